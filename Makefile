@@ -1,0 +1,39 @@
+# Everything a developer or a newcomer runs. `make demo` and `make test` need only Python >= 3.11 and make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test test-all check format bench clean
+
+demo: $(READY)  ## continuous queries over a generated stream, live, about a minute
+	$(BIN)/strandline demo
+
+test: $(READY)  ## the fast suite: under ten minutes on two cores
+	$(BIN)/python -m pytest -m "not slow" --durations=15
+
+test-all: $(READY)  ## everything, with the long recovery runs
+	STRANDLINE_LONG=1 $(BIN)/python -m pytest --durations=25
+
+check: $(READY)  ## format, lint, types
+	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff format src tests
+	$(BIN)/ruff check --fix src tests
+
+bench: $(READY)  ## all benchmarks, each beside Spark alone
+	$(BIN)/strandline bench all
+
+# One stamp for the environment: rebuilt when the lock or the project file changes.
+$(READY): requirements.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $(READY)
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,124 @@
+"""Scalar expressions: inert, typed trees over the columns of a plan.
+
+Operators and functions are one node, `Call`; `functions.py` says which there are, what they return and what they mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TypeAlias
+
+from strandline.types import Type
+
+# A TIMESTAMP literal is a naive datetime in UTC, an INTERVAL literal is microseconds.
+Value: TypeAlias = bool | int | float | Decimal | str | date | datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant."""
+
+    value: Value
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRef:
+    """The value of a column of the input, named by its id in the plan."""
+
+    id: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operator or function applied to arguments; `function` is a name of `functions.FUNCTIONS`."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The result of the first branch whose condition is true, else `otherwise`."""
+
+    branches: tuple[tuple[Expression, Expression], ...]
+    otherwise: Expression
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """The operand in another type; NULL where a text does not denote a value of that type."""
+
+    operand: Expression
+    type: Type
+
+
+Expression: TypeAlias = Literal | ColumnRef | Call | Case | Cast
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall:
+    """An aggregate over the elements of a group: COUNT (no argument means `*`), SUM, AVG, MIN, MAX."""
+
+    function: str
+    argument: ColumnRef | None
+    type: Type
+
+
+def children(expression: Expression) -> tuple[Expression, ...]:
+    match expression:
+        case Literal() | ColumnRef():
+            return ()
+        case Call(_, arguments, _):
+            return arguments
+        case Case(branches, otherwise, _):
+            return (*(part for branch in branches for part in branch), otherwise)
+        case Cast(operand, _):
+            return (operand,)
+
+
+def columns_of(expression: Expression) -> frozenset[str]:
+    """The ids of the columns that the expression reads."""
+    if isinstance(expression, ColumnRef):
+        return frozenset((expression.id,))
+    return frozenset().union(*(columns_of(child) for child in children(expression)))
+
+
+def substitute(expression: Expression, values: dict[str, Expression]) -> Expression:
+    """The expression with each column in `values` replaced by its expression."""
+    match expression:
+        case ColumnRef(id, _):
+            return values.get(id, expression)
+        case Literal():
+            return expression
+        case Call(function, arguments, kind):
+            return Call(function, tuple(substitute(a, values) for a in arguments), kind)
+        case Case(branches, otherwise, kind):
+            changed = tuple((substitute(c, values), substitute(r, values)) for c, r in branches)
+            return Case(changed, substitute(otherwise, values), kind)
+        case Cast(operand, kind):
+            return Cast(substitute(operand, values), kind)
+
+
+def conjuncts(predicate: Expression) -> tuple[Expression, ...]:
+    """The parts of a conjunction: `a AND (b AND c)` gives a, b, c."""
+    if isinstance(predicate, Call) and predicate.function == "and":
+        return tuple(part for argument in predicate.arguments for part in conjuncts(argument))
+    return (predicate,)
+
+
+def conjunction(parts: tuple[Expression, ...]) -> Expression | None:
+    """The opposite of `conjuncts`; None for no parts."""
+    from strandline.types import BOOLEAN
+
+    if not parts:
+        return None
+    result = parts[0]
+    for part in parts[1:]:
+        result = Call("and", (result, part), BOOLEAN)
+    return result

@@ -1,0 +1,94 @@
+"""The logical algebra: what a query means, as an inert tree of stream operators.
+
+Every node maps logical streams to a logical stream; `snapshot.py` is the executable meaning. Columns have ids that are
+unique in the whole plan, so that a rule can move an operator without renumbering anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from strandline.algebra.expressions import AggregateCall, Expression
+from strandline.types import Column
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """A base stream: each element is valid for the single instant of its timestamp (a chronon stream).
+
+    `columns` are the stream's declared columns, in order, under the ids of this use; rules may narrow them.
+    """
+
+    stream: str
+    alias: str
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindow:
+    """Keep each element of a chronon stream valid for `range_us`; the window moves every `slide_us`.
+
+    At instant t the window holds the elements with T - range <= s < T, T = floor((t + 1) / slide) * slide.
+    `slide_us = 1` (a chronon) is the sliding window: s <= t < s + range.
+    """
+
+    range_us: int
+    slide_us: int
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Keep the elements whose payload satisfies `predicate` (true; not false, not unknown)."""
+
+    predicate: Expression
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """Compute the output columns of each element from its payload; validity stays."""
+
+    outputs: tuple[tuple[Column, Expression], ...]
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Pair the elements that are valid together and satisfy `predicate` (None: all, the Cartesian product)."""
+
+    predicate: Expression | None
+    left: Plan
+    right: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One element per instant and group with the aggregates over the group; the groups are the distinct `keys`.
+
+    Without keys there is one group, and it has a value (COUNT 0, others NULL) also when nothing is valid.
+    Keys are ids of columns of the source; they stay columns of the output.
+    """
+
+    keys: tuple[str, ...]
+    aggregates: tuple[tuple[Column, AggregateCall], ...]
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """Each payload at most once per instant."""
+
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """All elements of all sources (UNION ALL). Column i of the output is column i of every source."""
+
+    columns: tuple[Column, ...]
+    sources: tuple[Plan, ...]
+
+
+Plan: TypeAlias = Scan | TimeWindow | Filter | Map | Join | Aggregate | Distinct | Union

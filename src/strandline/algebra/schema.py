@@ -1,0 +1,29 @@
+"""The output columns of a plan, derived from the tree."""
+
+from __future__ import annotations
+
+from strandline.algebra.operators import Aggregate, Distinct, Filter, Join, Map, Plan, Scan, TimeWindow, Union
+from strandline.types import Column, Schema
+
+
+def schema(plan: Plan) -> Schema:
+    """The columns of the elements that a plan produces."""
+    match plan:
+        case Scan(_, _, columns):
+            return columns
+        case TimeWindow() | Filter() | Distinct():
+            return schema(plan.source)
+        case Map(outputs, _):
+            return tuple(column for column, _ in outputs)
+        case Join(_, left, right):
+            return schema(left) + schema(right)
+        case Aggregate(keys, aggregates, source):
+            by_id = {column.id: column for column in schema(source)}
+            return tuple(by_id[key] for key in keys) + tuple(column for column, _ in aggregates)
+        case Union(columns, _):
+            return columns
+
+
+def column(plan: Plan, id: str) -> Column:
+    """The column with this id."""
+    return next(c for c in schema(plan) if c.id == id)

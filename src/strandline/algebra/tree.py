@@ -1,0 +1,53 @@
+"""The only recursion over plans: children, rebuilding and walking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from strandline.algebra.operators import Aggregate, Distinct, Filter, Join, Map, Plan, Scan, TimeWindow, Union
+
+
+def sources(plan: Plan) -> tuple[Plan, ...]:
+    """The inputs of a node."""
+    match plan:
+        case Scan():
+            return ()
+        case TimeWindow() | Filter() | Map() | Aggregate() | Distinct():
+            return (plan.source,)
+        case Join(_, left, right):
+            return (left, right)
+        case Union(_, inputs):
+            return inputs
+
+
+def with_sources(plan: Plan, inputs: tuple[Plan, ...]) -> Plan:
+    """The same node over other inputs."""
+    if inputs == sources(plan):
+        return plan
+    match plan:
+        case Scan():
+            return plan
+        case TimeWindow() | Filter() | Map() | Aggregate() | Distinct():
+            return replace(plan, source=inputs[0])
+        case Join():
+            return replace(plan, left=inputs[0], right=inputs[1])
+        case Union():
+            return replace(plan, sources=inputs)
+
+
+def transform_up(plan: Plan, change: Callable[[Plan], Plan]) -> Plan:
+    """Apply `change` to every node, inputs first."""
+    return change(with_sources(plan, tuple(transform_up(child, change) for child in sources(plan))))
+
+
+def walk(plan: Plan) -> Iterator[Plan]:
+    """Every node, a node before its inputs."""
+    yield plan
+    for child in sources(plan):
+        yield from walk(child)
+
+
+def streams_read(plan: Plan) -> frozenset[str]:
+    """The names of the base streams under a plan."""
+    return frozenset(node.stream for node in walk(plan) if isinstance(node, Scan))

@@ -1,0 +1,106 @@
+"""Declared streams and what we know about them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from strandline.errors import CatalogError, Span
+from strandline.types import Type
+
+if TYPE_CHECKING:
+    from strandline.algebra.operators import Plan
+
+Argument: TypeAlias = str | int | float | bool | None | list["Argument"]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCall:
+    """`SOURCE fn(...)` as the user wrote it: the function, its positional and its named arguments."""
+
+    function: str
+    arguments: tuple[Argument, ...] = ()
+    options: Mapping[str, Argument] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BaseStream:
+    """A stream that comes from outside: its columns, its source and the promise about its order."""
+
+    name: str
+    columns: tuple[tuple[str, Type], ...]
+    source: SourceCall
+    time_column: str
+    disorder_us: int = 0
+    idle_after_us: int | None = None
+
+    def column_type(self, name: str) -> Type:
+        return dict(self.columns)[name]
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedStream:
+    """A query with a name; other queries read it like a stream."""
+
+    name: str
+    plan: Plan
+    text: str
+
+
+Stream: TypeAlias = BaseStream | DerivedStream
+
+
+class Catalog:
+    """The streams by name. Names are case-insensitive, as SQL's are, and keep the user's spelling for display."""
+
+    def __init__(self) -> None:
+        self._streams: dict[str, Stream] = {}
+
+    def __iter__(self) -> Iterator[Stream]:
+        return iter(self._streams.values())
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._streams
+
+    def get(self, name: str, span: Span | None = None) -> Stream:
+        stream = self._streams.get(name.lower())
+        if stream is None:
+            near = difflib.get_close_matches(name.lower(), self._streams, n=1)
+            if near:
+                hint = f'Did you mean "{self._streams[near[0]].name}"?'
+            else:
+                hint = "Declare it first: CREATE STREAM name (columns) SOURCE … ORDERED BY column."
+            raise CatalogError(f'stream "{name}" does not exist', code="unknown-stream", hint=hint, span=span)
+        return stream
+
+    def add(self, stream: Stream, span: Span | None = None) -> None:
+        if stream.name in self:
+            raise CatalogError(
+                f'stream "{stream.name}" exists already',
+                code="stream-exists",
+                hint=f"Choose another name, or DROP STREAM {stream.name} first.",
+                span=span,
+            )
+        self._streams[stream.name.lower()] = stream
+
+    def drop(self, name: str, span: Span | None = None) -> Stream:
+        """Remove a stream that nothing else reads."""
+        stream = self.get(name, span)
+        dependants = [s.name for s in self if isinstance(s, DerivedStream) and reads(s, stream)]
+        if dependants:
+            raise CatalogError(
+                f'stream "{stream.name}" is still read by {", ".join(dependants)}',
+                code="stream-in-use",
+                hint="Drop the dependants first.",
+                span=span,
+            )
+        return self._streams.pop(name.lower())
+
+
+def reads(derived: DerivedStream, stream: Stream) -> bool:
+    """Whether the plan of `derived` was built from `stream`."""
+    from strandline.algebra.tree import streams_read
+
+    return stream.name in streams_read(derived.plan)

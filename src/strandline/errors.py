@@ -1,0 +1,108 @@
+"""Errors that say what, where and what to do.
+
+One class per phase under one root. The statement is short, lower case and without a full stop; detail and hint are
+sentences. `code` is a stable, searchable id. The CLI and the API render the same object.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of the user's own text: characters `start` up to, not including, `end` of `text`."""
+
+    text: str
+    start: int
+    end: int
+
+    def to(self, other: Span) -> Span:
+        """From the start of this span to the end of `other`."""
+        return Span(self.text, self.start, max(self.end, other.end))
+
+
+class StrandlineError(Exception):
+    """The root of every error that strandline raises on purpose."""
+
+    def __init__(
+        self, message: str, *, code: str, hint: str | None = None, detail: str | None = None, span: Span | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.hint = hint
+        self.detail = detail
+        self.span = span
+
+    def __str__(self) -> str:
+        return self.render()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors travel from Spark's workers to the driver as pickles; keyword-only arguments need this.
+        return _rebuild, (type(self), self.message, self.code, self.hint, self.detail, self.span)
+
+    def render(self) -> str:
+        """The statement, the user's text with a caret below, detail and hint."""
+        lines = [f"error[{self.code}]: {self.message}"]
+        if self.span is not None:
+            lines += _excerpt(self.span)
+        if self.detail:
+            lines.append(self.detail)
+        if self.hint:
+            lines.append(f"hint: {self.hint}")
+        return "\n".join(lines)
+
+
+def _rebuild(
+    kind: type[StrandlineError], message: str, code: str, hint: str | None, detail: str | None, span: Span | None
+) -> StrandlineError:
+    return kind(message, code=code, hint=hint, detail=detail, span=span)
+
+
+def _excerpt(span: Span) -> list[str]:
+    text, start = span.text, min(span.start, len(span.text))
+    line_start = text.rfind("\n", 0, start) + 1
+    line_end = text.find("\n", start)
+    line_end = len(text) if line_end < 0 else line_end
+    line = text[line_start:line_end].replace("\t", " ")
+    width = max(1, min(span.end, line_end) - start)
+    number = text.count("\n", 0, line_start) + 1
+    prefix = f"  line {number}: " if "\n" in text.strip() else "  "
+    return [prefix + line, " " * (len(prefix) + start - line_start) + "^" * width]
+
+
+class ParseError(StrandlineError):
+    """The text is not a statement of the language."""
+
+
+class BindError(StrandlineError):
+    """The statement names something that does not exist or does not fit."""
+
+
+class CatalogError(StrandlineError):
+    """A stream or query cannot be created, found or dropped."""
+
+
+class PlanError(StrandlineError):
+    """The query is understood, but has no plan that can run."""
+
+
+class SourceError(StrandlineError):
+    """An input cannot be read."""
+
+
+class SinkError(StrandlineError):
+    """A result cannot be written."""
+
+
+class CheckpointError(StrandlineError):
+    """A checkpoint is missing, foreign, damaged or not writable."""
+
+
+class SetupError(StrandlineError):
+    """Java or Spark is not usable."""
+
+
+class QueryError(StrandlineError):
+    """A running query failed or was asked for something that it does not have."""

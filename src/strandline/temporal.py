@@ -1,0 +1,79 @@
+"""Instants and half-open intervals.
+
+Time is int64 microseconds since the epoch (UTC); a chronon is one microsecond. An element is valid on
+`[valid_from, valid_until)`; `FOREVER` as the end means that it never ends (NULL in results).
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+Instant = int  # microseconds since the epoch
+
+MICROSECOND: Final = 1
+MILLISECOND: Final = 1_000
+SECOND: Final = 1_000_000
+MINUTE: Final = 60 * SECOND
+HOUR: Final = 60 * MINUTE
+DAY: Final = 24 * HOUR
+WEEK: Final = 7 * DAY
+
+UNITS: Final[dict[str, int]] = {
+    "MICROSECOND": MICROSECOND,
+    "MILLISECOND": MILLISECOND,
+    "SECOND": SECOND,
+    "MINUTE": MINUTE,
+    "HOUR": HOUR,
+    "DAY": DAY,
+    "WEEK": WEEK,
+}
+
+FOREVER: Final[Instant] = 2**63 - 1
+BEFORE_ALL: Final[Instant] = -(2**63)
+
+# A row with a time outside of these is malformed: such values are sentinels or wrong units, and one of them would
+# push the progress of its stream past every honest row. The bounds do not depend on a clock, so a replay agrees.
+EARLIEST: Final[Instant] = -9_214_560_000 * SECOND  # 1678-01-01
+LATEST: Final[Instant] = 9_214_646_400 * SECOND  # 2262-01-01
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def instant(moment: datetime | str | int) -> Instant:
+    """Microseconds since the epoch of a datetime (naive means UTC), an ISO text, or microseconds themselves."""
+    if isinstance(moment, bool):
+        raise TypeError("an instant is a datetime, an ISO text or microseconds, not a boolean")
+    if isinstance(moment, int):
+        return moment
+    if isinstance(moment, str):
+        moment = datetime.fromisoformat(moment)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def to_datetime(at: Instant) -> datetime:
+    """The UTC datetime of an instant; only for instants that a datetime can hold."""
+    return _EPOCH + timedelta(microseconds=at)
+
+
+def show_instant(at: Instant) -> str:
+    """An instant as text, for plans, messages and metrics."""
+    if at >= FOREVER:
+        return "forever"
+    if at <= BEFORE_ALL:
+        return "never"
+    try:
+        return to_datetime(at).strftime("%Y-%m-%d %H:%M:%S.%f").rstrip("0").rstrip(".")
+    except OverflowError:
+        return f"{at}us"
+
+
+def show_duration(span: int) -> str:
+    """A duration in the largest unit that divides it, as in `10 MINUTES`."""
+    for name, size in sorted(UNITS.items(), key=lambda unit: -unit[1]):
+        if name != "WEEK" and span % size == 0 and span >= size:
+            count = span // size
+            return f"{count} {name}{'' if count == 1 else 'S'}"
+    return f"{span} MICROSECONDS"

@@ -1,0 +1,117 @@
+"""SQL types, columns and schemas, and how they look in Arrow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """An SQL type. `precision` and `scale` belong to DECIMAL only."""
+
+    name: str
+    precision: int = 0
+    scale: int = 0
+
+    def __str__(self) -> str:
+        return f"DECIMAL({self.precision},{self.scale})" if self.name == "DECIMAL" else self.name
+
+
+BOOLEAN: Final = Type("BOOLEAN")
+INT: Final = Type("INT")  # 32 bit
+BIGINT: Final = Type("BIGINT")  # 64 bit
+DOUBLE: Final = Type("DOUBLE")
+VARCHAR: Final = Type("VARCHAR")
+DATE: Final = Type("DATE")
+TIMESTAMP: Final = Type("TIMESTAMP")  # microseconds, UTC
+INTERVAL: Final = Type("INTERVAL")  # microseconds; only inside expressions
+NULL: Final = Type("NULL")  # the type of a bare NULL, until it meets another type
+
+MAX_PRECISION: Final = 38
+
+
+def decimal(precision: int, scale: int) -> Type:
+    """DECIMAL(precision, scale), with the precision capped at what Arrow and PostgreSQL users can rely on."""
+    return Type("DECIMAL", min(precision, MAX_PRECISION), scale)
+
+
+def is_numeric(kind: Type) -> bool:
+    return kind.name in ("INT", "BIGINT", "DOUBLE", "DECIMAL")
+
+
+def is_integer(kind: Type) -> bool:
+    return kind.name in ("INT", "BIGINT")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a plan: `id` is unique within the plan, `name` is what the user sees in results."""
+
+    id: str
+    name: str
+    type: Type
+
+    def __str__(self) -> str:
+        return f"{self.id} {self.type}"
+
+
+Schema: TypeAlias = tuple[Column, ...]
+
+
+def arrow_type(kind: Type) -> pa.DataType:
+    """The Arrow type that holds values of an SQL type."""
+    match kind.name:
+        case "BOOLEAN":
+            return pa.bool_()
+        case "INT":
+            return pa.int32()
+        case "BIGINT" | "INTERVAL":
+            return pa.int64()
+        case "DOUBLE":
+            return pa.float64()
+        case "DECIMAL":
+            return pa.decimal128(kind.precision, kind.scale)
+        case "VARCHAR":
+            return pa.large_string()
+        case "DATE":
+            return pa.date32()
+        case "TIMESTAMP":
+            return pa.timestamp("us")
+        case "NULL":
+            return pa.null()
+    raise AssertionError(f"type {kind} has no Arrow form")
+
+
+def common_type(left: Type, right: Type) -> Type | None:
+    """The type in which values of both types can be compared or stored together, or None."""
+    if left == right:
+        return left
+    if left == NULL:
+        return right
+    if right == NULL:
+        return left
+    names = {left.name, right.name}
+    if is_numeric(left) and is_numeric(right):
+        if "DOUBLE" in names:
+            return DOUBLE
+        if "DECIMAL" in names:
+            one, two = as_decimal(left), as_decimal(right)
+            scale = max(one.scale, two.scale)
+            return decimal(max(one.precision - one.scale, two.precision - two.scale) + scale, scale)
+        return BIGINT
+    if names == {"DATE", "TIMESTAMP"}:
+        return TIMESTAMP
+    return None
+
+
+def as_decimal(kind: Type) -> Type:
+    """The DECIMAL that holds every value of an integer type; a DECIMAL itself."""
+    match kind.name:
+        case "INT":
+            return decimal(10, 0)
+        case "BIGINT":
+            return decimal(19, 0)
+    return kind
