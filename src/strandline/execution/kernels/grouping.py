@@ -1,0 +1,72 @@
+"""Dense codes for groups of equal keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from strandline.execution.batch import Index, Mask
+
+
+def group_codes(frame: pl.DataFrame, keys: Sequence[str]) -> tuple[Index, Index]:
+    """A code 0, 1, … for each row, equal for equal keys (NULL equals NULL), and a row that represents each code."""
+    if not keys:
+        return np.zeros(frame.height, dtype=np.int64), np.zeros(min(frame.height, 1), dtype=np.int64)
+    codes = _encode(_normal(frame.get_column(keys[0])))
+    for key in keys[1:]:
+        other = _encode(_normal(frame.get_column(key)))
+        # Both are below the row count, so the pair fits into 64 bits; encoding again makes it dense.
+        codes = _encode(pl.Series(codes * (int(other.max(initial=0)) + 1) + other))
+    count = int(codes.max(initial=-1)) + 1
+    representative = np.zeros(count, dtype=np.int64)
+    representative[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    return codes, representative
+
+
+def _normal(column: pl.Series) -> pl.Series:
+    """-0.0 and 0.0 are one key."""
+    return column + 0.0 if column.dtype.is_float() else column
+
+
+def _encode(column: pl.Series) -> Index:
+    array = column.to_arrow()
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    if pa.types.is_null(array.type):
+        return np.zeros(len(array), dtype=np.int64)
+    encoded = array.dictionary_encode(null_encoding="encode")
+    codes: Index = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes
+
+
+def sort_order(codes: Index, time: Index) -> Index:
+    """The order of rows by (code, time); equal pairs in any order."""
+    if not len(codes):
+        return np.zeros(0, dtype=np.int64)
+    low, high = int(time.min()), int(time.max())
+    span = high - low + 1
+    if int(codes.max()) + 1 <= (2**63 - 1) // span:
+        order: Index = np.argsort(codes * span + (time - low))
+        return order
+    return np.lexsort((time, codes))
+
+
+def run_ends(codes: Index, time: Index) -> Mask:
+    """Of rows sorted by (code, time): true at the last row of each equal pair."""
+    last = np.ones(len(codes), dtype=np.bool_)
+    last[:-1] = (codes[1:] != codes[:-1]) | (time[1:] != time[:-1])
+    return last
+
+
+def running_max_in_groups(codes: Index, values: Index) -> Index:
+    """The running maximum of `values` within each code; rows must be sorted by code."""
+    if not len(values):
+        return values
+    levels, rank = np.unique(values, return_inverse=True)
+    # Codes ascend, so code * levels + rank can only grow from one group to the next: one accumulate serves all.
+    highest = np.maximum.accumulate(codes * len(levels) + rank)
+    result: Index = levels[highest - codes * len(levels)]
+    return result

@@ -1,0 +1,166 @@
+"""Exact sums that can be taken back.
+
+A sliding sum adds elements as they enter and subtracts them as they leave. With plain doubles the rounding errors
+would pile up for ever and depend on how the input was cut. So every number is written in base 2^32 with int64 digits
+("limbs"): adding and subtracting limbs is exact and order does not matter, and only the final value is rounded, once.
+The sum of a DOUBLE column is therefore the correctly rounded true sum, whatever the batches and the parallelism were.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from strandline.execution.kernels.hashing import decimal_words
+
+Limbs: TypeAlias = dict[str, npt.NDArray[np.int64]]  # position or special name -> one digit per row
+Ints: TypeAlias = npt.NDArray[np.int64]
+
+_BITS = 32
+_MASK = np.int64(2**32 - 1)
+# 2^-BIAS is the value of limb 0. The smallest double is 2^-1074; its 53-bit mantissa reaches down to 2^-1126.
+_BIAS = 1152
+
+
+def to_limbs(column: pl.Series) -> Limbs:
+    """The limbs of each value of a numeric column; NULL counts as zero. Positions that no value uses are left out."""
+    if column.dtype.is_float():
+        return _double_limbs(column.fill_null(0.0).to_numpy())
+    if isinstance(column.dtype, pl.Decimal):
+        low, high = decimal_words(column)
+        unsigned = low.view(np.uint64)
+        return {
+            "0": (unsigned & np.uint64(2**32 - 1)).astype(np.int64),
+            "1": (unsigned >> np.uint64(32)).astype(np.int64),
+            "2": high & _MASK,
+            "3": high >> _BITS,
+        }
+    values: Ints = column.cast(pl.Int64).fill_null(0).to_numpy()
+    if column.dtype == pl.Int64:
+        return {"0": values & _MASK, "1": values >> _BITS}
+    return {"0": values}
+
+
+def _double_limbs(values: npt.NDArray[np.float64]) -> Limbs:
+    limbs: Limbs = {}
+    finite = np.isfinite(values)
+    if not finite.all():
+        limbs["nan"] = np.isnan(values).astype(np.int64)
+        limbs["+inf"] = (values == np.inf).astype(np.int64)
+        limbs["-inf"] = (values == -np.inf).astype(np.int64)
+        values = np.where(finite, values, 0.0)
+    fraction, exponent = np.frexp(values)
+    mantissa = (np.abs(fraction) * 2.0**53).astype(np.int64)
+    sign = np.where(values < 0, np.int64(-1), np.int64(1))
+    place = exponent.astype(np.int64) - 53 + _BIAS
+    position, shift = place >> 5, place & 31
+    lower = (mantissa & _MASK) << shift
+    upper = (mantissa >> _BITS) << shift
+    digits = (sign * (lower & _MASK), sign * ((lower >> _BITS) + (upper & _MASK)), sign * (upper >> _BITS))
+    nonzero = mantissa != 0
+    if not nonzero.any():
+        return limbs
+    lowest, highest = int(position[nonzero].min()), int(position[nonzero].max())
+    if lowest == highest:
+        # The usual case: all values within 32 binary orders of magnitude need no sorting by position.
+        return limbs | {str(lowest + k): digit for k, digit in enumerate(digits)}
+    for start in np.unique(position[nonzero]):
+        here = (position == start) & nonzero
+        for k, digit in enumerate(digits):
+            name = str(int(start) + k)
+            part = np.where(here, digit, 0)
+            limbs[name] = limbs[name] + part if name in limbs else part
+    return limbs
+
+
+def from_limbs(limbs: Limbs, dtype: pl.DataType, rows: int) -> pl.Series:
+    """The sums as numbers of the result type: Int64, Decimal or Float64."""
+    if dtype == pl.Float64:
+        return pl.Series(_doubles(limbs, rows))
+    if dtype == pl.Int64:
+        return pl.Series(limbs["0"] if limbs else np.zeros(rows, dtype=np.int64))
+    assert isinstance(dtype, pl.Decimal), f"sums are BIGINT, DECIMAL or DOUBLE, not {dtype}"
+    low, high = _words(limbs, rows)
+    words = np.empty(2 * rows, dtype=np.int64)
+    words[0::2], words[1::2] = low, high
+    array = pa.Array.from_buffers(pa.decimal128(38, dtype.scale), rows, [None, pa.py_buffer(words)])
+    series = pl.from_arrow(array)
+    assert isinstance(series, pl.Series)
+    return series.cast(dtype)
+
+
+def means(limbs: Limbs, counts: Ints, source: pl.DataType, rows: int) -> npt.NDArray[np.float64]:
+    """The averages: the exact sum, rounded to a double, over the count (NaN where the count is 0)."""
+    if source.is_float():
+        sums = _doubles(limbs, rows)
+    else:
+        low, high = _words(limbs, rows)
+        sums = high.astype(np.float64) * 2.0**64 + low.view(np.uint64).astype(np.float64)
+        if isinstance(source, pl.Decimal):
+            sums = sums / 10.0**source.scale
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return sums / counts
+
+
+def _words(limbs: Limbs, rows: int) -> tuple[Ints, Ints]:
+    """The low and high 64 bits of sums of whole numbers."""
+    digits = [limbs.get(str(k), np.zeros(rows, dtype=np.int64)).copy() for k in range(4)]
+    _carry(digits)
+    return (digits[1] << _BITS) | digits[0], (digits[3] << _BITS) | digits[2]
+
+
+def _carry(digits: list[Ints]) -> None:
+    """Bring all digits but the highest into 0 … 2^32-1, in place; the highest keeps the sign."""
+    for k in range(len(digits) - 1):
+        digits[k + 1] = digits[k + 1] + (digits[k] >> _BITS)
+        digits[k] = digits[k] & _MASK
+
+
+def _doubles(limbs: Limbs, rows: int) -> npt.NDArray[np.float64]:
+    """The nearest double to each exact sum, ties to even."""
+    positions = sorted(int(name) for name in limbs if name.isdigit())
+    if not positions:
+        result = np.zeros(rows, dtype=np.float64)
+    else:
+        low, high = positions[0], positions[-1]
+        zero = np.zeros(rows, dtype=np.int64)
+        # Two more digits on top take the carries, two below let the rounding look at three digits without a special case.
+        digits = [limbs.get(str(p), zero) for p in range(low, high + 1)] + [zero, zero]
+        _carry(digits)
+        negative = digits[-1] < 0
+        if negative.any():
+            digits = [np.where(negative, -d, d) for d in digits]
+            _carry(digits)
+        result = _round([zero, zero, *digits], low - 2)
+        result = np.where(negative, -result, result)
+    if "nan" in limbs:
+        up, down = limbs["+inf"] > 0, limbs["-inf"] > 0
+        result = np.where(up, np.inf, np.where(down, -np.inf, result))
+        result = np.where((limbs["nan"] > 0) | (up & down), np.nan, result)
+    return result
+
+
+def _round(digits: list[Ints], lowest: int) -> npt.NDArray[np.float64]:
+    """Round nonnegative, carried digits to doubles: the top 64 bits decide, a sticky bit stands for all below."""
+    stack = np.stack(digits)
+    count, rows = stack.shape
+    used = stack != 0
+    top = np.where(used.any(axis=0), count - 1 - np.argmax(used[::-1], axis=0), 2)
+    top = np.maximum(top, 2)
+    at = np.arange(rows)
+    first, second, third = (stack[top - k, at].view(np.uint64) for k in range(3))
+    below = np.cumsum(used, axis=0)
+    sticky = below[np.maximum(top - 3, 0), at] > 0
+    sticky &= top >= 3
+    lead = np.uint64(32) - np.frexp(first.astype(np.float64))[1].astype(np.uint64)
+    lead = np.minimum(lead, np.uint64(32))
+    bits = (((first << np.uint64(32)) | second) << lead) | (third >> (np.uint64(32) - lead))
+    rest = (third << lead) & np.uint64(2**32 - 1)
+    sticky |= rest != 0
+    bits |= sticky.astype(np.uint64)
+    exponent = (top + lowest - 1) * _BITS - lead.astype(np.int64) - _BIAS
+    return np.ldexp(bits.astype(np.float64), exponent.astype(np.int32))

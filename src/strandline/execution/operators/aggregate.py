@@ -1,0 +1,333 @@
+"""Grouping with aggregation and scalar aggregation over interval streams."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from strandline.algebra.expressions import AggregateCall
+from strandline.execution.batch import FROM, UNTIL, Batch, Index, Mask, Times, frame_schema, gather, times
+from strandline.execution.expressions import polars_type
+from strandline.execution.kernels.extremes import Ranking, range_max, staircase
+from strandline.execution.kernels.grouping import group_codes, run_ends, sort_order
+from strandline.execution.kernels.summation import Limbs, from_limbs, means, to_limbs
+from strandline.execution.operators.base import Operator, Progress
+from strandline.execution.state import Segment, SortedLog, State
+from strandline.temporal import BEFORE_ALL, FOREVER, Instant
+from strandline.types import Column, Schema
+
+# Names of the running totals, kept per group between slices as columns of a frame.
+ROWS = "@rows"  # how many elements are valid
+VALUES = "@values:"  # + argument: how many of them have a value
+LIMB = "@limb:"  # + argument + ":" + limb: the exact sum of the values
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The instants at which something changes, per group, sorted by group and time; one run per (group, instant)."""
+
+    order: Index  # events by (group, time)
+    last: Index  # position of the last event of each run
+    code: Index  # group of each run
+    time: Times  # instant of each run
+    until: Times  # when the next run of the group begins, or the slice ends
+    group_end: Index  # first run after the group, by group
+
+    def totals(self, changes: Index) -> Index:
+        """The total after each run, of changes given per event."""
+        sums = np.cumsum(changes[self.order])
+        ends = sums[self.last]
+        first_of_group = np.ones(len(self.code), dtype=np.bool_)
+        first_of_group[1:] = self.code[1:] != self.code[:-1]
+        begins = np.flatnonzero(first_of_group)
+        # What the running sum was before the group began does not belong to it.
+        before = np.zeros(len(begins), dtype=np.int64)
+        before[1:] = ends[begins[1:] - 1]
+        result: Index = ends - np.repeat(before, np.diff(np.append(begins, len(ends))))
+        return result
+
+
+class AggregateOperator(Operator):
+    """One element per group with the aggregates over the elements of the group that are valid.
+
+    Law    snapshot(out, t) = γ(snapshot(in, t)); without keys one row for every t since the first element of any input
+    State  per group the totals at the progress; the elements that have not ended, in order of their end, for taking
+           them out of COUNT and SUM; of those the few that can still be a MIN or MAX
+    Emits  for each group the piece between two changes, and the piece up to the progress
+
+        in       a......         COUNT
+        1        [====)          1  [=)   [==)
+        2          [=====)       2    [===)
+    """
+
+    def __init__(self, keys: tuple[str, ...], aggregates: tuple[tuple[Column, AggregateCall], ...], source: Schema):
+        self.keys = list(keys)
+        self.aggregates = aggregates
+        types = {column.id: column.type for column in source}
+        arguments = {call.argument.id: call.argument.type for _, call in aggregates if call.argument}
+        self.output = (*(c for key in keys for c in source if c.id == key), *(column for column, _ in aggregates))
+        self.counted = sorted(arguments)
+        self.summed = sorted({c.argument.id for _, c in aggregates if c.argument and c.function in ("sum", "avg")})
+        self.ranked = sorted({c.argument.id for _, c in aggregates if c.argument and c.function in ("min", "max")})
+        self.stored = {name: polars_type(types[name]) for name in dict.fromkeys([*keys, *self.counted])}
+        self.candidates: dict[tuple[str, str], pl.DataFrame] = {}
+        self.restore(State())
+
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        if progress.until <= self.progress:
+            assert not len(inputs[0]), "a slice has no elements before the progress of the one before"
+            return Batch.empty(self.output)
+        before, self.progress = self.progress, progress.until
+        arrived = inputs[0].frame.select([*self.stored, FROM, UNTIL])
+        leaving = self.valid.take_before(progress.until)
+        ended = pl.concat([f.select([*self.stored, UNTIL]) for f in leaving]) if leaving else arrived.head(0).drop(FROM)
+        return self._sweep(arrived, ended, before, progress)
+
+    def _sweep(self, arrived: pl.DataFrame, ended: pl.DataFrame, before: Instant, progress: Progress) -> Batch:
+        carried = self.totals
+        groups = carried.select(self.keys)
+        if self.keys:
+            groups = pl.concat([groups, ended.select(self.keys), arrived.select(self.keys)], rechunk=True)
+            codes, representative = group_codes(groups, self.keys)
+        else:
+            codes, representative = np.zeros(carried.height + ended.height + arrived.height, np.int64), None
+        at_carried, at_ended, at_arrived = np.split(codes, [carried.height, carried.height + ended.height])
+        ends = times(arrived, UNTIL)
+        over = ends < progress.until
+
+        origin = [] if self.keys else self._origin(carried, before, progress)
+        events = _Events(
+            carried=(at_carried, np.full(carried.height, before)),
+            entering=(at_arrived, times(arrived, FROM)),
+            leaving=(at_ended, times(ended, UNTIL)),
+            over=over,
+            over_at=(at_arrived[over], ends[over]),
+            origin=(np.zeros(len(origin), np.int64), np.array(origin, dtype=np.int64)),
+        )
+        line = events.timeline(progress.until)
+        if not len(line.code):
+            return Batch.empty(self.output)
+
+        self.valid.append(arrived.filter(pl.Series(~over & (ends < FOREVER))).drop(FROM))
+        sums = self._totals(line, events, carried, arrived, ended)
+        exists = line.time < line.until
+        if self.keys:
+            exists &= sums[ROWS] > 0
+        columns = self._columns(line, sums, at_arrived, arrived, events, before, progress.until, exists, groups)
+        if representative is not None:
+            payload = gather(groups, representative[line.code[exists]])
+            columns = [*payload.get_columns(), *columns]
+        self._carry(line, sums, groups, representative)
+        frame = pl.DataFrame([*columns, pl.Series(FROM, line.time[exists]), pl.Series(UNTIL, line.until[exists])])
+        return Batch(frame.select(list(frame_schema(self.output)))).ordered()
+
+    def _origin(self, carried: pl.DataFrame, before: Instant, progress: Progress) -> list[Instant]:
+        """Where the one group of a scalar aggregation begins, if that is in this slice."""
+        return [progress.origin] if not carried.height and before <= progress.origin < progress.until else []
+
+    def _totals(
+        self, line: Timeline, events: _Events, carried: pl.DataFrame, arrived: pl.DataFrame, ended: pl.DataFrame
+    ) -> dict[str, Index]:
+        """Every running total after each run."""
+        sums: dict[str, Index] = {}
+
+        def track(name: str, entering: Index, leaving: Index) -> None:
+            start = carried.get_column(name).to_numpy() if name in carried.columns else np.zeros(carried.height, np.int64)
+            sums[name] = line.totals(events.changes(start, entering, leaving))
+
+        track(ROWS, np.ones(arrived.height, np.int64), np.ones(ended.height, np.int64))
+        for name in self.counted:
+            if arrived[name].null_count() or ended[name].null_count() or _counts_differ(carried, VALUES + name):
+                track(VALUES + name, _present(arrived[name]), _present(ended[name]))
+            else:
+                sums[VALUES + name] = sums[ROWS]
+        for name in self.summed:
+            entering, leaving = to_limbs(arrived[name]), to_limbs(ended[name])
+            known = {c[len(LIMB + name) + 1 :] for c in carried.columns if c.startswith(LIMB + name + ":")}
+            for limb in sorted(known | set(entering) | set(leaving)):
+                zero = np.zeros(max(arrived.height, ended.height), np.int64)
+                track(
+                    f"{LIMB}{name}:{limb}",
+                    entering.get(limb, zero[: arrived.height]),
+                    leaving.get(limb, zero[: ended.height]),
+                )
+        return sums
+
+    def _columns(
+        self,
+        line: Timeline,
+        sums: dict[str, Index],
+        at_arrived: Index,
+        arrived: pl.DataFrame,
+        events: _Events,
+        before: Instant,
+        until: Instant,
+        exists: Mask,
+        groups: pl.DataFrame,
+    ) -> list[pl.Series]:
+        """The value of each aggregate in each piece."""
+        rows = int(exists.sum())
+        extremes = {
+            side: self._extremes(side, line, at_arrived, arrived, events, before, until, groups, exists)
+            for side in self.candidates
+        }
+        columns = []
+        for column, call in self.aggregates:
+            dtype = polars_type(column.type)
+            if call.argument is None:
+                columns.append(pl.Series(column.id, sums[ROWS][exists]))
+                continue
+            name = call.argument.id
+            present = sums[VALUES + name][exists]
+            if call.function == "count":
+                columns.append(pl.Series(column.id, present))
+                continue
+            if call.function in ("min", "max"):
+                values = extremes[call.function, name]
+            else:
+                prefix = f"{LIMB}{name}:"
+                limbs: Limbs = {c[len(prefix) :]: v[exists] for c, v in sums.items() if c.startswith(prefix)}
+                if call.function == "sum":
+                    values = from_limbs(limbs, dtype, rows)
+                else:
+                    values = pl.Series(means(limbs, present, self.stored[name], rows))
+            none = present == 0
+            if none.any():
+                values = pl.select(pl.when(pl.Series(~none)).then(values)).to_series()
+            columns.append(values.cast(dtype).alias(column.id))
+        return columns
+
+    def _extremes(
+        self,
+        side: tuple[str, str],
+        line: Timeline,
+        at_arrived: Index,
+        arrived: pl.DataFrame,
+        events: _Events,
+        before: Instant,
+        until: Instant,
+        groups: pl.DataFrame,
+        exists: Mask,
+    ) -> pl.Series:
+        """The MIN or MAX in each piece; also leaves in the state what can still be one later."""
+        function, name = side
+        held = self.candidates[side]
+        has_value = arrived[name].is_not_null().to_numpy()
+        fresh = arrived.filter(pl.Series(has_value)).select([*self.keys, pl.col(name).alias("@value"), FROM, UNTIL])
+        elements = pl.concat([held.select(fresh.columns), fresh], rechunk=True)
+        ranking = Ranking(elements.get_column("@value"))
+        ranks = ranking.codes if function == "max" else ~ranking.codes  # ~x reverses the order and cannot overflow
+        if self.keys:
+            known = pl.concat([groups, elements.select(self.keys)], rechunk=True)
+            all_codes, _ = group_codes(known, self.keys)
+            codes = all_codes[groups.height :]
+        else:
+            codes = np.zeros(elements.height, np.int64)
+        ends = times(elements, UNTIL)
+        starts = np.maximum(times(elements, FROM), before)
+        first = np.searchsorted(*_keys_of(line, codes, starts))
+        after = np.searchsorted(*_keys_of(line, codes, np.minimum(ends, until)))
+        last = np.where(ends < until, after, line.group_end[codes] if len(line.group_end) else 0)
+        highest = range_max(first, last, ranks, len(line.code))
+        alive = ends > until
+        keep = np.flatnonzero(alive)
+        keep = keep[staircase(codes[keep], ends[keep], ranks[keep])]
+        self.candidates[side] = gather(elements, keep) if until < FOREVER else elements.head(0)
+        found = highest[exists]
+        present = found != np.iinfo(np.int64).min
+        return ranking.decode(found if function == "max" else ~found, present)
+
+    def _carry(self, line: Timeline, sums: dict[str, Index], groups: pl.DataFrame, first: Index | None) -> None:
+        """Keep the totals at the end of the slice for the groups that live on."""
+        ends = np.unique(line.group_end) - 1
+        if first is not None:
+            ends = ends[sums[ROWS][ends] > 0]
+        columns = [pl.Series(name, values[ends]) for name, values in sums.items()]
+        if first is not None:
+            columns = [*gather(groups, first[line.code[ends]]).get_columns(), *columns]
+        self.totals = pl.DataFrame(columns)
+
+    def _sides(self) -> list[tuple[str, str]]:
+        return sorted({(c.function, c.argument.id) for _, c in self.aggregates if c.argument and c.function in _EXTREME})
+
+    def restore(self, state: State) -> None:
+        self.progress = state.numbers.get("progress", BEFORE_ALL)
+        self.valid = SortedLog(UNTIL, state.segments.get("valid", ()))
+        stored = state.segments.get("totals", [])
+        self.totals = stored[0].frame if stored else pl.DataFrame(schema={k: self.stored[k] for k in self.keys})
+        for function, name in self._sides():
+            held = state.segments.get(f"{function}:{name}", [])
+            empty = {k: self.stored[k] for k in self.keys} | {"@value": self.stored[name]} | {FROM: pl.Int64, UNTIL: pl.Int64}
+            self.candidates[function, name] = held[0].frame if held else pl.DataFrame(schema=empty)
+
+    def save(self) -> State:
+        small = {f"{function}:{name}": frame for (function, name), frame in self.candidates.items()}
+        segments = {name: [Segment(f.height, {}, frame=f)] for name, f in small.items() if f.height}
+        if self.totals.height:
+            segments["totals"] = [Segment(self.totals.height, {}, frame=self.totals)]
+        return State({"progress": self.progress}, {"valid": self.valid.segments, **segments})
+
+
+_EXTREME = ("min", "max")
+
+
+@dataclass(frozen=True, slots=True)
+class _Events:
+    """All changes of a slice as (group, time): carried totals, elements entering, elements leaving."""
+
+    carried: tuple[Index, Times]
+    entering: tuple[Index, Times]
+    leaving: tuple[Index, Times]  # of elements from earlier slices
+    over: Mask  # which entering elements also leave within the slice
+    over_at: tuple[Index, Times]
+    origin: tuple[Index, Times]  # no change, but the beginning of the answer
+
+    def timeline(self, until: Instant) -> Timeline:
+        parts = (self.carried, self.entering, self.leaving, self.over_at, self.origin)
+        codes = np.concatenate([code for code, _ in parts])
+        time = np.concatenate([at for _, at in parts])
+        order = sort_order(codes, time)
+        codes, time = codes[order], time[order]
+        last = np.flatnonzero(run_ends(codes, time))
+        code, instants = codes[last], time[last]
+        ends = np.full(len(last), until)
+        same = code[1:] == code[:-1]
+        ends[:-1][same] = instants[1:][same]
+        group_count = int(code[-1]) + 1 if len(code) else 0
+        group_end = np.searchsorted(code, np.arange(group_count), side="right")
+        return Timeline(order, last, code, instants, ends, group_end)
+
+    def changes(self, carried: Index, entering: Index, leaving: Index) -> Index:
+        """What each event adds to a total."""
+        parts = [carried, entering, -leaving, -entering[self.over], np.zeros(len(self.origin[0]), np.int64)]
+        return np.concatenate(parts)
+
+
+def _keys_of(line: Timeline, codes: Index, at: Times) -> tuple[Index, Index]:
+    """The runs and the given (group, time) pairs as comparable integers."""
+    low = min(int(line.time.min()), int(at.min()) if len(at) else FOREVER)
+    high = max(int(line.time.max()), int(at.max()) if len(at) else BEFORE_ALL)
+    span = high - low + 2
+    if int(line.code.max()) + 1 <= (2**63 - 1) // span:
+        return line.code * span + (line.time - low), codes * span + (at - low)
+    # Times too far apart for one integer: rank them first.
+    levels = np.unique(np.concatenate([line.time, at]))
+    return (
+        line.code * len(levels) + np.searchsorted(levels, line.time),
+        codes * len(levels) + np.searchsorted(levels, at),
+    )
+
+
+def _present(column: pl.Series) -> Index:
+    values: Index = column.is_not_null().to_numpy().astype(np.int64)
+    return values
+
+
+def _counts_differ(carried: pl.DataFrame, name: str) -> bool:
+    """Whether some group holds NULLs, so that its values must be counted apart from its rows."""
+    if name not in carried.columns:
+        return False
+    return not carried.get_column(name).equals(carried.get_column(ROWS), check_names=False)
+

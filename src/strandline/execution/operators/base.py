@@ -1,0 +1,38 @@
+"""What every operator is: a step over a slice of time, with state between slices.
+
+The contract. A slice of a stream is all of its elements that start in `[previous until, until)`, ordered by start.
+Given one slice of each input up to the same `until`, `step` returns the slice of the output up to `until`. So the
+output is complete up to `until` too, and cutting the input differently only cuts the output differently.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from strandline.execution.batch import Batch
+from strandline.execution.state import State
+from strandline.temporal import FOREVER, Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Up to which instant the inputs are complete, and when the first element of any of them came."""
+
+    until: Instant
+    origin: Instant = FOREVER
+
+
+class Operator(ABC):
+    """A running operator. Stateless ones inherit `restore` and `save`."""
+
+    @abstractmethod
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        """Consume a slice of each input, produce the slice of the output."""
+
+    def restore(self, state: State) -> None:
+        """Continue from a saved state; a fresh start is an empty state."""
+        return
+
+    def save(self) -> State:
+        return State()

@@ -1,0 +1,76 @@
+"""Operators that look at one element at a time: filter, map, time window, and the merge of a union."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from strandline.algebra.expressions import Expression
+from strandline.execution.batch import FROM, UNTIL, Batch
+from strandline.execution.expressions import evaluate_columns, filter_frame
+from strandline.execution.kernels.intervals import window
+from strandline.execution.operators.base import Operator, Progress
+from strandline.types import Column
+
+
+class FilterOperator(Operator):
+    """Keep the elements whose payload satisfies the predicate.
+
+    Law    snapshot(out, t) = σ(snapshot(in, t))
+    """
+
+    def __init__(self, predicate: Expression) -> None:
+        self.predicate = predicate
+
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        return Batch(filter_frame(inputs[0].frame, self.predicate))
+
+
+class MapOperator(Operator):
+    """Compute the output columns from the payload; validity stays.
+
+    Law    snapshot(out, t) = π(snapshot(in, t)), duplicates kept
+    """
+
+    def __init__(self, outputs: tuple[tuple[Column, Expression], ...]) -> None:
+        self.outputs = [(column.id, expression) for column, expression in outputs]
+
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        return Batch(evaluate_columns(inputs[0].frame, self.outputs, keep=(FROM, UNTIL)))
+
+
+class WindowOperator(Operator):
+    """Time window: extend each chronon by the range, aligned to the slide.
+
+    Law    snapshot(out, t) = the elements of in with T - range <= s < T, T = floor((t + 1) / slide) * slide
+    Emits  elements that may start after the slice: a reorder buffer follows where the slide is not one chronon
+
+        range=4          a....b
+        a                [===)
+        b                     [===)
+    """
+
+    def __init__(self, range_us: int, slide_us: int) -> None:
+        self.range_us, self.slide_us = range_us, slide_us
+
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        start, end = window(inputs[0].start, self.range_us, self.slide_us)
+        moved = inputs[0].with_times(start, end)
+        return moved if self.slide_us <= self.range_us else moved.keep(start < end)
+
+
+class MergeOperator(Operator):
+    """UNION ALL: the elements of all inputs, in order of start.
+
+    Law    snapshot(out, t) = snapshot(in_1, t) ⊎ … ⊎ snapshot(in_n, t)
+    """
+
+    def __init__(self, columns: tuple[Column, ...]) -> None:
+        self.names = [column.id for column in columns]
+
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        frames = []
+        for batch in inputs:
+            frame = batch.frame
+            renamed = {old: new for old, new in zip(frame.columns, self.names, strict=False) if old != new}
+            frames.append(frame.rename(renamed) if renamed else frame)
+        return Batch(pl.concat(frames, rechunk=True)).ordered()

@@ -1,0 +1,239 @@
+"""The state of operators: immutable segments of rows.
+
+An operator never changes rows that it has stored. It appends segments, drops whole segments, and now and then merges
+small ones. So a version of the state is a short list of segments, two versions share most of theirs, and a segment
+that came from a file stays a memory map that any worker can open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from strandline.execution.batch import FROM, UNTIL, Index, Times, gather, is_sorted, times
+from strandline.execution.kernels.hashing import Hashes
+from strandline.execution.kernels.intervals import expand
+from strandline.temporal import Instant
+
+HASH = "@hash"
+
+# Size-tiered merging: this many neighbours of one tier become one segment of the next, so that a row is rewritten
+# about log_FAN_IN(state / batch) times and the number of segments stays logarithmic.
+FAN_IN = 4
+_SMALLEST_TIER_ROWS = 4096
+
+
+class Segment:
+    """Immutable rows with a few known facts. `name` is the file that holds them, None until they are stored."""
+
+    def __init__(
+        self,
+        rows: int,
+        facts: Mapping[str, int],
+        *,
+        frame: pl.DataFrame | None = None,
+        load: Callable[[], pl.DataFrame] | None = None,
+        name: str | None = None,
+        size: int = 0,
+    ) -> None:
+        self.rows = rows
+        self.facts = dict(facts)
+        self.name = name
+        self.size = size or (int(frame.estimated_size()) if frame is not None else 0)
+        self.derived: dict[str, Any] = {}  # arrays computed from the rows, kept as long as the object lives
+        self._frame = frame
+        self._load = load
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        if self._frame is None:
+            assert self._load is not None, "a segment has rows or knows where they are"
+            self._frame = self._load()
+        return self._frame
+
+    def with_facts(self, **facts: int) -> Segment:
+        """The same rows, seen differently (say, with more of them consumed)."""
+        copy = Segment(self.rows, self.facts | facts, load=lambda: self.frame, name=self.name, size=self.size)
+        copy.derived = self.derived
+        return copy
+
+
+@dataclass(slots=True)
+class State:
+    """What one operator keeps between batches."""
+
+    numbers: dict[str, int] = field(default_factory=dict)
+    segments: dict[str, list[Segment]] = field(default_factory=dict)
+
+    def rows(self) -> int:
+        return sum(s.rows - s.facts.get("consumed", 0) for group in self.segments.values() for s in group)
+
+    def size(self) -> int:
+        return sum(s.size for group in self.segments.values() for s in group)
+
+
+def _tier(rows: int) -> int:
+    return max(0, (max(rows, 1) // _SMALLEST_TIER_ROWS).bit_length() // 2)
+
+
+def _merge_window(rows: Sequence[int]) -> slice | None:
+    """The neighbours that are due to be merged, if any.
+
+    A merged segment stays below a third of all rows: rows leave with their whole segment, so one huge segment would
+    keep the dead among the living.
+    """
+    total = sum(rows)
+    for end in range(len(rows), FAN_IN - 1, -1):
+        group = rows[end - FAN_IN : end]
+        if len({_tier(r) for r in group}) == 1 and (sum(group) * 3 <= total or _tier(max(group)) == 0):
+            return slice(end - FAN_IN, end)
+    return None
+
+
+class SortedLog:
+    """Rows that are taken out again in the order of a time column: the reorder buffer, elements waiting to expire.
+
+    Each append is a run sorted by `order`. Taking what is due consumes a prefix of every run that has reached its
+    time; runs that have not are not even opened.
+    """
+
+    def __init__(self, order: str, segments: Sequence[Segment] = ()) -> None:
+        self.order = order
+        self.segments = list(segments)
+
+    def append(self, frame: pl.DataFrame) -> None:
+        """Add rows; those with equal times keep their order."""
+        if not frame.height:
+            return
+        due = times(frame, self.order)
+        if not is_sorted(due):
+            frame = gather(frame, np.argsort(due, kind="stable"))
+            due = times(frame, self.order)
+        self.segments.append(Segment(frame.height, {"consumed": 0, "next": int(due[0])}, frame=frame))
+        while (window := _merge_window([s.rows - s.facts["consumed"] for s in self.segments])) is not None:
+            self._merge(window)
+
+    def take_before(self, until: Instant) -> list[pl.DataFrame]:
+        """Remove and return the rows whose time is before `until`, older runs first."""
+        taken: list[pl.DataFrame] = []
+        kept: list[Segment] = []
+        for segment in self.segments:
+            if segment.facts["next"] >= until:
+                kept.append(segment)
+                continue
+            due = times(segment.frame, self.order)
+            first = segment.facts["consumed"]
+            last = int(np.searchsorted(due, until, side="left"))
+            taken.append(segment.frame.slice(first, last - first))
+            if last < segment.rows:
+                kept.append(segment.with_facts(consumed=last, next=int(due[last])))
+        self.segments = kept
+        return taken
+
+    def _merge(self, window: slice) -> None:
+        parts = [s.frame.slice(s.facts["consumed"]) for s in self.segments[window]]
+        frame = pl.concat(parts, rechunk=True)
+        due = times(frame, self.order)
+        frame = gather(frame, np.argsort(due, kind="stable"))
+        due = times(frame, self.order)
+        self.segments[window] = [Segment(frame.height, {"consumed": 0, "next": int(due[0])}, frame=frame)]
+
+
+class HashedLog:
+    """Elements that are found again by the hash of their key until they expire: join sides, seen payloads.
+
+    Each append is a segment sorted by hash; a table over the leading bits of the hash leads a probe to the few rows
+    that can match, so a probe costs per match and per segment, not per stored row.
+    """
+
+    def __init__(self, segments: Sequence[Segment] = ()) -> None:
+        self.segments = list(segments)
+
+    def append(self, frame: pl.DataFrame, hashes: Hashes, after: Instant) -> None:
+        """Add elements with their hashes, sorted by hash. Those that end by `after` are of no use to anybody."""
+        ends = times(frame, UNTIL)
+        live = ends > after
+        if not live.all():
+            frame, hashes = frame.filter(pl.Series(live)), hashes[live]
+        if frame.height:
+            self.segments.append(_hashed_segment(frame.with_columns(pl.Series(HASH, hashes))))
+        while (window := _merge_window([s.rows for s in self.segments])) is not None:
+            self._merge(window, after)
+
+    def expire(self, now: Instant) -> None:
+        """Drop the segments whose last element has ended."""
+        self.segments = [s for s in self.segments if s.facts["until"] > now]
+
+    def probe(self, hashes: Hashes, limit: int) -> Iterator[tuple[Segment, Index, Index]]:
+        """For each segment the pairs (row of `hashes`, row of the segment) with equal hashes, in chunks of about `limit`.
+
+        `hashes` must be sorted: then the look-ups walk through the tables in order, which memory likes.
+        """
+        for segment in self.segments:
+            for rows, found in probe_segment(segment, hashes, limit):
+                yield segment, rows, found
+
+    def _merge(self, window: slice, after: Instant) -> None:
+        frame = pl.concat([s.frame for s in self.segments[window]], rechunk=True)
+        frame = frame.filter(pl.col(UNTIL) > after)
+        order = np.argsort(frame.get_column(HASH).to_numpy(), kind="stable")
+        merged = gather(frame, order)
+        self.segments[window] = [_hashed_segment(merged)] if merged.height else []
+
+
+def _hashed_segment(frame: pl.DataFrame) -> Segment:
+    return Segment(frame.height, {"until": int(times(frame, UNTIL).max())}, frame=frame)
+
+
+def transient(frame: pl.DataFrame, hashes: Hashes) -> Segment:
+    """A segment over rows sorted by hash that is probed once and never stored."""
+    return Segment(frame.height, {}, frame=frame.with_columns(pl.Series(HASH, hashes)))
+
+
+def probe_segment(segment: Segment, hashes: Hashes, limit: int) -> Iterator[tuple[Index, Index]]:
+    """The pairs with equal hashes of sorted `hashes` and one segment."""
+    if not segment.rows or not len(hashes):
+        return
+    stored, table, shift = _lookup_table(segment)
+    slot = (hashes >> shift).astype(np.int64)
+    first = table[slot]
+    count = table[slot + 1] - first
+    for begin, end in _chunks(count, limit):
+        rows, found = expand(first[begin:end], count[begin:end])
+        rows += begin
+        same = stored[found] == hashes[rows]
+        yield rows[same], found[same]
+
+
+def _lookup_table(segment: Segment) -> tuple[Hashes, Index, np.uint64]:
+    if "table" not in segment.derived:
+        stored: Hashes = segment.frame.get_column(HASH).to_numpy()
+        bits = max(1, segment.rows.bit_length())
+        shift = np.uint64(64 - bits)
+        counts = np.bincount((stored >> shift).astype(np.int64), minlength=1 << bits)
+        table = np.zeros((1 << bits) + 1, dtype=np.int64)
+        np.cumsum(counts, out=table[1:])
+        segment.derived["table"] = (stored, table, shift)
+    result: tuple[Hashes, Index, np.uint64] = segment.derived["table"]
+    return result
+
+
+def _chunks(count: Index, limit: int) -> Iterator[tuple[int, int]]:
+    """Cut rows so that each piece has about `limit` pairs (a single row may exceed it)."""
+    total = np.cumsum(count)
+    if not len(total) or total[-1] <= limit:
+        yield 0, len(count)
+        return
+    begin = 0
+    while begin < len(count):
+        base = int(total[begin - 1]) if begin else 0
+        end = max(begin + 1, int(np.searchsorted(total, base + limit, side="right")))
+        yield begin, end
+        begin = end
+
+
+__all__ = ["FROM", "HASH", "UNTIL", "HashedLog", "Segment", "SortedLog", "State", "Times", "probe_segment", "transient"]

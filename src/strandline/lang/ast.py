@@ -1,0 +1,365 @@
+"""The syntax tree: what the user wrote, before names and types are known.
+
+Every node knows its place in the text. The place is not part of its identity: two nodes are equal if they say the
+same thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import TypeAlias
+
+from strandline.catalog import Argument
+from strandline.errors import Span
+from strandline.types import Type
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A piece of syntax and where it stands."""
+
+    span: Span = field(kw_only=True, compare=False, repr=False)
+
+    @property
+    def text(self) -> str:
+        """The user's own words."""
+        return self.span.text[self.span.start : self.span.end]
+
+
+@dataclass(frozen=True, slots=True)
+class Identifier(Node):
+    """A name. Quoted, it means exactly this spelling; unquoted, any mixture of upper and lower case."""
+
+    name: str
+    quoted: bool = False
+
+    def matches(self, declared: str) -> bool:
+        return self.name == declared if self.quoted else self.name.lower() == declared.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class TypeName(Node):
+    """A type as written, resolved: `DOUBLE PRECISION` and `REAL` are DOUBLE, the length of a VARCHAR is dropped."""
+
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Duration(Node):
+    """`10 SECONDS`, `INTERVAL '10' SECOND` or `'10 seconds'` in microseconds."""
+
+    microseconds: int
+
+
+# ---- expressions ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Number(Node):
+    """A number without its sign; `digits` is what the user wrote, so that 1.50 keeps its scale."""
+
+    digits: str
+
+
+@dataclass(frozen=True, slots=True)
+class Text(Node):
+    """A text in quotes. Beside a value of another type it is read as a value of that type, as in PostgreSQL."""
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Truth(Node):
+    """TRUE or FALSE."""
+
+    value: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Null(Node):
+    """NULL."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypedText(Node):
+    """`TIMESTAMP '…'` or `DATE '…'`."""
+
+    type: Type
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Interval(Node):
+    """`INTERVAL …` as a value."""
+
+    microseconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnName(Node):
+    """`column` or `qualifier.column`."""
+
+    qualifier: Identifier | None
+    column: Identifier
+
+
+@dataclass(frozen=True, slots=True)
+class Unary(Node):
+    """A prefix operator: `-`, `+` or `NOT`."""
+
+    operator: str
+    operand: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Binary(Node):
+    """An arithmetic operator, `||` or a comparison; `!=` is stored as `<>`."""
+
+    operator: str
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Logical(Node):
+    """`AND` or `OR` over two or more operands. A chain is one flat node, so a long one is not a deep tree."""
+
+    operator: str
+    operands: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IsTest(Node):
+    """`operand IS [NOT] what`, with what one of NULL, TRUE, FALSE, UNKNOWN."""
+
+    operand: Expression
+    what: str
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Between(Node):
+    operand: Expression
+    low: Expression
+    high: Expression
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class InList(Node):
+    operand: Expression
+    items: tuple[Expression, ...]
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Like(Node):
+    operand: Expression
+    pattern: Expression
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Case(Node):
+    """`CASE [operand] WHEN … THEN … [ELSE …] END`."""
+
+    operand: Expression | None
+    branches: tuple[tuple[Expression, Expression], ...]
+    otherwise: Expression | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cast(Node):
+    """`CAST(operand AS type)` or `operand::type`."""
+
+    operand: Expression
+    type: TypeName
+
+
+@dataclass(frozen=True, slots=True)
+class Star(Node):
+    """`*` or `qualifier.*`: a SELECT item, or the argument of COUNT."""
+
+    qualifier: Identifier | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Function(Node):
+    """A call of a function or an aggregate; which of the two is for the binder to say."""
+
+    name: Identifier
+    arguments: tuple[Expression, ...] | Star
+
+
+Expression: TypeAlias = (
+    Number
+    | Text
+    | Truth
+    | Null
+    | TypedText
+    | Interval
+    | ColumnName
+    | Unary
+    | Binary
+    | Logical
+    | IsTest
+    | Between
+    | InList
+    | Like
+    | Case
+    | Cast
+    | Function
+)
+
+
+# ---- queries -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RangeWindow(Node):
+    """`RANGE n unit [SLIDE n unit]`; without SLIDE the window moves with every instant."""
+
+    range: Duration
+    slide: Duration | None
+
+
+@dataclass(frozen=True, slots=True)
+class NowWindow(Node):
+    """`NOW`: each element counts for its own instant only, as without a window."""
+
+
+Window: TypeAlias = RangeWindow | NowWindow
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTable(Node):
+    """A declared stream in FROM."""
+
+    name: Identifier
+    window: Window | None
+    alias: Identifier | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTable(Node):
+    """A subquery in FROM."""
+
+    query: Query
+    window: Window | None
+    alias: Identifier
+
+
+@dataclass(frozen=True, slots=True)
+class Join(Node):
+    """`left JOIN right ON condition`; no condition is CROSS JOIN."""
+
+    condition: Expression | None
+    left: Table
+    right: Table
+
+
+Table: TypeAlias = StreamTable | QueryTable | Join
+
+
+@dataclass(frozen=True, slots=True)
+class Item(Node):
+    """A SELECT item."""
+
+    value: Expression | Star
+    alias: Identifier | None
+
+
+@dataclass(frozen=True, slots=True)
+class Select(Node):
+    """`SELECT … FROM … [WHERE …] [GROUP BY …] [HAVING …]`. An empty `group_by` means that there is no GROUP BY."""
+
+    distinct: bool
+    items: tuple[Item, ...]
+    tables: tuple[Table, ...]
+    where: Expression | None
+    group_by: tuple[Expression, ...]
+    having: Expression | None
+
+
+@dataclass(frozen=True, slots=True)
+class UnionAll(Node):
+    """Two or more queries joined by UNION ALL, in order."""
+
+    branches: tuple[Query, ...]
+
+
+Query: TypeAlias = Select | UnionAll
+
+
+# ---- statements ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SourceValue(Node):
+    """An argument of a source as a plain value; a parenthesised row is a list."""
+
+    value: Argument
+
+
+@dataclass(frozen=True, slots=True)
+class Source(Node):
+    """`SOURCE fn(value, …, name => value, …)`."""
+
+    function: Identifier
+    arguments: tuple[SourceValue, ...]
+    options: tuple[tuple[Identifier, SourceValue], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDefinition(Node):
+    name: Identifier
+    type: TypeName
+
+
+@dataclass(frozen=True, slots=True)
+class CreateStream(Node):
+    """`CREATE STREAM name (columns) SOURCE … ORDERED BY column [WITHIN …] [IDLE AFTER …]`."""
+
+    name: Identifier
+    columns: tuple[ColumnDefinition, ...]
+    source: Source
+    time_column: Identifier
+    within: Duration | None
+    idle_after: Duration | None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateStreamAs(Node):
+    """`CREATE STREAM name AS query`."""
+
+    name: Identifier
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class DropStream(Node):
+    name: Identifier
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Explain(Node):
+    statement: Query | CreateStreamAs
+
+
+Statement: TypeAlias = CreateStream | CreateStreamAs | DropStream | Explain | Query
+
+
+def children(node: Node) -> Iterator[Node]:
+    """The nodes directly below, in the order of the text."""
+    for each in fields(node):
+        yield from _nodes(getattr(node, each.name))
+
+
+def _nodes(value: object) -> Iterator[Node]:
+    if isinstance(value, Node):
+        yield value
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from _nodes(part)

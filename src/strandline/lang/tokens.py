@@ -1,0 +1,136 @@
+"""Text to tokens: the words, numbers, texts and symbols of a script, each with its place.
+
+Keywords are ordinary words here; only the parser knows where a word has a meaning of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, NoReturn
+
+from strandline.errors import ParseError, Span
+
+
+class Kind(Enum):
+    """What a token is."""
+
+    WORD = auto()  # an unquoted name or keyword
+    QUOTED = auto()  # a name in double quotes
+    NUMBER = auto()
+    TEXT = auto()  # a text in single quotes
+    SYMBOL = auto()
+    END = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A piece of the text. `value` is what it denotes: quotes removed, doubled quotes made single."""
+
+    kind: Kind
+    value: str
+    span: Span
+
+    @property
+    def keyword(self) -> str:
+        """The word in upper case; empty for tokens that cannot be a keyword."""
+        return self.value.upper() if self.kind is Kind.WORD else ""
+
+    def __str__(self) -> str:
+        if self.kind is Kind.END:
+            return "the end of the text"
+        shown = " ".join(self.span.text[self.span.start : self.span.end].split())
+        return shown if len(shown) <= 40 else f"{shown[:40]}…"
+
+
+_BLANK: Final = re.compile(r"(?:\s+|--[^\n]*)+")
+_COMMENT_EDGE: Final = re.compile(r"/\*|\*/")
+_WORD: Final = re.compile(r"[^\W\d][\w$]*")
+_NUMBER: Final = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_QUOTED: Final = {"'": re.compile(r"'([^']*(?:''[^']*)*)'"), '"': re.compile(r'"([^"]*(?:""[^"]*)*)"')}
+# Longer symbols first: the expression takes the first alternative that fits.
+_SYMBOL: Final = re.compile(r"<>|!=|<=|>=|=>|==|\|\||::|[-+*/%=<>(),.;\[\]]")
+
+_STRAY_HINTS: Final = {
+    "`": 'Quote names with double quotes: "name".',
+    "“": "Use straight quotes: 'text', \"name\".",
+    "”": "Use straight quotes: 'text', \"name\".",
+    "‘": "Use straight quotes: 'text', \"name\".",
+    "’": "Use straight quotes: 'text', \"name\".",
+    "{": "A window is written WINDOW(RANGE 10 SECONDS) or [RANGE 10 SECONDS].",
+}
+
+
+def tokenize(text: str) -> list[Token]:
+    """The tokens of `text`, comments and blanks left out, with one END token right after the last of them."""
+    tokens: list[Token] = []
+    at = _skip_blanks(text, 0)
+    while at < len(text):
+        token = _token(text, at)
+        tokens.append(token)
+        at = _skip_blanks(text, token.span.end)
+    end = tokens[-1].span.end if tokens else 0
+    tokens.append(Token(Kind.END, "", Span(text, end, end)))
+    return tokens
+
+
+def _token(text: str, at: int) -> Token:
+    first = text[at]
+    if first in _QUOTED:
+        return _quoted(text, at)
+    if match := _WORD.match(text, at):
+        return Token(Kind.WORD, match.group(), Span(text, at, match.end()))
+    if match := _NUMBER.match(text, at):
+        return _number(text, at, match.end())
+    if match := _SYMBOL.match(text, at):
+        return Token(Kind.SYMBOL, match.group(), Span(text, at, match.end()))
+    _fail(f"unexpected character {first!r}", "bad-character", Span(text, at, at + 1), _STRAY_HINTS.get(first))
+
+
+def _number(text: str, at: int, end: int) -> Token:
+    # `10SECONDS` and `1e` are more likely slips than a number beside a name, so they are not split silently.
+    if rest := _WORD.match(text, end):
+        hint = f"Put a blank after the number: {text[at:end]} {rest.group()}."
+        _fail(f"a number runs into {rest.group()}", "bad-number", Span(text, at, rest.end()), hint)
+    return Token(Kind.NUMBER, text[at:end], Span(text, at, end))
+
+
+def _quoted(text: str, at: int) -> Token:
+    quote = text[at]
+    match = _QUOTED[quote].match(text, at)
+    what = "text" if quote == "'" else "name"
+    if match is None:
+        line_end = text.find("\n", at)
+        span = Span(text, at, len(text) if line_end < 0 else line_end)
+        _fail(f"a quoted {what} is not closed", "unclosed-quote", span, f"Close it with {quote}.")
+    span = Span(text, at, match.end())
+    value = match.group(1).replace(quote * 2, quote)
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        _fail(f"a quoted {what} is not valid Unicode", "bad-character", span, "It holds half of a surrogate pair.")
+    if what == "name" and not value:
+        _fail("a quoted name is empty", "empty-name", span, None)
+    return Token(Kind.TEXT if quote == "'" else Kind.QUOTED, value, span)
+
+
+def _skip_blanks(text: str, at: int) -> int:
+    """The place of the next token: after blanks, `--` comments and nested `/* */` comments."""
+    while True:
+        if match := _BLANK.match(text, at):
+            at = match.end()
+        if not text.startswith("/*", at):
+            return at
+        at = _comment_end(text, at)
+
+
+def _comment_end(text: str, at: int) -> int:
+    depth = 0
+    for edge in _COMMENT_EDGE.finditer(text, at):
+        depth += 1 if edge.group() == "/*" else -1
+        if depth == 0:
+            return edge.end()
+    _fail("a comment is not closed", "unclosed-comment", Span(text, at, at + 2), "Close it with */.")
+
+
+def _fail(message: str, code: str, span: Span, hint: str | None) -> NoReturn:
+    raise ParseError(message, code=code, hint=hint, span=span)

@@ -1,0 +1,44 @@
+"""The stages of optimization, in order, with the reason for the order."""
+
+from __future__ import annotations
+
+from strandline.algebra.operators import Plan
+from strandline.optimizer.driver import Stage, settle
+from strandline.optimizer.rules.columns import prune_columns
+from strandline.optimizer.rules.filter import (
+    merge_filters,
+    push_filter_below_aggregate,
+    push_filter_below_distinct,
+    push_filter_below_map,
+    push_filter_below_time_window,
+    push_filter_below_union,
+    push_filter_into_join,
+)
+from strandline.optimizer.rules.join import push_condition_below_join
+from strandline.optimizer.rules.map import merge_maps
+
+STAGES = (
+    # Filters early: every row that does not leave its source is a row that no exchange moves and no state keeps.
+    Stage(
+        "push filters down",
+        (
+            merge_filters,
+            push_filter_below_map,
+            push_filter_below_time_window,
+            push_filter_into_join,
+            push_condition_below_join,
+            push_filter_below_union,
+            push_filter_below_distinct,
+            push_filter_below_aggregate,
+        ),
+    ),
+    Stage("merge maps", (merge_maps,)),
+)
+
+
+def optimize(plan: Plan) -> Plan:
+    """A cheaper plan with the same snapshots."""
+    for stage in STAGES:
+        plan = settle(stage, plan)
+    # Columns last: which ones are needed is known once the filters are where they stay.
+    return settle(STAGES[-1], prune_columns(plan))

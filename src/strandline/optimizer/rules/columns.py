@@ -1,0 +1,66 @@
+"""Keep only the columns that somebody above needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from strandline.algebra.expressions import ColumnRef, columns_of
+from strandline.algebra.operators import Aggregate, Distinct, Filter, Join, Map, Plan, Scan, TimeWindow, Union
+from strandline.algebra.schema import schema
+
+
+def prune_columns(plan: Plan) -> Plan:
+    """μ(S) = μ(μ'(S)) where μ' drops columns that nothing above reads: fewer bytes are read, moved and kept.
+
+    Distinct and the top of the plan need all their columns.
+    """
+    return _prune(plan, frozenset(c.id for c in schema(plan)))
+
+
+def _prune(plan: Plan, needed: frozenset[str]) -> Plan:
+    match plan:
+        case Scan(stream, alias, columns):
+            return Scan(stream, alias, tuple(c for c in columns if c.id in needed))
+        case Filter(predicate, source):
+            pruned = Filter(predicate, _prune(source, needed | columns_of(predicate)))
+            return _narrow(pruned, needed)
+        case Map(outputs, source):
+            kept = tuple((c, e) for c, e in outputs if c.id in needed)
+            below = frozenset().union(*(columns_of(e) for _, e in kept))
+            return Map(kept, _prune(source, below))
+        case TimeWindow():
+            return replace(plan, source=_prune(plan.source, needed))
+        case Join(predicate, left, right):
+            wanted = needed | (columns_of(predicate) if predicate is not None else frozenset())
+            sides = [_prune(side, wanted & frozenset(c.id for c in schema(side))) for side in (left, right)]
+            return Join(predicate, sides[0], sides[1])
+        case Aggregate(keys, aggregates, source):
+            kept_aggregates = tuple((c, a) for c, a in aggregates if c.id in needed)
+            arguments = frozenset(a.argument.id for _, a in kept_aggregates if a.argument)
+            return Aggregate(keys, kept_aggregates, _prune(source, frozenset(keys) | arguments))
+        case Distinct(source):
+            return Distinct(_prune(source, frozenset(c.id for c in schema(source))))
+        case Union(columns, sources):
+            at = [i for i, c in enumerate(columns) if c.id in needed]
+            pruned_sources = []
+            for source in sources:
+                wanted_columns = tuple(schema(source)[i] for i in at)
+                below = _prune(source, frozenset(c.id for c in wanted_columns))
+                pruned_sources.append(_exactly(below, tuple(c.id for c in wanted_columns)))
+            return Union(tuple(columns[i] for i in at), tuple(pruned_sources))
+
+
+def _narrow(plan: Plan, needed: frozenset[str]) -> Plan:
+    """Drop the columns that only the filter just passed has read: they need not cross the exchange."""
+    columns = schema(plan)
+    if all(c.id in needed for c in columns):
+        return plan
+    return Map(tuple((c, ColumnRef(c.id, c.type)) for c in columns if c.id in needed), plan)
+
+
+def _exactly(plan: Plan, ids: tuple[str, ...]) -> Plan:
+    """Union matches columns by position, so its inputs must have them in order."""
+    columns = {c.id: c for c in schema(plan)}
+    if tuple(columns) == ids:
+        return plan
+    return Map(tuple((columns[i], ColumnRef(i, columns[i].type)) for i in ids), plan)

@@ -1,0 +1,85 @@
+"""Rules that move filters towards the sources."""
+
+from __future__ import annotations
+
+from strandline.algebra.expressions import ColumnRef, columns_of, conjunction, conjuncts, substitute
+from strandline.algebra.operators import Aggregate, Distinct, Filter, Join, Map, Plan, TimeWindow, Union
+from strandline.algebra.schema import schema
+
+
+def merge_filters(plan: Plan) -> Plan | None:
+    """σp(σq(S)) = σ(q ∧ p)(S)."""
+    match plan:
+        case Filter(outer, Filter(inner, source)):
+            both = conjunction((*conjuncts(inner), *conjuncts(outer)))
+            assert both is not None
+            return Filter(both, source)
+    return None
+
+
+def push_filter_below_map(plan: Plan) -> Plan | None:
+    """σp(μf(S)) = μf(σ(p∘f)(S)): the predicate over computed columns is a predicate over what they are computed from."""
+    match plan:
+        case Filter(predicate, Map(outputs, source)):
+            values = {column.id: expression for column, expression in outputs}
+            return Map(outputs, Filter(substitute(predicate, values), source))
+    return None
+
+
+def push_filter_below_time_window(plan: Plan) -> Plan | None:
+    """σ(ω(S)) = ω(σ(S)): a time window changes how long an element is valid, never its payload.
+
+    A count window is different: which rows are the last N depends on what was filtered before.
+    """
+    match plan:
+        case Filter(predicate, TimeWindow(range_us, slide_us, source)):
+            return TimeWindow(range_us, slide_us, Filter(predicate, source))
+    return None
+
+
+def push_filter_into_join(plan: Plan) -> Plan | None:
+    """σp(L ⋈q R) = L ⋈(q ∧ p) R."""
+    match plan:
+        case Filter(predicate, Join(condition, left, right)):
+            known = conjuncts(condition) if condition is not None else ()
+            return Join(conjunction((*known, *conjuncts(predicate))), left, right)
+    return None
+
+
+def push_filter_below_union(plan: Plan) -> Plan | None:
+    """σ(S1 ⊎ S2) = σ(S1) ⊎ σ(S2), with the column names of each side."""
+    match plan:
+        case Filter(predicate, Union(columns, sources)):
+            pushed: list[Plan] = []
+            for source in sources:
+                names = {c.id: ColumnRef(s.id, s.type) for c, s in zip(columns, schema(source), strict=True)}
+                pushed.append(Filter(substitute(predicate, dict(names)), source))
+            return Union(columns, tuple(pushed))
+    return None
+
+
+def push_filter_below_distinct(plan: Plan) -> Plan | None:
+    """σ(δ(S)) = δ(σ(S)): the predicate holds for all copies of a payload or for none."""
+    match plan:
+        case Filter(predicate, Distinct(source)):
+            return Distinct(Filter(predicate, source))
+    return None
+
+
+def push_filter_below_aggregate(plan: Plan) -> Plan | None:
+    """σp(γk(S)) = γk(σp(S)) for the parts of p that read keys only: they drop whole groups.
+
+    Without keys the one group exists even over nothing, so nothing may be pushed.
+    """
+    match plan:
+        case Filter(predicate, Aggregate(keys, aggregates, source)) if keys:
+            parts = conjuncts(predicate)
+            below = tuple(part for part in parts if columns_of(part) and columns_of(part) <= frozenset(keys))
+            if not below:
+                return None
+            above = conjunction(tuple(part for part in parts if part not in below))
+            pushed = conjunction(below)
+            assert pushed is not None
+            grouped = Aggregate(keys, aggregates, Filter(pushed, source))
+            return grouped if above is None else Filter(above, grouped)
+    return None

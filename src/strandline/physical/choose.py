@@ -1,0 +1,327 @@
+"""From a logical plan to a physical one: algorithms, exchanges, fragments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from strandline.algebra import operators as logical
+from strandline.algebra.expressions import Call, ColumnRef, Expression, columns_of, conjunction, conjuncts
+from strandline.algebra.operators import Plan
+from strandline.algebra.schema import schema as logical_schema
+from strandline.algebra.tree import streams_read
+from strandline.catalog import BaseStream
+from strandline.physical.plan import (
+    Exchange,
+    ExtendValidity,
+    Fragment,
+    Merge,
+    Mode,
+    Node,
+    Pipeline,
+    Port,
+    Project,
+    QueryPlan,
+    RemoveDuplicates,
+    Reorder,
+    Select,
+    SweepAggregate,
+    SymmetricJoin,
+    ToPort,
+    ToQuery,
+    schema,
+    sources,
+)
+from strandline.types import Column
+
+
+@dataclass(frozen=True, slots=True)
+class Hashed:
+    """Elements lie in the bucket of the hash of some columns; each key is the set of columns known to be equal to it."""
+
+    keys: tuple[frozenset[str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Elements lie in some bucket each."""
+
+
+@dataclass(frozen=True, slots=True)
+class InOne:
+    """All elements lie in bucket 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtSource:
+    """Elements are where they were read and in order of arrival; a window may still have to be applied."""
+
+    window: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A physical subplan and where its elements lie."""
+
+    node: Node
+    where: Hashed | Spread | InOne | AtSource
+
+
+def choose(plans: Sequence[tuple[str, Plan]], streams: Sequence[BaseStream], buckets: int) -> Pipeline:
+    """The pipeline that answers named queries together."""
+    fragments: list[Fragment] = []
+    queries: list[QueryPlan] = []
+    for name, plan in plans:
+        read = streams_read(plan)
+        queries.append(QueryPlan(name, logical_schema(plan), read))
+        built = _build(plan)
+        fragments += _cut(built, name, read, len(fragments))
+    used = frozenset().union(*(query.streams for query in queries))
+    return Pipeline(tuple(s for s in streams if s.name in used), tuple(fragments), tuple(queries), buckets)
+
+
+def _build(plan: Plan) -> Built:
+    match plan:
+        case logical.Scan(stream, _, columns):
+            return Built(Port(f"source:{stream}", columns), AtSource())
+        case logical.Filter(predicate, source):
+            built = _build(source)
+            return replace(built, node=Select(predicate, built.node))
+        case logical.Map(outputs, source):
+            built = _build(source)
+            return Built(Project(outputs, built.node), _after_map(built.where, outputs))
+        case logical.TimeWindow(range_us, slide_us, source):
+            return _window(_build(source), range_us, slide_us)
+        case logical.Join():
+            return _join(plan)
+        case logical.Aggregate(keys, aggregates, source):
+            built = _build(source)
+            if not keys:
+                return Built(SweepAggregate(keys, aggregates, _to_one(built).node), InOne())
+            built = _to_keys(built, keys)
+            return Built(SweepAggregate(keys, aggregates, built.node), _restricted(built.where, frozenset(keys)))
+        case logical.Distinct(source):
+            built = _to_keys(_build(source), tuple(column.id for column in logical_schema(source)))
+            return Built(RemoveDuplicates(built.node), built.where)
+        case logical.Union(columns, inputs):
+            return _union(columns, [_build(source) for source in inputs])
+
+
+def _window(built: Built, range_us: int, slide_us: int) -> Built:
+    if isinstance(built.where, AtSource):
+        # Which elements a window holds depends on time only, so it waits until after the exchange: rows travel with
+        # one timestamp instead of two.
+        assert built.where.window is None, "the binder admits a window over a chronon stream only"
+        return replace(built, where=AtSource((range_us, slide_us)))
+    node: Node = ExtendValidity(range_us, slide_us, built.node)
+    return replace(built, node=Reorder(node) if slide_us > 1 else node)
+
+
+def _join(plan: logical.Join) -> Built:
+    left, right = _build(plan.left), _build(plan.right)
+    l_keys, r_keys, rest = _equalities(plan.predicate, left.node, right.node)
+    columns = schema(left.node) + schema(right.node)
+    if not l_keys:
+        # Any bucket can pair its share of the left with all of the right.
+        left = left if isinstance(left.where, Hashed | Spread | InOne) else _exchange(left, "spread", ())
+        right = _to_one(right) if isinstance(left.where, InOne) else _exchange(right, "all", ())
+        return Built(SymmetricJoin((), (), rest, left.node, right.node), left.where)
+    left, l_refs = _with_keys(left, l_keys, "left")
+    right, r_refs = _with_keys(right, r_keys, "right")
+    left_ids, right_ids = tuple(k.id for k in l_refs), tuple(k.id for k in r_refs)
+    if (fit := _fits(left.where, left_ids)) is not None:
+        right = _to_exact_keys(right, tuple(right_ids[i] for i in fit))
+    elif (fit := _fits(right.where, right_ids)) is not None:
+        left = _to_exact_keys(left, tuple(left_ids[i] for i in fit))
+    else:
+        fit = tuple(range(len(left_ids)))
+        left, right = _to_exact_keys(left, left_ids), _to_exact_keys(right, right_ids)
+    if isinstance(left.where, InOne) and isinstance(right.where, InOne):
+        where: Hashed | InOne = InOne()
+    else:
+        where = Hashed(tuple(frozenset((left_ids[i], right_ids[i])) for i in fit))
+    node: Node = SymmetricJoin(l_refs, r_refs, rest, left.node, right.node)
+    if schema(node) != columns:  # computed keys have served
+        node = Project(tuple((c, ColumnRef(c.id, c.type)) for c in columns), node)
+        where = _restricted(where, frozenset(c.id for c in columns))
+    return Built(node, where)
+
+
+def _equalities(
+    predicate: Expression | None, left: Node, right: Node
+) -> tuple[tuple[Expression, ...], tuple[Expression, ...], Expression | None]:
+    """Take the equalities between the two sides out of a join condition."""
+    l_columns, r_columns = (frozenset(c.id for c in schema(node)) for node in (left, right))
+    l_keys: list[Expression] = []
+    r_keys: list[Expression] = []
+    rest: list[Expression] = []
+    for part in conjuncts(predicate) if predicate is not None else ():
+        match part:
+            case Call("=", (one, two), _) if columns_of(one) and columns_of(two):
+                if columns_of(one) <= l_columns and columns_of(two) <= r_columns:
+                    l_keys.append(one)
+                    r_keys.append(two)
+                    continue
+                if columns_of(one) <= r_columns and columns_of(two) <= l_columns:
+                    l_keys.append(two)
+                    r_keys.append(one)
+                    continue
+        rest.append(part)
+    return tuple(l_keys), tuple(r_keys), conjunction(tuple(rest))
+
+
+def _with_keys(built: Built, keys: tuple[Expression, ...], side: str) -> tuple[Built, tuple[ColumnRef, ...]]:
+    """Join keys as columns: keys that are expressions are computed once, before the exchange."""
+    columns = schema(built.node)
+    refs: list[ColumnRef] = []
+    computed: list[tuple[Column, Expression]] = []
+    for number, key in enumerate(keys):
+        if isinstance(key, ColumnRef):
+            refs.append(key)
+            continue
+        column = Column(f"{side} key {number} of {min(columns_of(key))}", "key", key.type)
+        computed.append((column, key))
+        refs.append(ColumnRef(column.id, column.type))
+    if not computed:
+        return built, tuple(refs)
+    kept: list[tuple[Column, Expression]] = [(c, ColumnRef(c.id, c.type)) for c in columns]
+    return replace(built, node=Project((*kept, *computed), built.node)), tuple(refs)
+
+
+def _union(columns: tuple[Column, ...], inputs: list[Built]) -> Built:
+    placed = [b if not isinstance(b.where, AtSource) else _exchange(b, "spread", ()) for b in inputs]
+    if any(isinstance(b.where, InOne) for b in placed):
+        placed = [_to_one(b) for b in placed]
+        return Built(Merge(columns, tuple(b.node for b in placed)), InOne())
+    where = _union_place(columns, placed)
+    return Built(Merge(columns, tuple(b.node for b in placed)), where)
+
+
+def _union_place(columns: tuple[Column, ...], inputs: list[Built]) -> Hashed | Spread:
+    """Where all inputs are hashed by the columns at the same positions, so is the union."""
+    positions: list[tuple[frozenset[int], ...]] = []
+    for built in inputs:
+        if not isinstance(built.where, Hashed):
+            return Spread()
+        ids = [c.id for c in schema(built.node)]
+        positions.append(tuple(frozenset(i for i, c in enumerate(ids) if c in key) for key in built.where.keys))
+    if len({len(p) for p in positions}) != 1:
+        return Spread()
+    common = tuple(frozenset.intersection(*key) for key in zip(*positions, strict=True))
+    if not all(common):
+        return Spread()
+    return Hashed(tuple(frozenset(columns[i].id for i in key) for key in common))
+
+
+def _after_map(
+    where: Hashed | Spread | InOne | AtSource, outputs: tuple[tuple[Column, Expression], ...]
+) -> Hashed | Spread | InOne | AtSource:
+    """A map keeps elements where they are; keys live on under the names of the columns that copy them."""
+    if not isinstance(where, Hashed):
+        return where
+    copies: dict[str, set[str]] = {}
+    for column, expression in outputs:
+        if isinstance(expression, ColumnRef):
+            copies.setdefault(expression.id, set()).add(column.id)
+    keys = tuple(frozenset(new for old in key for new in copies.get(old, ())) for key in where.keys)
+    return Hashed(keys) if all(keys) else Spread()
+
+
+def _restricted(where: Hashed | Spread | InOne | AtSource, columns: frozenset[str]) -> Hashed | Spread | InOne:
+    assert not isinstance(where, AtSource), "stateful operators follow an exchange"
+    if not isinstance(where, Hashed):
+        return where
+    keys = tuple(key & columns for key in where.keys)
+    return Hashed(keys) if all(keys) else Spread()
+
+
+def _fits(where: Hashed | Spread | InOne | AtSource, keys: tuple[str, ...]) -> tuple[int, ...] | None:
+    """Which of the keys the elements are hashed by already, if by nothing else."""
+    if not isinstance(where, Hashed):
+        return None
+    fit = tuple(next((i for i, key in enumerate(keys) if key in known), -1) for known in where.keys)
+    return fit if -1 not in fit else None
+
+
+def _to_keys(built: Built, keys: tuple[str, ...]) -> Built:
+    """Elements with equal keys in one bucket, by whatever part of the keys."""
+    if isinstance(built.where, InOne) or _fits(built.where, keys) is not None:
+        return built
+    return _to_exact_keys(built, keys)
+
+
+def _to_exact_keys(built: Built, keys: tuple[str, ...]) -> Built:
+    fit = _fits(built.where, keys)
+    if fit == tuple(range(len(keys))):
+        return built
+    return replace(_exchange(built, "hash", keys), where=Hashed(tuple(frozenset((key,)) for key in keys)))
+
+
+def _to_one(built: Built) -> Built:
+    return built if isinstance(built.where, InOne) else replace(_exchange(built, "one", ()), where=InOne())
+
+
+def _exchange(built: Built, mode: Mode, keys: tuple[str, ...]) -> Built:
+    node: Node = Exchange(mode, keys, built.node)
+    if isinstance(built.where, AtSource):
+        if built.where.window is not None:
+            node = ExtendValidity(*built.where.window, node)
+        node = Reorder(node)
+    return Built(node, Spread())
+
+
+def _cut(built: Built, query: str, streams: frozenset[str], first: int) -> list[Fragment]:
+    """Cut a physical plan at its exchanges; fragments come in stage order, the one that answers last."""
+    root = built.node
+    if isinstance(built.where, AtSource) and built.where.window is not None:
+        root = ExtendValidity(*built.where.window, root)
+    done: list[Fragment] = []
+
+    def carve(node: Node, feeders: list[tuple[Node, int, Exchange, Port]]) -> tuple[Node, int]:
+        """The tree with ports in place of exchanges, and the stage in which it can run; what feeds the ports."""
+        if isinstance(node, Port):
+            return node, 0
+        if isinstance(node, Exchange):
+            below, stage = finish(node.source)
+            port = Port(f"{query}.{first + len(done) + len(feeders)}", schema(node.source))
+            feeders.append((below, stage, node, port))
+            return port, stage + 1
+        parts = [carve(source, feeders) for source in sources(node)]
+        return _with_sources(node, tuple(part for part, _ in parts)), max(stage for _, stage in parts)
+
+    def finish(node: Node) -> tuple[Node, int]:
+        """Carve one fragment; its feeders, now that its stage is known, become fragments that route to it."""
+        feeders: list[tuple[Node, int, Exchange, Port]] = []
+        carved, stage = carve(node, feeders)
+        for below, below_stage, exchange, port in feeders:
+            route = ToPort(port.name, stage, exchange.mode, exchange.keys)
+            done.append(_fragment(below, below_stage, route, first + len(done), streams))
+        return carved, stage
+
+    carved, stage = finish(root)
+    done.append(_fragment(carved, stage, ToQuery(query), first + len(done), streams))
+    return sorted(done, key=lambda fragment: fragment.stage)
+
+
+def _fragment(root: Node, stage: int, route: ToPort | ToQuery, number: int, streams: frozenset[str]) -> Fragment:
+    return Fragment(f"f{number + 1}", stage, root, route, streams, everywhere=not _only_in_one(root))
+
+
+def _only_in_one(node: Node) -> bool:
+    """Whether the fragment aggregates without keys: an empty bucket would answer too, and must not."""
+    if isinstance(node, SweepAggregate) and not node.keys:
+        return True
+    return any(_only_in_one(source) for source in sources(node))
+
+
+def _with_sources(node: Node, inputs: tuple[Node, ...]) -> Node:
+    match node:
+        case SymmetricJoin():
+            return replace(node, left=inputs[0], right=inputs[1])
+        case Merge():
+            return replace(node, sources=inputs)
+        case Port():
+            return node
+        case _:
+            return replace(node, source=inputs[0])
+

@@ -1,0 +1,229 @@
+"""Physical plans: which algorithm, partitioned how, cut into fragments that run without further exchange.
+
+A pipeline is what one group of queries needs from sources to sinks. Its fragments are ordered in stages: stage 0 reads
+and prepares the sources, every later stage follows an exchange by bucket. A fragment is a tree of physical operators
+whose leaves are ports; its route says where its output goes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from strandline.algebra.expressions import AggregateCall, ColumnRef, Expression
+from strandline.catalog import BaseStream
+from strandline.types import Column, Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """Where elements enter a fragment: rows of a source (stage 0) or what an exchange delivers."""
+
+    name: str
+    columns: Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """Filter."""
+
+    predicate: Expression
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """Map."""
+
+    outputs: tuple[tuple[Column, Expression], ...]
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendValidity:
+    """Time window: from timestamps to intervals."""
+
+    range_us: int
+    slide_us: int
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Reorder:
+    """Hold back what lies beyond the progress; release ordered slices."""
+
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class SymmetricJoin:
+    """Join on equal keys (hash look-up) and a further condition; without keys all pairs are looked at."""
+
+    left_keys: tuple[ColumnRef, ...]
+    right_keys: tuple[ColumnRef, ...]
+    condition: Expression | None
+    left: Node
+    right: Node
+
+
+@dataclass(frozen=True, slots=True)
+class SweepAggregate:
+    """Aggregate by sweeping over the instants at which something changes."""
+
+    keys: tuple[str, ...]
+    aggregates: tuple[tuple[Column, AggregateCall], ...]
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveDuplicates:
+    """Duplicate elimination."""
+
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Union."""
+
+    columns: Schema
+    sources: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Coalesce:
+    """Join touching pieces of equal payload."""
+
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Cut elements into pieces of at most `length_us`."""
+
+    length_us: int
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Bring elements to the bucket where they are needed; only between fragments, never inside one."""
+
+    mode: Mode
+    keys: tuple[str, ...]
+    source: Node
+
+
+# hash: by the hash of the key columns; spread: by the hash of the whole payload, for work that any bucket can do;
+# all: a copy for every bucket; one: everything to bucket 0.
+Mode: TypeAlias = Literal["hash", "spread", "all", "one"]
+
+Node: TypeAlias = (
+    Port
+    | Select
+    | Project
+    | ExtendValidity
+    | Reorder
+    | SymmetricJoin
+    | SweepAggregate
+    | RemoveDuplicates
+    | Merge
+    | Coalesce
+    | Split
+    | Exchange
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ToPort:
+    """The output goes to a port of a later fragment, by bucket."""
+
+    port: str
+    stage: int
+    mode: Mode
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ToQuery:
+    """The output is the answer of a query."""
+
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A tree of operators that runs in one place per bucket, and where its output goes.
+
+    `streams` are the base streams below it: its progress is the smallest of theirs. `everywhere` is false if it runs
+    in bucket 0 only.
+    """
+
+    id: str
+    stage: int
+    root: Node
+    route: ToPort | ToQuery
+    streams: frozenset[str]
+    everywhere: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPlan:
+    """A query of the pipeline: its name, its result columns, and the streams that drive its progress."""
+
+    name: str
+    columns: Schema
+    streams: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Everything that runs together: streams, fragments in stage order, queries."""
+
+    streams: tuple[BaseStream, ...]
+    fragments: tuple[Fragment, ...]
+    queries: tuple[QueryPlan, ...]
+    buckets: int
+
+    @property
+    def stages(self) -> int:
+        return max(f.stage for f in self.fragments)
+
+    def at(self, stage: int) -> tuple[Fragment, ...]:
+        return tuple(f for f in self.fragments if f.stage == stage)
+
+
+def sources(node: Node) -> tuple[Node, ...]:
+    """The inputs of a physical operator."""
+    match node:
+        case Port():
+            return ()
+        case SymmetricJoin():
+            return (node.left, node.right)
+        case Merge():
+            return node.sources
+        case _:
+            return (node.source,)
+
+
+def schema(node: Node) -> Schema:
+    """The columns of the elements that a physical operator produces."""
+    match node:
+        case Port(_, columns) | Merge(columns, _):
+            return columns
+        case Project(outputs, _):
+            return tuple(column for column, _ in outputs)
+        case SymmetricJoin():
+            return schema(node.left) + schema(node.right)
+        case SweepAggregate(keys, aggregates, source):
+            by_id = {c.id: c for c in schema(source)}
+            return (*(by_id[key] for key in keys), *(column for column, _ in aggregates))
+        case _:
+            return schema(node.source)
+
+
+def ports(node: Node) -> tuple[Port, ...]:
+    """The leaves of a fragment, left to right."""
+    if isinstance(node, Port):
+        return (node,)
+    return tuple(port for source in sources(node) for port in ports(source))
