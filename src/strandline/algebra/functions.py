@@ -100,7 +100,7 @@ def check(function: str, arguments: Sequence[Expression]) -> None:
     """Refuse arguments that must be known before the query runs and are not: units and numbers of digits."""
     match function, tuple(arguments):
         case "date_trunc", (Literal(str(unit), _), _):
-            if unit.lower() not in TRUNC_UNITS:
+            if trunc_unit(unit) is None:
                 raise FunctionError(
                     f"date_trunc does not know the unit '{unit}'", f"Units are {', '.join(TRUNC_UNITS)}."
                 )
@@ -108,6 +108,12 @@ def check(function: str, arguments: Sequence[Expression]) -> None:
             raise FunctionError("the unit of date_trunc is not a text literal", "Write date_trunc('hour', ts).")
         case "round", (_, digits) if columns_of(digits):
             raise FunctionError("the number of digits of round is not a constant", "Write round(x, 2).")
+
+
+def trunc_unit(text: str) -> str | None:
+    """The unit of TRUNC_UNITS that `text` names in any case, singular or plural."""
+    unit = text.strip().lower().removesuffix("s")
+    return unit if unit in TRUNC_UNITS else None
 
 
 def meet(types: Sequence[Type]) -> Type | None:
@@ -369,8 +375,8 @@ def _round(types: Types) -> tuple[Types, Type] | None:
 # ---- declarations --------------------------------------------------------------------------------------------------
 
 TRUNC_UNITS: Final = (
-    "microseconds",
-    "milliseconds",
+    "microsecond",
+    "millisecond",
     "second",
     "minute",
     "hour",
@@ -444,10 +450,10 @@ _DECLARED: Final = (
     Function(
         "substring",
         "substring(s, from[, count])",
-        "The characters from a position on, counted from 1.",
+        "The characters from a position on, the first is 1; NULL if count is negative.",
         2,
         3,
-        _fixed(VARCHAR, VARCHAR, BIGINT, BIGINT),
+        _fixed(VARCHAR, VARCHAR, INT, INT),
     ),
     Function(
         "replace",

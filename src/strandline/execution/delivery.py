@@ -1,0 +1,154 @@
+"""The driver's side of a batch: commit files, keep answers, count, remember the progress."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from strandline.execution.operators.base import Progress
+from strandline.execution.progress import Heartbeat, progress_of
+from strandline.execution.wire import Message
+from strandline.physical.plan import Pipeline
+from strandline.temporal import BEFORE_ALL, FOREVER
+
+
+@dataclass(slots=True)
+class BatchReport:
+    """What a batch brought."""
+
+    batch: int
+    heartbeats: dict[str, Heartbeat] = field(default_factory=dict)
+    answers: dict[str, list[pa.Table]] = field(default_factory=dict)
+    rows_out: dict[str, int] = field(default_factory=dict)
+    late: dict[str, list[pa.Table]] = field(default_factory=dict)
+    rejected: dict[str, list[pa.Table]] = field(default_factory=dict)
+    state_rows: int = 0
+    state_bytes: int = 0
+
+    def answer(self, query: str) -> pa.Table | None:
+        tables = self.answers.get(query)
+        return pa.concat_tables(tables) if tables else None
+
+
+# Called with the report after the files of a batch are in place.
+Listener = Callable[[BatchReport], None]
+
+
+class Delivery:
+    """Takes the messages for the driver, batch by batch, exactly once in effect: a repeated batch changes nothing."""
+
+    def __init__(self, pipeline: Pipeline, memory: Path | None, aside: Path | None, listeners: Iterable[Listener]) -> None:
+        self.pipeline = pipeline
+        self.memory = memory  # where the progress is remembered between runs
+        self.aside = aside  # where late and rejected rows are kept as files
+        self.listeners = list(listeners)
+        self.last_batch = -1
+        self.heartbeats: dict[str, Heartbeat] = {}
+        self.rows_out = dict.fromkeys((query.name for query in pipeline.queries), 0)
+        self.state_rows = self.state_bytes = 0
+        self._before_last: dict[str, int] = dict(self.rows_out)
+        self._recall()
+
+    def deliver(self, batch: int, messages: Iterable[Message]) -> BatchReport:
+        report = _report(batch, messages)
+        self._keep_aside(report)
+        # A batch that ran before a crash runs again: its rows were counted, so count from before it.
+        base = self._before_last if batch == self.last_batch else self.rows_out
+        self._before_last = dict(base)
+        self.rows_out = {name: count + report.rows_out.get(name, 0) for name, count in base.items()}
+        self.heartbeats |= report.heartbeats
+        self.state_rows, self.state_bytes = report.state_rows, report.state_bytes
+        self.last_batch = batch
+        for listener in self.listeners:
+            listener(report)
+        self._remember()
+        return report
+
+    def progress(self, query: str) -> Progress:
+        streams = next(q.streams for q in self.pipeline.queries if q.name == query)
+        if not self.heartbeats:
+            return Progress(BEFORE_ALL)
+        return progress_of(self.heartbeats, streams)
+
+    @property
+    def ended(self) -> bool:
+        return bool(self.heartbeats) and all(
+            (beat := self.heartbeats.get(stream.name)) is not None and beat.ended for stream in self.pipeline.streams
+        )
+
+    def _keep_aside(self, report: BatchReport) -> None:
+        if self.aside is None:
+            return
+        for kind, groups in (("late", report.late), ("rejected", report.rejected)):
+            for stream, tables in groups.items():
+                path = self.aside / f"_{kind}" / stream / f"part-{report.batch:09d}.parquet"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                temporary = path.with_name(f".{path.name}")
+                pq.write_table(pa.concat_tables(tables), temporary)
+                os.replace(temporary, path)
+
+    def _remember(self) -> None:
+        if self.memory is None:
+            return
+        data: dict[str, Any] = {
+            "batch": self.last_batch,
+            "heartbeats": {name: beat.to_json() for name, beat in self.heartbeats.items()},
+            "rows_out": self.rows_out,
+            "rows_out_before": self._before_last,
+            "state": [self.state_rows, self.state_bytes],
+        }
+        temporary = self.memory.with_suffix(".tmp")
+        temporary.write_text(json.dumps(data))
+        os.replace(temporary, self.memory)
+
+    def _recall(self) -> None:
+        if self.memory is None or not self.memory.exists():
+            return
+        data: Mapping[str, Any] = json.loads(self.memory.read_text())
+        self.last_batch = data["batch"]
+        self.heartbeats = {name: Heartbeat.from_json(beat) for name, beat in data["heartbeats"].items()}
+        self.rows_out = dict(data["rows_out"])
+        self._before_last = dict(data["rows_out_before"])
+        self.state_rows, self.state_bytes = data["state"]
+
+
+def _report(batch: int, messages: Iterable[Message]) -> BatchReport:
+    report = BatchReport(batch)
+    moves: list[tuple[str, str]] = []
+    for message in messages:
+        match message.kind:
+            case "heartbeat":
+                report.heartbeats[message.name] = Heartbeat.from_json(message.facts)
+            case "answer":
+                assert message.table is not None
+                report.answers.setdefault(message.name, []).append(message.table)
+                report.rows_out[message.name] = report.rows_out.get(message.name, 0) + message.table.num_rows
+            case "file":
+                moves.append((message.facts["staged"], message.facts["final"]))
+                report.rows_out[message.name] = report.rows_out.get(message.name, 0) + message.facts["rows"]
+            case "late" | "rejected":
+                group = report.late if message.kind == "late" else report.rejected
+                group.setdefault(message.name, []).append(message.table)
+            case "state":
+                report.state_rows += message.facts["rows"]
+                report.state_bytes += message.facts["bytes"]
+            case other:
+                raise AssertionError(f"the driver does not know messages of kind {other}")
+    for staged, final in moves:
+        os.replace(staged, final)
+    return report
+
+
+def current(table: pl.DataFrame, at: int) -> pl.DataFrame:
+    """The elements of an answer frame that are valid at an instant."""
+    from strandline.execution.batch import FROM, UNTIL
+
+    return table.filter((pl.col(FROM) <= at) & ((pl.col(UNTIL) > at) | (pl.col(UNTIL) == FOREVER)))

@@ -1,0 +1,107 @@
+"""From a source to the first exchange: accept rows in order of arrival, tell the time, run the stage-0 fragments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+
+from strandline.catalog import BaseStream
+from strandline.execution.batch import FROM, UNTIL, Batch, Mask, Times, times
+from strandline.execution.operators.base import Progress
+from strandline.execution.progress import Heartbeat, progress_of
+from strandline.execution.runtime import FragmentRunner, Outbox
+from strandline.execution.sources.base import Source
+from strandline.execution.wire import DRIVER, Message, to_table
+from strandline.physical.plan import Fragment, Pipeline, ports
+from strandline.temporal import BEFORE_ALL, FOREVER, Instant
+
+
+def ingest(
+    pipeline: Pipeline,
+    source: Source,
+    start: int,
+    end: int,
+    before: Mapping[str, Heartbeat],
+    idle: bool,
+    ended: bool,
+    out: Outbox,
+) -> Heartbeat:
+    """Read a source from one position to another and send what it has to every bucket; returns its new heartbeat.
+
+    Which rows are late depends on the order of arrival and nothing else: a row is late if it is older than the latest
+    row before it by more than the declared disorder. However the input is cut into batches, the same rows are late.
+    """
+    stream = source.stream
+    beat = before.get(stream.name) or Heartbeat(stream.name)
+    floor = _floor(pipeline, stream.name, before)
+    fragments = [f for f in pipeline.at(0) if ports(f.root)[0].name == f"source:{stream.name}"]
+    wanted = frozenset(c.name for f in fragments for c in ports(f.root)[0].columns)
+    if start < end:
+        for chunk in source.read(start, end, wanted):
+            if chunk.rejected.height:
+                out.for_driver.append(Message("rejected", stream.name, DRIVER, table=to_table(chunk.rejected)))
+                beat = replace(beat, rejected=beat.rejected + chunk.rejected.height)
+            if chunk.rows.height:
+                beat = _accept(stream, chunk.rows, beat, floor, fragments, out)
+    beat = _tell_time(beat, stream, floor, idle, ended)
+    for bucket in range(pipeline.buckets):
+        out.send(bucket, Message("heartbeat", stream.name, 1, facts=beat.to_json()))
+    out.for_driver.append(Message("heartbeat", stream.name, DRIVER, facts=beat.to_json()))
+    return beat
+
+
+def _accept(
+    stream: BaseStream, rows: pl.DataFrame, beat: Heartbeat, floor: Instant, fragments: list[Fragment], out: Outbox
+) -> Heartbeat:
+    time = times(rows, FROM)
+    late = late_rows(time, beat.high, stream.disorder_us, floor)
+    late_count = int(late.sum())
+    if late_count:
+        kept = pl.Series(late)
+        out.for_driver.append(Message("late", stream.name, DRIVER, table=to_table(rows.filter(kept).drop(FROM))))
+        rows = rows.filter(~kept)
+        time = times(rows, FROM)
+    if rows.height:
+        for fragment in fragments:
+            # One row in, one chronon out: stage 0 knows no state and no progress.
+            batch = _elements(rows, fragment)
+            out.route(fragment.route, FragmentRunner(fragment.root).step(batch, Progress(FOREVER)).frame)
+        beat = replace(beat, low=min(beat.low, int(time.min())), high=max(beat.high, int(time.max())))
+    return replace(beat, rows=beat.rows + rows.height, late=beat.late + late_count)
+
+
+def _elements(rows: pl.DataFrame, fragment: Fragment) -> dict[str, Batch]:
+    """Rows as the chronon stream that the fragment scans, under the column ids of its plan."""
+    port = ports(fragment.root)[0]
+    columns = [pl.col(c.name).alias(c.id) for c in port.columns]
+    return {port.name: Batch(rows.select(*columns, pl.col(FROM), (pl.col(FROM) + 1).alias(UNTIL)))}
+
+
+def late_rows(time: Times, high: Instant, disorder_us: int, floor: Instant) -> Mask:
+    """Which rows come too late: more than the disorder behind the latest row before them, or behind the floor."""
+    latest_before = np.maximum.accumulate(np.concatenate(([high], time)))[:-1]
+    bound = np.where(latest_before == BEFORE_ALL, BEFORE_ALL, latest_before - disorder_us)
+    late: Mask = time < np.maximum(bound, floor)
+    return late
+
+
+def _tell_time(beat: Heartbeat, stream: BaseStream, floor: Instant, idle: bool, ended: bool) -> Heartbeat:
+    if ended:
+        return replace(beat, progress=FOREVER, idle=False, ended=True)
+    progress = max(beat.progress, floor)
+    if beat.high != BEFORE_ALL:
+        # A source that has fallen silent is taken at its word: what it has sent is all there was.
+        progress = max(progress, beat.high + 1 if idle else beat.high - stream.disorder_us)
+    return replace(beat, progress=progress, idle=idle)
+
+
+def _floor(pipeline: Pipeline, stream: str, before: Mapping[str, Heartbeat]) -> Instant:
+    """How far queries have gone on without this source while it was idle: what is older comes too late."""
+    known = before.get(stream)
+    if known is None or not known.idle:
+        return BEFORE_ALL if known is None else known.progress
+    reached = [progress_of(before, query.streams).until for query in pipeline.queries if stream in query.streams]
+    return max([known.progress, *(r for r in reached if r < FOREVER)])

@@ -1,0 +1,108 @@
+"""Drives a pipeline in one process, without Spark: for tests, documentation and `--engine local`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from strandline.execution.delivery import BatchReport, Delivery
+from strandline.execution.ingest import ingest
+from strandline.execution.progress import Heartbeat
+from strandline.execution.runtime import Outbox, States, run_stage
+from strandline.execution.sinks import ParquetTarget, answers_of
+from strandline.execution.sources.base import Source, open_source
+from strandline.execution.wire import Message, decode, encode
+from strandline.physical.plan import Pipeline
+from strandline.temporal import SECOND
+
+
+class LocalRun:
+    """The same fragments, exchanges and messages as on Spark, one bucket after the other, state in memory."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        delivery: Delivery,
+        targets: Mapping[str, ParquetTarget] | None = None,
+        batch_rows: int = 100_000,
+        sources: Mapping[str, Source] | None = None,
+        source_directory: Path | None = None,
+    ) -> None:
+        self.pipeline = pipeline
+        self.delivery = delivery
+        self.targets = dict(targets or {})
+        self.batch_rows = batch_rows
+        self.sources = sources or {
+            s.name: open_source(s, source_directory / s.name if source_directory else None) for s in pipeline.streams
+        }
+        self.positions = dict.fromkeys(self.sources, 0)
+        self.heartbeats: dict[str, Heartbeat] = {}
+        self.states: dict[tuple[int, int], States] = {}
+        self.batch = 0
+        self._last_rows = dict.fromkeys(self.sources, time.monotonic())
+
+    def run(self) -> None:
+        """Until all sources have ended."""
+        while not self.delivery.ended:
+            if self.step() is None:
+                time.sleep(0.01)
+
+    def step(self) -> BatchReport | None:
+        """One batch; None if there was nothing new."""
+        moves: dict[str, tuple[int, bool, bool]] = {}
+        news = False
+        for name, source in self.sources.items():
+            beat = self.heartbeats.get(name)
+            position = self.positions[name]
+            end, ended = source.advance(position, self.batch_rows)
+            if end > position:
+                self._last_rows[name] = time.monotonic()
+            idle = not ended and self._is_idle(source, end > position)
+            moves[name] = (end, idle, ended)
+            news |= end > position or beat is None or ended != beat.ended or idle != beat.idle
+        return self._run_batch(moves) if news else None
+
+    def _is_idle(self, source: Source, has_rows: bool) -> bool:
+        patience = source.stream.idle_after_us
+        silent = time.monotonic() - self._last_rows[source.stream.name]
+        return patience is not None and not has_rows and silent >= patience / SECOND
+
+    def _run_batch(self, moves: Mapping[str, tuple[int, bool, bool]]) -> BatchReport:
+        answer = answers_of(self.pipeline, self.targets, self.batch, "local")
+        boxes: list[Outbox] = []
+        before = dict(self.heartbeats)
+        for number, (name, (end, idle, ended)) in enumerate(moves.items()):
+            task = answers_of(self.pipeline, self.targets, self.batch, f"0-{number}")
+            box = Outbox(self.pipeline.buckets, number, task)
+            source = self.sources[name]
+            beat = ingest(self.pipeline, source, self.positions[name], end, before, idle, ended, box)
+            self.heartbeats[name] = beat
+            self.positions[name] = end
+            box.close()
+            boxes.append(box)
+        for_driver = [message for box in boxes for message in box.for_driver]
+        for stage in range(1, self.pipeline.stages + 1):
+            inboxes = _exchange(boxes)
+            boxes = []
+            for bucket in range(self.pipeline.buckets):
+                answer = answers_of(self.pipeline, self.targets, self.batch, f"{stage}-{bucket}")
+                box = Outbox(self.pipeline.buckets, bucket, answer)
+                states = self.states.get((stage, bucket), {})
+                inbox = inboxes.get(bucket, [])
+                self.states[stage, bucket] = run_stage(self.pipeline, stage, bucket, inbox, states, box)
+                box.close()
+                boxes.append(box)
+                for_driver += box.for_driver
+        report = self.delivery.deliver(self.batch, for_driver)
+        self.batch += 1
+        return report
+
+
+def _exchange(boxes: list[Outbox]) -> dict[int, list[Message]]:
+    """What each bucket receives. Messages are encoded and decoded as on Spark, so that tests see the same bytes."""
+    inboxes: dict[int, list[Message]] = {}
+    for box in boxes:
+        for bucket, messages in box.by_bucket.items():
+            inboxes.setdefault(bucket, []).extend(decode(encode(messages)))
+    return inboxes

@@ -1,0 +1,49 @@
+"""How far time has come: heartbeats of sources and what follows for a query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from strandline.execution.operators.base import Progress
+from strandline.temporal import BEFORE_ALL, FOREVER, Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """What a source knows about its time after a batch.
+
+    `progress`: no later row will be accepted with a time before it. `low` and `high`: the earliest and latest time of
+    an accepted row so far. The counts are totals since the query began.
+    """
+
+    stream: str
+    progress: Instant = BEFORE_ALL
+    low: Instant = FOREVER
+    high: Instant = BEFORE_ALL
+    idle: bool = False
+    ended: bool = False
+    rows: int = 0
+    late: int = 0
+    rejected: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Heartbeat:
+        return Heartbeat(**data)
+
+
+def progress_of(heartbeats: Mapping[str, Heartbeat], streams: Iterable[str]) -> Progress:
+    """Up to which instant a query over `streams` is complete, and when its answer begins.
+
+    The slowest active source decides. An idle source does not hold the others back; where all are idle, time has come
+    at least as far as the latest of them. When all have ended, everything is complete.
+    """
+    beats = [heartbeats.get(stream) or Heartbeat(stream) for stream in streams]
+    active = [b.progress for b in beats if not b.idle and not b.ended]
+    resting = [b.progress for b in beats if b.idle and not b.ended]
+    until = min(active) if active else max(resting, default=FOREVER)
+    return Progress(until, min(b.low for b in beats))

@@ -1,0 +1,175 @@
+"""Runs fragments: from messages to messages, one bucket and one batch at a time. Knows nothing of Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import polars as pl
+
+from strandline.execution.batch import Batch
+from strandline.execution.kernels.hashing import hash_rows
+from strandline.execution.operators.aggregate import AggregateOperator
+from strandline.execution.operators.base import Operator, Progress
+from strandline.execution.operators.distinct import DistinctOperator
+from strandline.execution.operators.join import JoinOperator
+from strandline.execution.operators.pieces import CoalesceOperator, SplitOperator
+from strandline.execution.operators.reorder import ReorderOperator
+from strandline.execution.operators.stateless import FilterOperator, MapOperator, MergeOperator, WindowOperator
+from strandline.execution.progress import Heartbeat, progress_of
+from strandline.execution.state import State
+from strandline.execution.wire import DRIVER, Message, to_table
+from strandline.physical import plan as physical
+from strandline.physical.plan import Fragment, Node, Pipeline, ToPort, ToQuery
+
+# The states of the operators of each fragment, by fragment id, in the order of `FragmentRunner.operators`.
+States: TypeAlias = dict[str, list[State]]
+# Turns the answer of a query into a message: with the rows, or with the name of the file that now has them.
+Answer: TypeAlias = Callable[[str, pl.DataFrame], Message]
+
+
+def operator_for(node: Node) -> Operator:
+    """The running operator of a physical one."""
+    match node:
+        case physical.Select(predicate, _):
+            return FilterOperator(predicate)
+        case physical.Project(outputs, _):
+            return MapOperator(outputs)
+        case physical.ExtendValidity(range_us, slide_us, _):
+            return WindowOperator(range_us, slide_us)
+        case physical.Reorder():
+            return ReorderOperator()
+        case physical.SymmetricJoin(left_keys, right_keys, condition, left, right):
+            return JoinOperator(left_keys, right_keys, condition, physical.schema(left), physical.schema(right))
+        case physical.SweepAggregate(keys, aggregates, source):
+            return AggregateOperator(keys, aggregates, physical.schema(source))
+        case physical.RemoveDuplicates(source):
+            return DistinctOperator(physical.schema(source))
+        case physical.Merge(columns, _):
+            return MergeOperator(columns)
+        case physical.Coalesce(source):
+            return CoalesceOperator(physical.schema(source))
+        case physical.Split(length_us, _):
+            return SplitOperator(length_us)
+        case physical.Port() | physical.Exchange():
+            raise AssertionError(f"{type(node).__name__} is not an operator that runs")
+
+
+class FragmentRunner:
+    """The operators of one fragment, wired as its tree."""
+
+    def __init__(self, root: Node) -> None:
+        self.operators: list[Operator] = []
+        self._step = self._wire(root)
+
+    def _wire(self, node: Node) -> Callable[[Mapping[str, Batch], Progress], Batch]:
+        if isinstance(node, physical.Port):
+            name, empty = node.name, Batch.empty(node.columns)
+            return lambda inputs, _: inputs.get(name, empty)
+        below = [self._wire(source) for source in physical.sources(node)]
+        operator = operator_for(node)
+        self.operators.append(operator)
+        return lambda inputs, progress: operator.step([step(inputs, progress) for step in below], progress)
+
+    def step(self, inputs: Mapping[str, Batch], progress: Progress) -> Batch:
+        """The output up to the progress; inputs by port."""
+        return self._step(inputs, progress)
+
+    def restore(self, states: Sequence[State]) -> None:
+        for operator, state in zip(self.operators, states, strict=True):
+            operator.restore(state)
+
+    def save(self) -> list[State]:
+        return [operator.save() for operator in self.operators]
+
+
+@dataclass(slots=True)
+class Outbox:
+    """The messages that a task sends, by bucket, and to the driver."""
+
+    buckets: int
+    origin: int
+    answer: Answer
+    by_bucket: dict[int, list[Message]] = field(default_factory=dict)
+    for_driver: list[Message] = field(default_factory=list)
+    answers: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
+
+    def send(self, bucket: int, message: Message) -> None:
+        self.by_bucket.setdefault(bucket, []).append(message)
+
+    def route(self, route: ToPort | ToQuery, frame: pl.DataFrame) -> None:
+        """Send the output of a fragment where it belongs."""
+        if not frame.height:
+            return
+        if isinstance(route, ToQuery):
+            self.answers.setdefault(route.query, []).append(frame)
+            return
+        for bucket, part in _by_bucket(route, frame, self.buckets):
+            self.send(bucket, Message("port", route.port, route.stage, self.origin, table=to_table(part)))
+
+    def close(self) -> None:
+        """All of a task's answers to one query leave together."""
+        for query, frames in self.answers.items():
+            self.for_driver.append(self.answer(query, pl.concat(frames, rechunk=True)))
+        self.answers = {}
+
+
+def _by_bucket(route: ToPort, frame: pl.DataFrame, buckets: int) -> Iterable[tuple[int, pl.DataFrame]]:
+    """Distribute rows over the buckets; within a bucket they keep their order."""
+    match route.mode:
+        case "one":
+            yield 0, frame
+        case "all":
+            for bucket in range(buckets):
+                yield bucket, frame
+        case "spread":
+            cuts = [frame.height * b // buckets for b in range(buckets + 1)]
+            for bucket in range(buckets):
+                if cuts[bucket] < cuts[bucket + 1]:
+                    yield bucket, frame.slice(cuts[bucket], cuts[bucket + 1] - cuts[bucket])
+        case "hash":
+            target = (hash_rows(frame, route.keys) % np.uint64(buckets)).astype(np.uint16)
+            order = np.argsort(target, kind="stable")  # a radix sort for 16 bits: linear
+            cuts = np.searchsorted(target[order], np.arange(buckets + 1)).tolist()
+            for bucket in range(buckets):
+                if cuts[bucket] < cuts[bucket + 1]:
+                    yield bucket, frame[order[cuts[bucket] : cuts[bucket + 1]]]
+
+
+def run_stage(pipeline: Pipeline, stage: int, bucket: int, inbox: Sequence[Message], states: States, out: Outbox) -> States:
+    """One batch of all fragments of a stage in one bucket; returns their states after it.
+
+    Heartbeats go on to the same bucket of the next stage: every bucket of every stage has exactly one sender of them.
+    """
+    heartbeats = {m.name: Heartbeat.from_json(m.facts) for m in inbox if m.kind == "heartbeat"}
+    after: States = {}
+    for fragment in pipeline.at(stage):
+        if not fragment.everywhere and bucket != 0:
+            continue
+        runner = FragmentRunner(fragment.root)
+        if fragment.id in states:
+            runner.restore(states[fragment.id])
+        result = runner.step(_inputs(fragment, inbox), progress_of(heartbeats, fragment.streams))
+        out.route(fragment.route, result.frame)
+        after[fragment.id] = runner.save()
+    for message in inbox:
+        if message.stage > stage and message.kind == "port":
+            out.send(bucket, message)
+        elif message.kind == "heartbeat" and stage < pipeline.stages:
+            out.send(bucket, message)
+    states_after = [state for fragment_states in after.values() for state in fragment_states]
+    size = {"rows": sum(s.rows() for s in states_after), "bytes": sum(s.size() for s in states_after)}
+    out.for_driver.append(Message("state", f"{stage}/{bucket}", DRIVER, facts=size))
+    return after
+
+
+def _inputs(fragment: Fragment, inbox: Sequence[Message]) -> dict[str, Batch]:
+    """The elements for each port; senders in a fixed order, then ordered by start."""
+    inputs: dict[str, Batch] = {}
+    for port in physical.ports(fragment.root):
+        arrived = sorted((m for m in inbox if m.kind == "port" and m.name == port.name), key=lambda m: m.origin)
+        if arrived:
+            inputs[port.name] = Batch.concat([Batch(m.frame) for m in arrived]).ordered()
+    return inputs

@@ -1,0 +1,47 @@
+"""Where answers go, as seen by the task that has them.
+
+A Parquet answer is written by the task itself, next to its final place; the driver moves it there once the whole batch
+is done. The name says which batch and which task, so a batch that runs twice replaces its own files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import pyarrow.parquet as pq
+
+from strandline.execution.answers import to_answer
+from strandline.execution.runtime import Answer
+from strandline.execution.wire import DRIVER, Message
+from strandline.physical.plan import Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetTarget:
+    """The directory of a query's answer and the place where files wait for their batch, on the same file system."""
+
+    directory: str
+    staging: str
+
+
+def answers_of(pipeline: Pipeline, targets: Mapping[str, ParquetTarget], batch: int, task: str) -> Answer:
+    """How this task turns answers into messages."""
+    columns = {query.name: query.columns for query in pipeline.queries}
+
+    def answer(query: str, frame: pl.DataFrame) -> Message:
+        table = to_answer(frame, columns[query])
+        target = targets.get(query)
+        if target is None:
+            return Message("answer", query, DRIVER, table=table)
+        name = f"part-{batch:09d}-{task}.parquet"
+        staged = Path(target.staging) / f"{query}-{name}.staged"
+        staged.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, staged, compression="lz4", use_dictionary=False, write_statistics=True)
+        facts = {"staged": str(staged), "final": os.path.join(target.directory, name), "rows": table.num_rows}
+        return Message("file", query, DRIVER, facts=facts)
+
+    return answer

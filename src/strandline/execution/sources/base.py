@@ -1,0 +1,97 @@
+"""What a source is, and the list of them.
+
+A source counts its input in positions 0, 1, 2, … On the driver, `advance` says how far the input reaches by now; on a
+worker, `read` delivers what lies between two positions, always the same. Positions go through Spark's offset log, so a
+replay reads exactly what was read before.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from strandline.catalog import Argument, BaseStream
+from strandline.errors import SourceError, Span
+
+REJECT_SCHEMA = {"place": pl.String(), "row": pl.Int64(), "reason": pl.String(), "content": pl.String()}
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Rows in order of arrival: well-formed ones under their declared names with `@from`, and malformed ones."""
+
+    rows: pl.DataFrame
+    rejected: pl.DataFrame
+
+
+class Source(ABC):
+    """One declared stream's input. `directory` is where it may keep a log of its own; None in memory."""
+
+    def __init__(self, stream: BaseStream, directory: Path | None) -> None:
+        self.stream = stream
+        self.directory = directory
+
+    @abstractmethod
+    def check(self, span: Span | None) -> None:
+        """Complain about arguments that cannot work, before anything starts."""
+
+    @abstractmethod
+    def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
+        """How far to read from `position`, at about `limit_rows` rows at a time, and whether the input ends there."""
+
+    @abstractmethod
+    def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
+        """The rows between two positions, with at least the given columns."""
+
+
+class Arguments:
+    """The arguments of a source function, taken one by one, with errors that name them."""
+
+    def __init__(self, stream: BaseStream, span: Span | None = None) -> None:
+        self.call = stream.source
+        self.span = span
+        self.left = dict(stream.source.options)
+
+    def positional(self, index: int, what: str) -> Argument:
+        if index >= len(self.call.arguments):
+            raise self.error(f"{self.call.function}() needs {what}")
+        return self.call.arguments[index]
+
+    def option(self, name: str, kind: type | tuple[type, ...], default: Argument) -> Argument:
+        value = self.left.pop(name, default)
+        if value is not default and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
+            raise self.error(f"option {name} of {self.call.function}() does not fit: {value!r}")
+        return value
+
+    def done(self, most: int) -> None:
+        if len(self.call.arguments) > most:
+            raise self.error(f"{self.call.function}() takes at most {most} positional arguments")
+        if self.left:
+            raise self.error(f"{self.call.function}() has no option {next(iter(self.left))}")
+
+    def error(self, message: str) -> SourceError:
+        return SourceError(
+            message, code="source-argument", hint="docs/language.md lists the sources and their options.", span=self.span
+        )
+
+
+def open_source(stream: BaseStream, directory: Path | None = None, span: Span | None = None) -> Source:
+    """The source that a stream declares."""
+    from strandline.execution.sources.file import FileSource
+    from strandline.execution.sources.rate import RateSource
+    from strandline.execution.sources.rows import RowsSource
+
+    known: dict[str, type[Source]] = {"file": FileSource, "rows": RowsSource, "rate": RateSource}
+    function = stream.source.function.lower()
+    if function not in known:
+        raise SourceError(
+            f'there is no source "{stream.source.function}"',
+            code="unknown-source",
+            hint=f"Sources are {', '.join(sorted(known))}.",
+            span=span,
+        )
+    return known[function](stream, directory)

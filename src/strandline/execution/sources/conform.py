@@ -1,0 +1,101 @@
+"""From what a file says to what the stream declares: types, time, and the rows that do not fit."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from strandline.catalog import BaseStream
+from strandline.execution.batch import FROM
+from strandline.execution.expressions import cast_text, polars_type
+from strandline.execution.sources.base import REJECT_SCHEMA, Chunk
+from strandline.temporal import EARLIEST, LATEST
+from strandline.types import Type
+
+_ROW = "@row"
+
+
+def conform(raw: pl.DataFrame, stream: BaseStream, place: str, first_row: int) -> Chunk:
+    """Convert columns to their declared types; rows with a value that does not convert, or without a usable time, are
+    rejected with the reason. `raw` has declared columns under declared names, in any type; `first_row` counts from 1.
+    """
+    names = [name for name, _ in stream.columns if name in raw.columns]
+    bad: list[pl.Expr] = []
+    converted: list[pl.Expr] = []
+    reasons: list[pl.Expr] = []
+    for name in names:
+        kind = stream.column_type(name)
+        if raw.schema[name] == polars_type(kind):
+            continue
+        value = _convert(pl.col(name), raw.schema[name], kind)
+        wrong = pl.col(name).is_not_null() & value.is_null()
+        converted.append(value.alias(name))
+        bad.append(wrong)
+        text = pl.col(name).cast(pl.String, strict=False).str.slice(0, 60)
+        reasons.append(pl.when(wrong).then(pl.format("{}: '{}' is not {}", pl.lit(name), text, pl.lit(str(kind)))))
+    rows = raw.select(names).with_columns(converted) if converted else raw.select(names)
+    time = _time(stream.time_column, stream.column_type(stream.time_column))
+    rows = rows.with_columns(time.alias(FROM))
+    no_time = pl.col(FROM).is_null()
+    absurd = ~pl.col(FROM).is_between(EARLIEST, LATEST, closed="left")
+    masks = raw.select(bad).rename(lambda n: f"@bad {n}") if bad else pl.DataFrame()
+    wrong_time = rows.select((no_time | absurd).fill_null(True).alias("@time")).to_series()
+    rejected = wrong_time
+    for mask in masks.get_columns() if masks.width else []:
+        rejected = rejected | mask
+    if not rejected.any():
+        return Chunk(rows, pl.DataFrame(schema=REJECT_SCHEMA))
+    because = (
+        raw.with_columns(rows.get_column(FROM))
+        .with_row_index(_ROW, offset=first_row)
+        .filter(rejected)
+        .select(
+            pl.lit(place).alias("place"),
+            pl.col(_ROW).cast(pl.Int64).alias("row"),
+            pl.coalesce(
+                *reasons,
+                pl.when(no_time).then(pl.lit(f"{stream.time_column}: the time is NULL")),
+                pl.lit(f"{stream.time_column}: the time is outside of the years 1678 to 2261"),
+            ).alias("reason"),
+            pl.struct(pl.col(n).cast(pl.String, strict=False) for n in names).struct.json_encode().alias("content"),
+        )
+    )
+    return Chunk(rows.filter(~rejected), because)
+
+
+def _time(column: str, kind: Type) -> pl.Expr:
+    """The time of a row in microseconds: a TIMESTAMP, midnight of a DATE, or a BIGINT that counts microseconds."""
+    if kind.name == "DATE":
+        return pl.col(column).cast(pl.Datetime("us")).to_physical()
+    return pl.col(column).to_physical().cast(pl.Int64)
+
+
+def converts_always(source: pl.DataType, kind: Type) -> bool:
+    """Whether every value of a file's column fits the declared type, so that nobody need look."""
+    target = polars_type(kind)
+    if source == target:
+        return True
+    if target == pl.Int64:
+        return source in (pl.Int8, pl.Int16, pl.Int32, pl.UInt8, pl.UInt16, pl.UInt32)
+    if target == pl.Int32:
+        return source in (pl.Int8, pl.Int16, pl.UInt8, pl.UInt16)
+    if target == pl.Float64:
+        return source == pl.Float32 or source in (pl.Int8, pl.Int16, pl.Int32, pl.UInt8, pl.UInt16, pl.UInt32)
+    return isinstance(source, pl.Datetime) and isinstance(target, pl.Datetime)
+
+
+def _convert(value: pl.Expr, source: pl.DataType, kind: Type) -> pl.Expr:
+    """The value in the declared type; NULL where it does not fit."""
+    target = polars_type(kind)
+    if source == pl.String:
+        return cast_text(value, kind)
+    if isinstance(source, pl.Categorical | pl.Enum):
+        return _convert(value.cast(pl.String), pl.String(), kind)
+    if isinstance(source, pl.Datetime) and source.time_zone is not None:
+        value = value.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+    if source.is_float() and target.is_integer():
+        whole = value.cast(target, strict=False)
+        return pl.when(whole.cast(pl.Float64) == value).then(whole)
+    castable = source.is_numeric() == target.is_numeric() and source.is_temporal() == target.is_temporal()
+    if source == pl.Null or castable or target == pl.String:
+        return value.cast(target, strict=False)
+    return pl.lit(None, dtype=target)
