@@ -116,10 +116,10 @@ def _fit(value: Any, kind: Type) -> Value:
 
 
 def _fit_decimal(value: Decimal, kind: Type) -> Decimal | None:
-    if abs(value) > 10**40:  # also keeps `quantize` within its precision
+    if value.copy_abs() > 10**40:  # also keeps `quantize` within its precision
         return None
     result = _EXACT.plus(_EXACT.quantize(value, _unit(kind.scale)))  # "plus": DECIMAL has no negative zero
-    return result if abs(result) < 10 ** (kind.precision - kind.scale) else None
+    return result if result.copy_abs() < 10 ** (kind.precision - kind.scale) else None
 
 
 @cache

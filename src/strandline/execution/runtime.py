@@ -155,7 +155,9 @@ def run_stage(pipeline: Pipeline, stage: int, bucket: int, inbox: Sequence[Messa
         out.route(fragment.route, result.frame)
         after[fragment.id] = runner.save()
     for message in inbox:
-        if message.stage > stage and message.kind == "port":
+        if message.stage == DRIVER:
+            out.for_driver.append(message)
+        elif message.stage > stage and message.kind == "port":
             out.send(bucket, message)
         elif message.kind == "heartbeat" and stage < pipeline.stages:
             out.send(bucket, message)

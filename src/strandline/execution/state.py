@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from strandline.execution.batch import FROM, UNTIL, Index, Times, gather, is_sorted, times
+from strandline.execution.batch import UNTIL, Index, gather, is_sorted, times
 from strandline.execution.kernels.hashing import Hashes
 from strandline.execution.kernels.intervals import expand
 from strandline.temporal import Instant
@@ -27,39 +28,56 @@ FAN_IN = 4
 _SMALLEST_TIER_ROWS = 4096
 
 
-class Segment:
-    """Immutable rows with a few known facts. `name` is the file that holds them, None until they are stored."""
+class Rows:
+    """Rows that never change: in memory, or in a file that is opened when somebody looks."""
 
     def __init__(
         self,
-        rows: int,
-        facts: Mapping[str, int],
+        count: int,
         *,
         frame: pl.DataFrame | None = None,
         load: Callable[[], pl.DataFrame] | None = None,
         name: str | None = None,
         size: int = 0,
+        checksum: int = 0,
     ) -> None:
-        self.rows = rows
-        self.facts = dict(facts)
-        self.name = name
+        self.count = count
+        self.name = name  # the file that holds them, None until they are stored
+        self.checksum = checksum
         self.size = size or (int(frame.estimated_size()) if frame is not None else 0)
-        self.derived: dict[str, Any] = {}  # arrays computed from the rows, kept as long as the object lives
+        self.derived: dict[str, Any] = {}  # arrays computed from the rows, kept as long as they are
         self._frame = frame
         self._load = load
 
     @property
     def frame(self) -> pl.DataFrame:
         if self._frame is None:
-            assert self._load is not None, "a segment has rows or knows where they are"
-            self._frame = self._load()
+            assert self._load is not None, "rows are in memory or know where they are"
+            self._frame, self._load = self._load(), None
         return self._frame
 
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A view of stored rows with a few facts, such as how many of them are consumed or when the last one ends."""
+
+    stored: Rows
+    facts: Mapping[str, int]
+
+    @staticmethod
+    def of(frame: pl.DataFrame, **facts: int) -> Segment:
+        return Segment(Rows(frame.height, frame=frame), facts)
+
+    @property
+    def rows(self) -> int:
+        return self.stored.count
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        return self.stored.frame
+
     def with_facts(self, **facts: int) -> Segment:
-        """The same rows, seen differently (say, with more of them consumed)."""
-        copy = Segment(self.rows, self.facts | facts, load=lambda: self.frame, name=self.name, size=self.size)
-        copy.derived = self.derived
-        return copy
+        return Segment(self.stored, {**self.facts, **facts})
 
 
 @dataclass(slots=True)
@@ -73,7 +91,7 @@ class State:
         return sum(s.rows - s.facts.get("consumed", 0) for group in self.segments.values() for s in group)
 
     def size(self) -> int:
-        return sum(s.size for group in self.segments.values() for s in group)
+        return sum(s.stored.size for group in self.segments.values() for s in group)
 
 
 def _tier(rows: int) -> int:
@@ -113,7 +131,7 @@ class SortedLog:
         if not is_sorted(due):
             frame = gather(frame, np.argsort(due, kind="stable"))
             due = times(frame, self.order)
-        self.segments.append(Segment(frame.height, {"consumed": 0, "next": int(due[0])}, frame=frame))
+        self.segments.append(Segment.of(frame, consumed=0, next=int(due[0])))
         while (window := _merge_window([s.rows - s.facts["consumed"] for s in self.segments])) is not None:
             self._merge(window)
 
@@ -140,7 +158,7 @@ class SortedLog:
         due = times(frame, self.order)
         frame = gather(frame, np.argsort(due, kind="stable"))
         due = times(frame, self.order)
-        self.segments[window] = [Segment(frame.height, {"consumed": 0, "next": int(due[0])}, frame=frame)]
+        self.segments[window] = [Segment.of(frame, consumed=0, next=int(due[0]))]
 
 
 class HashedLog:
@@ -186,12 +204,12 @@ class HashedLog:
 
 
 def _hashed_segment(frame: pl.DataFrame) -> Segment:
-    return Segment(frame.height, {"until": int(times(frame, UNTIL).max())}, frame=frame)
+    return Segment.of(frame, until=int(times(frame, UNTIL).max()))
 
 
 def transient(frame: pl.DataFrame, hashes: Hashes) -> Segment:
     """A segment over rows sorted by hash that is probed once and never stored."""
-    return Segment(frame.height, {}, frame=frame.with_columns(pl.Series(HASH, hashes)))
+    return Segment.of(frame.with_columns(pl.Series(HASH, hashes)))
 
 
 def probe_segment(segment: Segment, hashes: Hashes, limit: int) -> Iterator[tuple[Index, Index]]:
@@ -200,8 +218,8 @@ def probe_segment(segment: Segment, hashes: Hashes, limit: int) -> Iterator[tupl
         return
     stored, table, shift = _lookup_table(segment)
     slot = (hashes >> shift).astype(np.int64)
-    first = table[slot]
-    count = table[slot + 1] - first
+    first = table[slot].astype(np.int64)
+    count = table[slot + 1].astype(np.int64) - first
     for begin, end in _chunks(count, limit):
         rows, found = expand(first[begin:end], count[begin:end])
         rows += begin
@@ -209,16 +227,16 @@ def probe_segment(segment: Segment, hashes: Hashes, limit: int) -> Iterator[tupl
         yield rows[same], found[same]
 
 
-def _lookup_table(segment: Segment) -> tuple[Hashes, Index, np.uint64]:
-    if "table" not in segment.derived:
+def _lookup_table(segment: Segment) -> tuple[Hashes, npt.NDArray[np.uint32], np.uint64]:
+    if "table" not in segment.stored.derived:
         stored: Hashes = segment.frame.get_column(HASH).to_numpy()
         bits = max(1, segment.rows.bit_length())
         shift = np.uint64(64 - bits)
         counts = np.bincount((stored >> shift).astype(np.int64), minlength=1 << bits)
-        table = np.zeros((1 << bits) + 1, dtype=np.int64)
-        np.cumsum(counts, out=table[1:])
-        segment.derived["table"] = (stored, table, shift)
-    result: tuple[Hashes, Index, np.uint64] = segment.derived["table"]
+        table = np.zeros((1 << bits) + 1, dtype=np.uint32)
+        table[1:] = np.cumsum(counts)
+        segment.stored.derived["table"] = (stored, table, shift)
+    result: tuple[Hashes, npt.NDArray[np.uint32], np.uint64] = segment.stored.derived["table"]
     return result
 
 
@@ -235,5 +253,3 @@ def _chunks(count: Index, limit: int) -> Iterator[tuple[int, int]]:
         yield begin, end
         begin = end
 
-
-__all__ = ["FROM", "HASH", "UNTIL", "HashedLog", "Segment", "SortedLog", "State", "Times", "probe_segment", "transient"]

@@ -22,16 +22,16 @@ import pyarrow as pa
 
 from strandline.errors import CheckpointError
 from strandline.execution.runtime import States
-from strandline.execution.state import Segment, State
+from strandline.execution.state import Rows, Segment, State
 from strandline.execution.wire import to_table
 
 VERSIONS_KEPT = 10
 CLEAN_EVERY = 8
 _FORMAT = 1
 
-# Segments that this process has opened: verified once, with the arrays derived from them. Keyed by path and checksum,
+# Rows that this process has opened: verified once, with the arrays derived from them. Keyed by path and checksum,
 # so that a segment that was written again is not mistaken for its predecessor.
-_opened: dict[tuple[str, int], Segment] = {}
+_opened: dict[tuple[str, int], Rows] = {}
 
 
 class StateStore:
@@ -77,8 +77,8 @@ class StateStore:
                 for name, segments in state.segments.items():
                     groups[name] = []
                     for segment in segments:
-                        if segment.name is None:
-                            self._write_segment(segment, f"s{batch:09d}-{number}.arrow")
+                        if segment.stored.name is None:
+                            self._write_rows(segment.stored, f"s{batch:09d}-{number}.arrow")
                             number += 1
                         groups[name].append(_entry(segment))
                 fragments[fragment].append({"numbers": state.numbers, "segments": groups})
@@ -120,27 +120,26 @@ class StateStore:
         opened = _opened.get(key)
         if opened is None:
             path, checksum = key
-            opened = Segment(
+            opened = Rows(
                 entry["rows"],
-                entry["facts"] | {"checksum": checksum},
                 load=lambda: _open(Path(path), checksum),
                 name=entry["file"],
                 size=entry["size"],
+                checksum=checksum,
             )
             _opened[key] = opened
-        return opened.with_facts(**entry["facts"])
+        return Segment(opened, entry["facts"])
 
-    def _write_segment(self, segment: Segment, name: str) -> None:
-        table = to_table(segment.frame)
+    def _write_rows(self, rows: Rows, name: str) -> None:
+        table = to_table(rows.frame)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table, max_chunksize=max(table.num_rows, 1))
         buffer = sink.getvalue()
         _replace(self.directory / name, lambda path: path.write_bytes(memoryview(buffer)))
-        segment.name, segment.size = name, buffer.size
-        segment.facts["checksum"] = zlib.crc32(buffer)
+        rows.name, rows.size, rows.checksum = name, buffer.size, zlib.crc32(buffer)
         # The next batch may well run here: what is in memory need not be read again.
-        _opened[str(self.directory / name), segment.facts["checksum"]] = segment
+        _opened[str(self.directory / name), rows.checksum] = rows
 
     def _clean(self, batch: int) -> None:
         """Forget old versions and the segments that only they used."""
@@ -165,13 +164,13 @@ class StateStore:
 
 
 def _entry(segment: Segment) -> dict[str, Any]:
-    facts = {name: value for name, value in segment.facts.items() if name != "checksum"}
+    stored = segment.stored
     return {
-        "file": segment.name,
-        "rows": segment.rows,
-        "size": segment.size,
-        "checksum": segment.facts["checksum"],
-        "facts": facts,
+        "file": stored.name,
+        "rows": stored.count,
+        "size": stored.size,
+        "checksum": stored.checksum,
+        "facts": dict(segment.facts),
     }
 
 

@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Final, assert_never
 
 from strandline.algebra import evaluate
@@ -72,6 +72,7 @@ RESERVED_OUTPUTS: Final = ("valid_from", "valid_until")
 TIME_TYPES: Final = ("TIMESTAMP", "DATE", "BIGINT")
 # Names of operators in `FUNCTIONS` that look like functions, but are not written as calls.
 OPERATOR_WORDS: Final = frozenset(("neg", "is_null", "in", "like", "and", "or", "not"))
+COMPARISONS: Final = frozenset(("=", "<>", "<", "<=", ">", ">=", "in"))
 
 
 def bind_query(query: ast.Query, catalog: Catalog) -> Plan:
@@ -903,7 +904,8 @@ def _call(function: str, operands: list[_Operand], span: Span) -> Expression:
     except FunctionError as error:
         known = function in FUNCTIONS or function in ALIASES
         code = "type-mismatch" if known else "unknown-function"
-        raise BindError(error.message, code=code, hint=error.hint, span=span) from None
+        hint = "CAST them so that all have one type." if function in COMPARISONS else error.hint
+        raise BindError(error.message, code=code, hint=hint, span=span) from None
     return Call(resolved.function, arguments, resolved.result)
 
 
@@ -976,13 +978,18 @@ def _read(text: str, kind: Type, span: Span) -> Literal:
     """The literal of type `kind` that a text denotes."""
     value = _interval(text) if kind == INTERVAL else evaluate.parse(text, kind)
     # Reading '1.005' as DECIMAL(3,2) would compare with another number than the one that is written.
-    if isinstance(value, Decimal) and value != Decimal(text.strip()):
-        value = None
-    if value is None:
+    if value is None or (isinstance(value, Decimal) and not _denotes(text, value)):
         shown = text if len(text) <= 40 else f"{text[:40]}…"
-        hint = _EXAMPLES.get(kind.name)
+        hint = _EXAMPLES.get(kind.name, "Write the number without quotes.")
         raise BindError(f"'{shown}' is not {_article(kind)}", code="invalid-literal", hint=hint, span=span)
     return Literal(value, kind)
+
+
+def _denotes(text: str, value: Decimal) -> bool:
+    try:
+        return Decimal(text.strip()) == value
+    except InvalidOperation:  # an exponent beyond all bounds
+        return False
 
 
 def _interval(text: str) -> int | None:

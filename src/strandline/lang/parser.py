@@ -41,6 +41,9 @@ RESERVED: Final = _words(
         USING WHEN WHERE WINDOW WITH"""
 )
 
+# Those of them that people call columns, and that do not end a list.
+LIKELY_NAMES: Final = _words("ALL CREATE CROSS END FETCH FULL GROUP INNER LEFT LIMIT OFFSET ORDER RIGHT WINDOW")
+
 # PostgreSQL's precedence, weakest first. Comparisons and the level above do not chain: a < b < c is an error.
 OR, AND, NOT, IS, COMPARE, MATCH, CONCAT, ADD, MULTIPLY, SIGN, CAST = range(1, 12)
 BINARY: Final = {
@@ -73,7 +76,7 @@ OTHER_STATEMENTS: Final = _words("ALTER DELETE DESCRIBE INSERT MERGE SHOW TRUNCA
 OTHER_JOINS: Final = ("LEFT", "RIGHT", "FULL", "NATURAL")
 
 _WINDOW_HINT: Final = "Write WINDOW(RANGE 10 MINUTES), WINDOW(RANGE 10 MINUTES SLIDE 1 MINUTE) or WINDOW(NOW)."
-_SUBQUERY_HINT: Final = "Put the subquery into FROM and join it."
+_SUBQUERY_HINT: Final = "Where a join says the same, put the subquery into FROM."
 
 
 def parse(text: str) -> list[ast.Statement]:
@@ -552,7 +555,7 @@ class _Parser(Cursor):
         for words in (("PARTITION", "BY"), ("ROWS",), ("UNBOUNDED",)):
             if self.sees(*words):
                 span = self.token.span.to(self.peek(len(words) - 1).span)
-                raise self.refusal(f"a {' '.join(words)} window", span, "Use a time window: RANGE 10 MINUTES.")
+                raise self.refusal(f"{' '.join(words)} in a window", span, "Use a time window: RANGE 10 MINUTES.")
         if not self.accept("RANGE"):
             raise self.unexpected("RANGE or NOW", _WINDOW_HINT)
         if self.sees_any(("UNBOUNDED", "MIN", "MAX")):
@@ -602,6 +605,14 @@ class _Parser(Cursor):
         else:
             raise self.unexpected("a type")
         return ast.TypeName(kind, span=self.since(start))
+
+    def cast_type(self) -> ast.TypeName:
+        start = self.token
+        kind = self.type_name()
+        if start.keyword == "VARCHAR" and kind.span.end > start.span.end:
+            # A declared length is a promise of the source; in a cast it would have to cut the text.
+            raise self.refusal("CAST to VARCHAR(n)", kind.span, "Write substring(x, 1, n).")
+        return kind
 
     def type_suffix(self, start: Token) -> None:
         match start.keyword:
@@ -728,7 +739,7 @@ class _Parser(Cursor):
                 return self.match_test(start, left)
             case 11:  # CAST
                 self.next()
-                return ast.Cast(left, self.type_name(), span=self.since(start))
+                return ast.Cast(left, self.cast_type(), span=self.since(start))
         operator = self.next()
         if operator.value == "==":
             raise self.error("== is not an operator", "syntax", operator.span, "Write = to compare.")
@@ -860,8 +871,11 @@ class _Parser(Cursor):
                 self.next()
                 amount = self.interval_text() if self.token.kind is Kind.TEXT else self.interval_number(explicit=True)
                 return ast.Interval(amount, span=self.since(start))
-        if start.keyword in RESERVED:
+        if start.keyword in LIKELY_NAMES:
             raise self.unexpected("an expression", f'A name that is also a keyword needs quotes: "{start.value}".')
+        if start.keyword in RESERVED:
+            comma = self.at > 0 and self.tokens[self.at - 1].value == ","
+            raise self.unexpected("an expression", "There is a comma too many." if comma else None)
         return self.named()
 
     def at_interval(self) -> bool:
@@ -941,7 +955,7 @@ class _Parser(Cursor):
         self.expect_symbol("(", hint="Write CAST(x AS type).")
         operand = self.expression()
         self.expect("AS", hint="Write CAST(x AS type).")
-        kind = self.type_name()
+        kind = self.cast_type()
         self.expect_symbol(")")
         return ast.Cast(operand, kind, span=self.since(start))
 

@@ -264,9 +264,9 @@ class AggregateOperator(Operator):
 
     def save(self) -> State:
         small = {f"{function}:{name}": frame for (function, name), frame in self.candidates.items()}
-        segments = {name: [Segment(f.height, {}, frame=f)] for name, f in small.items() if f.height}
+        segments = {name: [Segment.of(f)] for name, f in small.items() if f.height}
         if self.totals.height:
-            segments["totals"] = [Segment(self.totals.height, {}, frame=self.totals)]
+            segments["totals"] = [Segment.of(self.totals)]
         return State({"progress": self.progress}, {"valid": self.valid.segments, **segments})
 
 

@@ -1,0 +1,109 @@
+"""The one textual form of expressions and logical plans: EXPLAIN, tests and traces."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from strandline.algebra.expressions import AggregateCall, Call, Case, Cast, ColumnRef, Expression, Literal
+from strandline.algebra.operators import Aggregate, Distinct, Filter, Join, Map, Plan, Scan, TimeWindow, Union
+from strandline.algebra.tree import sources
+from strandline.temporal import show_duration
+from strandline.types import INTERVAL, Column
+
+_INFIX = {"or": 1, "and": 2, "=": 4, "<>": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "like": 4, "||": 5, "+": 6, "-": 6}
+_INFIX |= {"*": 7, "/": 7, "%": 7}
+
+
+def show_expression(expression: Expression, around: int = 0) -> str:
+    """SQL-like text; parentheses only where the precedence asks for them."""
+    match expression:
+        case Literal(value, kind):
+            return _show_literal(value, kind == INTERVAL)
+        case ColumnRef(id, _):
+            return id
+        case Call(function, (left, right), _) if function in _INFIX:
+            level = _INFIX[function]
+            word = function.upper() if function.isalpha() else function
+            text = f"{show_expression(left, level)} {word} {show_expression(right, level + 1)}"
+            return f"({text})" if level < around else text
+        case Call("not", (operand,), _):
+            return f"NOT {show_expression(operand, 8)}"
+        case Call("neg", (operand,), _):
+            return f"-{show_expression(operand, 8)}"
+        case Call("is_null", (operand,), _):
+            return f"{show_expression(operand, 8)} IS NULL"
+        case Call("in", (operand, *options), _):
+            return f"{show_expression(operand, 8)} IN ({', '.join(map(show_expression, options))})"
+        case Call(function, arguments, _):
+            return f"{function}({', '.join(map(show_expression, arguments))})"
+        case Case(branches, otherwise, _):
+            parts = "".join(f" WHEN {show_expression(c)} THEN {show_expression(r)}" for c, r in branches)
+            return f"CASE{parts} ELSE {show_expression(otherwise)} END"
+        case Cast(operand, kind):
+            return f"CAST({show_expression(operand)} AS {kind})"
+
+
+def _show_literal(value: object, is_interval: bool) -> str:
+    if value is None:
+        return "NULL"
+    if is_interval:
+        assert isinstance(value, int)
+        return f"INTERVAL {show_duration(value)}"
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    if isinstance(value, datetime):
+        return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+    return str(value)
+
+
+def show_aggregate(column: Column, call: AggregateCall) -> str:
+    argument = "*" if call.argument is None else call.argument.id
+    return f"{column.id} := {call.function}({argument})"
+
+
+def show_outputs(outputs: tuple[tuple[Column, Expression], ...]) -> str:
+    """Computed columns as `name := expression`, columns that just pass by name."""
+    return ", ".join(
+        c.id if isinstance(e, ColumnRef) and e.id == c.id else f"{c.id} := {show_expression(e)}" for c, e in outputs
+    )
+
+
+def show_window(range_us: int, slide_us: int) -> str:
+    slide = "" if slide_us == 1 else f" slide {show_duration(slide_us)}"
+    return f"range {show_duration(range_us)}{slide}"
+
+
+def show_node(plan: Plan) -> str:
+    """One node, without its inputs."""
+    match plan:
+        case Scan(stream, alias, columns):
+            name = stream if alias == stream else f"{stream} as {alias}"
+            return f"Scan {name} ({', '.join(c.name for c in columns)})"
+        case TimeWindow(range_us, slide_us, _):
+            return f"TimeWindow {show_window(range_us, slide_us)}"
+        case Filter(predicate, _):
+            return f"Filter {show_expression(predicate)}"
+        case Map(outputs, _):
+            return f"Map {show_outputs(outputs)}"
+        case Join(None, _, _):
+            return "Join all pairs"
+        case Join(predicate, _, _):
+            assert predicate is not None
+            return f"Join on {show_expression(predicate)}"
+        case Aggregate(keys, aggregates, _):
+            by = f" by {', '.join(keys)}" if keys else ""
+            computed = ", ".join(show_aggregate(c, a) for c, a in aggregates)
+            return f"Aggregate{by}{': ' if computed else ''}{computed}"
+        case Distinct():
+            return "Distinct"
+        case Union(columns, _):
+            return f"Union ({', '.join(c.id for c in columns)})"
+
+
+def show_plan(plan: Plan, depth: int = 0) -> str:
+    """A plan as an indented tree, a node above its inputs."""
+    lines = ["  " * depth + show_node(plan)]
+    lines += [show_plan(source, depth + 1) for source in sources(plan)]
+    return "\n".join(lines)

@@ -1,0 +1,115 @@
+"""The meaning of a plan, executable: slow, obvious, snapshot by snapshot.
+
+`snapshot(plan, streams, t)` is the bag of rows that the plain relational query returns over the window contents at
+instant t. Property tests hold every operator and every plan against it. Nothing here is fast, and nothing is shared
+with the code that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from strandline.algebra.evaluate import aggregate, evaluate
+from strandline.algebra.expressions import Value
+from strandline.algebra.operators import Aggregate, Distinct, Filter, Join, Map, Plan, Scan, TimeWindow, Union
+from strandline.algebra.schema import schema
+from strandline.algebra.tree import streams_read, walk
+from strandline.temporal import Instant
+
+Row: TypeAlias = dict[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """An element of a raw stream: its timestamp and its values by declared column name."""
+
+    time: Instant
+    values: Mapping[str, Value]
+
+
+RawStreams: TypeAlias = Mapping[str, Sequence[Element]]
+
+
+def snapshot(plan: Plan, streams: RawStreams, at: Instant) -> list[Row]:
+    """The rows that are valid at an instant, as a bag, by column id."""
+    times = [e.time for name in streams_read(plan) for e in streams.get(name, ())]
+    return _Meaning(streams, min(times, default=None)).at(plan, at)
+
+
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    streams: RawStreams
+    origin: Instant | None  # the first element of any input: from then on the query has an answer
+
+    def at(self, plan: Plan, t: Instant) -> list[Row]:
+        match plan:
+            case Scan(stream, _, columns):
+                elements = (e for e in self.streams.get(stream, ()) if e.time == t)
+                return [{c.id: e.values[c.name] for c in columns} for e in elements]
+            case TimeWindow(range_us, slide_us, source):
+                last = (t + 1) // slide_us * slide_us
+                held = sorted({s for s in self._times(source) if last - range_us <= s < last})
+                return [row for s in held for row in self.at(source, s)]
+            case Filter(predicate, source):
+                return [row for row in self.at(source, t) if evaluate(predicate, row) is True]
+            case Map(outputs, source):
+                return [{c.id: evaluate(e, row) for c, e in outputs} for row in self.at(source, t)]
+            case Join(predicate, left, right):
+                pairs = [{**one, **two} for one in self.at(left, t) for two in self.at(right, t)]
+                return [row for row in pairs if predicate is None or evaluate(predicate, row) is True]
+            case Aggregate():
+                return self._aggregate(plan, t)
+            case Distinct(source):
+                rows = self.at(source, t)
+                return list({_key(tuple(row.values())): row for row in rows}.values())
+            case Union(columns, inputs):
+                merged: list[Row] = []
+                for source in inputs:
+                    names = [c.id for c in schema(source)]
+                    merged += [
+                        {c.id: row[n] for c, n in zip(columns, names, strict=True)} for row in self.at(source, t)
+                    ]
+                return merged
+
+    def _aggregate(self, plan: Aggregate, t: Instant) -> list[Row]:
+        groups: dict[object, list[Row]] = {}
+        if not plan.keys and self.origin is not None and self.origin <= t:
+            groups[()] = []
+        for row in self.at(plan.source, t):
+            groups.setdefault(_key(tuple(row[k] for k in plan.keys)), []).append(row)
+        result: list[Row] = []
+        for rows in groups.values():
+            out: Row = {key: rows[0][key] for key in plan.keys} if rows else {}
+            for column, call in plan.aggregates:
+                values = [row[call.argument.id] for row in rows] if call.argument else []
+                out[column.id] = aggregate(call, values, len(rows))
+            result.append(out)
+        return result
+
+    def _times(self, plan: Plan) -> set[Instant]:
+        return {e.time for name in streams_read(plan) for e in self.streams.get(name, ())}
+
+
+def change_instants(plan: Plan, streams: RawStreams) -> list[Instant]:
+    """Every instant at which the answer can change, and the ones just before and after."""
+    times = {e.time for name in streams_read(plan) for e in streams.get(name, ())}
+    edges = set(times) | {t + 1 for t in times}
+    for node in walk(plan):
+        if isinstance(node, TimeWindow):
+            for s in times:
+                # Seen from the definition: s is held while T - range <= s < T, and T grows in steps of the slide.
+                first = s // node.slide_us * node.slide_us + node.slide_us
+                last = (s + node.range_us) // node.slide_us * node.slide_us + node.slide_us
+                edges |= {first - 1, last - 1}
+    return sorted({t + d for t in edges for d in (-1, 0, 1)})
+
+
+def bag(rows: Sequence[Sequence[Value]]) -> list[object]:
+    """Rows as a comparable bag: order does not count, copies do, NaN equals NaN, NULL equals NULL."""
+    return sorted((_key(tuple(row)) for row in rows), key=repr)
+
+
+def _key(values: tuple[Value, ...]) -> object:
+    return tuple("NaN" if isinstance(v, float) and v != v else v + 0.0 if isinstance(v, float) else v for v in values)

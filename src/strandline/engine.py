@@ -1,0 +1,415 @@
+"""Read this first: from text to a running query.
+
+    text ─ parse ─ bind ─ optimize ─ choose ─ run
+           lang    lang   optimizer  physical  spark (or execution/local.py)
+
+`Database.sql` is the walk; everything else here is about where a query runs and where its checkpoint lies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from strandline.algebra.explain import show_plan
+from strandline.algebra.operators import Plan
+from strandline.algebra.schema import schema
+from strandline.algebra.tree import streams_read
+from strandline.catalog import BaseStream, Catalog, DerivedStream
+from strandline.errors import CatalogError, CheckpointError, QueryError, SetupError, SinkError, StrandlineError
+from strandline.execution.delivery import Delivery
+from strandline.execution.sinks import ParquetTarget
+from strandline.execution.sources.base import open_source
+from strandline.lang import ast
+from strandline.lang.binder import bind_create_stream, bind_derived_stream, bind_query
+from strandline.lang.parser import parse
+from strandline.optimizer.pipeline import optimize
+from strandline.physical.choose import choose
+from strandline.physical.explain import show_pipeline
+from strandline.physical.plan import Pipeline
+from strandline.query import Group, Query, Run
+from strandline.sinks import Memory, Parquet, Sink, listener
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from strandline.spark.session import Session
+
+EngineName = Literal["spark", "local"]
+BATCH_ROWS = 1_000_000
+
+
+class Database:
+    """Streams and the queries over them."""
+
+    def __init__(
+        self,
+        *,
+        spark: SparkSession | None = None,
+        master: str | None = None,
+        engine: EngineName = "spark",
+        checkpoint: str | os.PathLike[str] | None = None,
+        buckets: int | None = None,
+        batch_rows: int = BATCH_ROWS,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
+        self.catalog = Catalog()
+        self.queries: list[Query] = []
+        self.checkpoint = Path(checkpoint).absolute() if checkpoint is not None else None
+        self.batch_rows = batch_rows
+        self._numbers = iter(range(1, 1_000_000_000))
+        self._backend: _Backend = _SparkBackend(spark, master, config, buckets) if engine == "spark" else _LocalBackend(buckets)
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def sql(self, text: str, *, sink: Sink | None = None, name: str | None = None) -> Any:
+        """Run statements. The value is that of the last one: a `Query` for SELECT, a text for EXPLAIN, else None."""
+        result: Any = None
+        for statement in parse(text):
+            match statement:
+                case ast.CreateStream() | ast.CreateStreamAs() | ast.DropStream():
+                    result = self.declare(statement)
+                case ast.Explain(inner):
+                    result = self.explain(inner)
+                case _:
+                    plan = bind_query(statement, self.catalog)
+                    query_name = name or f"q{next(self._numbers)}"
+                    result = self.start([(query_name, plan, sink or Memory())], self._place(query_name))[0]
+        return result
+
+    def declare(self, statement: ast.CreateStream | ast.CreateStreamAs | ast.DropStream) -> None:
+        """Change the catalog."""
+        match statement:
+            case ast.CreateStream():
+                stream = bind_create_stream(statement)
+                open_source(stream, span=statement.source.span).check(statement.source.span)
+                self.catalog.add(stream, statement.name.span)
+            case ast.CreateStreamAs():
+                self.catalog.add(bind_derived_stream(statement, self.catalog), statement.name.span)
+            case ast.DropStream(name, if_exists):
+                if not (if_exists and name.name not in self.catalog):
+                    self.catalog.drop(name.name, name.span)
+
+    def explain(self, statement: ast.Query | ast.CreateStreamAs) -> str:
+        """The logical plan as written, as optimised, and the physical plan."""
+        query = statement.query if isinstance(statement, ast.CreateStreamAs) else statement
+        name = statement.name.name if isinstance(statement, ast.CreateStreamAs) else "query"
+        return self._explanation(name, bind_query(query, self.catalog))
+
+    def _explanation(self, name: str, plan: Plan) -> str:
+        better = optimize(plan)
+        pipeline = choose([(name, better)], self._base_streams(), self._backend.default_buckets())
+        parts = ["logical plan", _indent(show_plan(plan))]
+        if better != plan:
+            parts += ["optimised plan", _indent(show_plan(better))]
+        return "\n".join([*parts, "physical plan", _indent(show_pipeline(pipeline))])
+
+    def query(self, name: str, *, sink: Sink | None = None) -> Query:
+        """Start the query behind a derived stream."""
+        stream = self.catalog.get(name)
+        if not isinstance(stream, DerivedStream):
+            raise CatalogError(
+                f'stream "{stream.name}" is not a query',
+                code="not-a-query",
+                hint=f"Use SELECT * FROM {stream.name}.",
+            )
+        return self.start([(stream.name, stream.plan, sink or Memory())], self._place(stream.name))[0]
+
+    def start(self, queries: Sequence[tuple[str, Plan, Sink]], place: Path | None) -> list[Query]:
+        """Start queries together in one pipeline, with its checkpoint at `place` (None: a temporary one)."""
+        checkpoint = _Checkpoint(place) if place is not None else _Checkpoint.temporary()
+        buckets = checkpoint.buckets() or self._backend.default_buckets()
+        plans = [(name, optimize(plan)) for name, plan, _ in queries]
+        pipeline = choose(plans, self._base_streams(), buckets)
+        text = show_pipeline(pipeline)
+        checkpoint.claim(pipeline, text)
+        targets: dict[str, ParquetTarget] = {}
+        for name, _, sink in queries:
+            if isinstance(sink, Parquet):
+                if checkpoint.fresh and sink.files():
+                    raise SinkError(
+                        f"{Path(sink.directory)} has results already, but no checkpoint says where they end",
+                        code="results-exist",
+                        hint="Choose another directory, or remove the old results.",
+                    )
+                targets[name] = sink.target(name)
+        outputs = next((Path(s.directory).absolute().parent for _, _, s in queries if isinstance(s, Parquet)), None)
+        listeners = [heard for name, _, sink in queries if (heard := listener(sink, name)) is not None]
+        delivery = Delivery(pipeline, checkpoint.path / "progress.json", outputs, listeners)
+        group = Group(delivery, checkpoint.path, text)
+        group.tables = {name: [] for name, _, sink in queries if isinstance(sink, Memory)}
+        if checkpoint.is_temporary:
+            group.on_stop.append(lambda: shutil.rmtree(checkpoint.path, ignore_errors=True))
+        delivery.listeners.insert(0, group.take)
+        if not (delivery.ended and checkpoint.committed(delivery.last_batch)):
+            group.run = self._backend.run(_Start(pipeline, checkpoint.path, targets, self.batch_rows, delivery))
+        started = [Query(name, schema(plan), sink, group) for name, plan, sink in queries]
+        self.queries += started
+        return started
+
+    def _base_streams(self) -> list[BaseStream]:
+        return [stream for stream in self.catalog if isinstance(stream, BaseStream)]
+
+    def _place(self, name: str) -> Path | None:
+        return self.checkpoint / name if self.checkpoint is not None else None
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session that queries run on."""
+        if not isinstance(self._backend, _SparkBackend):
+            raise SetupError("this database runs on the local engine", code="no-spark", hint='Use connect(engine="spark").')
+        return self._backend.session()[0]
+
+    def warm(self) -> None:
+        """Start Spark now instead of with the first query."""
+        self._backend.warm()
+
+    @property
+    def log_file(self) -> Path | None:
+        """Where Spark's own log goes, if we started it."""
+        return self._backend.log_file()
+
+    def close(self) -> None:
+        """Stop all queries, and Spark if it was started here."""
+        for query in self.queries:
+            query.stop()
+        self.queries = []
+        self._backend.close()
+
+
+def connected_groups(plans: Sequence[tuple[str, Plan]]) -> list[list[tuple[str, Plan]]]:
+    """Queries that share a stream, directly or through others, belong into one pipeline: they read it once."""
+    groups: list[tuple[set[str], list[tuple[str, Plan]]]] = []
+    for name, plan in plans:
+        streams = set(streams_read(plan))
+        touching = [group for group in groups if group[0] & streams]
+        merged = (streams.union(*(g[0] for g in touching)), [q for g in touching for q in g[1]] + [(name, plan)])
+        groups = [group for group in groups if group not in touching] + [merged]
+    return [queries for _, queries in groups]
+
+
+# Where pipelines run.
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    pipeline: Pipeline
+    checkpoint: Path
+    targets: Mapping[str, ParquetTarget]
+    batch_rows: int
+    delivery: Delivery
+
+
+class _Backend:
+    def default_buckets(self) -> int:
+        raise AssertionError("each backend says how parallel it is")
+
+    def run(self, start: _Start) -> Run:
+        raise AssertionError("each backend runs pipelines its own way")
+
+    def warm(self) -> None:
+        return
+
+    def log_file(self) -> Path | None:
+        return None
+
+    def close(self) -> None:
+        return
+
+
+class _LocalBackend(_Backend):
+    def __init__(self, buckets: int | None) -> None:
+        self.buckets = buckets or 1
+
+    def default_buckets(self) -> int:
+        return self.buckets
+
+    def run(self, start: _Start) -> Run:
+        from strandline.execution.local import LocalRun
+
+        if start.delivery.last_batch >= 0:
+            raise CheckpointError(
+                "the local engine keeps its state in memory and cannot continue an interrupted query",
+                code="local-restart",
+                hint="Remove the results and start again, or use --engine spark.",
+            )
+        run = LocalRun(start.pipeline, start.delivery, start.targets, start.batch_rows, None, start.checkpoint / "sources")
+        return _Threaded(run)
+
+
+class _Threaded:
+    """The local driver in a thread, so that a query runs while its user does other things."""
+
+    def __init__(self, run: Any) -> None:
+        self._run = run
+        self._failure: BaseException | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True, name="strandline-local")
+        self._thread.start()
+
+    def _work(self) -> None:
+        try:
+            while not self._stop.is_set() and not self._run.delivery.ended:
+                if self._run.step() is None:
+                    self._stop.wait(0.01)
+        except BaseException as error:
+            self._failure = error
+
+    def await_end(self, timeout: float | None = None) -> bool:
+        self._thread.join(timeout)
+        self.check()
+        return not self._thread.is_alive()
+
+    def check(self) -> None:
+        if isinstance(self._failure, StrandlineError):
+            raise self._failure
+        if self._failure is not None:
+            raise QueryError(f"the query has failed: {self._failure}", code="query-failed") from self._failure
+
+    def stop(self) -> None:
+        self._stop.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def durations(self) -> list[dict[str, Any]]:
+        return []
+
+
+class _SparkBackend(_Backend):
+    """Spark, ours or the user's; started when first needed."""
+
+    def __init__(
+        self, spark: SparkSession | None, master: str | None, config: Mapping[str, str] | None, buckets: int | None
+    ) -> None:
+        self._given = spark
+        self._master, self._config, self._buckets = master, config, buckets
+        self._session: Session | None = None
+        self._shipped = False
+
+    def session(self) -> tuple[SparkSession, str | None]:
+        if self._given is not None:
+            return self._given, None
+        if self._session is None:
+            from strandline.spark.session import start
+
+            self._session = start(master=self._master, config=self._config)
+        return self._session.spark, str(self._session.log_file)
+
+    def default_buckets(self) -> int:
+        if self._buckets is None:
+            self._buckets = max(1, self.session()[0].sparkContext.defaultParallelism)
+        return self._buckets
+
+    def run(self, start: _Start) -> Run:
+        from strandline.spark.run import SparkRun, ship_package
+        from strandline.spark.worker import Job
+
+        spark, log_file = self.session()
+        if not self._shipped and not spark.sparkContext.master.startswith("local["):
+            ship_package(spark, Path(tempfile.mkdtemp(prefix="strandline-package-")))
+            self._shipped = True
+        job = Job(start.pipeline, str(start.checkpoint), start.targets, start.batch_rows)
+        name = "+".join(query.name for query in start.pipeline.queries)
+        return SparkRun(spark, job, start.delivery, name, log_file)
+
+    def warm(self) -> None:
+        self.session()
+
+    def log_file(self) -> Path | None:
+        return self._session.log_file if self._session is not None else None
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.stop()
+            self._session = None
+
+
+# Where a pipeline's memory lies.
+
+
+class _Checkpoint:
+    """The directory with Spark's logs, our state and the identity of the queries that they belong to."""
+
+    def __init__(self, path: Path, is_temporary: bool = False) -> None:
+        self.path = path
+        self.is_temporary = is_temporary
+        self.fresh = not self._identity.exists()
+
+    @staticmethod
+    def temporary() -> _Checkpoint:
+        return _Checkpoint(Path(tempfile.mkdtemp(prefix="strandline-")), is_temporary=True)
+
+    @property
+    def _identity(self) -> Path:
+        return self.path / "queries.json"
+
+    def _known(self) -> dict[str, Any]:
+        try:
+            known = json.loads(self._identity.read_text())
+            if isinstance(known, dict) and {"fingerprint", "buckets", "queries", "plan"} <= set(known):
+                return known
+        except ValueError:
+            pass
+        raise CheckpointError(
+            f"{self._identity} is damaged", code="checkpoint-damaged", hint="Restore it from a copy. Nothing was overwritten."
+        )
+
+    def buckets(self) -> int | None:
+        """How many buckets the state was written with; a restart must use as many."""
+        return None if self.fresh else int(self._known()["buckets"])
+
+    def claim(self, pipeline: Pipeline, plan: str) -> None:
+        """Make sure that the checkpoint belongs to these queries, and say so in it."""
+        declared = repr([(s.name, s.columns, s.source.function, s.source.arguments, sorted(s.source.options.items()),
+                          s.time_column, s.disorder_us, s.idle_after_us) for s in pipeline.streams])  # fmt: skip
+        fingerprint = hashlib.sha256(f"{plan}\n{declared}".encode()).hexdigest()
+        names = [query.name for query in pipeline.queries]
+        if not self.fresh:
+            known = self._known()
+            if known["fingerprint"] != fingerprint:
+                raise CheckpointError(
+                    f"the checkpoint {self.path} belongs to other queries",
+                    code="checkpoint-foreign",
+                    detail=f"It was made for {', '.join(known['queries'])} with this plan:\n{_indent(known['plan'])}",
+                    hint="Use another --checkpoint or output directory, or run the script that made it. Nothing was changed.",
+                )
+            return
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            if any(self.path.iterdir()):
+                raise CheckpointError(
+                    f"{self.path} is not empty and not a checkpoint of strandline",
+                    code="checkpoint-foreign",
+                    hint="Choose an empty or new directory.",
+                )
+            data = {"fingerprint": fingerprint, "buckets": pipeline.buckets, "queries": names, "plan": plan}
+            temporary = self._identity.with_suffix(".tmp")
+            temporary.write_text(json.dumps(data, indent=1))
+            os.replace(temporary, self._identity)
+        except OSError as error:
+            raise CheckpointError(
+                f"the checkpoint {self.path} cannot be written",
+                code="checkpoint-unwritable",
+                detail=str(error),
+                hint="Choose another directory with --checkpoint, or mend its permissions.",
+            ) from None
+
+    def committed(self, batch: int) -> bool:
+        """Whether Spark has recorded the end of a batch."""
+        return batch >= 0 and (self.path / "spark" / "commits" / str(batch)).exists()
+
+
+def _indent(text: str) -> str:
+    return "\n".join("  " + line for line in text.splitlines())

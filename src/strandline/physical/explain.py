@@ -1,0 +1,94 @@
+"""The textual form of a physical plan: fragments in stage order, each a tree."""
+
+from __future__ import annotations
+
+from strandline.algebra.explain import show_aggregate, show_expression, show_outputs, show_window
+from strandline.physical.plan import (
+    Coalesce,
+    Exchange,
+    ExtendValidity,
+    Fragment,
+    Merge,
+    Node,
+    Pipeline,
+    Port,
+    Project,
+    RemoveDuplicates,
+    Reorder,
+    Select,
+    Split,
+    SweepAggregate,
+    SymmetricJoin,
+    ToPort,
+    sources,
+)
+from strandline.temporal import show_duration
+
+
+def show_pipeline(pipeline: Pipeline) -> str:
+    """All fragments, stage by stage; a stage begins after an exchange."""
+    lines: list[str] = []
+    feeders = {f.route.port: f.id for f in pipeline.fragments if isinstance(f.route, ToPort)}
+    for stage in range(pipeline.stages + 1):
+        where = "at the sources" if stage == 0 else f"in {pipeline.buckets} buckets"
+        lines.append(f"stage {stage}, {where}")
+        for fragment in pipeline.at(stage):
+            lines.append(f"  {fragment.id} → {_show_route(fragment)}")
+            lines.append(_show_tree(fragment.root, 2, feeders))
+    return "\n".join(lines)
+
+
+def _show_route(fragment: Fragment) -> str:
+    route = fragment.route
+    if not isinstance(route, ToPort):
+        return f"answer of {route.query}"
+    match route.mode:
+        case "hash":
+            return f"exchange by {', '.join(route.keys)}"
+        case "spread":
+            return "exchange, spread evenly"
+        case "all":
+            return "exchange, a copy to every bucket"
+        case "one":
+            return "exchange to one bucket"
+
+
+def _show_tree(node: Node, depth: int, feeders: dict[str, str]) -> str:
+    lines = ["  " * depth + _show_node(node, feeders)]
+    lines += [_show_tree(source, depth + 1, feeders) for source in sources(node)]
+    return "\n".join(lines)
+
+
+def _show_node(node: Node, feeders: dict[str, str]) -> str:
+    match node:
+        case Port(name, columns):
+            listed = ", ".join(c.id for c in columns)
+            if name.startswith("source:"):
+                return f"Read {name.removeprefix('source:')} ({listed})"
+            return f"From {feeders[name]} ({listed})"
+        case Select(predicate, _):
+            return f"Select {show_expression(predicate)}"
+        case Project(outputs, _):
+            return f"Project {show_outputs(outputs)}"
+        case ExtendValidity(range_us, slide_us, _):
+            return f"ExtendValidity {show_window(range_us, slide_us)}"
+        case Reorder():
+            return "Reorder"
+        case SymmetricJoin(left_keys, right_keys, condition, _, _):
+            pairs = ", ".join(f"{one.id} = {two.id}" for one, two in zip(left_keys, right_keys, strict=True))
+            rest = "" if condition is None else f" if {show_expression(condition)}"
+            return f"{'HashJoin on ' + pairs if pairs else 'NestedJoin'}{rest}"
+        case SweepAggregate(keys, aggregates, _):
+            by = f" by {', '.join(keys)}" if keys else ""
+            computed = ", ".join(show_aggregate(c, a) for c, a in aggregates)
+            return f"SweepAggregate{by}{': ' if computed else ''}{computed}"
+        case RemoveDuplicates():
+            return "RemoveDuplicates"
+        case Merge(columns, _):
+            return f"Merge ({', '.join(c.id for c in columns)})"
+        case Coalesce():
+            return "Coalesce"
+        case Split(length_us, _):
+            return f"Split into {show_duration(length_us)}"
+        case Exchange(mode, keys, _):
+            return f"Exchange {mode} {', '.join(keys)}"

@@ -1,0 +1,211 @@
+"""A running query, as its user holds it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import polars as pl
+import pyarrow as pa
+
+from strandline.errors import QueryError
+from strandline.execution.answers import answer_schema, from_answer, to_answer
+from strandline.execution.batch import FROM, UNTIL
+from strandline.execution.delivery import BatchReport, Delivery
+from strandline.execution.kernels.changes import CHANGE, TIME, coalesce, net_changes
+from strandline.execution.wire import to_table
+from strandline.sinks import Memory, Parquet, Sink
+from strandline.temporal import BEFORE_ALL, FOREVER, Instant, instant, show_instant, to_datetime
+from strandline.types import Schema
+
+Form = Literal["arrow", "pandas", "polars"]
+
+
+class Run(Protocol):
+    """What drives a pipeline: Spark, or the local driver in a thread."""
+
+    def await_end(self, timeout: float | None = None) -> bool: ...
+
+    def check(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def durations(self) -> list[dict[str, Any]]: ...
+
+
+@dataclass(slots=True)
+class Group:
+    """Queries that run together in one pipeline: what they share."""
+
+    delivery: Delivery
+    checkpoint: Path
+    explanation: str
+    run: Run | None = None  # None if everything was finished before
+    on_stop: list[Callable[[], None]] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    tables: dict[str, list[pa.Table]] = field(default_factory=dict)
+    late: dict[str, list[pa.Table]] = field(default_factory=dict)
+    rejected: dict[str, list[pa.Table]] = field(default_factory=dict)
+    batches: int = 0
+
+    def take(self, report: BatchReport) -> None:
+        """Keep what stays in memory."""
+        with self.lock:
+            self.batches += 1
+            for mine, theirs in ((self.tables, report.answers), (self.late, report.late), (self.rejected, report.rejected)):
+                for name, tables in theirs.items():
+                    if mine is not self.tables or name in self.tables:
+                        mine.setdefault(name, []).extend(tables)
+
+    def stop(self) -> None:
+        if self.run is not None:
+            self.run.stop()
+        while self.on_stop:
+            self.on_stop.pop()()
+
+
+class Query:
+    """A continuous query and its answer so far.
+
+    The answer is exact for every instant before the progress: what `snapshot(at)` returns is what the plain SQL query
+    would have returned over the window contents at that instant.
+    """
+
+    def __init__(self, name: str, columns: Schema, sink: Sink, group: Group) -> None:
+        self.name = name
+        self.columns = columns
+        self.sink = sink
+        self._group = group
+
+    def __repr__(self) -> str:
+        return f"<query {self.name}, complete up to {show_instant(self.progress)}>"
+
+    @property
+    def progress(self) -> Instant:
+        """Up to which instant the answer is complete, in microseconds since the epoch."""
+        return self._group.delivery.progress(self.name).until
+
+    @property
+    def ended(self) -> bool:
+        return self._group.delivery.ended
+
+    def results(self, form: Form = "arrow") -> Any:
+        """The elements known so far, in order of `valid_from`, equal ones that touch joined into one."""
+        frame = coalesce(self._frame(), [c.id for c in self.columns])
+        return _in_form(to_answer(frame.sort(FROM, maintain_order=True), self.columns), form)
+
+    def snapshot(self, at: datetime | str | int | None = None, form: Form = "arrow") -> Any:
+        """The answer at an instant before the progress; without `at`, at the last complete instant."""
+        progress = self.progress
+        wanted = progress - 1 if at is None else instant(at)
+        if at is None and progress == FOREVER:
+            wanted = max([t for t in self._edges() if t < FOREVER], default=0)
+        if wanted >= progress:
+            raise QueryError(
+                f"the answer of {self.name} at {show_instant(wanted)} is not complete yet",
+                code="not-complete",
+                hint=f"It is complete for instants before {show_instant(progress)}.",
+            )
+        frame = self._frame()
+        valid = frame.filter((pl.col(FROM) <= wanted) & (pl.col(UNTIL) > wanted))
+        return _in_form(to_answer(valid, self.columns).select([c.name for c in self.columns]), form)
+
+    def changes(self, form: Form = "arrow") -> Any:
+        """What happened to the answer, in order: the payload, `time`, and `change` (+n copies came, -n went).
+
+        Only changes before the progress: later ones may still be revised by rows to come.
+        """
+        net = net_changes(self._frame(), [c.id for c in self.columns])
+        if self.progress < FOREVER:
+            net = net.filter(pl.col(TIME) < self.progress)
+        named = net.select(
+            *(pl.col(c.id).alias(c.name) for c in self.columns),
+            pl.col(TIME).cast(pl.Datetime("us", "UTC")).alias("time"),
+            pl.col(CHANGE).alias("change"),
+        )
+        return _in_form(to_table(named), form)
+
+    def late(self, stream: str, form: Form = "arrow") -> Any:
+        """The rows of a stream that came later than it promised."""
+        return _in_form(_joined(self._group.late.get(stream)), form)
+
+    def rejected(self, stream: str, form: Form = "arrow") -> Any:
+        """The malformed rows of a stream: place, row number, reason, content."""
+        return _in_form(_joined(self._group.rejected.get(stream)), form)
+
+    def metrics(self) -> dict[str, Any]:
+        """Counters and gauges: rows in and out, late, rejected, progress, state, batches."""
+        delivery, run = self._group.delivery, self._group.run
+        beats = delivery.heartbeats
+        progress = self.progress
+        return {
+            "query": self.name,
+            "rows_in": {name: beat.rows for name, beat in beats.items()},
+            "rows_out": delivery.rows_out.get(self.name, 0),
+            "late": {name: beat.late for name, beat in beats.items()},
+            "rejected": {name: beat.rejected for name, beat in beats.items()},
+            "progress": to_datetime(progress) if BEFORE_ALL < progress < FOREVER else None,
+            "ended": self.ended,
+            "state_rows": delivery.state_rows,
+            "state_bytes": delivery.state_bytes,
+            "batches": self._group.batches,
+            "batch_durations_ms": run.durations() if run is not None else [],
+        }
+
+    def explain(self) -> str:
+        """The plan that runs."""
+        return self._group.explanation
+
+    def await_end(self, timeout: float | None = None) -> bool:
+        """Wait until all sources have ended and the answer is whole; false if the time ran out first."""
+        return True if self._group.run is None else self._group.run.await_end(timeout)
+
+    def stop(self) -> None:
+        """End the query (and those that run in one pipeline with it). What it has written stays."""
+        self._group.stop()
+
+    def _frame(self) -> pl.DataFrame:
+        if self._group.run is not None:
+            self._group.run.check()
+        if isinstance(self.sink, Parquet):
+            files = self.sink.files()
+            tables = [_read(path) for path in files]
+        elif isinstance(self.sink, Memory):
+            with self._group.lock:
+                tables = list(self._group.tables[self.name])
+        else:
+            raise QueryError(
+                f"the answer of {self.name} went to {type(self.sink).__name__} and was not kept",
+                code="not-kept",
+                hint="Use a Memory or Parquet sink to look at it here.",
+            )
+        schema = answer_schema(self.columns)
+        return from_answer(pa.concat_tables([schema.empty_table(), *(t.cast(schema) for t in tables)]), self.columns)
+
+    def _edges(self) -> list[int]:
+        frame = self._frame()
+        return [*frame.get_column(FROM).to_list(), *frame.get_column(UNTIL).to_list()]
+
+
+def _read(path: Path) -> pa.Table:
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(path).read()
+
+
+def _joined(tables: list[pa.Table] | None) -> pa.Table:
+    return pa.concat_tables(tables) if tables else pa.table({})
+
+
+def _in_form(table: pa.Table, form: Form) -> Any:
+    match form:
+        case "arrow":
+            return table
+        case "pandas":
+            return table.to_pandas()
+        case "polars":
+            return pl.from_arrow(table)

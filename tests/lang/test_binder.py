@@ -1,0 +1,471 @@
+"""Query → plan and query → rendered error, from `cases/*.case`, and what a case cannot say."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections import Counter
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from strandline.algebra.evaluate import show as show_value
+from strandline.algebra.expressions import (
+    Call,
+    Case,
+    Cast,
+    ColumnRef,
+    Expression,
+    Literal,
+    columns_of,
+    substitute,
+)
+from strandline.algebra.operators import Aggregate, Distinct, Filter, Join, Map, Plan, Scan, TimeWindow, Union
+from strandline.algebra.schema import schema
+from strandline.algebra.tree import sources, transform_up, walk
+from strandline.catalog import BaseStream, Catalog, DerivedStream, SourceCall
+from strandline.errors import BindError, StrandlineError
+from strandline.lang import ast
+from strandline.lang.binder import MAX_PLAN_HEIGHT, bind_create_stream, bind_derived_stream, bind_query
+from strandline.lang.parser import MAX_DEPTH, parse, parse_one
+from strandline.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, Type, decimal
+
+CASES = Path(__file__).parent / "cases"
+
+SCRIPT = """
+CREATE STREAM bid (auction BIGINT, Price DOUBLE, ts TIMESTAMP) SOURCE file('bids') ORDERED BY ts;
+CREATE STREAM s (a INT, b VARCHAR, ok BOOLEAN, amount DECIMAL(10, 2), d DATE, ts TIMESTAMP)
+  SOURCE file('s') ORDERED BY ts;
+CREATE STREAM cheap AS SELECT auction, price FROM bid WHERE price < 10;
+CREATE STREAM top AS SELECT auction, MAX(price) AS price FROM bid [RANGE 1 MINUTE] GROUP BY auction;
+"""
+
+
+def cases(name: str) -> list[object]:
+    """The cases of a file: a title line `-- …`, the text, `----`, and what is expected of it."""
+    found: list[object] = []
+    for part in ("\n" + (CASES / name).read_text()).split("\n-- ")[1:]:
+        title, _, rest = part.partition("\n")
+        text, _, expected = rest.partition("\n----\n")
+        found.append(pytest.param(text, expected.strip("\n"), id=title))
+    return found
+
+
+def declared() -> Catalog:
+    catalog = Catalog()
+    for statement in parse(SCRIPT):
+        match statement:
+            case ast.CreateStream():
+                catalog.add(bind_create_stream(statement))
+            case ast.CreateStreamAs():
+                catalog.add(bind_derived_stream(statement, catalog))
+    return catalog
+
+
+CATALOG = declared()
+
+
+def bound(text: str, catalog: Catalog = CATALOG) -> Plan:
+    query = parse_one(text)
+    assert isinstance(query, ast.Select | ast.UnionAll)
+    return bind_query(query, catalog)
+
+
+def value_of(text: str) -> Expression:
+    plan = bound(f"SELECT {text} AS x FROM s")
+    assert isinstance(plan, Map)
+    return plan.outputs[0][1]
+
+
+def refused(text: str) -> BindError:
+    with pytest.raises(BindError) as caught:
+        bound(text)
+    return caught.value
+
+
+def lines(plan: Plan, indent: str = "") -> list[str]:
+    match plan:
+        case Scan(stream, _, columns):
+            head = f"Scan {stream}: {', '.join(column.id for column in columns)}"
+        case TimeWindow(range_us, slide_us, _):
+            head = f"TimeWindow {range_us} {slide_us}"
+        case Filter(predicate, _):
+            head = f"Filter {words(predicate)}"
+        case Map(outputs, _):
+            shown = [str(c) if value == ColumnRef(c.id, c.type) else f"{c} := {words(value)}" for c, value in outputs]
+            head = f"Map {', '.join(shown)}"
+        case Join(predicate, _, _):
+            head = "Join" if predicate is None else f"Join {words(predicate)}"
+        case Aggregate(keys, aggregates, _):
+            calls = [
+                f"{c} := {call.function}({words(call.argument) if call.argument else '*'})" for c, call in aggregates
+            ]
+            head = f"Aggregate by {', '.join(keys) or 'nothing'}: {', '.join(calls) or 'nothing'}"
+        case Distinct():
+            head = "Distinct"
+        case Union(columns, _):
+            head = f"Union {', '.join(map(str, columns))}"
+    return [indent + head, *(line for source in sources(plan) for line in lines(source, indent + "  "))]
+
+
+def words(value: Expression) -> str:
+    match value:
+        case ColumnRef(id, _):
+            return id
+        case Literal(None, kind):
+            return f"NULL:{kind}"
+        case Literal(constant, kind):
+            text = show_value(constant)
+            return f"'{text}'" if kind == VARCHAR else f"{text}:{kind}"
+        case Call(function, arguments, _):
+            return f"{function}({', '.join(map(words, arguments))})"
+        case Case(branches, otherwise, _):
+            whens = "".join(f"WHEN {words(c)} THEN {words(r)} " for c, r in branches)
+            return f"CASE {whens}ELSE {words(otherwise)} END"
+        case Cast(operand, kind):
+            return f"CAST({words(operand)} AS {kind})"
+
+
+@pytest.mark.parametrize(("text", "expected"), cases("plans.case"))
+def test_plan(text: str, expected: str) -> None:
+    assert "\n".join(lines(bound(text))) == expected
+
+
+@pytest.mark.parametrize(("text", "expected"), cases("scalars.case"))
+def test_scalar(text: str, expected: str) -> None:
+    value = value_of(text)
+    assert f"{value.type} {words(value)}" == expected
+
+
+@pytest.mark.parametrize(("text", "expected"), cases("bind_errors.case"))
+def test_error(text: str, expected: str) -> None:
+    with pytest.raises(StrandlineError) as caught:
+        for statement in parse(text):
+            if isinstance(statement, ast.CreateStream):
+                bind_create_stream(statement)
+            elif isinstance(statement, ast.Select | ast.UnionAll):
+                bind_query(statement, CATALOG)
+    assert caught.value.render() == expected
+
+
+@pytest.mark.parametrize(
+    ("item", "code", "place"),
+    [
+        ("frobnicate(a)", "unknown-function", "frobnicate"),
+        ("a + date_trunc('fortnight', ts)", "type-mismatch", "date_trunc('fortnight', ts)"),
+        ("1 + round(amount, a)", "type-mismatch", "round(amount, a)"),
+        ("ok + length(a)", "type-mismatch", "length(a)"),
+        ("MAX(a) || SUM(ok)", "type-mismatch", "SUM(ok)"),
+    ],
+)
+def test_errors_of_functions_have_their_place(item: str, code: str, place: str) -> None:
+    error = refused(f"SELECT {item} FROM s")
+    assert error.code == code
+    assert error.span is not None
+    assert error.span.text[error.span.start : error.span.end] == place
+
+
+# ---- streams ---------------------------------------------------------------------------------------------------------
+
+
+def test_create_stream() -> None:
+    statement = parse_one(
+        """CREATE STREAM Bid (Auction BIGINT, "Price" DECIMAL(8, 2), ts TIMESTAMP)
+        SOURCE Rows((1, 1.50, TIMESTAMP '2024-01-01'), (2, NULL, '2024-01-02'), Loop => TRUE, "Key" = 'x')
+        ORDERED BY TS WITHIN 2 SECONDS IDLE AFTER 1 MINUTE"""
+    )
+    assert isinstance(statement, ast.CreateStream)
+    rows = ([1, "1.50", "2024-01-01"], [2, None, "2024-01-02"])
+    assert bind_create_stream(statement) == BaseStream(
+        name="Bid",
+        columns=(("Auction", BIGINT), ("Price", decimal(8, 2)), ("ts", TIMESTAMP)),
+        source=SourceCall("rows", rows, {"loop": True, "Key": "x"}),
+        time_column="ts",
+        disorder_us=2_000_000,
+        idle_after_us=60_000_000,
+    )
+
+
+def test_a_derived_stream_keeps_the_text_of_its_query() -> None:
+    statement = parse_one("CREATE STREAM x AS\n  SELECT a FROM s;")
+    assert isinstance(statement, ast.CreateStreamAs)
+    assert bind_derived_stream(statement, CATALOG).text == "SELECT a FROM s"
+
+
+# ---- ids -------------------------------------------------------------------------------------------------------------
+
+MANY_IDS = [
+    "SELECT * FROM bid b, bid c WHERE b.ts = c.ts",
+    "SELECT x.price, y.price FROM top x JOIN top y ON x.auction = y.auction",
+    "SELECT price, price + 1 AS price, price FROM (SELECT price FROM cheap) t GROUP BY price",
+    "SELECT x.n FROM (SELECT COUNT(*) AS n FROM top) x, (SELECT COUNT(*) AS n FROM top) y, top",
+    "SELECT auction FROM top UNION ALL SELECT auction FROM top UNION ALL SELECT a FROM s",
+    'SELECT "b.Price", x.y FROM (SELECT 1 AS "b.Price" FROM bid b) AS b, (SELECT 2 AS y FROM bid) "x"',
+]
+
+
+@pytest.mark.parametrize("text", MANY_IDS)
+def test_an_id_is_defined_once(text: str) -> None:
+    """Except where a Map below an Aggregate passes a column on under its own id."""
+    defined: Counter[str] = Counter()
+    for node in walk(bound(text)):
+        match node:
+            case Scan(_, _, columns) | Union(columns, _):
+                defined.update(column.id for column in columns)
+            case Map(outputs, _):
+                defined.update(c.id for c, value in outputs if value != ColumnRef(c.id, c.type))
+            case Aggregate(_, aggregates, _):
+                defined.update(column.id for column, _ in aggregates)
+    assert [id for id, count in defined.items() if count > 1] == []
+
+
+@pytest.mark.parametrize("text", [*MANY_IDS, *(case.values[0] for case in cases("plans.case"))])  # type: ignore[attr-defined]
+def test_every_expression_reads_columns_of_its_input(text: str) -> None:
+    for node in walk(bound(text)):
+        match node:
+            case Filter(predicate, source):
+                assert visible(source, predicate)
+                assert predicate.type == BOOLEAN
+            case Map(outputs, source):
+                assert visible(source, *(value for _, value in outputs))
+                assert all(column.type == value.type for column, value in outputs)
+            case Join(predicate, left, right) if predicate is not None:
+                assert columns_of(predicate) <= {column.id for column in schema(left) + schema(right)}
+            case Aggregate(keys, aggregates, source):
+                assert visible(source, *(call.argument for _, call in aggregates if call.argument))
+                assert set(keys) <= {column.id for column in schema(source)}
+            case Union(columns, inputs):
+                for each in inputs:
+                    assert [column.type for column in schema(each)] == [column.type for column in columns]
+
+
+def visible(source: Plan, *values: Expression) -> bool:
+    types = {column.id: column.type for column in schema(source)}
+
+    def known(value: Expression) -> bool:
+        return all(id in types for id in columns_of(value))
+
+    return all(known(value) and (not isinstance(value, ColumnRef) or types[value.id] == value.type) for value in values)
+
+
+def test_strange_names_make_plain_ids() -> None:
+    plan = bound('SELECT "^x$"."*" AS "^y$", 1 AS "#" FROM (SELECT a AS "*" FROM s) AS "^x$"')
+    assert [column.id for column in schema(plan)] == ["_y_", "column"]
+    assert [column.name for column in schema(plan)] == ["^y$", "#"]
+
+
+def test_a_derived_stream_is_inlined_as_it_was_declared() -> None:
+    catalog = declared()
+    plan = bound("SELECT price FROM cheap", catalog)
+    catalog.drop("cheap")
+    assert "\n".join(lines(plan)).endswith("Scan bid: bid.auction, bid.Price, bid.ts")
+
+
+# ---- literals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "literal"),
+    [
+        ("7", Literal(7, INT)),
+        ("007", Literal(7, INT)),
+        ("2147483647", Literal(2147483647, INT)),
+        ("2147483648", Literal(2147483648, BIGINT)),
+        ("-2147483648", Literal(-2147483648, INT)),
+        ("-9223372036854775808", Literal(-(2**63), BIGINT)),
+        ("9223372036854775808", Literal(Decimal(2**63), decimal(19, 0))),
+        ("1.50", Literal(Decimal("1.50"), decimal(3, 2))),
+        ("0.05", Literal(Decimal("0.05"), decimal(2, 2))),
+        (".5", Literal(Decimal("0.5"), decimal(1, 1))),
+        ("1.", Literal(Decimal(1), decimal(1, 0))),
+        ("-1.5", Literal(Decimal("-1.5"), decimal(2, 1))),
+        ("1e3", Literal(1000.0, DOUBLE)),
+        ("'it''s'", Literal("it's", VARCHAR)),
+        ("TRUE", Literal(True, BOOLEAN)),
+        ("NULL", Literal(None, VARCHAR)),
+        ("TIMESTAMP '2024-01-31 12:00:00.5'", Literal(datetime(2024, 1, 31, 12, 0, 0, 500_000), TIMESTAMP)),
+        ("TIMESTAMP '2024-01-31T12:00:00+02:00'", Literal(datetime(2024, 1, 31, 10), TIMESTAMP)),
+        ("DATE '2024-01-31'", Literal(date(2024, 1, 31), DATE)),
+        ("CAST(5 AS BIGINT)", Literal(5, BIGINT)),
+        ("5::DOUBLE", Literal(5.0, DOUBLE)),
+        ("0.1::DOUBLE", Literal(0.1, DOUBLE)),
+        ("5::DECIMAL(4, 2)", Literal(Decimal("5.00"), decimal(4, 2))),
+        ("'12'::INT", Literal(12, INT)),
+        ("NULL::INT", Literal(None, INT)),
+        ("'2024-01-31'::DATE::TIMESTAMP", Literal(datetime(2024, 1, 31), TIMESTAMP)),
+        ("5::VARCHAR", Literal("5", VARCHAR)),
+    ],
+)
+def test_literal(text: str, literal: Literal) -> None:
+    value = value_of(text)
+    assert value == literal
+    assert type(value.value) is type(literal.value)  # type: ignore[union-attr]
+
+
+def test_a_cast_without_a_value_is_left_to_run_time() -> None:
+    assert value_of("'abc'::INT") == Cast(Literal("abc", VARCHAR), INT)
+    assert value_of("3000000000::INT") == Cast(Literal(3_000_000_000, BIGINT), INT)
+
+
+def test_a_bare_null_is_a_text_unless_a_union_says_otherwise() -> None:
+    assert [c.type for c in schema(bound("SELECT NULL AS x FROM s"))] == [VARCHAR]
+    assert [c.type for c in schema(bound("SELECT NULL AS x FROM s UNION ALL SELECT a FROM s"))] == [INT]
+    assert [c.type for c in schema(bound("SELECT NULL AS x FROM s UNION ALL SELECT NULL FROM s"))] == [VARCHAR]
+    for text in (
+        "SELECT DISTINCT NULL AS x FROM s UNION ALL SELECT ts FROM s",
+        "SELECT x FROM (SELECT NULL x FROM s) t",
+    ):
+        assert all(column.type != NULL for node in walk(bound(text)) for column in schema(node))
+
+
+# ---- names of results ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("items", "names"),
+    [
+        ("PRICE, auction AS Auction, b.ts", ["Price", "Auction", "ts"]),
+        ("price, price, Price AS PRICE", ["Price", "Price_2", "PRICE_3"]),
+        ("price AS x_2, auction AS x, ts AS x", ["x_2", "x", "x_3"]),
+        ("price + 1, -price, 5", ["col1", "col2", "col3"]),
+        ("ABS(price), CAST(price AS INT), price::INT, CASE WHEN TRUE THEN 1 END", ["abs", "Price", "Price_2", "case"]),
+        ("COUNT(*), SUM(price), MAX(price) + 1", ["count", "sum", "col3"]),
+        ("*, b.*", ["auction", "Price", "ts", "auction_2", "Price_2", "ts_2"]),
+        ('price AS "two words"', ["two words"]),
+    ],
+)
+def test_output_names(items: str, names: list[str]) -> None:
+    assert [column.name for column in schema(bound(f"SELECT {items} FROM bid b"))] == names
+
+
+# ---- limits ----------------------------------------------------------------------------------------------------------
+
+
+def test_long_conditions_are_flat() -> None:
+    plan = bound(f"SELECT a FROM s WHERE {' OR '.join(['a = 1'] * 2_000)}")
+    assert isinstance(plan, Map)
+    assert isinstance(plan.source, Filter)
+    assert isinstance(plan.source.predicate, Call)
+    assert len(plan.source.predicate.arguments) == 2_000
+
+
+DEEPEST = [
+    "SELECT " + "1.5 + (" * (MAX_DEPTH - 8) + "a" + ")" * (MAX_DEPTH - 8) + " AS x FROM s",
+    "SELECT " + " + ".join(["a", "1.5"] * (MAX_DEPTH // 2 - 4)) + " AS x FROM s",
+    "SELECT " + "abs(" * (MAX_DEPTH - 8) + "a" + ")" * (MAX_DEPTH - 8) + " AS x FROM s",
+    "SELECT " + "CASE WHEN ok THEN " * (MAX_DEPTH - 8) + "a" + " END" * (MAX_DEPTH - 8) + " AS x FROM s",
+    "SELECT a FROM " + "(SELECT a FROM " * 45 + "s" + ") AS t" * 45,
+    "SELECT s.a AS x FROM s" + "".join(f" CROSS JOIN s AS s{i}" for i in range(MAX_DEPTH - 8)),
+    "SELECT s.a AS x FROM s" + "".join(f", s AS s{i}" for i in range(MAX_PLAN_HEIGHT - 4)),
+]
+
+
+@pytest.mark.parametrize("text", DEEPEST, ids=lambda text: text[:24])
+def test_the_deepest_plans_can_be_walked(text: str) -> None:
+    """With some of the stack taken already, as below a command line, a server or a test runner."""
+
+    def below(frames: int) -> None:
+        if frames:
+            return below(frames - 1)
+        plan = bound(text)
+        again = bound(text)
+        assert plan == again
+        assert hash(plan) == hash(again)
+        assert transform_up(plan, lambda node: node) == plan
+        for node in walk(plan):
+            if isinstance(node, Map):
+                values = {id: ColumnRef(id, INT) for _, value in node.outputs for id in columns_of(value)}
+                assert [substitute(value, dict(values)) for _, value in node.outputs]
+        return None
+
+    depth = 0
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        depth, frame = depth + 1, frame.f_back
+    below(max(120 - depth, 0))
+
+
+def test_too_many_operators_are_refused() -> None:
+    streams = ", ".join(f"s AS s{i}" for i in range(1_500))
+    error = refused(f"SELECT s0.a FROM {streams}")
+    assert error.code == "too-deep"
+    assert error.span is not None
+
+
+def test_queries_built_upon_queries_end_in_a_refusal_too() -> None:
+    catalog = declared()
+    with pytest.raises(BindError) as caught:
+        for level in range(100):
+            below = f"q{level - 1}" if level else "s"
+            statement = parse_one(f"CREATE STREAM q{level} AS SELECT a FROM {below}")
+            assert isinstance(statement, ast.CreateStreamAs)
+            catalog.add(bind_derived_stream(statement, catalog))
+    assert caught.value.code == "too-deep"
+    assert "q30" in catalog
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT " + "(" * 40 + "ok" + " BETWEEN FALSE AND TRUE)" * 40 + " AS x FROM s",
+        "SELECT " + "CASE " * 40 + "a" + " WHEN 1 THEN 2 WHEN 3 THEN 4 END" * 40 + " AS x FROM s",
+    ],
+    ids=["between", "case"],
+)
+def test_repeated_operands_do_not_explode(text: str) -> None:
+    error = refused(text)
+    assert error.code == "too-large"
+    assert error.span is not None
+
+
+def test_tests_of_tests_are_bound_once() -> None:
+    assert bound("SELECT ok" + " IS UNKNOWN IS TRUE IS NOT FALSE" * 25 + " AS x FROM s")
+
+
+# ---- anything at all -------------------------------------------------------------------------------------------------
+
+SEEDS = [
+    case.values[0]  # type: ignore[attr-defined]
+    for name in ("statements.case", "plans.case", "bind_errors.case")
+    for case in cases(name)
+] + [f"SELECT {case.values[0]} FROM s" for case in cases("scalars.case")]  # type: ignore[attr-defined]
+PIECES = [*"()[],;.'\"*+-=%\n\0é", "::", "<>", "=>", "||", "--", "/*", "1", "1.5e9", "9" * 40, "1e999", "a", "s", "'x'"]
+PIECES += ["NOT", "NULL", "INTERVAL", "RANGE", "AS", "CASE", "FROM", "WHERE", "COUNT(*)", "GROUP BY", "UNION ALL", "IN"]
+
+
+def mutated(text: str, chance: random.Random) -> str:
+    """The text with a few cuts, doublings, swaps and strange pieces."""
+    for _ in range(chance.randint(1, 3)):
+        start = chance.randint(0, len(text))
+        end = min(len(text), start + chance.randint(0, 8))
+        middle = chance.choice(["", text[start:end] * 2, f" {chance.choice(PIECES)} ", text[start:end].swapcase()])
+        text = text[:start] + middle + text[end:]
+    return text
+
+
+def test_every_text_is_accepted_or_refused_with_a_place() -> None:
+    chance = random.Random(20240131)
+    codes: Counter[str] = Counter()
+    for _ in range(3_000):
+        text = mutated(chance.choice(SEEDS), chance)
+        try:
+            for statement in parse(text):
+                match statement:
+                    case ast.CreateStream():
+                        bind_create_stream(statement)
+                    case ast.CreateStreamAs(_, query) | ast.Explain(ast.CreateStreamAs(_, query)) | ast.Explain(query):
+                        bind_query(query, CATALOG)
+                    case ast.Select() | ast.UnionAll():
+                        bind_query(statement, CATALOG)
+            codes["accepted"] += 1
+        except StrandlineError as error:
+            codes[error.code] += 1
+            assert error.span is not None, text
+            assert 0 <= error.span.start <= error.span.end <= len(text), text
+            assert "^" in error.render()
+    # The mutations are neither harmless nor hopeless: all phases see some of them.
+    assert codes["accepted"] > 300
+    assert codes["syntax"] > 300
+    assert len(codes) > 25
