@@ -106,9 +106,10 @@ class Database:
         """The logical plan as written, as optimised, and the physical plan."""
         query = statement.query if isinstance(statement, ast.CreateStreamAs) else statement
         name = statement.name.name if isinstance(statement, ast.CreateStreamAs) else "query"
-        return self._explanation(name, bind_query(query, self.catalog))
+        return self.explain_plan(name, bind_query(query, self.catalog))
 
-    def _explanation(self, name: str, plan: Plan) -> str:
+    def explain_plan(self, name: str, plan: Plan) -> str:
+        """The same for a plan."""
         better = optimize(plan)
         pipeline = choose([(name, better)], self._base_streams(), self._backend.default_buckets())
         parts = ["logical plan", _indent(show_plan(plan))]
@@ -153,7 +154,7 @@ class Database:
         if checkpoint.is_temporary:
             group.on_stop.append(lambda: shutil.rmtree(checkpoint.path, ignore_errors=True))
         delivery.listeners.insert(0, group.take)
-        if not (delivery.ended and checkpoint.committed(delivery.last_batch)):
+        if not (delivery.ended and self._backend.has_finished(checkpoint.path, delivery.last_batch)):
             group.run = self._backend.run(_Start(pipeline, checkpoint.path, targets, self.batch_rows, delivery))
         started = [Query(name, schema(plan), sink, group) for name, plan, sink in queries]
         self.queries += started
@@ -218,6 +219,10 @@ class _Backend:
 
     def run(self, start: _Start) -> Run:
         raise AssertionError("each backend runs pipelines its own way")
+
+    def has_finished(self, checkpoint: Path, last_batch: int) -> bool:
+        """Whether the last batch that was delivered is known to be over, so that a restart has nothing to repeat."""
+        return True
 
     def warm(self) -> None:
         return
@@ -324,6 +329,9 @@ class _SparkBackend(_Backend):
         name = "+".join(query.name for query in start.pipeline.queries)
         return SparkRun(spark, job, start.delivery, name, log_file)
 
+    def has_finished(self, checkpoint: Path, last_batch: int) -> bool:
+        return (checkpoint / "spark" / "commits" / str(last_batch)).exists()
+
     def warm(self) -> None:
         self.session()
 
@@ -405,10 +413,6 @@ class _Checkpoint:
                 detail=str(error),
                 hint="Choose another directory with --checkpoint, or mend its permissions.",
             ) from None
-
-    def committed(self, batch: int) -> bool:
-        """Whether Spark has recorded the end of a batch."""
-        return batch >= 0 and (self.path / "spark" / "commits" / str(batch)).exists()
 
 
 def _indent(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,9 @@ from strandline.types import Type
 CASES = Path(__file__).parent / "cases"
 
 
-def cases(name: str) -> list[object]:
+def cases(name: str) -> list[Any]:
     """The cases of a file: a title line `-- …`, the text, `----`, and what is expected of it."""
-    found: list[object] = []
+    found = []
     for part in ("\n" + (CASES / name).read_text()).split("\n-- ")[1:]:
         title, _, rest = part.partition("\n")
         text, _, expected = rest.partition("\n----\n")
@@ -144,6 +145,12 @@ def test_the_end_of_the_text_is_right_after_the_last_token() -> None:
     *_, end = tokenize("SELECT 1  -- nothing more\n\n")
     assert end.kind is Kind.END
     assert end.span.start == end.span.end == len("SELECT 1")
+
+
+def test_half_of_a_surrogate_pair_is_refused() -> None:
+    with pytest.raises(ParseError) as caught:
+        parse("SELECT '\ud800' FROM s")
+    assert caught.value.code == "bad-character"
 
 
 # ---- whole scripts ---------------------------------------------------------------------------------------------------

@@ -333,15 +333,8 @@ def _round_double(value: float, digits: int) -> float:
 
 
 def _power(base: float, exponent: float) -> float | None:
-    """Small exponents are products: they are exact to the last digit, as `x * x` is."""
     if (base == 0 and exponent < 0) or (base < 0 and math.isfinite(exponent) and exponent != math.floor(exponent)):
         return None
-    if exponent == 2:
-        return base * base
-    if exponent == 3:
-        return base * base * base
-    if exponent == 0.5:
-        return math.sqrt(base)
     try:
         return math.pow(base, exponent)
     except OverflowError:
@@ -481,7 +474,7 @@ def _double_to_exact(value: float, target: Type) -> Value:
     if target.name != "DECIMAL":
         return _fit(round(value), target)
     scaled = value * float(10**target.scale)
-    if abs(scaled) >= 10.0**target.precision:
+    if not math.isfinite(scaled):
         return None
     return _fit(_EXACT.scaleb(Decimal(int(_half_away(scaled))), -target.scale), target)
 

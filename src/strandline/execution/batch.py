@@ -89,5 +89,5 @@ def is_sorted(values: Times) -> bool:
 
 
 def gather(frame: pl.DataFrame, rows: Index) -> pl.DataFrame:
-    """The rows of a frame by position."""
-    return frame[rows] if frame.width else frame
+    """The rows of a frame by position; a frame without columns has rows, too."""
+    return frame[rows]

@@ -375,25 +375,28 @@ def _sqrt(_: Call, value: pl.Expr) -> pl.Expr:
     return _let((value,), lambda v: pl.when(v >= 0).then(v.sqrt()))
 
 
-def _power(call: Call, base: pl.Expr, exponent: pl.Expr) -> pl.Expr:
-    return _let((base, exponent), lambda x, y: pl.when(_has_power(x, y)).then(_real_power(x, y)))
+def _power(_: Call, base: pl.Expr, exponent: pl.Expr) -> pl.Expr:
+    return pl.map_batches([base, exponent], _powers, return_dtype=pl.Float64(), is_elementwise=True)
 
 
-def _has_power(base: pl.Expr, exponent: pl.Expr) -> pl.Expr:
+def _powers(columns: Sequence[pl.Series]) -> pl.Series:
+    """C's power, NULL where it has no real value.
+
+    Polars multiplies if there is a single small exponent, with other last digits: then an answer would depend on how
+    the rows are cut into batches. So there are always two exponents at least.
+    """
+    base, exponent = (_stretched(column, columns) for column in columns)
+    twice = len(base) == 1
+    powers = pl.concat([base, base]).pow(pl.concat([exponent, exponent])).head(1) if twice else base.pow(exponent)
     fractional = exponent.is_finite() & (exponent != exponent.floor())
-    return ~(((base == 0) & (exponent < 0)) | ((base < 0) & fractional))
+    impossible = ((base == 0) & (exponent < 0)) | ((base < 0) & fractional)
+    return pl.select(pl.when(~impossible).then(powers)).to_series()
 
 
-def _real_power(base: pl.Expr, exponent: pl.Expr) -> pl.Expr:
-    return (
-        pl.when(exponent == 2)
-        .then(base * base)
-        .when(exponent == 3)
-        .then(base * base * base)
-        .when(exponent == 0.5)
-        .then(base.sqrt())
-        .otherwise(base.pow(exponent))
-    )
+def _stretched(column: pl.Series, columns: Sequence[pl.Series]) -> pl.Series:
+    """A constant as long as the column beside it."""
+    height = next((len(other) for other in columns if len(other) != 1), 1)
+    return column if len(column) == height else column.new_from_index(0, height)
 
 
 # ---- DECIMAL -------------------------------------------------------------------------------------------------------
@@ -680,7 +683,8 @@ def _decimal_of_text(text: pl.Expr, kind: Type) -> pl.Expr:
     """Polars rounds half to even: a 1 far behind the last digit turns every half into more than a half."""
     beyond = "0" * (kind.scale + MAX_PRECISION + 2) + "1"
     return (
-        text.str.replace(r"^([+-]?[0-9]+)((?:[eE][+-]?[0-9]+)?)$", "${1}.${2}")
+        text.str.replace(r"^[+-]?(?:0+\.?0*|\.0+)[eE][+-]?[0-9]+$", "0")
+        .str.replace(r"^([+-]?[0-9]+)((?:[eE][+-]?[0-9]+)?)$", "${1}.${2}")
         .str.replace(r"^([+-]?(?:[0-9]+\.[0-9]*|\.[0-9]+))((?:[eE][+-]?[0-9]+)?)$", "${1}" + beyond + "${2}")
         .cast(polars_type(kind), strict=False)
     )

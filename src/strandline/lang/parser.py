@@ -274,22 +274,24 @@ class _Parser(Cursor):
 
     def plain_value(self) -> Argument:
         """A literal or a parenthesised row of them. A number with a point stays text, so that it stays exact."""
-        token = self.token
-        if self.accept_symbol("("):
-            return self.row()
-        if self.accept("NULL"):
-            return None
-        if self.sees_any(("TRUE", "FALSE")):
-            return self.next().keyword == "TRUE"
-        if self.sees_any(("TIMESTAMP", "DATE")) and self.peek().kind is Kind.TEXT:
-            self.next()
-        if self.token.kind is Kind.TEXT:
-            return self.next().value
-        sign = self.next().value if self.sees_symbol("-") or self.sees_symbol("+") else ""
-        if self.token.kind is Kind.NUMBER:
-            return plain_number(sign.replace("+", "") + self.next().value, self.since(token))
+        token = self.next()
+        match token.kind, token.keyword or token.value:
+            case Kind.TEXT, text:
+                return text
+            case Kind.NUMBER, digits:
+                return plain_number(digits, token.span)
+            case Kind.SYMBOL, "(":
+                return self.row()
+            case Kind.SYMBOL, "-" | "+" if self.token.kind is Kind.NUMBER:
+                return plain_number(token.value.replace("+", "") + self.next().value, self.since(token))
+            case Kind.WORD, "NULL":
+                return None
+            case Kind.WORD, ("TRUE" | "FALSE") as word:
+                return word == "TRUE"
+            case Kind.WORD, "TIMESTAMP" | "DATE" if self.token.kind is Kind.TEXT:
+                return self.next().value
         hint = f"Put texts in single quotes: '{token.value}'." if token.kind in (Kind.WORD, Kind.QUOTED) else None
-        raise self.unexpected("a literal", hint)
+        raise self.error(f"expected a literal, found {token}", "syntax", token.span, hint)
 
     def row(self) -> list[Argument]:
         self.deeper()
@@ -730,16 +732,15 @@ class _Parser(Cursor):
         return 0
 
     def infix(self, start: Token, left: ast.Expression, level: int) -> ast.Expression:
-        match level:
-            case 1 | 2:  # OR, AND
-                return self.logical(start, left, level)
-            case 4:  # IS
-                return self.is_test(start, left)
-            case 6:  # MATCH
-                return self.match_test(start, left)
-            case 11:  # CAST
-                self.next()
-                return ast.Cast(left, self.cast_type(), span=self.since(start))
+        if level in (OR, AND):
+            return self.logical(start, left, level)
+        if level == IS:
+            return self.is_test(start, left)
+        if level == MATCH:
+            return self.match_test(start, left)
+        if level == CAST:
+            self.next()
+            return ast.Cast(left, self.cast_type(), span=self.since(start))
         operator = self.next()
         if operator.value == "==":
             raise self.error("== is not an operator", "syntax", operator.span, "Write = to compare.")

@@ -18,7 +18,7 @@ from strandline.execution.sources.conform import conform
 from strandline.temporal import SECOND, instant
 from strandline.types import BIGINT, DOUBLE, is_numeric
 
-_STREAM_SEEDS = np.uint64(0xA24BAED4963EE407)
+_STREAM_SEEDS = 0xA24BAED4963EE407
 
 
 class RateSource(Source):
@@ -78,7 +78,7 @@ class RateSource(Source):
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
         per_second, _, _, keys, seed, _ = self._options()
         number = np.arange(start, end, dtype=np.int64)
-        drawn = mix(mix(number.view(np.uint64)) ^ (np.uint64(seed % 2**64) * _STREAM_SEEDS))
+        drawn = mix(mix(number.view(np.uint64)) ^ np.uint64(seed * _STREAM_SEEDS % 2**64))
         made = {
             "value": number,
             "key": (drawn % np.uint64(keys)).astype(np.int64),

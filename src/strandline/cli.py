@@ -1,0 +1,239 @@
+"""The command line: thin, it calls the engine and prints."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+import strandline
+from strandline.errors import StrandlineError
+from strandline.temporal import BEFORE_ALL, show_instant
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=strandline.__doc__)
+out_console = Console(highlight=False)
+err_console = Console(stderr=True, highlight=False)
+
+EngineOption = Annotated[str, typer.Option(help="spark, or local: one process, no Spark, no restart.")]
+MasterOption = Annotated[str | None, typer.Option(help="Spark master URL; by default this machine's cores.")]
+DebugOption = Annotated[bool, typer.Option("--debug", help="Show whole traces.")]
+
+
+class Stopped(Exception):
+    """The user or the system asked to stop."""
+
+
+def main() -> None:
+    """Run the command line; errors are one message, and exit code 0 means that all went well."""
+    debug = "--debug" in sys.argv
+    try:
+        app(standalone_mode=False)
+    except StrandlineError as error:
+        err_console.print(error.render(), markup=False, soft_wrap=True)
+        if debug:
+            err_console.print_exception()
+        sys.exit(1)
+    except (Stopped, KeyboardInterrupt, typer.Abort):
+        sys.exit(130)
+    except typer.Exit as leaving:
+        sys.exit(leaving.exit_code)
+    except Exception as error:
+        if hasattr(error, "format_message"):  # a wrong option or argument: click's own words
+            err_console.print(f"error[usage]: {error.format_message()}", markup=False)
+            sys.exit(2)
+        if debug:
+            err_console.print_exception()
+        else:
+            err_console.print(f"error[internal]: {type(error).__name__}: {error}", markup=False, soft_wrap=True)
+            err_console.print("hint: This is a defect of strandline. Run again with --debug for the trace.")
+        sys.exit(1)
+
+
+@app.command()
+def run(
+    script: Annotated[Path, typer.Argument(help="A file of SQL statements.")],
+    out: Annotated[Path, typer.Option(help="Directory for the answers: one Parquet data set per query.")],
+    engine: EngineOption = "spark",
+    master: MasterOption = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="Directory for checkpoints; default: inside --out.")] = None,
+    buckets: Annotated[int | None, typer.Option(min=1, help="Parallelism of state; default: the cores.")] = None,
+    batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
+    debug: DebugOption = False,
+) -> None:
+    """Run all queries of a script until the sources end, or until Ctrl-C. The same command again continues."""
+    from strandline.script import read_script, start_script
+
+    text = _read(script)
+    with _stoppable(), _database(engine, master, buckets, batch_rows) as database:
+        parsed = read_script(database, text)
+        for explanation in parsed.explanations:
+            out_console.print(explanation, markup=False, soft_wrap=True)
+        if not parsed.queries and parsed.explanations:
+            return
+        began = time.monotonic()
+        with _status(f"starting {'Spark' if engine == 'spark' else 'the local engine'}"):
+            database.warm()
+        queries = start_script(database, parsed, out.absolute(), checkpoint)
+        try:
+            with _status("running") as status:
+                while not all(query.await_end(0.5) for query in queries):
+                    status.update(_progress_line(queries))
+        except (Stopped, KeyboardInterrupt):
+            with _status("stopping"):
+                for query in queries:
+                    query.stop()
+            err_console.print("stopped; the same command continues where this run ended")
+            raise
+        _summary(queries, out, time.monotonic() - began)
+
+
+@app.command()
+def explain(
+    script: Annotated[Path, typer.Argument(help="A file of SQL statements, or - for standard input.")],
+    buckets: Annotated[int, typer.Option(min=1, help="Parallelism of state.")] = 2,
+    debug: DebugOption = False,
+) -> None:
+    """Show the plans of all queries of a script, without running them."""
+    from strandline.script import read_script
+
+    with _database("local", None, buckets, 1) as database:
+        parsed = read_script(database, sys.stdin.read() if str(script) == "-" else _read(script))
+        for name, plan in parsed.queries:
+            out_console.print(f"{name}\n{database.explain_plan(name, plan)}", markup=False, soft_wrap=True)
+
+
+@app.command()
+def doctor(debug: DebugOption = False) -> None:
+    """Tell in one screen what strandline found on this machine and what is wrong."""
+    from strandline.doctor import examine, render
+
+    with _status("looking around"):
+        report = examine(start_spark=True)
+    out_console.print(render(report), soft_wrap=True)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+@app.command()
+def demo(
+    seconds: Annotated[int, typer.Option(min=5, help="How long the generated stream lasts.")] = 20,
+    engine: EngineOption = "spark",
+    debug: DebugOption = False,
+) -> None:
+    """Continuous queries over a generated stream, live; ends by itself."""
+    from strandline.demo import show
+
+    with _stoppable():
+        show(out_console, seconds, "local" if engine == "local" else "spark")
+
+
+@app.command()
+def bench(
+    name: Annotated[str, typer.Argument(help="join, aggregate, filter, latency, growth, or all.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    rows: Annotated[int | None, typer.Option(help="Fewer rows, for a quick look.")] = None,
+    repeat: Annotated[int, typer.Option(min=1, help="Runs of each side; the best counts.")] = 2,
+    debug: DebugOption = False,
+) -> None:
+    """Measure strandline beside Spark alone on the same work, in one run."""
+    from strandline.bench.run import report, run_bench
+
+    results = run_bench(name, rows, repeat, err_console)
+    if as_json:
+        print(json.dumps(results, indent=2))
+    else:
+        report(results, out_console)
+
+
+def _read(script: Path) -> str:
+    try:
+        return script.read_text()
+    except OSError as error:
+        raise StrandlineError(f"{script} cannot be read", code="missing-script", detail=str(error)) from None
+
+
+@contextmanager
+def _database(engine: str, master: str | None, buckets: int | None, batch_rows: int) -> Iterator[strandline.engine.Database]:
+    if engine not in ("spark", "local"):
+        raise StrandlineError(f'there is no engine "{engine}"', code="usage", hint="Engines are spark and local.")
+    database = strandline.connect(
+        engine="local" if engine == "local" else "spark", master=master, buckets=buckets, batch_rows=batch_rows
+    )
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """A TERM signal ends a run as cleanly as Ctrl-C."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Stopped
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _status(text: str) -> Iterator[_Status]:
+    """A spinner with a text on a terminal; nothing where nobody looks."""
+    if not err_console.is_terminal:
+        yield _Status(None)
+        return
+    with err_console.status(text) as shown:
+        yield _Status(shown)
+
+
+class _Status:
+    def __init__(self, shown: object | None) -> None:
+        self.shown = shown
+
+    def update(self, text: str) -> None:
+        if self.shown is not None:
+            self.shown.update(text)  # type: ignore[attr-defined]
+
+
+def _progress_line(queries: list[strandline.query.Query]) -> str:
+    metrics = [query.metrics() for query in queries]
+    rows_in = max(sum(m["rows_in"].values()) for m in metrics)
+    rows_out = sum(m["rows_out"] for m in metrics)
+    slowest = min(query.progress for query in queries)
+    at = "waiting for the first rows" if slowest == BEFORE_ALL else f"complete up to {show_instant(slowest)}"
+    return f"{rows_in:,} rows in, {rows_out:,} results, {at}"
+
+
+def _summary(queries: list[strandline.query.Query], out: Path, seconds: float) -> None:
+    for query in queries:
+        metrics = query.metrics()
+        where = os.path.join(str(out), query.name)
+        out_console.print(f"{query.name}: {metrics['rows_out']:,} results in {where}", markup=False, soft_wrap=True)
+    metrics = queries[0].metrics()
+    for query in queries:
+        metrics["rows_in"] |= query.metrics()["rows_in"]
+        metrics["late"] |= query.metrics()["late"]
+        metrics["rejected"] |= query.metrics()["rejected"]
+    for stream, rows in metrics["rows_in"].items():
+        late, rejected = metrics["late"][stream], metrics["rejected"][stream]
+        aside = [f"{late:,} late, kept in {out}/_late/{stream}"] if late else []
+        aside += [f"{rejected:,} malformed, kept in {out}/_rejected/{stream}"] if rejected else []
+        out_console.print(f"{stream}: {'; '.join([f'{rows:,} rows', *aside])}", markup=False, soft_wrap=True)
+    out_console.print(f"done in {seconds:.1f} s")
+
+
+if __name__ == "__main__":
+    main()
