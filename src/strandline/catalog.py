@@ -13,7 +13,7 @@ from strandline.types import Type
 if TYPE_CHECKING:
     from strandline.algebra.operators import Plan
 
-Argument: TypeAlias = str | int | float | bool | None | list["Argument"]
+Argument: TypeAlias = str | int | float | bool | list["Argument"] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,16 @@ class BaseStream:
 
 @dataclass(frozen=True, slots=True)
 class DerivedStream:
-    """A query with a name; other queries read it like a stream."""
+    """A query with a name; other queries read it like a stream.
+
+    A derived stream that is read is inlined, so the plan shows base streams only. `reads` keeps the names of the
+    streams, base and derived, that the query itself reads.
+    """
 
     name: str
     plan: Plan
     text: str
+    reads: frozenset[str]
 
 
 Stream: TypeAlias = BaseStream | DerivedStream
@@ -86,7 +91,7 @@ class Catalog:
         self._streams[stream.name.lower()] = stream
 
     def drop(self, name: str, span: Span | None = None) -> Stream:
-        """Remove a stream that nothing else reads."""
+        """Remove a stream that nothing else reads. Direct readers are enough: they keep out of reach what they read."""
         stream = self.get(name, span)
         dependants = [s.name for s in self if isinstance(s, DerivedStream) and reads(s, stream)]
         if dependants:
@@ -100,7 +105,5 @@ class Catalog:
 
 
 def reads(derived: DerivedStream, stream: Stream) -> bool:
-    """Whether the plan of `derived` was built from `stream`."""
-    from strandline.algebra.tree import streams_read
-
-    return stream.name in streams_read(derived.plan)
+    """Whether the query of `derived` names `stream`, in whatever case."""
+    return stream.name.lower() in {name.lower() for name in derived.reads}

@@ -80,7 +80,8 @@ class Database:
         for statement in parse(text):
             match statement:
                 case ast.CreateStream() | ast.CreateStreamAs() | ast.DropStream():
-                    result = self.declare(statement)
+                    self.declare(statement)
+                    result = None
                 case ast.Explain(inner):
                     result = self.explain(inner)
                 case _:
@@ -322,7 +323,7 @@ class _SparkBackend(_Backend):
         from strandline.spark.worker import Job
 
         spark, log_file = self.session()
-        if not self._shipped and not spark.sparkContext.master.startswith("local["):
+        if not self._shipped and not str(spark.sparkContext.master).startswith("local["):
             ship_package(spark, Path(tempfile.mkdtemp(prefix="strandline-package-")))
             self._shipped = True
         job = Job(start.pipeline, str(start.checkpoint), start.targets, start.batch_rows)

@@ -21,11 +21,10 @@ def show_expression(expression: Expression, around: int = 0) -> str:
             return _show_literal(value, kind == INTERVAL)
         case ColumnRef(id, _):
             return id
+        case Call("and" | "or" as function, (first, *rest), _):
+            return _show_infix(function, first, rest, around)
         case Call(function, (left, right), _) if function in _INFIX:
-            level = _INFIX[function]
-            word = function.upper() if function.isalpha() else function
-            text = f"{show_expression(left, level)} {word} {show_expression(right, level + 1)}"
-            return f"({text})" if level < around else text
+            return _show_infix(function, left, [right], around)
         case Call("not", (operand,), _):
             return f"NOT {show_expression(operand, 8)}"
         case Call("neg", (operand,), _):
@@ -41,6 +40,15 @@ def show_expression(expression: Expression, around: int = 0) -> str:
             return f"CASE{parts} ELSE {show_expression(otherwise)} END"
         case Cast(operand, kind):
             return f"CAST({show_expression(operand)} AS {kind})"
+
+
+def _show_infix(function: str, first: Expression, rest: list[Expression], around: int) -> str:
+    """Operands with the operator between them; all operators lean to the left, so only the first needs no more."""
+    level = _INFIX[function]
+    word = function.upper() if function.isalpha() else function
+    shown = (show_expression(first, level), *(show_expression(each, level + 1) for each in rest))
+    text = f" {word} ".join(shown)
+    return f"({text})" if level < around else text
 
 
 def _show_literal(value: object, is_interval: bool) -> str:

@@ -10,7 +10,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import TypeAlias
 
-from strandline.types import Type
+from strandline.types import BOOLEAN, Type
 
 # A TIMESTAMP literal is a naive datetime in UTC, an INTERVAL literal is microseconds.
 Value: TypeAlias = bool | int | float | Decimal | str | date | datetime | None
@@ -113,12 +113,8 @@ def conjuncts(predicate: Expression) -> tuple[Expression, ...]:
 
 
 def conjunction(parts: tuple[Expression, ...]) -> Expression | None:
-    """The opposite of `conjuncts`; None for no parts."""
-    from strandline.types import BOOLEAN
-
-    if not parts:
-        return None
-    result = parts[0]
-    for part in parts[1:]:
-        result = Call("and", (result, part), BOOLEAN)
-    return result
+    """The opposite of `conjuncts`: one flat AND of all parts; None for no parts."""
+    flat = tuple(each for part in parts for each in conjuncts(part))
+    if len(flat) > 1:
+        return Call("and", flat, BOOLEAN)
+    return flat[0] if flat else None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
+from functools import partial
 from typing import Final, TypeAlias, assert_never
 
 import numpy as np
@@ -120,9 +121,11 @@ def cast_text(column: pl.Expr, kind: Type) -> pl.Expr:
         case "INT" | "BIGINT":
             return text.cast(polars_type(kind), strict=False)
         case "DOUBLE":
-            return _let((text,), _double_of_text)
+            return text.map_batches(_doubles_of_texts, return_dtype=pl.Float64(), is_elementwise=True)
         case "DECIMAL":
-            return _decimal_of_text(text, kind)
+            return text.map_batches(
+                partial(_decimals_of_texts, kind), return_dtype=polars_type(kind), is_elementwise=True
+            )
         case "DATE":
             return text.map_batches(_dates_of_texts, return_dtype=pl.Date(), is_elementwise=True)
         case "TIMESTAMP":
@@ -215,8 +218,7 @@ def _minus(call: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
         case "DECIMAL", _:
             return _decimal_sum(call, _unscaled(left), 0 - _unscaled(right))
         case "TIMESTAMP" | "DATE", _:
-            negative = right.cast(pl.Int128) * -1  # the opposite of the least 64-bit integer has no 64-bit form
-            return _moved(call.type, left, negative)
+            return _moved(call.type, left, -right)
         case "INTERVAL", "TIMESTAMP":
             return left.to_physical() - right.to_physical()
         case "INT", "DATE":
@@ -227,9 +229,10 @@ def _minus(call: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
 def _moved(kind: Type, moment: pl.Expr, shift: pl.Expr) -> pl.Expr:
     """A DATE or TIMESTAMP some days or microseconds later, NULL outside of the calendar."""
     least, most = (_FIRST_DAY, _LAST_DAY) if kind.name == "DATE" else (_FIRST_INSTANT, _LAST_INSTANT)
-    moved = moment.to_physical().cast(pl.Int128) + shift.cast(pl.Int128)
-    whole = _within(moved, least, most, pl.Int128())
-    return whole.cast(pl.Int32 if kind.name == "DATE" else pl.Int64).cast(polars_type(kind))
+    # 64 bits may wrap around, also when the shift was negated, but then the sum is far outside of the calendar.
+    moved = moment.to_physical().cast(pl.Int64) + shift
+    whole = _within(moved, least, most, pl.Int64())
+    return (whole.cast(pl.Int32) if kind.name == "DATE" else whole).cast(polars_type(kind))
 
 
 def _times(call: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
@@ -533,6 +536,9 @@ def _substring(call: Call, text: pl.Expr, start: pl.Expr, count: pl.Expr | None 
 
 
 def _replace(call: Call, text: pl.Expr, old: pl.Expr, new: pl.Expr) -> pl.Expr:
+    match call.arguments:
+        case (_, Literal(str(known), _), Literal(str(by), _)):
+            return text.str.replace_all(known, by, literal=True) if known else text
     return _let(
         (text, old, new),
         lambda s, a, b: pl.when((a == "") & b.is_not_null()).then(s).otherwise(s.str.split(a).list.join(b)),
@@ -652,19 +658,20 @@ def _text_of(value: pl.Expr, source: Type) -> pl.Expr:
         case "TIMESTAMP":
             return value.cast(pl.String).str.strip_chars_end("0").str.strip_chars_end(".")
         case "DOUBLE":
-            return _text_of_double(value)
+            return value.map_batches(_texts_of_doubles, return_dtype=pl.String(), is_elementwise=True)
     return value.cast(pl.String)
 
 
-def _text_of_double(value: pl.Expr) -> pl.Expr:
+def _texts_of_doubles(values: pl.Series) -> pl.Series:
     """Polars writes the same digits as PostgreSQL, but 1.0 for 1, inf for Infinity, and exponents from 1e16 on.
 
     Numbers from 1e15 on and below 0.0001 move their point, and exponents get two digits.
     """
+    texts = values.cast(pl.String).str.strip_suffix(".0")
+    if ((values == 0) | values.abs().is_between(1e-4, 1e15, closed="left")).all():
+        return texts
     return (
-        value.cast(pl.String)
-        .str.replace(r"\.0$", "")
-        .str.replace(r"inf$", "Infinity")
+        texts.str.replace(r"inf$", "Infinity")
         .str.replace(r"^(-?)0\.0000([1-9])([0-9]*)$", "${1}${2}.${3}e-05")
         .str.replace(r"^(-?[0-9])([0-9]{15})(?:\.([0-9]+))?$", "${1}.${2}${3}e+15")
         .str.replace(r"\.?0*e\+15$", "e+15")
@@ -673,21 +680,23 @@ def _text_of_double(value: pl.Expr) -> pl.Expr:
     )
 
 
-def _double_of_text(text: pl.Expr) -> pl.Expr:
+def _doubles_of_texts(texts: pl.Series) -> pl.Series:
     """A number too large for a DOUBLE is not Infinity; only its name is."""
-    number = text.cast(pl.Float64, strict=False)
-    return pl.when(number.is_finite() | number.is_nan() | text.str.contains("[iI]")).then(number)
+    numbers = texts.cast(pl.Float64, strict=False)
+    infinite = numbers.is_infinite()
+    return numbers.set(infinite & ~texts.str.contains("[iI]"), None) if infinite.any() else numbers
 
 
-def _decimal_of_text(text: pl.Expr, kind: Type) -> pl.Expr:
-    """Polars rounds half to even: a 1 far behind the last digit turns every half into more than a half."""
-    beyond = "0" * (kind.scale + MAX_PRECISION + 2) + "1"
-    return (
-        text.str.replace(r"^[+-]?(?:0+\.?0*|\.0+)[eE][+-]?[0-9]+$", "0")
-        .str.replace(r"^([+-]?[0-9]+)((?:[eE][+-]?[0-9]+)?)$", "${1}.${2}")
-        .str.replace(r"^([+-]?(?:[0-9]+\.[0-9]*|\.[0-9]+))((?:[eE][+-]?[0-9]+)?)$", "${1}" + beyond + "${2}")
-        .cast(polars_type(kind), strict=False)
-    )
+def _decimals_of_texts(kind: Type, texts: pl.Series) -> pl.Series:
+    if not texts.str.contains(rf"^[+-]?[0-9]+(?:\.[0-9]{{0,{kind.scale}}})?$").all():
+        # Polars rounds half to even: a 1 far behind the last digit turns every half into more than a half.
+        beyond = "0" * (kind.scale + MAX_PRECISION + 2) + "1"
+        texts = (
+            texts.str.replace(r"^[+-]?(?:0+\.?0*|\.0+)[eE][+-]?[0-9]+$", "0")
+            .str.replace(r"^([+-]?[0-9]+)((?:[eE][+-]?[0-9]+)?)$", "${1}.${2}")
+            .str.replace(r"^([+-]?(?:[0-9]+\.[0-9]*|\.[0-9]+))((?:[eE][+-]?[0-9]+)?)$", "${1}" + beyond + "${2}")
+        )
+    return texts.cast(polars_type(kind), strict=False)
 
 
 _PLAIN_DATE: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"

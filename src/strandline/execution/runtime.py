@@ -168,10 +168,10 @@ def run_stage(pipeline: Pipeline, stage: int, bucket: int, inbox: Sequence[Messa
 
 
 def _inputs(fragment: Fragment, inbox: Sequence[Message]) -> dict[str, Batch]:
-    """The elements for each port; senders in a fixed order, then ordered by start."""
+    """The elements for each port; senders in a fixed order, so that a batch that runs again sees the same."""
     inputs: dict[str, Batch] = {}
     for port in physical.ports(fragment.root):
         arrived = sorted((m for m in inbox if m.kind == "port" and m.name == port.name), key=lambda m: m.origin)
         if arrived:
-            inputs[port.name] = Batch.concat([Batch(m.frame) for m in arrived]).ordered()
+            inputs[port.name] = Batch.concat([Batch(m.frame) for m in arrived])
     return inputs

@@ -137,7 +137,7 @@ def _join(plan: logical.Join) -> Built:
         fit = tuple(range(len(left_ids)))
         left, right = _to_exact_keys(left, left_ids), _to_exact_keys(right, right_ids)
     if isinstance(left.where, InOne) and isinstance(right.where, InOne):
-        where: Hashed | InOne = InOne()
+        where: Hashed | Spread | InOne = InOne()
     else:
         where = Hashed(tuple(frozenset((left_ids[i], right_ids[i])) for i in fit))
     node: Node = SymmetricJoin(l_refs, r_refs, rest, left.node, right.node)

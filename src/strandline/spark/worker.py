@@ -99,7 +99,7 @@ class PipelineReader(DataSourceStreamReader):
         names = [stream.name for stream in self.job.pipeline.streams]
         return {"n": 0, "sources": {name: {"at": 0, "idle": False, "ended": False} for name in names}}
 
-    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # type: ignore[override]
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
         """How far every source has come; the decision that a source is idle is part of it, so a replay repeats it."""
         try:
             return self._advance(start)
@@ -127,11 +127,11 @@ class PipelineReader(DataSourceStreamReader):
             return start
         return {"n": start["n"] + 1, "sources": positions}
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:  # type: ignore[override]
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         names = [stream.name for stream in self.job.pipeline.streams]
         return [SourcePartition(name, start, end, number) for number, name in enumerate(names)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SourcePartition)
         try:
             yield self._read(partition)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from strandline.execution.batch import FROM, UNTIL, gather, times
+from strandline.execution.batch import FROM, UNTIL, Index, gather, times
 from strandline.execution.kernels.grouping import group_codes
 from strandline.temporal import FOREVER
 
@@ -61,7 +61,7 @@ def coalesce(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     return payload.with_columns(paired.get_column(FROM), paired.get_column(UNTIL).fill_null(FOREVER))
 
 
-def _rank_in_group(codes: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+def _rank_in_group(codes: Index) -> Index:
     """0, 1, 2, … within each run of equal codes."""
     first = np.ones(len(codes), dtype=np.bool_)
     first[1:] = codes[1:] != codes[:-1]

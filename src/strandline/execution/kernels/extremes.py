@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from strandline.execution.batch import Index, Mask
-from strandline.execution.kernels.grouping import running_max_in_groups
+from strandline.execution.batch import Index, Mask, is_sorted
+from strandline.execution.kernels.grouping import group_order, running_max_in_groups
 
 LOWEST = np.iinfo(np.int64).min
 
@@ -44,7 +44,11 @@ def staircase(codes: Index, ends: Index, values: Index) -> Mask:
 
     An element that ends no later than another one with a value at least as large can never matter again.
     """
-    order = np.lexsort((-values, -ends, codes))
+    if is_sorted(ends):
+        # Elements of one window die in the order they came: nothing to sort but the groups.
+        order = group_order(codes)[::-1]
+    else:
+        order = np.lexsort((-values, -ends, codes))
     sorted_codes, sorted_values = codes[order], values[order]
     highest = running_max_in_groups(sorted_codes, sorted_values)
     keep = np.ones(len(order), dtype=np.bool_)

@@ -54,6 +54,13 @@ def sort_order(codes: Index, time: Index) -> Index:
     return np.lexsort((time, codes))
 
 
+def group_order(codes: Index) -> Index:
+    """The order of rows by code; rows of one code keep their order."""
+    small = len(codes) and int(codes.max()) < 2**16
+    # For 16 bits the stable sort is a radix sort: linear.
+    return np.argsort(codes.astype(np.uint16) if small else codes, kind="stable")
+
+
 def run_ends(codes: Index, time: Index) -> Mask:
     """Of rows sorted by (code, time): true at the last row of each equal pair."""
     last = np.ones(len(codes), dtype=np.bool_)
@@ -62,11 +69,18 @@ def run_ends(codes: Index, time: Index) -> Mask:
 
 
 def running_max_in_groups(codes: Index, values: Index) -> Index:
-    """The running maximum of `values` within each code; rows must be sorted by code."""
-    if not len(values):
-        return values
-    levels, rank = np.unique(values, return_inverse=True)
-    # Codes ascend, so code * levels + rank can only grow from one group to the next: one accumulate serves all.
-    highest = np.maximum.accumulate(codes * len(levels) + rank)
-    result: Index = levels[highest - codes * len(levels)]
+    """The running maximum of `values` within each code; rows of one code must stand together."""
+    if not len(values) or codes[0] == codes[-1]:
+        return np.maximum.accumulate(values)
+    # Doubling: after the pass with distance d every row knows the maximum of the 2d rows up to it. Log of the largest
+    # group passes, none of them a sort.
+    result = values.copy()
+    distance = 1
+    while distance < len(codes):
+        same = codes[distance:] == codes[:-distance]
+        if not same.any():
+            break
+        reached = np.maximum(result[distance:], result[:-distance])
+        result[distance:] = np.where(same, reached, result[distance:])
+        distance *= 2
     return result

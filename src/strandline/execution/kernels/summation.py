@@ -135,13 +135,33 @@ def _doubles(limbs: Limbs, rows: int) -> npt.NDArray[np.float64]:
         if negative.any():
             digits = [np.where(negative, -d, d) for d in digits]
             _carry(digits)
-        result = _round([zero, zero, *digits], low - 2)
+        while len(digits) > 1 and not digits[-1].any():
+            digits.pop()
+        result = _round_short(digits, low) if len(digits) <= 4 else _round([zero, zero, *digits], low - 2)
         result = np.where(negative, -result, result)
     if "nan" in limbs:
         up, down = limbs["+inf"] > 0, limbs["-inf"] > 0
         result = np.where(up, np.inf, np.where(down, -np.inf, result))
         result = np.where((limbs["nan"] > 0) | (up & down), np.nan, result)
     return result
+
+
+def _round_short(digits: list[Ints], lowest: int) -> npt.NDArray[np.float64]:
+    """The same for at most four digits, 128 bits: what sums of numbers of like magnitude need."""
+    zero = np.zeros(len(digits[0]), dtype=np.int64)
+    fourth, third, second, first = (d.view(np.uint64) for d in digits + [zero] * (4 - len(digits)))
+    low = (third << np.uint64(32)) | fourth
+    high = (first << np.uint64(32)) | second
+    # Rounding may make the count of leading zeros one too small, never too large: 63 bits are still plenty.
+    lead = np.clip(64 - np.frexp(high.astype(np.float64))[1], 0, 63).astype(np.uint64)
+    bits = (high << lead) | np.where(lead > 0, low >> (np.uint64(64) - np.maximum(lead, np.uint64(1))), np.uint64(0))
+    bits |= ((low << lead) != 0).astype(np.uint64)
+    exponent = (lowest + 2) * _BITS - lead.astype(np.int64) - _BIAS
+    only_low = high == 0
+    bits = np.where(only_low, low, bits)
+    exponent = np.where(only_low, lowest * _BITS - _BIAS, exponent)
+    rounded: npt.NDArray[np.float64] = np.ldexp(bits.astype(np.float64), exponent.astype(np.int32))
+    return rounded
 
 
 def _round(digits: list[Ints], lowest: int) -> npt.NDArray[np.float64]:
@@ -163,4 +183,5 @@ def _round(digits: list[Ints], lowest: int) -> npt.NDArray[np.float64]:
     sticky |= rest != 0
     bits |= sticky.astype(np.uint64)
     exponent = (top + lowest - 1) * _BITS - lead.astype(np.int64) - _BIAS
-    return np.ldexp(bits.astype(np.float64), exponent.astype(np.int32))
+    rounded: npt.NDArray[np.float64] = np.ldexp(bits.astype(np.float64), exponent.astype(np.int32))
+    return rounded

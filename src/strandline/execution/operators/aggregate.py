@@ -30,6 +30,7 @@ class Timeline:
 
     order: Index  # events by (group, time)
     last: Index  # position of the last event of each run
+    run: Index  # run of each event
     code: Index  # group of each run
     time: Times  # instant of each run
     until: Times  # when the next run of the group begins, or the slice ends
@@ -72,6 +73,8 @@ class AggregateOperator(Operator):
         self.summed = sorted({c.argument.id for _, c in aggregates if c.argument and c.function in ("sum", "avg")})
         self.ranked = sorted({c.argument.id for _, c in aggregates if c.argument and c.function in ("min", "max")})
         self.stored = {name: polars_type(types[name]) for name in dict.fromkeys([*keys, *self.counted])}
+        self.progress: Instant = BEFORE_ALL
+        self.valid = SortedLog(UNTIL)
         self.candidates: dict[tuple[str, str], pl.DataFrame] = {}
         self.restore(State())
 
@@ -87,13 +90,15 @@ class AggregateOperator(Operator):
 
     def _sweep(self, arrived: pl.DataFrame, ended: pl.DataFrame, before: Instant, progress: Progress) -> Batch:
         carried = self.totals
+        parts = [carried, ended, arrived, *self.candidates.values()]
+        sizes = np.cumsum([part.height for part in parts])
         groups = carried.select(self.keys)
+        representative = None
+        codes = np.zeros(int(sizes[-1]), np.int64)
         if self.keys:
-            groups = pl.concat([groups, ended.select(self.keys), arrived.select(self.keys)], rechunk=True)
+            groups = pl.concat([part.select(self.keys) for part in parts], rechunk=True)
             codes, representative = group_codes(groups, self.keys)
-        else:
-            codes, representative = np.zeros(carried.height + ended.height + arrived.height, np.int64), None
-        at_carried, at_ended, at_arrived = np.split(codes, [carried.height, carried.height + ended.height])
+        at_carried, at_ended, at_arrived, *at_held = np.split(codes, sizes[:-1])
         ends = times(arrived, UNTIL)
         over = ends < progress.until
 
@@ -115,13 +120,17 @@ class AggregateOperator(Operator):
         exists = line.time < line.until
         if self.keys:
             exists &= sums[ROWS] > 0
-        columns = self._columns(line, sums, at_arrived, arrived, events, before, progress.until, exists, groups)
+        slice_ = _Slice(line, events, arrived, at_arrived, before, progress.until, exists)
+        extremes = {
+            side: self._extremes(side, held, slice_) for side, held in zip(self.candidates, at_held, strict=True)
+        }
+        columns = self._columns(sums, extremes, exists)
         if representative is not None:
             payload = gather(groups, representative[line.code[exists]])
             columns = [*payload.get_columns(), *columns]
         self._carry(line, sums, groups, representative)
         frame = pl.DataFrame([*columns, pl.Series(FROM, line.time[exists]), pl.Series(UNTIL, line.until[exists])])
-        return Batch(frame.select(list(frame_schema(self.output)))).ordered()
+        return Batch(frame.select(list(frame_schema(self.output))))
 
     def _origin(self, carried: pl.DataFrame, before: Instant, progress: Progress) -> list[Instant]:
         """Where the one group of a scalar aggregation begins, if that is in this slice."""
@@ -156,23 +165,10 @@ class AggregateOperator(Operator):
         return sums
 
     def _columns(
-        self,
-        line: Timeline,
-        sums: dict[str, Index],
-        at_arrived: Index,
-        arrived: pl.DataFrame,
-        events: _Events,
-        before: Instant,
-        until: Instant,
-        exists: Mask,
-        groups: pl.DataFrame,
+        self, sums: dict[str, Index], extremes: dict[tuple[str, str], pl.Series], exists: Mask
     ) -> list[pl.Series]:
         """The value of each aggregate in each piece."""
         rows = int(exists.sum())
-        extremes = {
-            side: self._extremes(side, line, at_arrived, arrived, events, before, until, groups, exists)
-            for side in self.candidates
-        }
         columns = []
         for column, call in self.aggregates:
             dtype = polars_type(column.type)
@@ -199,45 +195,40 @@ class AggregateOperator(Operator):
             columns.append(values.cast(dtype).alias(column.id))
         return columns
 
-    def _extremes(
-        self,
-        side: tuple[str, str],
-        line: Timeline,
-        at_arrived: Index,
-        arrived: pl.DataFrame,
-        events: _Events,
-        before: Instant,
-        until: Instant,
-        groups: pl.DataFrame,
-        exists: Mask,
-    ) -> pl.Series:
+    def _extremes(self, side: tuple[str, str], at_held: Index, here: _Slice) -> pl.Series:
         """The MIN or MAX in each piece; also leaves in the state what can still be one later."""
         function, name = side
-        held = self.candidates[side]
-        has_value = arrived[name].is_not_null().to_numpy()
-        fresh = arrived.filter(pl.Series(has_value)).select([*self.keys, pl.col(name).alias("@value"), FROM, UNTIL])
+        held, line = self.candidates[side], here.line
+        has_value = here.arrived[name].is_not_null().to_numpy()
+        fresh = here.arrived.filter(pl.Series(has_value))
+        fresh = fresh.select([*self.keys, pl.col(name).alias("@value"), FROM, UNTIL])
         elements = pl.concat([held.select(fresh.columns), fresh], rechunk=True)
         ranking = Ranking(elements.get_column("@value"))
         ranks = ranking.codes if function == "max" else ~ranking.codes  # ~x reverses the order and cannot overflow
-        if self.keys:
-            known = pl.concat([groups, elements.select(self.keys)], rechunk=True)
-            all_codes, _ = group_codes(known, self.keys)
-            codes = all_codes[groups.height :]
-        else:
-            codes = np.zeros(elements.height, np.int64)
+        codes = np.concatenate([at_held, here.at_arrived[has_value]])
         ends = times(elements, UNTIL)
-        starts = np.maximum(times(elements, FROM), before)
-        first = np.searchsorted(*_keys_of(line, codes, starts))
-        after = np.searchsorted(*_keys_of(line, codes, np.minimum(ends, until)))
-        last = np.where(ends < until, after, line.group_end[codes] if len(line.group_end) else 0)
+        first, last = self._covered(at_held, times(held, UNTIL), has_value, here)
         highest = range_max(first, last, ranks, len(line.code))
-        alive = ends > until
-        keep = np.flatnonzero(alive)
+        keep = np.flatnonzero(ends > here.until)
         keep = keep[staircase(codes[keep], ends[keep], ranks[keep])]
-        self.candidates[side] = gather(elements, keep) if until < FOREVER else elements.head(0)
-        found = highest[exists]
+        self.candidates[side] = gather(elements, keep)
+        found = highest[here.exists]
         present = found != np.iinfo(np.int64).min
         return ranking.decode(found if function == "max" else ~found, present)
+
+    def _covered(self, at_held: Index, held_ends: Times, has_value: Mask, here: _Slice) -> tuple[Index, Index]:
+        """The runs during which each element is valid: those held from before, then those that have arrived."""
+        line, events = here.line, here.events
+        held_first = np.searchsorted(*_keys_of(line, at_held, np.full(len(at_held), here.before)))
+        held_last = np.searchsorted(*_keys_of(line, at_held, np.minimum(held_ends, here.until)))
+        held_last = np.where(held_ends < here.until, held_last, line.group_end[at_held])
+        fresh_last = line.group_end[here.at_arrived]
+        fresh_last[events.over] = line.run[events.positions_over]
+        fresh_first = line.run[events.positions_entering]
+        return (
+            np.concatenate([held_first, fresh_first[has_value]]),
+            np.concatenate([held_last, fresh_last[has_value]]),
+        )
 
     def _carry(self, line: Timeline, sums: dict[str, Index], groups: pl.DataFrame, first: Index | None) -> None:
         """Keep the totals at the end of the slice for the groups that live on."""
@@ -274,6 +265,19 @@ _EXTREME = ("min", "max")
 
 
 @dataclass(frozen=True, slots=True)
+class _Slice:
+    """What the aggregates of one step share."""
+
+    line: Timeline
+    events: _Events
+    arrived: pl.DataFrame
+    at_arrived: Index  # the group of each arrived element
+    before: Instant
+    until: Instant
+    exists: Mask  # which runs are pieces of the answer
+
+
+@dataclass(frozen=True, slots=True)
 class _Events:
     """All changes of a slice as (group, time): carried totals, elements entering, elements leaving."""
 
@@ -290,14 +294,27 @@ class _Events:
         time = np.concatenate([at for _, at in parts])
         order = sort_order(codes, time)
         codes, time = codes[order], time[order]
-        last = np.flatnonzero(run_ends(codes, time))
+        is_last = run_ends(codes, time)
+        last = np.flatnonzero(is_last)
+        run = np.empty(len(order), dtype=np.int64)
+        run[order] = np.cumsum(is_last) - is_last
         code, instants = codes[last], time[last]
         ends = np.full(len(last), until)
         same = code[1:] == code[:-1]
         ends[:-1][same] = instants[1:][same]
         group_count = int(code[-1]) + 1 if len(code) else 0
         group_end = np.searchsorted(code, np.arange(group_count), side="right")
-        return Timeline(order, last, code, instants, ends, group_end)
+        return Timeline(order, last, run, code, instants, ends, group_end)
+
+    @property
+    def positions_entering(self) -> slice:
+        first = len(self.carried[0])
+        return slice(first, first + len(self.entering[0]))
+
+    @property
+    def positions_over(self) -> slice:
+        first = len(self.carried[0]) + len(self.entering[0]) + len(self.leaving[0])
+        return slice(first, first + len(self.over_at[0]))
 
     def changes(self, carried: Index, entering: Index, leaving: Index) -> Index:
         """What each event adds to a total."""

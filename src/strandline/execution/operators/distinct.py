@@ -7,7 +7,7 @@ import polars as pl
 
 from strandline.execution.batch import FROM, UNTIL, Batch, Times, gather, times
 from strandline.execution.kernels.grouping import group_codes, running_max_in_groups
-from strandline.execution.kernels.hashing import hash_rows
+from strandline.execution.kernels.hashing import Hashes, hash_rows
 from strandline.execution.operators.base import Operator, Progress
 from strandline.execution.operators.join import PAIRS_AT_ONCE
 from strandline.execution.operators.reorder import ReorderOperator
@@ -55,13 +55,13 @@ class DistinctOperator(Operator):
         begins = np.maximum(start, covered)
         fresh = begins < end
         rows = order[fresh]
-        result = Batch(gather(frame, rows)).with_times(begins[fresh], end[fresh]).ordered()
+        result = Batch(gather(frame, rows)).with_times(begins[fresh], end[fresh])
         self.seen.expire(progress.until)
         keep = np.sort(rows)
         self.seen.append(gather(frame, keep), hashes[keep], progress.until)
         return result
 
-    def _covered_before(self, frame: pl.DataFrame, hashes: np.ndarray) -> Times:  # type: ignore[type-arg]
+    def _covered_before(self, frame: pl.DataFrame, hashes: Hashes) -> Times:
         """For each new element until when earlier batches cover its payload."""
         covered = np.full(frame.height, BEFORE_ALL)
         for segment, mine, theirs in self.seen.probe(hashes, PAIRS_AT_ONCE):

@@ -62,7 +62,7 @@ class JoinOperator(Operator):
             side.append(frame, hashes, progress.until)
         if not found:
             return Batch.empty(self.output)
-        return Batch(pl.concat(found, rechunk=True)).ordered()
+        return Batch(pl.concat(found, rechunk=True))
 
     def _pairs(self, left: pl.DataFrame, l_rows: Index, right: pl.DataFrame, r_rows: Index) -> Iterable[pl.DataFrame]:
         start, end, meet = intersect(

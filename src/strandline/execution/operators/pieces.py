@@ -26,7 +26,7 @@ class CoalesceOperator(Operator):
         self.columns = [column.id for column in schema]
 
     def step(self, inputs: list[Batch], progress: Progress) -> Batch:
-        return Batch(coalesce(inputs[0].frame, self.columns).select(inputs[0].frame.columns)).ordered()
+        return Batch(coalesce(inputs[0].frame, self.columns).select(inputs[0].frame.columns))
 
 
 class SplitOperator(Operator):
@@ -52,7 +52,7 @@ class SplitOperator(Operator):
         begin = start[rows] + number * self.length_us
         # Near the end of time the sum would overflow; the element ends first.
         until = np.where(end[rows] - begin <= self.length_us, end[rows], begin + self.length_us)
-        pieces = Batch(gather(batch.frame, rows)).with_times(begin, until).ordered()
+        pieces = Batch(gather(batch.frame, rows)).with_times(begin, until)
         goes_on = end - start > count * self.length_us
         left = batch.keep(goes_on)
         moved = start[goes_on] + count[goes_on] * self.length_us

@@ -59,7 +59,7 @@ class WindowOperator(Operator):
 
 
 class MergeOperator(Operator):
-    """UNION ALL: the elements of all inputs, in order of start.
+    """UNION ALL: the elements of all inputs.
 
     Law    snapshot(out, t) = snapshot(in_1, t) ⊎ … ⊎ snapshot(in_n, t)
     """
@@ -73,4 +73,4 @@ class MergeOperator(Operator):
             frame = batch.frame
             renamed = {old: new for old, new in zip(frame.columns, self.names, strict=False) if old != new}
             frames.append(frame.rename(renamed) if renamed else frame)
-        return Batch(pl.concat(frames, rechunk=True)).ordered()
+        return Batch(pl.concat(frames, rechunk=True))

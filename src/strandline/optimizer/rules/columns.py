@@ -42,11 +42,11 @@ def _prune(plan: Plan, needed: frozenset[str]) -> Plan:
             return Distinct(_prune(source, frozenset(c.id for c in schema(source))))
         case Union(columns, sources):
             at = [i for i, c in enumerate(columns) if c.id in needed]
-            pruned_sources = []
+            pruned_sources: list[Plan] = []
             for source in sources:
                 wanted_columns = tuple(schema(source)[i] for i in at)
-                below = _prune(source, frozenset(c.id for c in wanted_columns))
-                pruned_sources.append(_exactly(below, tuple(c.id for c in wanted_columns)))
+                narrowed = _prune(source, frozenset(c.id for c in wanted_columns))
+                pruned_sources.append(_exactly(narrowed, tuple(c.id for c in wanted_columns)))
             return Union(tuple(columns[i] for i in at), tuple(pruned_sources))
 
 

@@ -1,0 +1,292 @@
+"""Expressions as they are written: precedence climbing from tokens to the syntax tree.
+
+A room of the parser, above `phrases` and below `queries`: a query holds expressions, but an expression holds no query.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline.lang import ast
+from strandline.lang.phrases import LIKELY_NAMES, RESERVED, SIMPLE_TYPES, Phrases
+from strandline.lang.tokens import Kind, Token, unit_size
+
+# PostgreSQL's precedence, weakest first. Comparisons and the level above do not chain: a < b < c is an error.
+OR, AND, NOT, IS, COMPARE, MATCH, CONCAT, ADD, MULTIPLY, SIGN, CAST = range(1, 12)
+BINARY: Final = {
+    **dict.fromkeys(("=", "<>", "!=", "==", "<", "<=", ">", ">="), COMPARE),
+    "||": CONCAT,
+    **dict.fromkeys("+-", ADD),
+    **dict.fromkeys("*/%", MULTIPLY),
+}
+MATCHES: Final = ("BETWEEN", "IN", "LIKE", "ILIKE", "SIMILAR")
+
+_SUBQUERY_HINT: Final = "Where a join says the same, put the subquery into FROM."
+
+
+class Expressions(Phrases):
+    """Operators, literals, columns and calls; `expression` is the way in."""
+
+    def expression(self, weakest: int = OR) -> ast.Expression:
+        """An expression of operators that bind at least as strongly as `weakest`."""
+        self.deeper()
+        start = self.token
+        left = self.prefix()
+        chained = 0  # the level of the comparison just read: another one of that level must not follow
+        while (level := self.infix_level()) >= weakest:
+            if level == chained:
+                hint = "Use parentheses, or join two conditions by AND."
+                raise self.error(
+                    f"{self.token} cannot follow another comparison", "chained-comparison", self.token.span, hint
+                )
+            left = self.infix(start, left, level)
+            chained = level if level in (COMPARE, MATCH) else 0
+        self.depth -= 1
+        return left
+
+    def infix_level(self) -> int:
+        """How strongly the operator here binds; 0 if there is none."""
+        token = self.token
+        if token.kind is Kind.SYMBOL:
+            return CAST if token.value == "::" else BINARY.get(token.value, 0)
+        match token.keyword:
+            case "OR":
+                return OR
+            case "AND":
+                return AND
+            case "IS" | "ISNULL" | "NOTNULL":
+                return IS
+            case "NOT" if self.peek().keyword in MATCHES:
+                return MATCH
+            case word if word in MATCHES:
+                return MATCH
+        return 0
+
+    def infix(self, start: Token, left: ast.Expression, level: int) -> ast.Expression:
+        if level in (OR, AND):
+            return self.logical(start, left, level)
+        if level == IS:
+            return self.is_test(start, left)
+        if level == MATCH:
+            return self.match_test(start, left)
+        if level == CAST:
+            self.next()
+            return ast.Cast(left, self.cast_type(), span=self.since(start))
+        operator = self.next()
+        if operator.value == "==":
+            raise self.error("== is not an operator", "syntax", operator.span, "Write = to compare.")
+        if level == COMPARE and self.sees_any(("ANY", "ALL", "SOME")):
+            raise self.refusal(
+                f"{operator.value} {self.token.keyword}", self.since(operator).to(self.token.span), _SUBQUERY_HINT
+            )
+        right = self.expression(level + 1)
+        symbol = "<>" if operator.value == "!=" else operator.value
+        return ast.Binary(symbol, left, right, span=self.since(start))
+
+    def logical(self, start: Token, left: ast.Expression, level: int) -> ast.Logical:
+        operator = self.token.keyword
+        operands = [left]
+        while self.accept(operator):
+            operands.append(self.expression(level + 1))
+        return ast.Logical(operator, tuple(operands), span=self.since(start))
+
+    def is_test(self, start: Token, left: ast.Expression) -> ast.Expression:
+        word = self.next()
+        if word.keyword != "IS":
+            return ast.IsTest(left, "NULL", word.keyword == "NOTNULL", span=self.since(start))
+        negated = self.accept("NOT")
+        if self.sees("DISTINCT", "FROM"):
+            raise self.refusal("IS DISTINCT FROM", self.since(word).to(self.peek().span), "Combine = with IS NULL.")
+        if not self.sees_any(("NULL", "TRUE", "FALSE", "UNKNOWN")):
+            raise self.unexpected("NULL, TRUE, FALSE or UNKNOWN after IS")
+        what = self.next().keyword
+        return ast.IsTest(left, what, negated, span=self.since(start))
+
+    def match_test(self, start: Token, left: ast.Expression) -> ast.Expression:
+        negated = self.accept("NOT")
+        operator = self.next()
+        match operator.keyword:
+            case "BETWEEN":
+                if self.sees_any(("SYMMETRIC", "ASYMMETRIC")):
+                    raise self.refusal(f"BETWEEN {self.token.keyword}", self.token.span, "Order the bounds.")
+                low = self.expression(MATCH + 1)
+                self.expect("AND", hint="Write x BETWEEN low AND high.")
+                high = self.expression(MATCH + 1)
+                return ast.Between(left, low, high, negated, span=self.since(start))
+            case "IN":
+                items = self.in_items(operator)
+                return ast.InList(left, items, negated, span=self.since(start))
+            case "LIKE":
+                pattern = self.expression(MATCH + 1)
+                if self.sees("ESCAPE"):
+                    raise self.refusal("LIKE … ESCAPE", self.token.span, "The escape character is the backslash.")
+                return ast.Like(left, pattern, negated, span=self.since(start))
+        hint = "Write lower(x) LIKE lower(pattern)." if operator.keyword == "ILIKE" else "Use LIKE."
+        raise self.refusal(operator.keyword, operator.span, hint)
+
+    def in_items(self, operator: Token) -> tuple[ast.Expression, ...]:
+        self.expect_symbol("(", hint="Write x IN (value, …).")
+        self.refuse_subquery("IN (SELECT …)", operator)
+        items = self.listed(self.expression)
+        self.expect_symbol(")")
+        return items
+
+    def refuse_subquery(self, feature: str, start: Token) -> None:
+        """Refuse a query that begins here, inside of a parenthesis; `start` is where the whole construct begins."""
+        if not self.sees_any(("SELECT", "WITH", "VALUES")):
+            return
+        closing = self.tokens[self.closing(self.at - 1)]
+        raise self.refusal(feature, start.span.to(closing.span), _SUBQUERY_HINT)
+
+    def prefix(self) -> ast.Expression:
+        """A literal, a name, a call, a parenthesis, or a prefix operator and its operand."""
+        token = self.token
+        match token.kind:
+            case Kind.NUMBER:
+                self.next()
+                return ast.Number(token.value, span=token.span)
+            case Kind.TEXT:
+                self.next()
+                return ast.Text(token.value, span=token.span)
+            case Kind.SYMBOL:
+                return self.prefix_symbol()
+            case Kind.WORD:
+                return self.prefix_word()
+            case Kind.QUOTED:
+                return self.named()
+        raise self.unexpected("an expression")
+
+    def prefix_symbol(self) -> ast.Expression:
+        start = self.token
+        if self.accept_symbol("("):
+            self.refuse_subquery("a subquery in an expression", start)
+            inner = self.expression()
+            if self.sees_symbol(","):
+                raise self.refusal(
+                    "a row of values in an expression", start.span.to(self.token.span), "Compare column by column."
+                )
+            self.expect_symbol(")")
+            return inner
+        if start.value in ("-", "+"):
+            self.next()
+            operand = self.expression(SIGN)
+            return ast.Unary(start.value, operand, span=self.since(start))
+        hint = "COUNT(*) and SELECT * are the only places for *." if start.value == "*" else None
+        raise self.unexpected("an expression", hint)
+
+    def prefix_word(self) -> ast.Expression:
+        start = self.token
+        match start.keyword:
+            case "TRUE" | "FALSE":
+                self.next()
+                return ast.Truth(start.keyword == "TRUE", span=start.span)
+            case "NULL":
+                self.next()
+                return ast.Null(span=start.span)
+            case "NOT":
+                self.next()
+                operand = self.expression(NOT)
+                return ast.Unary("NOT", operand, span=self.since(start))
+            case "CASE":
+                return self.case()
+            case "CAST":
+                return self.cast()
+            case "EXISTS":
+                self.next()
+                closing = self.tokens[self.closing(self.at)] if self.sees_symbol("(") else start
+                raise self.refusal("EXISTS", start.span.to(closing.span), _SUBQUERY_HINT)
+            case ("TIMESTAMP" | "DATE") as word if self.peek().kind is Kind.TEXT:
+                self.next()
+                text = self.next().value
+                return ast.TypedText(SIMPLE_TYPES[word], text, span=self.since(start))
+            case "INTERVAL" if self.at_interval():
+                self.next()
+                amount = self.interval_text() if self.token.kind is Kind.TEXT else self.interval_number(explicit=True)
+                return ast.Interval(amount, span=self.since(start))
+        if start.keyword in LIKELY_NAMES:
+            raise self.unexpected("an expression", f'A name that is also a keyword needs quotes: "{start.value}".')
+        if start.keyword in RESERVED:
+            comma = self.at > 0 and self.tokens[self.at - 1].value == ","
+            raise self.unexpected("an expression", "There is a comma too many." if comma else None)
+        return self.named()
+
+    def at_interval(self) -> bool:
+        """Whether INTERVAL begins a literal: `interval - 5` may also be a column minus a number."""
+        if self.peek().kind is Kind.TEXT:
+            return True
+        ahead = 2 if self.sees_symbol("-", 1) or self.sees_symbol("+", 1) else 1
+        return self.peek(ahead).kind is Kind.NUMBER and (ahead == 1 or unit_size(self.peek(3).value) is not None)
+
+    def named(self) -> ast.Expression:
+        """A column or a call."""
+        start = self.token
+        name = self.name("an expression")
+        if self.sees_symbol("("):
+            return self.call(start, name)
+        if not self.accept_symbol("."):
+            return ast.ColumnName(None, name, span=start.span)
+        if self.sees_symbol("*"):
+            raise self.error(
+                f"{name.name}.* stands only in the SELECT list", "syntax", self.since(start).to(self.token.span)
+            )
+        column = self.name("a column name")
+        if self.sees_symbol("."):
+            raise self.refusal("a name of three parts", self.since(start), "Write stream.column.")
+        return ast.ColumnName(name, column, span=self.since(start))
+
+    def call(self, start: Token, name: ast.Identifier) -> ast.Function:
+        self.expect_symbol("(")
+        arguments: tuple[ast.Expression, ...] | ast.Star = ()
+        star = self.token
+        if self.accept_symbol("*"):
+            arguments = ast.Star(span=star.span)
+        elif not self.sees_symbol(")"):
+            self.refuse_argument_syntax(start)
+            arguments = self.listed(self.expression)
+            if self.sees_any(("FROM", "FOR", "ORDER")):
+                raise self.refusal(
+                    f"{self.token.keyword} in {start.value}(…)", self.token.span, self.argument_hint(start)
+                )
+        self.expect_symbol(")")
+        if self.sees_any(("OVER", "FILTER", "WITHIN")) and (self.sees_symbol("(", 1) or self.sees("WITHIN", "GROUP")):
+            hint = "Use CASE inside of the aggregate." if self.sees("FILTER") else "Group a windowed stream instead."
+            raise self.refusal(self.token.keyword, self.token.span, hint)
+        return ast.Function(name, arguments, span=self.since(start))
+
+    def refuse_argument_syntax(self, start: Token) -> None:
+        if self.sees("DISTINCT"):
+            feature = f"{start.value.upper()}(DISTINCT …)"
+            raise self.refusal(feature, self.token.span, "Aggregate over a subquery with SELECT DISTINCT.")
+        if self.sees("ALL"):
+            self.next()
+        self.refuse_subquery("a subquery in an expression", self.tokens[self.at - 1])
+
+    def argument_hint(self, start: Token) -> str:
+        if start.keyword == "EXTRACT":
+            return "Write year(ts), month(ts), day(ts), hour(ts), minute(ts), second(ts) or epoch(ts)."
+        return "Separate the arguments by commas."
+
+    def case(self) -> ast.Case:
+        start = self.next()
+        operand = None if self.sees("WHEN") else self.expression()
+        branches: list[tuple[ast.Expression, ast.Expression]] = []
+        while self.accept("WHEN"):
+            condition = self.expression()
+            self.expect("THEN")
+            branches.append((condition, self.expression()))
+        if not branches:
+            raise self.unexpected("WHEN")
+        otherwise = self.expression() if self.accept("ELSE") else None
+        if not self.sees("END"):
+            raise self.unexpected("END" if otherwise else "WHEN, ELSE or END", "CASE is closed by END.")
+        self.next()
+        return ast.Case(operand, tuple(branches), otherwise, span=self.since(start))
+
+    def cast(self) -> ast.Cast:
+        start = self.next()
+        self.expect_symbol("(", hint="Write CAST(x AS type).")
+        operand = self.expression()
+        self.expect("AS", hint="Write CAST(x AS type).")
+        kind = self.cast_type()
+        self.expect_symbol(")")
+        return ast.Cast(operand, kind, span=self.since(start))

@@ -1,0 +1,150 @@
+"""GROUP BY: the keys and aggregates of a SELECT, and its other expressions in terms of them.
+
+A room of the binder. It builds the Map of keys and arguments and the Aggregate above it.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from strandline.algebra.expressions import AggregateCall, Call, Case, Cast, ColumnRef, Expression, Literal
+from strandline.algebra.functions import AGGREGATES
+from strandline.algebra.operators import Aggregate, Map, Plan
+from strandline.errors import BindError, Span
+from strandline.lang import ast
+from strandline.lang.literals import cast_to
+from strandline.lang.outputs import Output, output_name
+from strandline.lang.scalars import Places, Scalars
+from strandline.lang.scope import Ids, Scope
+from strandline.types import BIGINT, NULL, VARCHAR, Column, Type
+
+
+def has_aggregate(node: ast.Expression) -> bool:
+    """Whether an aggregate stands anywhere in the expression, which makes its SELECT a grouping one."""
+    pending: list[ast.Node] = [node]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, ast.Function) and each.name.name.lower() in AGGREGATES:
+            return True
+        pending.extend(ast.children(each))
+    return False
+
+
+def grouping_key(node: ast.Expression, outputs: list[Output], scope: Scope) -> tuple[ast.Expression, str]:
+    """The expression that an element of GROUP BY means, and a name for it.
+
+    As in PostgreSQL a name is a column of the input if there is one, else an output; a whole number is a position.
+    """
+    match node:
+        case ast.Number(digits) if digits.isdecimal():
+            if len(digits) > 9 or not 1 <= int(digits) <= len(outputs):
+                raise BindError(
+                    f"GROUP BY position {digits} is not in the SELECT list",
+                    code="group-by-position",
+                    hint=f"Positions go from 1 to {len(outputs)}.",
+                    span=node.span,
+                )
+            output = outputs[int(digits) - 1]
+            return output.node, output.name
+        case ast.ColumnName(None, column) if not scope.matches(column):
+            for output in outputs:
+                if column.matches(output.name):
+                    return output.node, output.name
+        case ast.Number() | ast.Text() | ast.Truth() | ast.Null() | ast.TypedText() | ast.Interval():
+            raise BindError(
+                "GROUP BY a constant",
+                code="group-by-constant",
+                hint="Name a column, an output or the position of an output.",
+                span=node.span,
+            )
+    return node, output_name(node, scope) or "key"
+
+
+class Groups:
+    """The keys and aggregates of one SELECT.
+
+    Expressions above the Aggregate are bound over its input first; then what equals a key becomes the key, and a
+    column that is left over is not grouped.
+    """
+
+    def __init__(self, ids: Ids, scope: Scope) -> None:
+        self.ids = ids
+        self.scope = scope
+        self.inputs: dict[Expression, Column] = {}  # what the Map below computes, by meaning
+        self.keys: dict[Expression, Column] = {}
+        self.calls: dict[AggregateCall, Column] = {}
+        self.named = {column.id: column for relation in scope.relations for column in relation.columns}
+
+    def add_key(self, value: Expression, name: str) -> None:
+        value = cast_to(value, VARCHAR) if value.type == NULL else value
+        self.keys[value] = self.input(value, name)
+
+    def input(self, value: Expression, name: str) -> Column:
+        """The column of the Map below that has this value."""
+        if value not in self.inputs:
+            column = self.named[value.id] if isinstance(value, ColumnRef) else None
+            self.inputs[value] = column or Column(self.ids.fresh(name), name, value.type)
+        return self.inputs[value]
+
+    def aggregate(self, function: str, value: Expression | None, kind: Type) -> ColumnRef:
+        """The column of the Aggregate with this aggregate; equal ones are computed once."""
+        argument, label = None, "all"
+        if value is not None:
+            column = self.input(cast_to(value, VARCHAR) if value.type == NULL else value, "argument")
+            argument, label = ColumnRef(column.id, column.type), column.name
+        call = AggregateCall(function, argument, kind)
+        if call not in self.calls:
+            name = f"{function}_{label}"
+            self.calls[call] = Column(self.ids.fresh(name), name, kind)
+        return ColumnRef(self.calls[call].id, kind)
+
+    def bind(self, node: ast.Expression, clause: str) -> Expression:
+        scalars = Scalars(self.scope, clause, self.aggregate)
+        return self.regrouped(scalars.bind(node), scalars.places)
+
+    def condition(self, node: ast.Expression, clause: str) -> Expression:
+        scalars = Scalars(self.scope, clause, self.aggregate)
+        return self.regrouped(scalars.condition(node), scalars.places)
+
+    def regrouped(self, value: Expression, places: Places) -> Expression:
+        """The value in terms of keys and aggregates."""
+        if value in self.keys:
+            key = self.keys[value]
+            return ColumnRef(key.id, key.type)
+        match value:
+            case Literal():
+                return value
+            case ColumnRef(id, _):
+                if id in self.named:
+                    raise self.ungrouped(id, places.span(value))
+                return value
+            case Call(function, arguments, kind):
+                return Call(function, tuple(self.regrouped(each, places) for each in arguments), kind)
+            case Case(branches, otherwise, kind):
+                changed = tuple((self.regrouped(c, places), self.regrouped(r, places)) for c, r in branches)
+                return Case(changed, self.regrouped(otherwise, places), kind)
+            case Cast(operand, kind):
+                return Cast(self.regrouped(operand, places), kind)
+            case _:
+                assert_never(value)
+
+    def ungrouped(self, id: str, span: Span | None) -> BindError:
+        name = self.named[id].name
+        grouped = "Add it to GROUP BY" if self.keys else f"Add GROUP BY {name}"
+        return BindError(
+            f'column "{name}" is neither grouped nor inside of an aggregate',
+            code="ungrouped-column",
+            hint=f"{grouped}, or aggregate it, as in MAX({name}).",
+            span=span,
+        )
+
+    def plan(self, source: Plan) -> Plan:
+        if not self.keys and not self.calls:
+            # HAVING alone groups too. A count gives the one element of the answer a column.
+            self.aggregate("count", None, BIGINT)
+        if self.inputs:
+            # COUNT(*) alone needs no column at all; then the columns of the source stay rather than none.
+            outputs = ((column, value) for value, column in self.inputs.items())
+            source = Map(tuple(outputs), source)
+        keys = dict.fromkeys(column.id for column in self.keys.values())
+        return Aggregate(tuple(keys), tuple((column, call) for call, column in self.calls.items()), source)

@@ -1,0 +1,290 @@
+"""Queries as they are written: SELECT with its clauses, UNION ALL, joins and windows.
+
+A room of the parser, above `expressions` and below the statements of `parser`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline.errors import ParseError
+from strandline.lang import ast
+from strandline.lang.expressions import Expressions
+from strandline.lang.phrases import MAX_DEPTH, RESERVED, too_deep
+from strandline.lang.tokens import Kind
+
+QUERY_DEPTH: Final = 2  # a nested query takes about twice the stack of a nested expression
+OTHER_JOINS: Final = ("LEFT", "RIGHT", "FULL", "NATURAL")
+
+_WINDOW_HINT: Final = "Write WINDOW(RANGE 10 MINUTES), WINDOW(RANGE 10 MINUTES SLIDE 1 MINUTE) or WINDOW(NOW)."
+
+
+class Queries(Expressions):
+    """SELECTs and what stands in FROM; `query` is the way in."""
+
+    def query(self) -> ast.Query:
+        """One or more SELECTs joined by UNION ALL."""
+        self.deeper(QUERY_DEPTH)
+        start = self.token
+        branches = [self.query_operand()]
+        while self.sees_any(("UNION", "INTERSECT", "EXCEPT", "MINUS")):
+            self.set_operator()
+            branches.append(self.query_operand())
+        if self.sees_any(("ORDER", "LIMIT", "OFFSET", "FETCH")):
+            raise self.order_refusal()
+        self.depth -= QUERY_DEPTH
+        return branches[0] if len(branches) == 1 else ast.UnionAll(tuple(branches), span=self.since(start))
+
+    def set_operator(self) -> None:
+        operator = self.next()
+        if operator.keyword == "UNION" and self.accept("ALL"):
+            return
+        feature = operator.keyword
+        if self.sees_any(("ALL", "DISTINCT")):
+            feature = f"{feature} {self.next().keyword}"
+        hint = (
+            "UNION ALL is supported."
+            if operator.keyword != "UNION"
+            else "Write UNION ALL, and SELECT DISTINCT around it."
+        )
+        raise self.refusal(feature, self.since(operator), hint)
+
+    def order_refusal(self) -> ParseError:
+        token = self.token
+        by = token.keyword == "ORDER" and self.peek().keyword == "BY"
+        span = token.span.to(self.peek().span) if by else token.span
+        hint = "A continuous answer has no order and no end: each row carries valid_from and valid_until."
+        raise self.refusal("ORDER BY" if by else token.keyword, span, hint)
+
+    def query_operand(self) -> ast.Query:
+        if self.sees("SELECT"):
+            return self.select()
+        if self.sees_any(("WITH", "VALUES")):
+            raise self.refusal(self.token.keyword, self.token.span, "A query begins with SELECT.")
+        if not self.accept_symbol("("):
+            raise self.unexpected("SELECT")
+        query = self.query()
+        self.expect_symbol(")")
+        return query
+
+    def select(self) -> ast.Select:
+        start = self.next()
+        distinct = self.accept("DISTINCT")
+        if distinct and self.sees("ON"):
+            raise self.refusal(
+                "DISTINCT ON", self.tokens[self.at - 1].span.to(self.token.span), "Use GROUP BY with MIN or MAX."
+            )
+        if not distinct:
+            self.accept("ALL")
+        items = self.listed(self.item)
+        if not self.accept("FROM"):
+            if self.token.kind is Kind.END or self.token.value in (";", ")") or self.sees_any(RESERVED):
+                raise self.error(
+                    "SELECT has no FROM",
+                    "missing-from",
+                    self.since(start),
+                    "Every query reads a stream: SELECT … FROM name.",
+                )
+            raise self.unexpected("FROM")
+        tables = self.listed(self.table)
+        where = self.expression() if self.accept("WHERE") else None
+        group_by = self.group_by() if self.sees("GROUP") else ()
+        having = self.expression() if self.accept("HAVING") else None
+        self.check_clause_order()
+        return ast.Select(distinct, items, tables, where, group_by, having, span=self.since(start))
+
+    def check_clause_order(self) -> None:
+        if self.sees("WINDOW"):
+            raise self.refusal(
+                "a WINDOW clause", self.token.span, "A window stands right after its stream: FROM s WINDOW(RANGE …)."
+            )
+        if self.sees_any(("WHERE", "GROUP", "HAVING")):
+            hint = "The order is SELECT, FROM, WHERE, GROUP BY, HAVING, each at most once."
+            raise self.error(f"{self.token.keyword} is out of place", "syntax", self.token.span, hint)
+
+    def item(self) -> ast.Item:
+        start = self.token
+        value = self.item_value()
+        alias: ast.Identifier | None = None
+        if self.accept("AS"):
+            alias = self.name("a name after AS")
+        elif self.at_name():
+            alias = self.name("a name")
+        if alias is not None and isinstance(value, ast.Star):
+            raise self.error("* cannot have a name", "syntax", alias.span, "List the columns to rename them.")
+        return ast.Item(value, alias, span=self.since(start))
+
+    def item_value(self) -> ast.Expression | ast.Star:
+        start = self.token
+        if self.accept_symbol("*"):
+            return ast.Star(span=start.span)
+        if self.at_name() and self.sees_symbol(".", 1) and self.sees_symbol("*", 2):
+            qualifier = self.name("a name")
+            self.at += 2
+            return ast.Star(qualifier, span=self.since(start))
+        return self.expression()
+
+    def group_by(self) -> tuple[ast.Expression, ...]:
+        self.expect("GROUP", "BY")
+        if self.sees_any(("ALL", "DISTINCT")):
+            raise self.refusal(f"GROUP BY {self.token.keyword}", self.token.span, "List the grouping expressions.")
+        return self.listed(self.grouping)
+
+    def grouping(self) -> ast.Expression:
+        feature = None
+        if self.sees("GROUPING", "SETS"):
+            feature = "GROUPING SETS"
+        elif self.sees_any(("CUBE", "ROLLUP")) and self.sees_symbol("(", 1):
+            feature = self.token.keyword
+        elif self.sees_symbol("(") and self.sees_symbol(")", 1):
+            feature = "the empty grouping set"
+        if feature is not None:
+            raise self.refusal(feature, self.token.span, "Write one query per grouping and join them by UNION ALL.")
+        return self.expression()
+
+    # ---- FROM ------------------------------------------------------------------------------------------------------
+
+    def table(self) -> ast.Table:
+        """A stream or subquery and the joins that follow it."""
+        start = self.token
+        left = self.table_operand()
+        while True:
+            if self.accept("CROSS"):
+                self.expect("JOIN")
+                right = self.table_operand()
+                left = ast.Join(None, left, right, span=self.since(start))
+            elif self.sees("JOIN") or self.sees("INNER"):
+                self.accept("INNER")
+                self.expect("JOIN")
+                right = self.table_operand()
+                left = ast.Join(self.join_condition(), left, right, span=self.since(start))
+            else:
+                self.refuse_other_joins()
+                return left
+
+    def join_condition(self) -> ast.Expression:
+        if self.sees("USING"):
+            raise self.refusal("JOIN … USING", self.token.span, "Write ON a.x = b.x.")
+        self.expect("ON", hint="Write JOIN … ON condition, or CROSS JOIN for all pairs.")
+        return self.expression()
+
+    def refuse_other_joins(self) -> None:
+        token = self.token
+        marked = token.keyword in ("SEMI", "ANTI", "ASOF") and self.peek().keyword == "JOIN"
+        if token.keyword not in OTHER_JOINS and not marked:
+            return
+        ahead = 2 if self.peek().keyword == "OUTER" else 1
+        span = token.span.to(self.peek(ahead).span) if self.peek(ahead).keyword == "JOIN" else token.span
+        raise self.refusal(f"{token.keyword} JOIN", span, "[INNER] JOIN … ON and CROSS JOIN are supported.")
+
+    def table_operand(self) -> ast.Table:
+        if self.sees("LATERAL"):
+            raise self.refusal("LATERAL", self.token.span, "Join the subquery on the columns that it would look up.")
+        if not self.sees_symbol("("):
+            return self.stream_table()
+        if self.opens_query():
+            return self.query_table()
+        return self.nested_joins()
+
+    def opens_query(self) -> bool:
+        """Whether the parenthesis here holds a query rather than a join.
+
+        `((SELECT …) UNION ALL …)` and `((SELECT …) AS a JOIN …)` begin alike; what follows the inner parenthesis tells.
+        """
+        inner = self.at
+        while self.tokens[inner].value == "(" and self.tokens[inner].kind is Kind.SYMBOL:
+            inner += 1
+        if inner - self.at > MAX_DEPTH:
+            raise too_deep(self.tokens[inner].span)
+        if self.tokens[inner].keyword not in ("SELECT", "WITH", "VALUES"):
+            return False
+        for opening in range(inner - 1, self.at, -1):
+            after = self.tokens[min(self.closing(opening) + 1, len(self.tokens) - 1)]
+            symbol = after.value if after.kind is Kind.SYMBOL else ""
+            if symbol != ")" and after.keyword not in ("UNION", "INTERSECT", "EXCEPT", "MINUS", "ORDER", "LIMIT"):
+                return False
+        return True
+
+    def nested_joins(self) -> ast.Table:
+        self.deeper()
+        self.expect_symbol("(")
+        table = self.table()
+        self.expect_symbol(")")
+        if self.sees_window() or self.sees("AS") or self.at_name():
+            hint = "Windows and aliases belong to the streams and subqueries inside."
+            raise self.error("parenthesised joins take no window and no alias", "syntax", self.token.span, hint)
+        self.depth -= 1
+        return table
+
+    def stream_table(self) -> ast.StreamTable:
+        start = self.token
+        name = self.name("a stream or a subquery")
+        if self.sees_symbol("("):
+            hint = "Declare it first: CREATE STREAM name (columns) SOURCE function(…) ORDERED BY column."
+            raise self.refusal("a function in FROM", name.span, hint)
+        if self.sees_symbol("."):
+            raise self.refusal("a schema name", self.since(start).to(self.peek().span), "Stream names have one part.")
+        window, alias = self.window_and_alias()
+        return ast.StreamTable(name, window, alias, span=self.since(start))
+
+    def query_table(self) -> ast.QueryTable:
+        start = self.token
+        self.expect_symbol("(")
+        query = self.query()
+        self.expect_symbol(")")
+        window, alias = self.window_and_alias()
+        if alias is None:
+            raise self.error(
+                "a subquery in FROM has no name", "missing-alias", self.since(start), "Add one: (SELECT …) AS name."
+            )
+        return ast.QueryTable(query, window, alias, span=self.since(start))
+
+    def window_and_alias(self) -> tuple[ast.Window | None, ast.Identifier | None]:
+        """A window and an alias in either order, both optional."""
+        window = self.window() if self.sees_window() else None
+        alias: ast.Identifier | None = None
+        if self.accept("AS"):
+            alias = self.name("a name after AS")
+        elif self.at_name() and not (self.sees_any(("SEMI", "ANTI", "ASOF", "MINUS")) and self.peek().keyword):
+            alias = self.name("a name")
+        if alias is not None and self.sees_symbol("("):
+            raise self.refusal(
+                "a column list after an alias", self.token.span, "Name the columns in the subquery with AS."
+            )
+        if self.sees_window():
+            if window is not None:
+                raise self.error(
+                    "a second window over one stream", "duplicate-window", self.token.span, "Keep one of them."
+                )
+            window = self.window()
+        return window, alias
+
+    def sees_window(self) -> bool:
+        return self.sees_symbol("[") or (self.sees("WINDOW") and self.sees_symbol("(", 1))
+
+    def window(self) -> ast.Window:
+        """`WINDOW(…)` or `[…]`."""
+        start = self.token
+        closing = "]" if self.accept_symbol("[") else ")"
+        if closing == ")":
+            self.expect("WINDOW")
+            self.expect_symbol("(")
+        if self.accept("NOW"):
+            self.expect_symbol(closing)
+            return ast.NowWindow(span=self.since(start))
+        for words in (("PARTITION", "BY"), ("ROWS",), ("UNBOUNDED",)):
+            if self.sees(*words):
+                span = self.token.span.to(self.peek(len(words) - 1).span)
+                raise self.refusal(f"{' '.join(words)} in a window", span, "Use a time window: RANGE 10 MINUTES.")
+        if not self.accept("RANGE"):
+            raise self.unexpected("RANGE or NOW", _WINDOW_HINT)
+        if self.sees_any(("UNBOUNDED", "MIN", "MAX")):
+            raise self.refusal(
+                f"RANGE {self.token.keyword}", self.token.span, "Give the range a length: RANGE 10 MINUTES."
+            )
+        length = self.duration("RANGE", least=1)
+        slide = self.duration("SLIDE", least=1) if self.accept("SLIDE") else None
+        if not self.sees_symbol(closing):
+            raise self.unexpected(closing if slide else f"SLIDE or {closing}", _WINDOW_HINT)
+        self.next()
+        return ast.RangeWindow(length, slide, span=self.since(start))

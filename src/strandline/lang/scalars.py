@@ -1,0 +1,291 @@
+"""Scalar expressions bound: from what is written to typed calls over the columns in scope.
+
+A room of the binder. It finds the function that fits its arguments, and makes the casts that it asks for explicit.
+Aggregates are handed to whoever collects them, so that this room needs to know nothing of grouping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias, assert_never
+
+from strandline.algebra.expressions import Call, Case, ColumnRef, Expression, Literal, children
+from strandline.algebra.functions import (
+    AGGREGATES,
+    ALIASES,
+    FUNCTIONS,
+    FunctionError,
+    aggregate_type,
+    castable,
+    check,
+    meet,
+    resolve,
+)
+from strandline.errors import BindError, Span
+from strandline.lang import ast
+from strandline.lang.literals import article, cast_to, number, read
+from strandline.lang.scope import Scope
+from strandline.types import BOOLEAN, INTERVAL, NULL, TIMESTAMP, VARCHAR, Type
+
+# BETWEEN and CASE x WHEN repeat their operand. Nested in each other they would repeat it exponentially often.
+MAX_REPEATED_NODES: Final = 1_000
+
+# Names of operators in `FUNCTIONS` that look like functions, but are not written as calls.
+OPERATOR_WORDS: Final = frozenset(("neg", "is_null", "in", "like", "and", "or", "not"))
+COMPARISONS: Final = frozenset(("=", "<>", "<", "<=", ">", ">=", "in"))
+
+# Takes the name, the argument (None for `*`) and the type of an aggregate; gives the column that will hold it.
+Collect: TypeAlias = Callable[[str, Expression | None, Type], ColumnRef]
+
+
+class Places:
+    """Where each use of a column stands in the text, by the identity of its node: equal nodes have many places."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, tuple[Expression, Span]] = {}
+
+    def note(self, value: ColumnRef, span: Span) -> ColumnRef:
+        self.known[id(value)] = (value, span)  # the node is kept, so that its identity is not reused
+        return value
+
+    def span(self, value: Expression) -> Span | None:
+        found = self.known.get(id(value))
+        return found[1] if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A bound argument, with its place. `open` marks a text literal, which takes the type that is needed."""
+
+    value: Expression
+    span: Span
+    open: bool = False
+
+    @property
+    def type(self) -> Type:
+        return NULL if self.open else self.value.type
+
+
+class Scalars:
+    """Binds scalar expressions over one scope; aggregates only where there is one to `collect` them."""
+
+    def __init__(self, scope: Scope, clause: str, collect: Collect | None = None) -> None:
+        self.scope = scope
+        self.clause = clause
+        self.collect = collect
+        self.places = Places()
+
+    def condition(self, node: ast.Expression, what: str | None = None) -> Expression:
+        """A BOOLEAN; NULL is one too."""
+        operand = self.operand(node)
+        if operand.type not in (BOOLEAN, NULL):
+            raise BindError(
+                f"{what or self.clause} needs a condition, not {article(operand.type)}",
+                code="not-boolean",
+                hint="Compare it with something, as in x > 0 or x IS NOT NULL.",
+                span=node.span,
+            )
+        return _fitted(operand, BOOLEAN)
+
+    def operand(self, node: ast.Expression) -> Operand:
+        return Operand(self.bind(node), node.span, isinstance(node, ast.Text))
+
+    def bind(self, node: ast.Expression) -> Expression:
+        match node:
+            case ast.Number(digits):
+                return number(digits, node.span)
+            case ast.Text(text):
+                return Literal(text, VARCHAR)
+            case ast.Truth(truth):
+                return Literal(truth, BOOLEAN)
+            case ast.Null():
+                return Literal(None, NULL)
+            case ast.TypedText(kind, text):
+                return read(text, kind, node.span)
+            case ast.Interval(microseconds):
+                return Literal(microseconds, INTERVAL)
+            case ast.ColumnName():
+                column = self.scope.column(node)
+                return self.places.note(ColumnRef(column.id, column.type), node.span)
+            case ast.Unary(operator, operand):
+                return self.unary(operator, operand, node.span)
+            case ast.Binary(operator, left, right):
+                return self.apply(operator, (left, right), node.span)
+            case ast.Logical(operator, operands):
+                return self.apply(operator.lower(), operands, node.span)
+            case ast.IsTest():
+                return self.is_test(node)
+            case ast.Between():
+                return self.between(node)
+            case ast.InList(operand, items, negated):
+                return _negated(self.apply("in", (operand, *items), node.span), negated)
+            case ast.Like(operand, pattern, negated):
+                return _negated(self.apply("like", (operand, pattern), node.span), negated)
+            case ast.Case():
+                return self.case(node)
+            case ast.Cast():
+                return self.cast(node)
+            case ast.Function():
+                return self.function(node)
+            case _:
+                assert_never(node)
+
+    def apply(self, function: str, nodes: tuple[ast.Expression, ...], span: Span) -> Expression:
+        return _call(function, [self.operand(node) for node in nodes], span)
+
+    def unary(self, operator: str, node: ast.Expression, span: Span) -> Expression:
+        if operator == "NOT":
+            return self.apply("not", (node,), span)
+        if isinstance(node, ast.Number):
+            return number(node.digits if operator == "+" else f"-{node.digits}", span)
+        if operator == "-":
+            return self.apply("neg", (node,), span)
+        operand = self.operand(node)
+        _call("neg", [operand], span)  # + changes nothing, but is defined for what - is defined for
+        return operand.value
+
+    def is_test(self, node: ast.IsTest) -> Expression:
+        if node.what == "NULL":
+            return _negated(self.apply("is_null", (node.operand,), node.span), node.negated)
+        # x IS TRUE is never NULL: an unknown x is not true, and it is not false.
+        truth = self.condition(node.operand, f"IS {node.what}")
+        if node.what == "UNKNOWN":
+            return _negated(Call("is_null", (truth,), BOOLEAN), node.negated)
+        truth = _negated(truth, node.what == "FALSE")
+        return _negated(Call("coalesce", (truth, Literal(False, BOOLEAN)), BOOLEAN), node.negated)
+
+    def between(self, node: ast.Between) -> Expression:
+        operand = self.operand(node.operand)
+        _check_repeatable(operand)
+        above = _call(">=", [operand, self.operand(node.low)], node.span)
+        below = _call("<=", [operand, self.operand(node.high)], node.span)
+        return _negated(Call("and", (above, below), BOOLEAN), node.negated)
+
+    def case(self, node: ast.Case) -> Expression:
+        subject = None if node.operand is None else self.operand(node.operand)
+        if subject is not None:
+            _check_repeatable(subject)
+        conditions = [self.when(subject, condition) for condition, _ in node.branches]
+        results = [self.operand(result) for _, result in node.branches]
+        if node.otherwise is not None:
+            results.append(self.operand(node.otherwise))
+        kind = meet([result.type for result in results])
+        if kind is None:
+            kinds = " and ".join(dict.fromkeys(str(result.value.type) for result in results))
+            raise BindError(
+                f"CASE has results of {kinds}",
+                code="type-mismatch",
+                hint="CAST them to one type.",
+                span=node.span,
+            )
+        fitted = [_fitted(result, kind) for result in results]
+        otherwise = Literal(None, kind) if node.otherwise is None else fitted.pop()
+        return Case(tuple(zip(conditions, fitted, strict=True)), otherwise, kind)
+
+    def when(self, subject: Operand | None, node: ast.Expression) -> Expression:
+        if subject is None:
+            return self.condition(node, "WHEN")
+        return _call("=", [subject, self.operand(node)], node.span)
+
+    def cast(self, node: ast.Cast) -> Expression:
+        value, kind = self.bind(node.operand), node.type.type
+        if not castable(value.type, kind):
+            raise BindError(
+                f"{value.type} cannot be cast to {kind}",
+                code="cannot-cast",
+                hint=_cast_hint(value.type),
+                span=node.span,
+            )
+        return cast_to(value, kind)
+
+    def function(self, node: ast.Function) -> Expression:
+        name = node.name.name.lower()
+        if name in AGGREGATES:
+            return self.aggregate(name, node)
+        if isinstance(node.arguments, ast.Star):
+            hint = "Only COUNT(*) takes a star."
+            raise BindError(f"{name} does not take *", code="type-mismatch", hint=hint, span=node.arguments.span)
+        if name in OPERATOR_WORDS:
+            raise BindError(
+                f"function {name} does not exist",
+                code="unknown-function",
+                hint=f"Write {FUNCTIONS[name].usage}.",
+                span=node.name.span,
+            )
+        known = name in FUNCTIONS or name in ALIASES
+        return _call(name, [self.operand(each) for each in node.arguments], node.span if known else node.name.span)
+
+    def aggregate(self, name: str, node: ast.Function) -> Expression:
+        if self.collect is None:
+            raise self.misplaced_aggregate(name, node.span)
+        value: Expression | None = None
+        if not isinstance(node.arguments, ast.Star):
+            if len(node.arguments) != 1:
+                usage = f"Write {AGGREGATES[name].usage}."
+                raise BindError(f"{name} takes one argument", code="type-mismatch", hint=usage, span=node.span)
+            value = Scalars(self.scope, "an aggregate").bind(node.arguments[0])
+        if name == "count" and isinstance(value, Literal) and value.value is not None:
+            value = None  # COUNT(1) counts rows
+        try:
+            kind = aggregate_type(name, None if value is None else value.type)
+        except FunctionError as error:
+            raise BindError(error.message, code="type-mismatch", hint=error.hint, span=node.span) from None
+        return self.collect(name, value, kind)
+
+    def misplaced_aggregate(self, name: str, span: Span) -> BindError:
+        if self.clause == "an aggregate":
+            hint = "Aggregate in a subquery in FROM, and aggregate that."
+            return BindError(f"{name} inside of another aggregate", code="nested-aggregate", hint=hint, span=span)
+        hints = {"WHERE": "Conditions on aggregates belong into HAVING."}
+        hint = hints.get(self.clause, "Aggregate in a subquery in FROM.")
+        return BindError(
+            f"aggregate {name} is not allowed in {self.clause}", code="aggregate-not-allowed", hint=hint, span=span
+        )
+
+
+def _call(function: str, operands: list[Operand], span: Span) -> Expression:
+    """The function that fits the operands, applied to them after the casts that it asks for."""
+    try:
+        resolved = resolve(function, tuple(operand.type for operand in operands))
+        pairs = zip(operands, resolved.argument_types, strict=True)
+        arguments = tuple(_fitted(operand, kind) for operand, kind in pairs)
+        check(resolved.function, arguments)
+    except FunctionError as error:
+        known = function in FUNCTIONS or function in ALIASES
+        code = "type-mismatch" if known else "unknown-function"
+        hint = "CAST them so that all have one type." if function in COMPARISONS else error.hint
+        raise BindError(error.message, code=code, hint=hint, span=span) from None
+    return Call(resolved.function, arguments, resolved.result)
+
+
+def _negated(value: Expression, negated: bool) -> Expression:
+    return Call("not", (value,), BOOLEAN) if negated else value
+
+
+def _fitted(operand: Operand, kind: Type) -> Expression:
+    """The operand in the type that is needed; a text literal is read as a value of that type."""
+    if operand.open and kind != VARCHAR:
+        assert isinstance(operand.value, Literal), "only a text literal is open"
+        return read(str(operand.value.value), kind, operand.span)
+    return cast_to(operand.value, kind)
+
+
+def _check_repeatable(operand: Operand) -> None:
+    pending, count = [operand.value], 0
+    while pending:
+        count += 1
+        pending.extend(children(pending.pop()))
+        if count > MAX_REPEATED_NODES:
+            raise BindError(
+                "the operand is too large to be compared more than once",
+                code="too-large",
+                hint="Compute it in a subquery in FROM, and compare its column.",
+                span=operand.span,
+            )
+
+
+def _cast_hint(kind: Type) -> str | None:
+    if kind == INTERVAL:
+        return "Subtract epoch(a) - epoch(b) to get seconds."
+    return "Write epoch(ts) for the seconds since 1970." if kind == TIMESTAMP else None

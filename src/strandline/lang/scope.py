@@ -1,0 +1,112 @@
+"""The names that a query can see: which column a name means, and the ids that columns get in a plan.
+
+A room of the binder. It knows no expressions and no plans, only relations, their columns and what they are called.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from strandline.errors import BindError, Span
+from strandline.lang import ast
+from strandline.types import Column
+
+
+class Ids:
+    """Hands out ids that are unique within one plan."""
+
+    def __init__(self) -> None:
+        self.used: dict[str, int] = {}
+
+    def fresh(self, wanted: str) -> str:
+        # Only plain characters: array libraries read some names, such as * or ^x$, as patterns.
+        base = re.sub(r"[^\w.]", "_", wanted.split("#")[0]) or "column"
+        self.used[base] = count = self.used.get(base, 0) + 1
+        return base if count == 1 else f"{base}#{count}"
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """What one entry of FROM makes visible, and under which name."""
+
+    alias: str
+    columns: tuple[Column, ...]
+    stream: str | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The relations that names may refer to."""
+
+    relations: tuple[Relation, ...]
+
+    def joined(self, other: Scope) -> Scope:
+        taken = {relation.alias.lower() for relation in self.relations}
+        for relation in other.relations:
+            if relation.alias.lower() in taken:
+                raise BindError(
+                    f'the name "{relation.alias}" is used twice in FROM',
+                    code="duplicate-alias",
+                    hint=f"Give one of them another name: {relation.stream or '(SELECT …)'} AS other.",
+                    span=relation.span,
+                )
+        return Scope(self.relations + other.relations)
+
+    def matches(self, name: ast.Identifier) -> list[tuple[Relation, Column]]:
+        """The visible columns of this name, whatever their relation."""
+        return [(r, column) for r in self.relations for column in r.columns if name.matches(column.name)]
+
+    def relation(self, qualifier: ast.Identifier) -> Relation:
+        for relation in self.relations:
+            if qualifier.matches(relation.alias):
+                return relation
+        renamed = [r.alias for r in self.relations if r.stream is not None and qualifier.matches(r.stream)]
+        hint = suggestion(qualifier.name, [r.alias for r in self.relations], "Names are")
+        raise BindError(
+            f'the name "{qualifier.name}" is not known here',
+            code="unknown-alias",
+            hint=f'The stream is called "{renamed[0]}" here.' if renamed else hint,
+            span=qualifier.span,
+        )
+
+    def column(self, name: ast.ColumnName) -> Column:
+        """The column that a name means."""
+        found = self.matches(name.column)
+        if name.qualifier is not None:
+            relation = self.relation(name.qualifier)
+            found = [match for match in found if match[0] is relation]
+        if not found:
+            raise self._unknown(name)
+        if len(found) > 1:
+            qualified = " or ".join(f"{relation.alias}.{column.name}" for relation, column in found)
+            raise BindError(
+                f'column "{name.column.name}" is ambiguous',
+                code="ambiguous-column",
+                hint=f"Write {qualified}.",
+                span=name.span,
+            )
+        return found[0][1]
+
+    def _unknown(self, name: ast.ColumnName) -> BindError:
+        relations = self.relations if name.qualifier is None else (self.relation(name.qualifier),)
+        where = f' in "{relations[0].alias}"' if len(relations) == 1 else ""
+        return BindError(
+            f'column "{name.column.name}" does not exist{where}',
+            code="unknown-column",
+            hint=suggestion(name.column.name, [c.name for r in relations for c in r.columns], "Columns are"),
+            span=name.column.span,
+        )
+
+
+def suggestion(wanted: str, known: Iterable[str], otherwise: str) -> str:
+    """A hint for a name that is not known: the nearest one, or all of them."""
+    by_lower = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(wanted.lower(), by_lower, n=1)
+    if near:
+        return f'Did you mean "{by_lower[near[0]]}"?'
+    names = list(by_lower.values())
+    return f"{otherwise} {', '.join(names[:12])}{' and others' if len(names) > 12 else ''}."

@@ -1,0 +1,26 @@
+"""Profiles of the property tests, and the one Spark that all Spark tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+import strandline as sl
+from strandline.engine import Database
+
+from support import LONG
+
+# By default the same examples every time: a failure is news about the change at hand. The long run looks for new ones.
+quiet = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
+settings.register_profile("fast", deadline=None, derandomize=True, suppress_health_check=quiet, database=None)
+settings.register_profile("long", deadline=None, suppress_health_check=quiet, print_blob=True)
+settings.load_profile("long" if LONG else "fast")
+
+
+@pytest.fixture(scope="session")
+def spark_database() -> Iterator[Database]:
+    """A database on an embedded Spark, started by the first test that asks for it. Use its `spark` for more databases."""
+    with sl.connect() as database:
+        yield database

@@ -1,0 +1,91 @@
+"""Duplicate elimination: each payload at most once per instant."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from support import (
+    KINDS,
+    TEXT,
+    Elements,
+    Payload,
+    Slicing,
+    at,
+    columns,
+    drive,
+    edges,
+    examples,
+    intervals,
+    line,
+    payloads,
+    same_snapshots,
+    show,
+    slicings,
+)
+from thesis import S1
+
+from strandline.algebra.snapshot import bag
+from strandline.execution.operators.distinct import DistinctOperator
+from strandline.types import DOUBLE, INT, VARCHAR, Type
+
+
+def test_the_second_copy_begins_where_the_first_ends() -> None:
+    #   t   0     3     6     9
+    #   a   [===========)
+    #   a         [===========)
+    #  out  [===========)[====)
+    assert show(drive(lambda: DistinctOperator(TEXT), [(TEXT, line("a[0,6) a[3,9)"))])) == "a[0,6) a[6,9)"
+
+
+def test_thesis_table_11_7() -> None:
+    assert show(drive(lambda: DistinctOperator(TEXT), [(TEXT, line(S1))])) == "c[1,8) a[5,11) d[6,14) b[12,17)"
+
+
+def test_a_piece_that_begins_after_the_slice_waits_for_it() -> None:
+    #   the rest of the second copy is known at 3, but begins at 6: the cut at 4 must not let it through
+    out = drive(lambda: DistinctOperator(TEXT), [(TEXT, line("a[0,6) a[3,9) b[5,6)"))], Slicing((4,), "store"))
+    assert show(out) == "a[0,6) b[5,6) a[6,9)"
+
+
+def test_null_is_a_value_like_others() -> None:
+    assert show(drive(lambda: DistinctOperator(TEXT), [(TEXT, line("NULL[0,6) NULL[3,5)"))])) == "NULL[0,6)"
+
+
+def distinct(rows: list[Payload]) -> list[Payload]:
+    return list({str(bag([row])): row for row in rows}.values())
+
+
+COLUMNS = {kind.name.lower(): (kind,) for kind in KINDS} | {"mixed": (VARCHAR, DOUBLE, INT)}
+
+
+@pytest.mark.parametrize("kinds", COLUMNS.values(), ids=COLUMNS)
+@settings(max_examples=examples(20))
+@given(data=st.data(), slicing=slicings())
+def test_distinct_is_the_snapshot_distinct(kinds: tuple[Type, ...], data: st.DataObject, slicing: Slicing) -> None:
+    source = data.draw(intervals(payloads(*kinds), endless=True))
+    schema = columns(*kinds)
+    out = drive(lambda: DistinctOperator(schema), [(schema, source)], slicing)
+    same_snapshots(out, lambda t: distinct(at(source, t)), edges(source))
+
+
+NEGATIVE_NAN = float("inf") - float("inf")
+
+
+@pytest.mark.parametrize("cuts", [(), (1,)])
+def test_every_nan_is_the_same_and_so_is_every_zero(cuts: tuple[int, ...]) -> None:
+    schema = columns(DOUBLE)
+    source: Elements = [((float("nan"),), 0, 3), ((-float("nan"),), 1, 3), ((NEGATIVE_NAN,), 1, 3), ((0.0,), 0, 3)]
+    source += [((-0.0,), 2, 3)]
+    source.sort(key=lambda element: element[1])
+    out = drive(lambda: DistinctOperator(schema), [(schema, source)], Slicing(cuts, "save"))
+    assert show(out) == "nan[0,3) 0.0[0,3)"
+
+
+@example([2, 1, 3])
+@given(st.permutations([1, 2, 3, 4]))
+@settings(max_examples=examples(5))
+def test_the_longest_copy_wins_wherever_it_stands(lengths: list[int]) -> None:
+    source: Elements = [(("a",), 0, n) for n in lengths]
+    out = drive(lambda: DistinctOperator(TEXT), [(TEXT, source)])
+    assert sum(end - start for _, start, end in out) == max(lengths)

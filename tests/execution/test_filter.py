@@ -1,0 +1,63 @@
+"""Filter: what stays is what satisfies the predicate, for as long as before."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import (
+    TEXT,
+    Elements,
+    Slicing,
+    at,
+    columns,
+    drive,
+    edges,
+    examples,
+    intervals,
+    line,
+    payloads,
+    same_snapshots,
+    show,
+    slicings,
+)
+from thesis import S1
+
+from strandline.algebra.evaluate import evaluate
+from strandline.algebra.expressions import Call, ColumnRef, Expression, Literal
+from strandline.execution.operators.stateless import FilterOperator
+from strandline.types import BOOLEAN, DOUBLE, INT, VARCHAR
+
+IS_A = Call("=", (ColumnRef("x", VARCHAR), Literal("a", VARCHAR)), BOOLEAN)
+
+
+def test_thesis_table_11_2() -> None:
+    assert show(drive(lambda: FilterOperator(IS_A), [(TEXT, line(S1))])) == "a[5,11) a[9,10)"
+
+
+def test_unknown_is_not_true() -> None:
+    negated = Call("not", (IS_A,), BOOLEAN)
+    assert show(drive(lambda: FilterOperator(negated), [(TEXT, line("NULL[0,3) b[1,4) a[2,5)"))])) == "b[1,4)"
+
+
+C = columns(INT, DOUBLE, BOOLEAN)
+SMALL, REAL, TRUTH = (ColumnRef(c.id, c.type) for c in C)
+PREDICATES: tuple[Expression, ...] = (
+    Call(">=", (SMALL, Literal(1, INT)), BOOLEAN),
+    Call("<", (REAL, Literal(float("inf"), DOUBLE)), BOOLEAN),
+    Call("or", (TRUTH, Call("is_null", (SMALL,), BOOLEAN)), BOOLEAN),
+    TRUTH,
+    Literal(True, BOOLEAN),
+    Literal(False, BOOLEAN),
+    Literal(None, BOOLEAN),
+)
+
+
+@settings(max_examples=examples(25))
+@given(intervals(payloads(INT, DOUBLE, BOOLEAN), endless=True), slicings(), st.sampled_from(PREDICATES))
+def test_filter_is_the_snapshot_filter(source: Elements, slicing: Slicing, predicate: Expression) -> None:
+    out = drive(lambda: FilterOperator(predicate), [(C, source)], slicing)
+    same_snapshots(
+        out,
+        lambda t: [p for p in at(source, t) if evaluate(predicate, dict(zip("c0 c1 c2".split(), p, strict=True))) is True],
+        edges(source),
+    )

@@ -1,0 +1,183 @@
+"""Join: pairs that are valid together, agree on the keys and satisfy the condition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from support import (
+    MONEY,
+    TEXT,
+    Elements,
+    Payload,
+    Slicing,
+    at,
+    columns,
+    drive,
+    edges,
+    examples,
+    intervals,
+    line,
+    payloads,
+    same_snapshots,
+    show,
+    slicings,
+)
+from thesis import S1, S2
+
+from strandline.algebra.evaluate import compare, evaluate
+from strandline.algebra.expressions import Call, ColumnRef, Expression, Literal, Value
+from strandline.execution.operators import join
+from strandline.execution.operators.join import JoinOperator
+from strandline.temporal import FOREVER
+from strandline.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, Schema, Type, decimal
+
+
+def joined(
+    left: Schema,
+    right: Schema,
+    lefts: Elements,
+    rights: Elements,
+    *,
+    keys: int,
+    condition: Expression | None = None,
+    slicing: Slicing = Slicing(),  # noqa: B008
+) -> Elements:
+    """The join on the first `keys` columns of both sides."""
+    l_keys, r_keys = ([ColumnRef(c.id, c.type) for c in side[:keys]] for side in (left, right))
+    return drive(
+        lambda: JoinOperator(l_keys, r_keys, condition, left, right), [(left, lefts), (right, rights)], slicing
+    )
+
+
+def equal(one: Value, two: Value) -> bool:
+    return one is not None and two is not None and compare(one, two) == 0
+
+
+def pairs(lefts: Sequence[Payload], rights: Sequence[Payload], keys: int) -> list[Payload]:
+    return [l + r for l in lefts for r in rights if all(equal(l[k], r[k]) for k in range(keys))]  # noqa: E741
+
+
+LEFT, RIGHT = columns(VARCHAR, prefix="l"), columns(VARCHAR, prefix="r")
+
+
+def test_a_pair_is_valid_while_both_are() -> None:
+    #   t   0     3     6     9
+    #   a   [===========)
+    #   b         [===========)
+    #  a,b        [=====)
+    assert show(joined(LEFT, RIGHT, line("a[0,6)"), line("b[3,9)"), keys=0)) == "a,b[3,6)"
+
+
+def test_thesis_table_11_6() -> None:
+    assert show(joined(LEFT, RIGHT, line(S1), line(S2), keys=1)) == "d,d[6,9) b,b[12,15)"
+
+
+def test_touching_intervals_do_not_meet() -> None:
+    assert joined(LEFT, RIGHT, line("a[0,5)"), line("a[5,9)"), keys=1) == []
+
+
+def test_null_equals_nothing() -> None:
+    assert show(joined(LEFT, RIGHT, line("NULL[0,5) a[0,5)"), line("NULL[0,5) a[1,5)"), keys=1)) == "a,a[1,5)"
+
+
+def test_elements_that_never_end_meet_forever() -> None:
+    out = joined(LEFT, RIGHT, line("a[0,∞)"), line("a[3,∞) a[7,9)"), keys=1, slicing=Slicing((1, 5), "save"))
+    assert show(out) == "a,a[3,∞) a,a[7,9)"
+
+
+def test_a_pair_appears_once_wherever_the_cut_is() -> None:
+    for cut in range(-1, 12):
+        out = joined(LEFT, RIGHT, line("a[0,6) a[2,4)"), line("a[1,9) a[2,3)"), keys=1, slicing=Slicing((cut,), "save"))
+        assert sorted(show([e]) for e in out) == ["a,a[1,6)", "a,a[2,3)", "a,a[2,3)", "a,a[2,4)"], f"cut at {cut}"
+
+
+def test_keys_with_the_same_value_and_another_form() -> None:
+    left, right = columns(DOUBLE, prefix="l"), columns(DOUBLE, prefix="r")
+    nan, other_nan = float("nan"), float("inf") - float("inf")
+    lefts: Elements = [((-0.0,), 0, 5), ((nan,), 0, 5), ((1.0,), 0, 5)]
+    rights: Elements = [((0.0,), 1, 5), ((other_nan,), 2, 5), ((2.0,), 0, 5)]
+    assert show(joined(left, right, lefts, rights, keys=1)) == "-0.0,0.0[1,5) nan,nan[2,5)"
+
+
+WIDE = decimal(38, 0)
+KEYS: dict[str, tuple[Type, ...]] = {
+    "int": (INT,),
+    "bigint": (BIGINT,),
+    "double": (DOUBLE,),
+    "decimal": (MONEY,),
+    "text": (VARCHAR,),
+    "boolean": (BOOLEAN,),
+    "date": (DATE,),
+    "timestamp": (TIMESTAMP,),
+    "two": (VARCHAR, DOUBLE),
+    "three": (INT, MONEY, BOOLEAN),
+}
+
+
+@pytest.mark.parametrize("kinds", KEYS.values(), ids=KEYS)
+@settings(max_examples=examples(15))
+@given(data=st.data(), slicing=slicings())
+def test_hash_join_is_the_snapshot_join(kinds: tuple[Type, ...], data: st.DataObject, slicing: Slicing) -> None:
+    left, right = columns(*kinds, INT, prefix="l"), columns(*kinds, INT, prefix="r")
+    sides = intervals(payloads(*kinds, INT), endless=True)
+    lefts, rights = data.draw(sides), data.draw(sides)
+    out = joined(left, right, lefts, rights, keys=len(kinds), slicing=slicing)
+    same_snapshots(out, lambda t: pairs(at(lefts, t), at(rights, t), len(kinds)), edges(lefts, rights))
+
+
+L, R = columns(INT, DOUBLE, prefix="l"), columns(INT, DOUBLE, prefix="r")
+L0, L1, R0, R1 = (ColumnRef(c.id, c.type) for c in (*L, *R))
+CONDITIONS: tuple[Expression | None, ...] = (
+    None,
+    Call("<", (L0, R0), BOOLEAN),
+    Call(">=", (L1, R1), BOOLEAN),
+    Call("or", (Call("is_null", (L0,), BOOLEAN), Call("=", (L1, R1), BOOLEAN)), BOOLEAN),
+    Literal(True, BOOLEAN),
+    Literal(None, BOOLEAN),
+)
+
+
+@settings(max_examples=examples(60))
+@given(
+    intervals(payloads(INT, DOUBLE), most=8, endless=True),
+    intervals(payloads(INT, DOUBLE), most=8),
+    st.sampled_from(CONDITIONS),
+    st.sampled_from((0, 1)),
+    slicings(),
+    st.sampled_from((1, 3, 2_000_000)),
+)
+@example([((1, 1.0), 0, 5)], [((1, 2.0), 0, 5), ((1, 0.5), 0, 5)], CONDITIONS[2], 1, Slicing(), 1)
+def test_theta_join_is_the_snapshot_join(
+    lefts: Elements, rights: Elements, condition: Expression | None, keys: int, slicing: Slicing, at_once: int
+) -> None:
+    """Any condition, with and without a key, and however few pairs are looked at in one go."""
+
+    def satisfied(row: Payload) -> bool:
+        names = (c.id for c in (*L, *R))
+        return condition is None or evaluate(condition, dict(zip(names, row, strict=True))) is True
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(join, "PAIRS_AT_ONCE", at_once)
+        out = joined(L, R, lefts, rights, keys=keys, condition=condition, slicing=slicing)
+    same_snapshots(
+        out, lambda t: [row for row in pairs(at(lefts, t), at(rights, t), keys) if satisfied(row)], edges(lefts, rights)
+    )
+
+
+def test_a_product_needs_no_columns() -> None:
+    """COUNT(*) over a product reads no column of either side; the pairs are there all the same."""
+    assert joined((), (), [((), 0, 5), ((), 1, 6)], [((), 2, 4)], keys=0) == [((), 2, 4), ((), 2, 4)]
+    assert joined(TEXT, (), line("a[0,5) b[1,6)"), [((), 2, 4)], keys=0) == line("a[2,4) b[2,4)")
+
+
+def test_decimals_of_all_sizes_as_keys() -> None:
+    left, right = columns(WIDE, prefix="l"), columns(WIDE, prefix="r")
+    numbers = [Decimal(n) for n in (0, 1, 2**64, 2**64 + 1, 10**38 - 1, -(2**64), -1)]
+    lefts: Elements = [((n,), i, FOREVER) for i, n in enumerate(numbers)]
+    rights: Elements = [((n,), 10, 11) for n in reversed(numbers)]
+    out = joined(left, right, lefts, rights, keys=1)
+    assert sorted(payload for payload, _, _ in out) == sorted((n, n) for n in numbers)

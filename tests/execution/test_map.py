@@ -1,0 +1,70 @@
+"""Map: other columns, the same validity, duplicates kept."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from support import (
+    TEXT,
+    Elements,
+    Slicing,
+    at,
+    columns,
+    drive,
+    edges,
+    examples,
+    intervals,
+    line,
+    payloads,
+    same_snapshots,
+    show,
+    slicings,
+)
+from thesis import S1
+
+from strandline.algebra.evaluate import evaluate
+from strandline.algebra.expressions import Call, Case, Cast, ColumnRef, Expression, Literal
+from strandline.execution.operators.stateless import MapOperator
+from strandline.types import BIGINT, BOOLEAN, DOUBLE, INT, VARCHAR, Column
+
+X = ColumnRef("x", VARCHAR)
+
+
+def is_text(text: str) -> Expression:
+    return Call("=", (X, Literal(text, VARCHAR)), BOOLEAN)
+
+
+def test_thesis_table_11_3() -> None:
+    renamed = Case(((is_text("a"), Literal("x", VARCHAR)), (is_text("b"), Literal("y", VARCHAR))), X, VARCHAR)
+    out = drive(lambda: MapOperator(((Column("z", "z", VARCHAR), renamed),)), [(TEXT, line(S1))])
+    assert show(out) == "c[1,8) x[5,11) d[6,14) x[9,10) y[12,17)"
+
+
+def test_a_constant_has_as_many_rows_as_the_input() -> None:
+    one = (Column("n", "n", INT), Literal(1, INT))
+    assert show(drive(lambda: MapOperator((one,)), [(TEXT, line("a[0,2) b[1,3)"))])) == "1[0,2) 1[1,3)"
+
+
+def test_no_columns_at_all_still_have_intervals() -> None:
+    assert drive(lambda: MapOperator(()), [(TEXT, line("a[0,2) b[1,3)"))]) == [((), 0, 2), ((), 1, 3)]
+
+
+C = columns(INT, DOUBLE, VARCHAR)
+SMALL, REAL, WORD = (ColumnRef(c.id, c.type) for c in C)
+OUTPUTS: tuple[tuple[Column, Expression], ...] = (
+    (Column("sum", "sum", BIGINT), Call("+", (Cast(SMALL, BIGINT), Literal(1, BIGINT)), BIGINT)),
+    (Column("quotient", "quotient", DOUBLE), Call("/", (Literal(1.0, DOUBLE), REAL), DOUBLE)),
+    (Column("word", "word", VARCHAR), Call("||", (WORD, Literal("!", VARCHAR)), VARCHAR)),
+    (Column("constant", "constant", BOOLEAN), Literal(None, BOOLEAN)),
+)
+
+
+@settings(max_examples=examples(25))
+@given(intervals(payloads(INT, DOUBLE, VARCHAR), endless=True), slicings())
+def test_map_is_the_snapshot_map(source: Elements, slicing: Slicing) -> None:
+    out = drive(lambda: MapOperator(OUTPUTS), [(C, source)], slicing)
+    rows = {c.id: i for i, c in enumerate(C)}
+    same_snapshots(
+        out,
+        lambda t: [tuple(evaluate(e, {n: p[i] for n, i in rows.items()}) for _, e in OUTPUTS) for p in at(source, t)],
+        edges(source),
+    )

@@ -1,0 +1,59 @@
+"""Split: more cuts, the same snapshots."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import (
+    TEXT,
+    Elements,
+    Slicing,
+    at,
+    batch,
+    drive,
+    edges,
+    elements_of,
+    examples,
+    intervals,
+    line,
+    payloads,
+    same_snapshots,
+    show,
+    slicings,
+)
+from thesis import S1
+
+from strandline.execution.operators.base import Progress
+from strandline.execution.operators.pieces import SplitOperator
+from strandline.types import VARCHAR
+
+
+def test_an_element_is_cut_into_pieces() -> None:
+    #   length=3   t  0  3  6 8
+    #   a             [=======)
+    #   out           [==)[==)[)
+    assert show(drive(lambda: SplitOperator(3), [(TEXT, line("a[0,8)"))])) == "a[0,3) a[3,6) a[6,8)"
+
+
+def test_thesis_table_11_14() -> None:
+    out = drive(lambda: SplitOperator(1), [(TEXT, line(S1))])
+    begin = "c[1,2) c[2,3) c[3,4) c[4,5) c[5,6) a[5,6) c[6,7) a[6,7) d[6,7)"
+    # Pieces that start together have no order; the table lists them by the start of their elements.
+    assert sorted(show([e]) for e in out[:9]) == sorted(begin.split())
+    assert show(out[-1:]) == "b[16,17)" and len(out) == 7 + 6 + 8 + 1 + 5
+
+
+def test_what_never_ends_is_cut_up_to_the_progress() -> None:
+    for start in (0, -7):  # the length of [-7, ∞) does not fit into 64 bits
+        split, out = SplitOperator(4), []
+        out += elements_of(split.step([batch(TEXT, [(("a",), start, 2**63 - 1)])], Progress(start + 5)).frame)
+        out += elements_of(split.step([batch(TEXT, [])], Progress(start + 9)).frame)
+        assert out == [(("a",), start + n, start + n + 4) for n in (0, 4, 8)]
+
+
+@settings(max_examples=examples(50))
+@given(intervals(payloads(VARCHAR)), st.integers(1, 9), slicings())
+def test_split_keeps_the_snapshots(source: Elements, length: int, slicing: Slicing) -> None:
+    out = drive(lambda: SplitOperator(length), [(TEXT, source)], slicing)
+    assert all(end - start <= length for _, start, end in out)
+    same_snapshots(out, lambda t: at(source, t), edges(source))

@@ -1,0 +1,83 @@
+"""Time window: an element is valid while the window holds it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from support import TEXT, Elements, Payload, Slicing, at, bag, drive, edges, examples, line, same_snapshots, show, slicings
+from thesis import LOGICAL_S1, S3
+
+from strandline.execution.operators.reorder import ReorderOperator
+from strandline.execution.operators.stateless import WindowOperator
+from strandline.temporal import EARLIEST, LATEST, SECOND
+
+
+def chronons(times: list[tuple[str, int]]) -> Elements:
+    return [((x,), t, t + 1) for x, t in sorted(times, key=lambda pair: pair[1])]
+
+
+def windowed(source: Elements, range_us: int, slide_us: int = 1, slicing: Slicing = Slicing()) -> Elements:  # noqa: B008
+    """The window and the reorder buffer that a plan puts behind it."""
+    moved = drive(lambda: WindowOperator(range_us, slide_us), [(TEXT, source)], ordered=False)
+    moved.sort(key=lambda element: element[1])
+    return drive(ReorderOperator, [(TEXT, moved)], slicing)
+
+
+def test_thesis_table_11_11() -> None:
+    assert show(windowed(line(S3), 50)) == "b[1,51) a[3,53) c[4,54) a[7,57) b[10,60)"
+
+
+def test_thesis_table_17_1() -> None:
+    assert show(windowed(line(S3), 50, 10)) == "b[9,59) a[9,59) c[9,59) a[9,59) b[19,69)"
+
+
+def test_thesis_table_8_10() -> None:
+    out = windowed(chronons([(x, t) for t, bag in LOGICAL_S1.items() for x in bag]), 2)
+    held = {t: "".join(sorted(str(x) for (x,) in at(out, t))) for t in range(9)}
+    assert held == {
+        0: "", 1: "c", 2: "aaac", 3: "aaaaaab", 4: "aaaaaabbc", 5: "aaabbbc", 6: "bbbb", 7: "bb", 8: "",
+    }  # fmt: skip
+
+
+def test_a_now_window_changes_nothing() -> None:
+    assert windowed(line(S3), 1) == line(S3)
+
+
+def test_a_slide_larger_than_the_range_misses_elements() -> None:
+    #   the window moves at 9, 19, … and then looks 3 back: it sees 7, 8, 9 and 17, 18, 19
+    assert show(windowed(line("a[5,6) b[7,8) c[9,10) d[10,11) e[19,20)"), 3, 10)) == "b[9,19) c[9,19) e[19,29)"
+
+
+@pytest.mark.parametrize("time", [EARLIEST, -1, 0, LATEST - 1])
+def test_times_far_from_the_epoch(time: int) -> None:
+    ((_, start, end),) = windowed(chronons([("a", time)]), 10 * SECOND, 3 * SECOND)
+    held = [t for t in (start - 1, start, end - 1, end) if (t + 1) // (3 * SECOND) * 3 * SECOND - 10 * SECOND <= time]
+    assert start <= time + 3 * SECOND and held == [start - 1, start, end - 1]
+
+
+def held(source: Elements, range_us: int, slide_us: int, t: int) -> list[Payload]:
+    """The definition: T - range <= s < T with T = floor((t + 1) / slide) * slide."""
+    last = (t + 1) // slide_us * slide_us
+    return [payload for payload, s, _ in source if last - range_us <= s < last]
+
+
+@settings(max_examples=examples(80))
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.integers(-30, 30)), max_size=10).map(chronons),
+    st.integers(1, 25),
+    st.integers(1, 25),
+    slicings(),
+)
+@example(chronons([("a", -10), ("b", -1), ("a", 0)]), 7, 3, Slicing((-5, 0)))  # the slide does not divide the range
+@example(chronons([("a", 1)]), 1, 25, Slicing())  # never seen
+def test_window_holds_what_the_definition_says(source: Elements, range_us: int, slide_us: int, slicing: Slicing) -> None:
+    out = windowed(source, range_us, slide_us, slicing)
+    around = {s + d for _, s, _ in source for d in range(-2, range_us + slide_us + 2)}
+    same_snapshots(out, lambda t: held(source, range_us, slide_us, t), {*edges(source), *around})
+
+
+def test_a_slide_of_one_chronon_is_no_slide() -> None:
+    source = chronons([("a", t) for t in (-3, 0, 4)])
+    for t in range(-10, 20):
+        assert bag(held(source, 5, 1, t)) == bag([p for p, s, _ in source if s <= t < s + 5])

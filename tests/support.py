@@ -1,0 +1,364 @@
+"""What the correctness tests share: streams drawn at random, ways to feed them, and the judge.
+
+Two levels. An operator is driven directly with interval streams (`drive`), cut into slices at any instants, with its
+state kept, saved and restored, or taken through files. A plan runs on the local engine (`run_plan`) over streams that
+arrive in batches of any size. Both are held against snapshots: how intervals are cut is not part of an answer.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from decimal import Context, Decimal
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import polars as pl
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from strandline.algebra.expressions import Value
+from strandline.algebra.operators import Plan
+from strandline.algebra.schema import schema
+from strandline.algebra.snapshot import Element, RawStreams, bag, change_instants, snapshot
+from strandline.catalog import BaseStream, Catalog, SourceCall
+from strandline.errors import Span
+from strandline.execution import store
+from strandline.execution.answers import from_answer
+from strandline.execution.batch import FROM, UNTIL, Batch, frame_schema
+from strandline.execution.delivery import BatchReport, Delivery
+from strandline.execution.local import LocalRun
+from strandline.execution.operators.base import Operator, Progress
+from strandline.execution.sources.base import REJECT_SCHEMA, Chunk, Source
+from strandline.lang import ast
+from strandline.lang.binder import bind_derived_stream, bind_query
+from strandline.lang.parser import parse
+from strandline.optimizer.pipeline import optimize
+from strandline.physical.choose import choose
+from strandline.temporal import BEFORE_ALL, FOREVER, Instant
+from strandline.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, Column, Schema, Type, decimal
+
+LONG = os.environ.get("STRANDLINE_LONG") == "1"
+EPOCH = datetime(1970, 1, 1)
+
+
+def examples(count: int) -> int:
+    """How many examples a property gets: few by default, many where there is time."""
+    return count * 20 if LONG else count
+
+
+# ---- values ----------------------------------------------------------------------------------------------------------
+
+MONEY = decimal(10, 2)
+KINDS: tuple[Type, ...] = (INT, BIGINT, DOUBLE, MONEY, VARCHAR, BOOLEAN, DATE, TIMESTAMP)
+
+# Few values, so that rows meet; among them those at which arithmetic and comparison are most easily wrong.
+DOMAIN: dict[str, tuple[Value, ...]] = {
+    "INT": (0, 1, 2, -1, 2**31 - 1, -(2**31)),
+    "BIGINT": (0, 1, 2, -7, 2**63 - 1, -(2**63)),
+    "DOUBLE": (0.0, -0.0, 1.0, 1.5, 0.1, 0.2, -3.0, 1e308, -1e308, 5e-324, float("inf"), float("-inf"), float("nan")),
+    "DECIMAL": tuple(map(Decimal, ("0.00", "1.00", "1.01", "-2.50", "99999999.99", "-99999999.99"))),
+    "VARCHAR": ("a", "b", "", "ab", "ä😀", "\uffff", "a\0"),
+    "BOOLEAN": (True, False),
+    "DATE": (date(2024, 2, 29), date(1970, 1, 1), date(1, 1, 1), date(9999, 12, 31)),
+    "TIMESTAMP": (EPOCH, datetime(2024, 2, 29, 23, 59, 59, 999_999), datetime(1, 1, 1), datetime(9999, 12, 31)),
+}
+
+
+def known_values(kind: Type) -> st.SearchStrategy[Value]:
+    return st.sampled_from(DOMAIN[kind.name])
+
+
+def values(kind: Type) -> st.SearchStrategy[Value]:
+    """A value of the type; about one in six is NULL."""
+    return st.sampled_from((*DOMAIN[kind.name], *([None] * max(1, len(DOMAIN[kind.name]) // 5))))
+
+
+def any_decimal(kind: Type) -> st.SearchStrategy[Decimal]:
+    """Every value that the type has."""
+    top = 10**kind.precision - 1
+    return st.integers(-top, top).map(lambda n: Decimal(n).scaleb(-kind.scale, Context(prec=60)))
+
+
+# ---- interval streams and operators ----------------------------------------------------------------------------------
+
+Payload: TypeAlias = tuple[Value, ...]
+Interval: TypeAlias = tuple[Payload, Instant, Instant]
+Elements: TypeAlias = list[Interval]
+
+TEXT: Schema = (Column("x", "x", VARCHAR),)
+
+
+def columns(*kinds: Type, prefix: str = "c") -> Schema:
+    """A schema with ids c0, c1, …"""
+    return tuple(Column(f"{prefix}{i}", f"{prefix}{i}", kind) for i, kind in enumerate(kinds))
+
+
+def line(text: str) -> Elements:
+    """A time line of one text column: `a[0,8) b[5,∞)`, where `NULL` is no value."""
+    found = re.findall(r"(\S+?)\[(-?\d+),(-?\d+|∞)\)", text)
+    return [((None if x == "NULL" else x,), int(s), FOREVER if e == "∞" else int(e)) for x, s, e in found]
+
+
+def show(elements: Iterable[Interval]) -> str:
+    """The opposite of `line`; several values of a payload are separated by commas."""
+    return " ".join(
+        f"{','.join('NULL' if v is None else str(v) for v in payload)}[{start},{'∞' if end == FOREVER else end})"
+        for payload, start, end in elements
+    )
+
+
+def batch(columns: Schema, elements: Sequence[Interval]) -> Batch:
+    rows = [(*payload, start, end) for payload, start, end in elements]
+    return Batch(pl.DataFrame(rows, schema=frame_schema(columns), orient="row"))
+
+
+def elements_of(frame: pl.DataFrame) -> Elements:
+    assert frame.columns[-2:] == [FROM, UNTIL], "a batch is the payload, then the interval"
+    return [(row[:-2], row[-2], row[-1]) for row in frame.rows()]
+
+
+def at(elements: Iterable[Interval], t: Instant) -> list[Payload]:
+    """The snapshot of an interval stream."""
+    return [payload for payload, start, end in elements if start <= t < end]
+
+
+def edges(*streams: Iterable[Interval]) -> list[Instant]:
+    """Every instant at which something may change, and the ones just before and after."""
+    ends = {t for stream in streams for _, start, end in stream for t in (start, end) if t < FOREVER}
+    return sorted({t + d for t in ends for d in (-1, 0, 1)})
+
+
+def intervals(
+    payloads: st.SearchStrategy[Payload], *, most: int = 12, low: int = -20, high: int = 40, endless: bool = False
+) -> st.SearchStrategy[Elements]:
+    """An interval stream, ordered by start: a small domain of time, so that edges coincide."""
+    lengths: st.SearchStrategy[int] = st.integers(1, 12)
+    if endless:
+        lengths = lengths | st.just(FOREVER)
+    element = st.tuples(payloads, st.integers(low, high), lengths)
+    return st.lists(element, max_size=most).map(
+        lambda drawn: sorted(
+            ((p, s, FOREVER if n == FOREVER else s + n) for p, s, n in drawn), key=lambda element: element[1]
+        )
+    )
+
+
+def payloads(*kinds: Type) -> st.SearchStrategy[Payload]:
+    return st.tuples(*(values(kind) for kind in kinds))
+
+
+Carry: TypeAlias = Literal["keep", "save", "store"]
+
+
+@dataclass(frozen=True)
+class Slicing:
+    """Where the input is cut, and what happens to the state in between.
+
+    `keep`: the operator goes on. `save`: another operator goes on from its state. `store`: the state goes through files
+    that are opened anew, as when another worker takes over.
+    """
+
+    cuts: tuple[Instant, ...] = ()
+    carry: Carry = "keep"
+
+
+WHOLE = Slicing()
+
+
+def slicings(low: int = -25, high: int = 60) -> st.SearchStrategy[Slicing]:
+    cuts = st.lists(st.integers(low, high), max_size=6).map(lambda drawn: tuple(sorted(drawn)))
+    carry: st.SearchStrategy[Carry] = st.sampled_from(("keep", "save", "save", "store"))
+    return st.builds(Slicing, cuts, carry)
+
+
+def drive(
+    make: Callable[[], Operator],
+    inputs: Sequence[tuple[Schema, Elements]],
+    slicing: Slicing = WHOLE,
+    origin: Instant = FOREVER,
+    ordered: bool = True,
+) -> Elements:
+    """Feed an operator slice by slice until the end of time; what it emits must itself come in slices."""
+    with tempfile.TemporaryDirectory() as directory:
+        keeper = store.StateStore(Path(directory), 1, 0)
+        operator, out, before = make(), [], BEFORE_ALL
+        for number, until in enumerate((*slicing.cuts, FOREVER)):
+            parts = [batch(c, [e for e in stream if before <= e[1] < until]) for c, stream in inputs]
+            emitted = elements_of(operator.step(parts, Progress(until, origin)).frame)
+            if ordered:
+                starts = [start for _, start, _ in emitted]
+                assert starts == sorted(starts), "the output of a slice is ordered by start"
+                assert all(before <= start < until for start in starts), "a slice emits what starts in it"
+            assert all(start < end for _, start, end in emitted), "no interval is empty"
+            out += emitted
+            operator, before = _handed_over(operator, make, slicing.carry, keeper, number), until
+    return out
+
+
+def _handed_over(
+    operator: Operator, make: Callable[[], Operator], carry: Carry, keeper: store.StateStore, number: int
+) -> Operator:
+    if carry == "keep":
+        return operator
+    state = operator.save()
+    if carry == "store":
+        keeper.write(number, {"f1": [state]})
+        store._opened.clear()  # nothing stays in memory: the files must do
+        (state,) = keeper.before(number + 1)["f1"]
+    operator = make()
+    operator.restore(state)
+    return operator
+
+
+def same_snapshots(actual: Elements, expected: Callable[[Instant], list[Payload]], instants: Iterable[Instant]) -> None:
+    """The law of an operator: at every instant its output is what the relational operator gives."""
+    for t in sorted({*instants, *edges(actual)}):
+        assert bag(at(actual, t)) == bag(expected(t)), f"at instant {t}"
+
+
+# ---- streams as they arrive ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """A stream in order of arrival, with the disorder that it admits to. Its last column is its time, `ts`."""
+
+    name: str
+    columns: tuple[tuple[str, Type], ...]
+    elements: tuple[Element, ...]
+    disorder_us: int = 0
+
+    @property
+    def declared(self) -> BaseStream:
+        return BaseStream(self.name, self.columns, SourceCall("test"), "ts", self.disorder_us)
+
+
+def moment(t: Instant) -> datetime:
+    return EPOCH + timedelta(microseconds=t)
+
+
+def arrivals(
+    name: str, columns: Mapping[str, Type], *, most: int = 8, low: int = -5, high: int = 30, disorder: int = 6
+) -> st.SearchStrategy[Arrivals]:
+    """A stream whose elements come out of order, but within its bound; now and then it is empty."""
+    payload = st.tuples(*(values(kind) for kind in columns.values()))
+
+    def arrange(drawn: list[tuple[int, int, Payload]], bound: int) -> Arrivals:
+        # Whoever comes first by time + delay is behind nobody by more than the largest delay.
+        drawn = sorted(drawn, key=lambda row: row[0] + min(row[1], bound))
+        rows = (Element(t, {**dict(zip(columns, row, strict=True)), "ts": moment(t)}) for t, _, row in drawn)
+        return Arrivals(name, (*columns.items(), ("ts", TIMESTAMP)), tuple(rows), bound)
+
+    row = st.tuples(st.integers(low, high), st.integers(0, disorder), payload)
+    return st.builds(arrange, st.lists(row, max_size=most), st.sampled_from((0, 0, 1, disorder)))
+
+
+class MemorySource(Source):
+    """A stream fed from memory: batch after batch takes the next of `sizes` rows, then all the rest.
+
+    The end is announced once the sizes are used up, perhaps some batches after the last row.
+    """
+
+    def __init__(self, arrivals: Arrivals, sizes: Sequence[int]) -> None:
+        super().__init__(arrivals.declared, None)
+        self.elements = arrivals.elements
+        self.sizes = list(sizes)
+
+    def check(self, span: Span | None) -> None:
+        return
+
+    def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
+        if self.sizes:
+            return min(position + self.sizes.pop(0), len(self.elements)), False
+        return len(self.elements), True
+
+    def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
+        middle = (start + end) // 2
+        for part in (self.elements[start:middle], self.elements[middle:end]):
+            rows = [(*(element.values[name] for name, _ in self.stream.columns), element.time) for element in part]
+            kinds = [Column(name, name, kind) for name, kind in self.stream.columns]
+            shape = {n: dtype for n, dtype in frame_schema(tuple(kinds)).items() if n != UNTIL}
+            yield Chunk(pl.DataFrame(rows, schema=shape, orient="row"), pl.DataFrame(schema=REJECT_SCHEMA))
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """How a run is cut: the batch sizes of each stream by position, and the number of buckets."""
+
+    sizes: tuple[tuple[int, ...], ...] = ()
+    buckets: int = 1
+
+
+def cuts(streams: int) -> st.SearchStrategy[Cuts]:
+    sizes = st.lists(st.integers(0, 4), max_size=5).map(tuple)
+    return st.builds(Cuts, st.tuples(*(sizes for _ in range(streams))), st.integers(1, 3))
+
+
+@dataclass
+class Answer:
+    """What a run produced."""
+
+    elements: Elements = field(default_factory=list)
+    late: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
+    late_count: dict[str, int] = field(default_factory=dict)
+    batches: int = 0
+
+
+def run_plan(plan: Plan, streams: Sequence[Arrivals], cut: Cuts = Cuts(), *, optimised: bool = True) -> Answer:  # noqa: B008
+    """Run a plan on the local engine until its streams end."""
+    pipeline = choose([("q", optimize(plan) if optimised else plan)], [s.declared for s in streams], cut.buckets)
+    answer = Answer()
+    tables: list[pa.Table] = []
+
+    def take(report: BatchReport) -> None:
+        answer.batches += 1
+        tables.extend(report.answers.get("q", ()))
+        for name, late in report.late.items():
+            answer.late.setdefault(name, []).extend(row for table in late for row in table.to_pylist())
+
+    sizes = dict(zip((s.name for s in streams), cut.sizes, strict=False))
+    read = {s.name for s in pipeline.streams}
+    sources = {s.name: MemorySource(s, sizes.get(s.name, ())) for s in streams if s.name in read}
+    delivery = Delivery(pipeline, None, None, [take])
+    run = LocalRun(pipeline, delivery, sources=sources)
+    while not delivery.ended:
+        run.step()
+    answer.late_count = {name: beat.late for name, beat in delivery.heartbeats.items()}
+    for table in tables:
+        answer.elements += elements_of(from_answer(table, schema(plan)))
+    return answer
+
+
+def bind(text: str, streams: Sequence[Arrivals]) -> Plan:
+    """The plan of the last statement of a script, which is a query; statements before it declare derived streams."""
+    catalog = Catalog()
+    for stream in streams:
+        catalog.add(stream.declared)
+    for statement in parse(text):
+        match statement:
+            case ast.CreateStreamAs():
+                catalog.add(bind_derived_stream(statement, catalog))
+            case ast.Select() | ast.UnionAll():
+                return bind_query(statement, catalog)
+    raise AssertionError(f"no query in {text}")
+
+
+def raw(streams: Sequence[Arrivals]) -> RawStreams:
+    return {stream.name: stream.elements for stream in streams}
+
+
+def assert_exact(plan: Plan, streams: Sequence[Arrivals], answer: Answer) -> None:
+    """At every instant the answer is what the plain query returns over the window contents."""
+    assert_exact_over(plan, raw(streams), answer)
+
+
+def assert_exact_over(plan: Plan, streams: RawStreams, answer: Answer) -> None:
+    assert all(start < end for _, start, end in answer.elements), "no interval is empty"
+    for t in sorted({*change_instants(plan, streams), *edges(answer.elements)}):
+        expected = [tuple(row[c.id] for c in schema(plan)) for row in snapshot(plan, streams, t)]
+        assert bag(at(answer.elements, t)) == bag(expected), f"at instant {t}"
