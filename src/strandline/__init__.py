@@ -32,11 +32,17 @@ def connect(
 
     Without arguments it starts an embedded Spark on this machine. `spark` is a session of yours (a cluster, say),
     `master` a URL for a session that we start, `engine="local"` the engine without Spark. `checkpoint` is a directory
-    that all executors see; queries then survive a restart. `buckets` is the parallelism of state, `batch_rows` about how
-    many rows a stream contributes to one micro-batch.
+    that all executors see; queries then survive a restart. `buckets` is the parallelism of state, `batch_rows` about
+    how many rows a stream contributes to one micro-batch.
     """
     from strandline.engine import Database
 
     return Database(
-        spark=spark, master=master, engine=engine, checkpoint=checkpoint, buckets=buckets, batch_rows=batch_rows, config=config
+        spark=spark,
+        master=master,
+        engine=engine,
+        checkpoint=checkpoint,
+        buckets=buckets,
+        batch_rows=batch_rows,
+        config=config,
     )

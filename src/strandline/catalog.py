@@ -91,7 +91,7 @@ class Catalog:
         self._streams[stream.name.lower()] = stream
 
     def drop(self, name: str, span: Span | None = None) -> Stream:
-        """Remove a stream that nothing else reads. Direct readers are enough: they keep out of reach what they read."""
+        """Remove a stream that nothing else reads. Direct readers are enough: none of them goes before its own."""
         stream = self.get(name, span)
         dependants = [s.name for s in self if isinstance(s, DerivedStream) and reads(s, stream)]
         if dependants:

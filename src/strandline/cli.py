@@ -163,7 +163,9 @@ def _read(script: Path) -> str:
 
 
 @contextmanager
-def _database(engine: str, master: str | None, buckets: int | None, batch_rows: int) -> Iterator[strandline.engine.Database]:
+def _database(
+    engine: str, master: str | None, buckets: int | None, batch_rows: int
+) -> Iterator[strandline.engine.Database]:
     if engine not in ("spark", "local"):
         raise StrandlineError(f'there is no engine "{engine}"', code="usage", hint="Engines are spark and local.")
     database = strandline.connect(

@@ -58,12 +58,12 @@ def _watch(console: Console, queries: dict[str, Query], began: float) -> None:
     first: float | None = None
     with Live(console=console, refresh_per_second=4, transient=False) as live:
         while True:
-            done = all([query.await_end(0.4 / len(queries)) for query in queries.values()])
+            waited = [query.await_end(0.4 / len(queries)) for query in queries.values()]
             shown = [_panel(name, query) for name, query in queries.items()]
             live.update(Group(Columns(shown), _footer(list(queries.values()))))
             if first is None and any(query.progress > BEFORE_ALL for query in queries.values()):
                 first = time.monotonic() - began
-            if done:
+            if all(waited):
                 break
     console.print(f"first live result after {first or 0:.1f} s; the stream has ended, and so have the queries")
 

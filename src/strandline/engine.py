@@ -66,7 +66,9 @@ class Database:
         self.checkpoint = Path(checkpoint).absolute() if checkpoint is not None else None
         self.batch_rows = batch_rows
         self._numbers = iter(range(1, 1_000_000_000))
-        self._backend: _Backend = _SparkBackend(spark, master, config, buckets) if engine == "spark" else _LocalBackend(buckets)
+        self._backend: _Backend = (
+            _SparkBackend(spark, master, config, buckets) if engine == "spark" else _LocalBackend(buckets)
+        )
 
     def __enter__(self) -> Database:
         return self
@@ -171,7 +173,9 @@ class Database:
     def spark(self) -> SparkSession:
         """The Spark session that queries run on."""
         if not isinstance(self._backend, _SparkBackend):
-            raise SetupError("this database runs on the local engine", code="no-spark", hint='Use connect(engine="spark").')
+            raise SetupError(
+                "this database runs on the local engine", code="no-spark", hint='Use connect(engine="spark").'
+            )
         return self._backend.session()[0]
 
     def warm(self) -> None:
@@ -251,7 +255,9 @@ class _LocalBackend(_Backend):
                 code="local-restart",
                 hint="Remove the results and start again, or use --engine spark.",
             )
-        run = LocalRun(start.pipeline, start.delivery, start.targets, start.batch_rows, None, start.checkpoint / "sources")
+        run = LocalRun(
+            start.pipeline, start.delivery, start.targets, start.batch_rows, None, start.checkpoint / "sources"
+        )
         return _Threaded(run)
 
 
@@ -372,7 +378,9 @@ class _Checkpoint:
         except ValueError:
             pass
         raise CheckpointError(
-            f"{self._identity} is damaged", code="checkpoint-damaged", hint="Restore it from a copy. Nothing was overwritten."
+            f"{self._identity} is damaged",
+            code="checkpoint-damaged",
+            hint="Restore it from a copy. Nothing was overwritten.",
         )
 
     def buckets(self) -> int | None:
@@ -392,7 +400,7 @@ class _Checkpoint:
                     f"the checkpoint {self.path} belongs to other queries",
                     code="checkpoint-foreign",
                     detail=f"It was made for {', '.join(known['queries'])} with this plan:\n{_indent(known['plan'])}",
-                    hint="Use another --checkpoint or output directory, or run the script that made it. Nothing was changed.",
+                    hint="Use another --checkpoint or --out, or run the script that made it. Nothing was changed.",
                 )
             return
         try:

@@ -56,7 +56,11 @@ class Group:
         """Keep what stays in memory."""
         with self.lock:
             self.batches += 1
-            for mine, theirs in ((self.tables, report.answers), (self.late, report.late), (self.rejected, report.rejected)):
+            for mine, theirs in (
+                (self.tables, report.answers),
+                (self.late, report.late),
+                (self.rejected, report.rejected),
+            ):
                 for name, tables in theirs.items():
                     if mine is not self.tables or name in self.tables:
                         mine.setdefault(name, []).extend(tables)

@@ -45,7 +45,9 @@ Listener = Callable[[BatchReport], None]
 class Delivery:
     """Takes the messages for the driver, batch by batch, exactly once in effect: a repeated batch changes nothing."""
 
-    def __init__(self, pipeline: Pipeline, memory: Path | None, aside: Path | None, listeners: Iterable[Listener]) -> None:
+    def __init__(
+        self, pipeline: Pipeline, memory: Path | None, aside: Path | None, listeners: Iterable[Listener]
+    ) -> None:
         self.pipeline = pipeline
         self.memory = memory  # where the progress is remembered between runs
         self.aside = aside  # where late and rejected rows are kept as files

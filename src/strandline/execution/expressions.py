@@ -33,7 +33,7 @@ from strandline.algebra.evaluate import (
 from strandline.algebra.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, Value, columns_of
 from strandline.algebra.functions import trunc_unit
 from strandline.temporal import DAY, HOUR, MINUTE, SECOND
-from strandline.types import MAX_PRECISION, Type
+from strandline.types import MAX_PRECISION, VARCHAR, Type
 
 Step: TypeAlias = Callable[..., pl.Expr]
 
@@ -89,22 +89,22 @@ def compile(expression: Expression) -> pl.Expr:
 
     A constant gives a single value: Polars repeats it where it meets a column, and `evaluate_columns` always does.
     """
-    if not columns_of(expression):
-        return _constant(evaluate(expression, {}), expression.type)
+    expression = _folded(expression)
     match expression:
+        case Literal(value, kind):
+            return _constant(value, kind)
         case ColumnRef(id, _):
             return pl.col(id)
         case Cast(operand, kind):
             return _cast(compile(operand), operand.type, kind)
         case Case(branches, otherwise, _):
             result = compile(otherwise)
-            for condition, value in reversed(branches):
-                result = pl.when(compile(condition)).then(compile(value)).otherwise(result)
+            for condition, choice in reversed(branches):
+                result = pl.when(compile(condition)).then(compile(choice)).otherwise(result)
             return result
-        case Call(function, arguments, _):
-            return _CALLS[function](expression, *(compile(argument) for argument in arguments))
-        case Literal():
-            raise AssertionError("a literal reads no column")
+        case Call(function, arguments, kind):
+            known = tuple(_folded(argument) for argument in arguments)
+            return _CALLS[function](Call(function, known, kind), *(compile(argument) for argument in known))
         case _:
             assert_never(expression)
 
@@ -121,20 +121,28 @@ def cast_text(column: pl.Expr, kind: Type) -> pl.Expr:
         case "INT" | "BIGINT":
             return text.cast(polars_type(kind), strict=False)
         case "DOUBLE":
-            return text.map_batches(_doubles_of_texts, return_dtype=pl.Float64(), is_elementwise=True)
+            return _mapped(text, _doubles_of_texts, kind)
         case "DECIMAL":
-            return text.map_batches(
-                partial(_decimals_of_texts, kind), return_dtype=polars_type(kind), is_elementwise=True
-            )
+            return _mapped(text, partial(_decimals_of_texts, kind), kind)
         case "DATE":
-            return text.map_batches(_dates_of_texts, return_dtype=pl.Date(), is_elementwise=True)
+            return _mapped(text, _dates_of_texts, kind)
         case "TIMESTAMP":
-            return text.map_batches(_timestamps_of_texts, return_dtype=pl.Datetime("us"), is_elementwise=True)
+            return _mapped(text, _timestamps_of_texts, kind)
     raise AssertionError(f"no text denotes a value of type {kind}")
+
+
+def _folded(expression: Expression) -> Expression:
+    """An expression without columns as a literal: functions look for literals to take a shorter way."""
+    return expression if columns_of(expression) else Literal(evaluate(expression, {}), expression.type)
 
 
 def _constant(value: Value, kind: Type) -> pl.Expr:
     return pl.lit(value, dtype=polars_type(kind))
+
+
+def _mapped(column: pl.Expr, function: Callable[[pl.Series], pl.Series], kind: Type) -> pl.Expr:
+    """A function of whole columns, where what to do depends on what the column holds."""
+    return column.map_batches(function, return_dtype=polars_type(kind), is_elementwise=True)
 
 
 def _let(values: Sequence[pl.Expr], *steps: Step) -> pl.Expr:
@@ -204,10 +212,8 @@ def _plus(call: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
         case "DECIMAL":
             return _decimal_sum(call, _unscaled(left), _unscaled(right))
         case "TIMESTAMP" | "DATE":
-            first, second = call.arguments
-            moment, shift = (left, right) if first.type == call.type else (right, left)
-            assert second.type.name in (call.type.name, "INTERVAL", "BIGINT")
-            return _moved(call.type, moment, shift)
+            first, second = (left, right) if call.arguments[0].type == call.type else (right, left)
+            return _moved(call.type, first, second)
     return _int64(call, lambda a, b: a + b, left, right)
 
 
@@ -322,10 +328,10 @@ def _ceil(call: Call, value: pl.Expr) -> pl.Expr:
 
 
 def _round(call: Call, value: pl.Expr, _: pl.Expr | None = None) -> pl.Expr:
-    digits = evaluate(call.arguments[1], {}) if len(call.arguments) == 2 else 0
+    digits = call.arguments[1].value if len(call.arguments) == 2 and isinstance(call.arguments[1], Literal) else 0
     if digits is None:
         return _constant(None, call.type)
-    assert isinstance(digits, int)
+    assert isinstance(digits, int), "the digits of round are a constant integer"
     match call.type.name:
         case "DOUBLE":
             return _round_double(value, digits)
@@ -472,13 +478,12 @@ def _round_decimal(value: pl.Expr, zeros: int, scale: int, kind: Type) -> pl.Exp
 
 
 def _in(call: Call, value: pl.Expr, *items: pl.Expr) -> pl.Expr:
-    known = call.arguments[1:]
-    if not all(isinstance(item, Literal) for item in known):
-        return pl.any_horizontal(value == item for item in items)
-    values = [item.value for item in known if isinstance(item, Literal)]
-    kind = polars_type(known[0].type)
-    found = value.is_in(pl.Series([v for v in values if v is not None], dtype=kind).implode())
-    return pl.when(found).then(True).otherwise(None) if None in values else found
+    known = [item.value for item in call.arguments[1:] if isinstance(item, Literal)]
+    if len(known) < len(items):
+        return _let((value, *items), lambda v, *each: pl.any_horizontal(v == item for item in each))
+    kind = polars_type(call.arguments[0].type)
+    found = value.is_in(pl.Series([item for item in known if item is not None], dtype=kind).implode())
+    return pl.when(found).then(True).otherwise(None) if None in known else found
 
 
 def _nullif(_: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
@@ -562,9 +567,10 @@ _TRUNCATION: Final[Mapping[str, str]] = {
 
 
 def _date_trunc(call: Call, _: pl.Expr, moment: pl.Expr) -> pl.Expr:
-    unit = trunc_unit(str(evaluate(call.arguments[0], {})))
-    assert unit is not None, "the unit of date_trunc is checked when the query is bound"
-    return moment.dt.truncate(_TRUNCATION[unit])
+    match call.arguments[0]:
+        case Literal(str(unit), _) if (known := trunc_unit(unit)) is not None:
+            return moment.dt.truncate(_TRUNCATION[known])
+    raise AssertionError("the unit of date_trunc is checked when the query is bound")
 
 
 def _second(_: Call, moment: pl.Expr) -> pl.Expr:
@@ -635,6 +641,8 @@ def _cast(value: pl.Expr, source: Type, target: Type) -> pl.Expr:
         return value
     dtype = polars_type(target)
     match source.name, target.name:
+        case "NULL", _:
+            return value.cast(dtype)
         case _, "VARCHAR":
             return _text_of(value, source)
         case "VARCHAR", _:
@@ -658,7 +666,7 @@ def _text_of(value: pl.Expr, source: Type) -> pl.Expr:
         case "TIMESTAMP":
             return value.cast(pl.String).str.strip_chars_end("0").str.strip_chars_end(".")
         case "DOUBLE":
-            return value.map_batches(_texts_of_doubles, return_dtype=pl.String(), is_elementwise=True)
+            return _mapped(value, _texts_of_doubles, VARCHAR)
     return value.cast(pl.String)
 
 

@@ -138,7 +138,9 @@ def _by_bucket(route: ToPort, frame: pl.DataFrame, buckets: int) -> Iterable[tup
                     yield bucket, frame[order[cuts[bucket] : cuts[bucket + 1]]]
 
 
-def run_stage(pipeline: Pipeline, stage: int, bucket: int, inbox: Sequence[Message], states: States, out: Outbox) -> States:
+def run_stage(
+    pipeline: Pipeline, stage: int, bucket: int, inbox: Sequence[Message], states: States, out: Outbox
+) -> States:
     """One batch of all fragments of a stage in one bucket; returns their states after it.
 
     Heartbeats go on to the same bucket of the next stage: every bucket of every stage has exactly one sender of them.
@@ -157,9 +159,7 @@ def run_stage(pipeline: Pipeline, stage: int, bucket: int, inbox: Sequence[Messa
     for message in inbox:
         if message.stage == DRIVER:
             out.for_driver.append(message)
-        elif message.stage > stage and message.kind == "port":
-            out.send(bucket, message)
-        elif message.kind == "heartbeat" and stage < pipeline.stages:
+        elif message.stage > stage or (message.kind == "heartbeat" and stage < pipeline.stages):
             out.send(bucket, message)
     states_after = [state for fragment_states in after.values() for state in fragment_states]
     size = {"rows": sum(s.rows() for s in states_after), "bytes": sum(s.size() for s in states_after)}

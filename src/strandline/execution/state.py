@@ -56,6 +56,11 @@ class Rows:
             self._frame, self._load = self._load(), None
         return self._frame
 
+    def release(self, load: Callable[[], pl.DataFrame]) -> None:
+        """Give up the rows in memory; they can be loaded again."""
+        self._frame, self._load = None, load
+        self.derived = {}
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:
@@ -187,7 +192,7 @@ class HashedLog:
         self.segments = [s for s in self.segments if s.facts["until"] > now]
 
     def probe(self, hashes: Hashes, limit: int) -> Iterator[tuple[Segment, Index, Index]]:
-        """For each segment the pairs (row of `hashes`, row of the segment) with equal hashes, in chunks of about `limit`.
+        """For each segment the pairs (row of `hashes`, row of the segment) with equal hashes, about `limit` at a time.
 
         `hashes` must be sorted: then the look-ups walk through the tables in order, which memory likes.
         """
@@ -230,7 +235,7 @@ def probe_segment(segment: Segment, hashes: Hashes, limit: int) -> Iterator[tupl
 def _lookup_table(segment: Segment) -> tuple[Hashes, npt.NDArray[np.uint32], np.uint64]:
     if "table" not in segment.stored.derived:
         stored: Hashes = segment.frame.get_column(HASH).to_numpy()
-        bits = max(1, segment.rows.bit_length())
+        bits = max(1, segment.rows.bit_length() - 1)
         shift = np.uint64(64 - bits)
         counts = np.bincount((stored >> shift).astype(np.int64), minlength=1 << bits)
         table = np.zeros((1 << bits) + 1, dtype=np.uint32)
@@ -252,4 +257,3 @@ def _chunks(count: Index, limit: int) -> Iterator[tuple[int, int]]:
         end = max(begin + 1, int(np.searchsorted(total, base + limit, side="right")))
         yield begin, end
         begin = end
-

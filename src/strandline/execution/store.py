@@ -48,7 +48,7 @@ class StateStore:
                 raise CheckpointError(
                     f"the state before batch {batch} is missing in {self.directory}",
                     code="state-missing",
-                    hint="The checkpoint is not complete. Restore it from a copy, or start again with another --checkpoint.",
+                    hint="The checkpoint is not complete. Restore it from a copy, or begin again with another one.",
                 )
             return {}
         manifest = self._read_manifest(max(versions))
@@ -138,8 +138,10 @@ class StateStore:
         buffer = sink.getvalue()
         _replace(self.directory / name, lambda path: path.write_bytes(memoryview(buffer)))
         rows.name, rows.size, rows.checksum = name, buffer.size, zlib.crc32(buffer)
-        # The next batch may well run here: what is in memory need not be read again.
-        _opened[str(self.directory / name), rows.checksum] = rows
+        # From now on the file is the rows: state may be larger than the memory of a worker.
+        path, checksum = self.directory / name, rows.checksum
+        rows.release(lambda: _open(path, checksum))
+        _opened[str(path), checksum] = rows
 
     def _clean(self, batch: int) -> None:
         """Forget old versions and the segments that only they used."""

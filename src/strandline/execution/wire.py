@@ -1,7 +1,7 @@
 """What travels between stages: a few large messages per bucket, each a header and Arrow data.
 
-One row of an exchange is `(bucket, data)`. `data` is a JSON header that lists the messages, then their Arrow streams one
-after the other. The JVM moves these values and never sees a tuple.
+One row of an exchange is `(bucket, data)`. `data` is a JSON header that lists the messages, then their Arrow streams,
+one after the other. The JVM moves these values and never sees a tuple.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ from strandline.types import Column
 
 @dataclass(frozen=True, slots=True)
 class Hashed:
-    """Elements lie in the bucket of the hash of some columns; each key is the set of columns known to be equal to it."""
+    """Elements lie in the bucket of the hash of some columns; each key is the set of columns known to equal it."""
 
     keys: tuple[frozenset[str], ...]
 
@@ -324,4 +324,3 @@ def _with_sources(node: Node, inputs: tuple[Node, ...]) -> Node:
             return node
         case _:
             return replace(node, source=inputs[0])
-

@@ -44,11 +44,8 @@ def staircase(codes: Index, ends: Index, values: Index) -> Mask:
 
     An element that ends no later than another one with a value at least as large can never matter again.
     """
-    if is_sorted(ends):
-        # Elements of one window die in the order they came: nothing to sort but the groups.
-        order = group_order(codes)[::-1]
-    else:
-        order = np.lexsort((-values, -ends, codes))
+    # Elements of one window die in the order they came: then there is nothing to sort but the groups.
+    order = group_order(codes)[::-1] if is_sorted(ends) else np.lexsort((-values, -ends, codes))
     sorted_codes, sorted_values = codes[order], values[order]
     highest = running_max_in_groups(sorted_codes, sorted_values)
     keep = np.ones(len(order), dtype=np.bool_)

@@ -128,7 +128,7 @@ def _doubles(limbs: Limbs, rows: int) -> npt.NDArray[np.float64]:
     else:
         low, high = positions[0], positions[-1]
         zero = np.zeros(rows, dtype=np.int64)
-        # Two more digits on top take the carries, two below let the rounding look at three digits without a special case.
+        # Two more digits on top take the carries.
         digits = [limbs.get(str(p), zero) for p in range(low, high + 1)] + [zero, zero]
         _carry(digits)
         negative = digits[-1] < 0

@@ -143,7 +143,9 @@ class AggregateOperator(Operator):
         sums: dict[str, Index] = {}
 
         def track(name: str, entering: Index, leaving: Index) -> None:
-            start = carried.get_column(name).to_numpy() if name in carried.columns else np.zeros(carried.height, np.int64)
+            start = (
+                carried.get_column(name).to_numpy() if name in carried.columns else np.zeros(carried.height, np.int64)
+            )
             sums[name] = line.totals(events.changes(start, entering, leaving))
 
         track(ROWS, np.ones(arrived.height, np.int64), np.ones(ended.height, np.int64))
@@ -241,7 +243,9 @@ class AggregateOperator(Operator):
         self.totals = pl.DataFrame(columns)
 
     def _sides(self) -> list[tuple[str, str]]:
-        return sorted({(c.function, c.argument.id) for _, c in self.aggregates if c.argument and c.function in _EXTREME})
+        return sorted(
+            {(c.function, c.argument.id) for _, c in self.aggregates if c.argument and c.function in _EXTREME}
+        )
 
     def restore(self, state: State) -> None:
         self.progress = state.numbers.get("progress", BEFORE_ALL)
@@ -250,7 +254,11 @@ class AggregateOperator(Operator):
         self.totals = stored[0].frame if stored else pl.DataFrame(schema={k: self.stored[k] for k in self.keys})
         for function, name in self._sides():
             held = state.segments.get(f"{function}:{name}", [])
-            empty = {k: self.stored[k] for k in self.keys} | {"@value": self.stored[name]} | {FROM: pl.Int64, UNTIL: pl.Int64}
+            empty = (
+                {k: self.stored[k] for k in self.keys}
+                | {"@value": self.stored[name]}
+                | {FROM: pl.Int64, UNTIL: pl.Int64}
+            )
             self.candidates[function, name] = held[0].frame if held else pl.DataFrame(schema=empty)
 
     def save(self) -> State:
@@ -347,4 +355,3 @@ def _counts_differ(carried: pl.DataFrame, name: str) -> bool:
     if name not in carried.columns:
         return False
     return not carried.get_column(name).equals(carried.get_column(ROWS), check_names=False)
-

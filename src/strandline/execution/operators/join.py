@@ -66,7 +66,10 @@ class JoinOperator(Operator):
 
     def _pairs(self, left: pl.DataFrame, l_rows: Index, right: pl.DataFrame, r_rows: Index) -> Iterable[pl.DataFrame]:
         start, end, meet = intersect(
-            times(left, FROM)[l_rows], times(left, UNTIL)[l_rows], times(right, FROM)[r_rows], times(right, UNTIL)[r_rows]
+            times(left, FROM)[l_rows],
+            times(left, UNTIL)[l_rows],
+            times(right, FROM)[r_rows],
+            times(right, UNTIL)[r_rows],
         )
         if not meet.all():
             start, end, l_rows, r_rows = start[meet], end[meet], l_rows[meet], r_rows[meet]

@@ -75,7 +75,10 @@ class Arguments:
 
     def error(self, message: str) -> SourceError:
         return SourceError(
-            message, code="source-argument", hint="docs/language.md lists the sources and their options.", span=self.span
+            message,
+            code="source-argument",
+            hint="docs/language.md lists the sources and their options.",
+            span=self.span,
         )
 
 

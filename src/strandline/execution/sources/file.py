@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import glob
+import gzip
 import io
 import json
 import os
@@ -341,17 +342,12 @@ def _header_end(path: str) -> int:
 
 
 def _csv_names(path: str) -> list[str]:
-    import gzip
-
-    opened = gzip.open(path, "rt") if path.endswith(".gz") else open(path, encoding="utf-8-sig")
-    with opened as file:
-        return next(csv.reader([file.readline()]), [])
+    with gzip.open(path, "rb") if path.endswith(".gz") else open(path, "rb") as file:
+        return next(csv.reader([file.readline().decode("utf-8-sig")]), [])
 
 
 def _bytes_of(unit: Unit) -> bytes:
     if unit.path.endswith(".gz"):
-        import gzip
-
         with gzip.open(unit.path, "rb") as compressed:
             data: bytes = compressed.read()
         return data

@@ -24,8 +24,8 @@ _STREAM_SEEDS = 0xA24BAED4963EE407
 class RateSource(Source):
     """`rate(rows_per_second => 100, total => NULL, start => NULL, keys => 10, seed => 0, pace => true)`.
 
-    Row n has time `start + n / rows_per_second`. A column named `value` is n, `key` is a number below `keys`, `random` a
-    number in [0, 1); both are drawn by a hash of (seed, n). Rows appear as their time comes, or as fast as they are
+    Row n has time `start + n / rows_per_second`. A column named `value` is n, `key` is a number below `keys`, `random`
+    a number in [0, 1); both are drawn by a hash of (seed, n). Rows appear as their time comes, or as fast as they are
     taken with `pace => false`. Without `start` the clock at the first start counts, and is remembered.
     """
 
@@ -42,7 +42,9 @@ class RateSource(Source):
             if name not in ("value", "key", "random"):
                 raise arguments.error(f'rate() has no column "{name}"; it has value, key, random and the time')
             if not is_numeric(kind):
-                raise arguments.error(f'column "{name}" of rate() is {DOUBLE if name == "random" else BIGINT}, not {kind}')
+                raise arguments.error(
+                    f'column "{name}" of rate() is {DOUBLE if name == "random" else BIGINT}, not {kind}'
+                )
 
     def _options(self, span: Span | None = None) -> tuple[float, int | None, str | None, int, int, bool]:
         arguments = Arguments(self.stream, span)

@@ -18,7 +18,7 @@ def merge_filters(plan: Plan) -> Plan | None:
 
 
 def push_filter_below_map(plan: Plan) -> Plan | None:
-    """σp(μf(S)) = μf(σ(p∘f)(S)): the predicate over computed columns is a predicate over what they are computed from."""
+    """σp(μf(S)) = μf(σ(p∘f)(S)): a predicate over computed columns is one over what they are computed from."""
     match plan:
         case Filter(predicate, Map(outputs, source)):
             values = {column.id: expression for column, expression in outputs}

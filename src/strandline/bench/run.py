@@ -1,0 +1,394 @@
+"""Benchmarks: strandline and Spark alone on the same work, in one run, with the answers compared.
+
+Each side writes its results to Parquet files. Times leave out the start of the JVM and include the start of the plan.
+The machine may be noisy: each side runs several times and its best run counts; ratios are what to look at.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.table import Table
+
+import strandline
+from strandline.bench.data import declare, stream
+from strandline.bench.measure import Cost, measured
+from strandline.errors import StrandlineError
+from strandline.sinks import Callback, Parquet
+from strandline.temporal import SECOND
+
+Figures = dict[str, Any]
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+
+
+class Bench:
+    """A Spark session, a directory for data, and how often to run."""
+
+    def __init__(self, spark: SparkSession, directory: Path, rows: int | None, repeat: int, console: Console) -> None:
+        self.spark, self.directory, self.rows, self.repeat, self.console = spark, directory, rows, repeat, console
+        self._number = 0
+
+    def say(self, text: str) -> None:
+        self.console.print(f"  {text}", markup=False, highlight=False)
+
+    def fresh(self, name: str) -> Path:
+        """A new directory for one run."""
+        self._number += 1
+        return self.directory / f"{name}-{self._number}"
+
+    def best(self, what: str, rows: int, run: Callable[[Path], Cost]) -> tuple[Figures, Path]:
+        """The best of several runs, and where its results are."""
+        runs: list[tuple[Cost, Path]] = []
+        for _ in range(self.repeat):
+            place = self.fresh(what.split()[0])
+            cost = run(place)
+            self.say(f"{what}: {rows / cost.seconds:,.0f} rows/s ({cost.seconds:.1f} s, {cost.cpu_seconds:.1f} CPU s)")
+            runs.append((cost, place))
+        cost, place = min(runs, key=lambda r: r[0].seconds)
+        return {"what": what, "rows_per_s": round(rows / cost.seconds), **_rounded(asdict(cost))}, place
+
+    def strandline(self, streams: str, sql: str, place: Path, batch_rows: int) -> Cost:
+        """Run a query of ours over files to its end."""
+        with measured() as cost:
+            database = strandline.connect(spark=self.spark, batch_rows=batch_rows, checkpoint=place / "checkpoint")
+            database.sql(streams)
+            database.sql(sql, sink=Parquet(place / "out"), name="q").await_end()
+        return cost
+
+    def spark_alone(self, frame: DataFrame, place: Path, mode: str = "append") -> Cost:
+        """Run a streaming DataFrame over files to its end."""
+        with measured() as cost:
+            writer = frame.writeStream.outputMode(mode).format("parquet").option("path", str(place / "out"))
+            query = writer.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True).start()
+            query.awaitTermination()
+        return cost
+
+    def read_stream(self, directory: Path, files_per_batch: int) -> DataFrame:
+        schema = "t timestamp, k long, v double"
+        return (
+            self.spark.readStream.schema(schema).option("maxFilesPerTrigger", files_per_batch).parquet(str(directory))
+        )
+
+    @contextmanager
+    def settings(self, values: dict[str, str]) -> Iterator[None]:
+        before = {name: self.spark.conf.get(name, None) for name in values}
+        for name, value in values.items():
+            self.spark.conf.set(name, value)
+        try:
+            yield
+        finally:
+            for name, old in before.items():
+                if old is None:
+                    self.spark.conf.unset(name)
+                else:
+                    self.spark.conf.set(name, old)
+
+
+def results(place: Path) -> pl.DataFrame:
+    return pl.read_parquet(str(place / "out" / "*.parquet"))
+
+
+def join(bench: Bench) -> Figures:
+    """Two streams, equal keys, 10 s windows, against Spark's stream–stream join."""
+    rows = bench.rows or 2_000_000
+    a = stream(bench.directory / "join-a", 1, rows, 100_000, rows // 2)
+    b = stream(bench.directory / "join-b", 2, rows, 100_000, rows // 2)
+    sql = """SELECT a.k AS k, a.v AS av, b.v AS bv
+               FROM a WINDOW(RANGE 10 SECONDS), b WINDOW(RANGE 10 SECONDS) WHERE a.k = b.k"""
+    declared = declare("a", a) + declare("b", b)
+    ours, our_place = bench.best("strandline", 2 * rows, lambda p: bench.strandline(declared, sql, p, rows // 2))
+    theirs: list[tuple[Figures, Path]] = []
+    for files, store, label in (
+        (10, HDFS, "one batch, HDFS-backed state"),
+        (3, HDFS, "four batches, HDFS-backed state"),
+    ):
+
+        def run(place: Path, files: int = files, store: str = store) -> Cost:
+            left, right = (
+                bench.read_stream(d, files)
+                .withWatermark("t", "0 seconds")
+                .select(*(F.col(c).alias(s + c) for c in "tkv"))
+                for d, s in ((a, "a"), (b, "b"))
+            )
+            near = F.expr("ak = bk AND at > bt - INTERVAL 10 SECONDS AND bt > at - INTERVAL 10 SECONDS")
+            wanted = left.join(right, near).select(F.col("ak").alias("k"), "av", "bv")
+            with bench.settings(
+                {"spark.sql.shuffle.partitions": "2", "spark.sql.streaming.stateStore.providerClass": store}
+            ):
+                return bench.spark_alone(wanted, place)
+
+        theirs.append(bench.best(f"spark ({label})", 2 * rows, run))
+    spark, spark_place = max(theirs, key=lambda t: t[0]["rows_per_s"])
+    same = _same_join(results(our_place), results(spark_place))
+    return _compared("join", 2 * rows, ours, spark, same, {"other spark runs": [t[0] for t in theirs]})
+
+
+def _same_join(ours: pl.DataFrame, theirs: pl.DataFrame) -> bool:
+    columns = ["k", "av", "bv"]
+    return ours.select(columns).sort(columns).equals(theirs.select(columns).sort(columns))
+
+
+def aggregate(bench: Bench) -> Figures:
+    """COUNT, AVG and MAX per key over the last 10 s at every event, against Spark's hopping window 10 s / 1 s."""
+    rows = bench.rows or 4_000_000
+    directory = stream(bench.directory / "aggregate", 3, rows, 100_000, 1_000)
+    declared = declare("s", directory)
+
+    def ask(window: str) -> tuple[Figures, Path]:
+        sql = f"SELECT k, COUNT(*) AS n, AVG(v) AS a, MAX(v) AS m FROM s WINDOW({window}) GROUP BY k"
+        return bench.best(
+            f"strandline ({window.lower()})", rows, lambda p: bench.strandline(declared, sql, p, rows // 4)
+        )
+
+    ours, our_place = ask("RANGE 10 SECONDS")
+    slides = [ask(f"RANGE 10 SECONDS SLIDE {slide}")[0] for slide in ("1 SECOND", "10 SECONDS")]
+    theirs: list[tuple[Figures, Path]] = []
+    for files, label in ((10, "one batch"), (3, "four batches")):
+
+        def run(place: Path, files: int = files) -> Cost:
+            source = bench.read_stream(directory, files).withWatermark("t", "0 seconds")
+            hopping = source.groupBy(F.window("t", "10 seconds", "1 second"), "k")
+            wanted = hopping.agg(F.count("*").alias("n"), F.avg("v").alias("a"), F.max("v").alias("m"))
+            with bench.settings({"spark.sql.shuffle.partitions": "2"}):
+                return bench.spark_alone(wanted, place)
+
+        theirs.append(bench.best(f"spark ({label})", rows, run))
+    spark, spark_place = max(theirs, key=lambda t: t[0]["rows_per_s"])
+    ours["results"] = int(results(our_place).height)
+    spark["results"] = int(results(spark_place).height)
+    same = _same_windows(results(our_place), results(spark_place))
+    more = {"with SLIDE": slides, "other spark runs": [t[0] for t in theirs]}
+    return _compared("aggregate", rows, ours, spark, same, more)
+
+
+def _same_windows(ours: pl.DataFrame, theirs: pl.DataFrame) -> bool:
+    """Spark's window that ends at e is our answer at the last instant before e."""
+    theirs = theirs.select(pl.col("window").struct.field("end").dt.epoch("us").alias("end"), "k", "n", "a", "m")
+    start, end = (ours.get_column(c).dt.epoch("us") for c in ("valid_from", "valid_until"))
+    for at in sorted(theirs.get_column("end").unique())[:-1:7]:
+        valid = ours.filter((start < at) & (end >= at)).select("k", "n", "a", "m").sort("k")
+        wanted = theirs.filter(pl.col("end") == at).drop("end").sort("k")
+        if valid.height != wanted.height or not valid.select("k", "n", "m").equals(wanted.select("k", "n", "m")):
+            return False
+        if not np.allclose(valid["a"].to_numpy(), wanted["a"].to_numpy(), rtol=1e-12):
+            return False
+    return theirs.height > 0
+
+
+def filter_(bench: Bench) -> Figures:
+    """One predicate and a projection."""
+    rows = bench.rows or 4_000_000
+    directory = stream(bench.directory / "filter", 4, rows, 100_000, 1_000)
+    sql = "SELECT k, v * 2 AS w FROM s WHERE v < 0.1"
+    declared = declare("s", directory)
+    ours, our_place = bench.best("strandline", rows, lambda p: bench.strandline(declared, sql, p, rows // 2))
+    theirs: list[tuple[Figures, Path]] = []
+    for files, label in ((10, "one batch"), (5, "two batches")):
+
+        def run(place: Path, files: int = files) -> Cost:
+            wanted = bench.read_stream(directory, files).where("v < 0.1").select("k", (F.col("v") * 2).alias("w"))
+            return bench.spark_alone(wanted, place)
+
+        theirs.append(bench.best(f"spark ({label})", rows, run))
+    spark, spark_place = max(theirs, key=lambda t: t[0]["rows_per_s"])
+    columns = ["k", "w"]
+    mine, other = (results(place).select(columns).sort(columns) for place in (our_place, spark_place))
+    return _compared("filter", rows, ours, spark, mine.equals(other), {"other spark runs": [t[0] for t in theirs]})
+
+
+def latency(bench: Bench) -> Figures:
+    """From event to visible result: two paced streams of 10 k rows/s each, joined over 10 s."""
+    seconds, rate = 20, 10_000
+    total = bench.rows or seconds * rate
+    streams = "".join(
+        f"CREATE STREAM {name} (value BIGINT, key BIGINT, ts TIMESTAMP) SOURCE rate("
+        f"rows_per_second => {rate}, total => {total}, keys => 100000, seed => {seed}) ORDERED BY ts;"
+        for name, seed in (("a", 1), ("b", 2))
+    )
+    sql = """SELECT a.key AS key, a.value AS one, b.value AS two
+               FROM a WINDOW(RANGE 10 SECONDS), b WINDOW(RANGE 10 SECONDS) WHERE a.key = b.key"""
+    delays: list[np.ndarray[Any, Any]] = []
+
+    def heard(batch: int, table: pa.Table) -> None:
+        now = time.time() * SECOND
+        delays.append(now - table["valid_from"].cast(pa.int64()).to_numpy())
+
+    # The first queries of a session pay for compiling Spark's code; users of a running system do not.
+    for measuring in (False, True):
+        delays.clear()
+        with measured() as cost:
+            database = strandline.connect(spark=bench.spark, checkpoint=bench.fresh("latency"))
+            database.sql(
+                streams if measuring else streams.replace(f"total => {total}", f"total => {min(total, 3 * rate)}")
+            )
+            query = database.sql(sql, sink=Callback(heard), name="q")
+            query.await_end()
+    ours = _delays("strandline", np.concatenate(delays), cost)
+    batches = [d["triggerExecution"] for d in query.metrics()["batch_durations_ms"]]
+    ours["batches"], ours["batch_p50_ms"] = len(batches), statistics.median(batches) if batches else None
+    spark = _spark_latency(bench, total, rate)
+    ratio = round(spark["p50_ms"] / ours["p50_ms"], 2)
+    return {"bench": "latency", "strandline": ours, "spark": spark, "ratio_p50": ratio, "same_answer": None}
+
+
+def _spark_latency(bench: Bench, total: int, rate: int) -> Figures:
+    delays: list[np.ndarray[Any, Any]] = []
+    seen = threading.Event()
+
+    def heard(frame: DataFrame, _: int) -> None:
+        column = frame.select(F.unix_micros(F.greatest("ts", "us")).alias("at")).toArrow()["at"].to_numpy()
+        if len(column):
+            delays.append(time.time() * SECOND - column)
+            seen.set()
+
+    def side(seed: int, time_name: str, key: str) -> DataFrame:
+        source = bench.spark.readStream.format("rate").option("rowsPerSecond", rate).option("numPartitions", 1).load()
+        keyed = source.select(
+            F.col("timestamp").alias(time_name), F.expr(f"pmod(hash(value + {seed}000000007), 100000)").alias(key)
+        )
+        return keyed.withWatermark(time_name, "0 seconds")
+
+    near = F.expr("k = j AND ts > us - INTERVAL 10 SECONDS AND us > ts - INTERVAL 10 SECONDS")
+    joined = side(1, "ts", "k").join(side(2, "us", "j"), near)
+    with bench.settings({"spark.sql.shuffle.partitions": "2"}), measured() as cost:
+        checkpoint = str(bench.fresh("spark-latency"))
+        query = joined.writeStream.foreachBatch(heard).option("checkpointLocation", checkpoint).start()
+        seen.wait(120)
+        delays.clear()
+        time.sleep(max(total / rate, 1))
+        query.stop()
+    return _delays("spark", np.concatenate(delays) if delays else np.array([np.nan]), cost)
+
+
+def _delays(what: str, delays: np.ndarray[Any, Any], cost: Cost) -> Figures:
+    p50, p99 = (round(float(np.percentile(delays, p)) / 1000, 1) for p in (50, 99))
+    return {"what": what, "results": len(delays), "p50_ms": p50, "p99_ms": p99, **_rounded(asdict(cost))}
+
+
+def growth(bench: Bench) -> Figures:
+    """Join throughput as windows, and with them the state, grow; about one match per row throughout."""
+    runs = []
+    for seconds in (1, 10, 60):
+        rows = bench.rows or max(2_000_000, 100_000 * (seconds + 20))
+        keys = max(100_000 * seconds, 1)
+        a = stream(bench.directory / f"growth-a-{seconds}", 5, rows, 100_000, keys, files=20)
+        b = stream(bench.directory / f"growth-b-{seconds}", 6, rows, 100_000, keys, files=20)
+        window = f"WINDOW(RANGE {seconds} SECONDS)"
+        sql = f"SELECT a.k AS k, a.v AS av, b.v AS bv FROM a {window}, b {window} WHERE a.k = b.k"
+        states: list[int] = []
+
+        def run(place: Path, declared: str = declare("a", a) + declare("b", b), sql: str = sql) -> Cost:
+            with measured() as cost:
+                database = strandline.connect(spark=bench.spark, batch_rows=500_000, checkpoint=place / "checkpoint")
+                database.sql(declared)
+                query = database.sql(sql, sink=Parquet(place / "out"), name="q")
+                while not query.await_end(0.2):
+                    states.append(query.metrics()["state_rows"])  # noqa: B023
+            return cost
+
+        figures, place = bench.best(f"strandline ({seconds} s windows)", 2 * rows, run)
+        matches = results(place).height
+        figures |= {"window_s": seconds, "state_rows": max(states, default=0), "matches": matches}
+        figures["us_per_row"] = round(figures["seconds"] * 1e6 / (2 * rows), 3)
+        runs.append(figures)
+    return {"bench": "growth", "strandline": runs, "same_answer": None}
+
+
+BENCHES: dict[str, Callable[[Bench], Figures]] = {
+    "join": join,
+    "aggregate": aggregate,
+    "filter": filter_,
+    "latency": latency,
+    "growth": growth,
+}
+
+
+def run_bench(name: str, rows: int | None, repeat: int, console: Console) -> list[Figures]:
+    """Run one benchmark or all."""
+    if name != "all" and name not in BENCHES:
+        raise StrandlineError(
+            f'there is no benchmark "{name}"', code="usage", hint=f"Benchmarks are {', '.join(BENCHES)}, and all."
+        )
+    from strandline.spark.session import start
+
+    directory = Path(tempfile.mkdtemp(prefix="strandline-bench-"))
+    session = start(master="local[2]", config={"spark.driver.memory": "4g"})
+    try:
+        found = []
+        for each in BENCHES if name == "all" else [name]:
+            console.print(f"{each}: {BENCHES[each].__doc__}", markup=False, highlight=False)
+            _warm_up(session.spark, directory, console)
+            found.append(BENCHES[each](Bench(session.spark, directory, rows, repeat, console)))
+        return found
+    finally:
+        session.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _warm_up(spark: SparkSession, directory: Path, console: Console) -> None:
+    """Both sides once on little data, so that nobody pays for loading classes and starting workers."""
+    small = Bench(spark, directory / f"warm-{time.time_ns()}", None, 1, Console(quiet=True))
+    data = stream(small.directory / "data", 9, 20_000, 10_000, 100, files=2)
+    sql = "SELECT k, COUNT(*) AS n FROM s WINDOW(RANGE 1 SECOND) GROUP BY k"
+    small.strandline(declare("s", data), sql, small.fresh("ours"), 10_000)
+    frame = small.read_stream(data, 1).withWatermark("t", "0 seconds").groupBy(F.window("t", "1 second"), "k").count()
+    with small.settings({"spark.sql.shuffle.partitions": "2"}):
+        small.spark_alone(frame, small.fresh("theirs"))
+    console.print("  warmed up", markup=False)
+
+
+def _compared(name: str, rows: int, ours: Figures, theirs: Figures, same: bool, more: Figures) -> Figures:
+    return {
+        "bench": name,
+        "date": datetime.now().isoformat(timespec="seconds"),
+        "rows": rows,
+        "strandline": ours,
+        "spark": theirs,
+        "ratio": round(ours["rows_per_s"] / theirs["rows_per_s"], 2),
+        "same_answer": same,
+        **more,
+    }
+
+
+def _rounded(figures: Figures) -> Figures:
+    return {name: round(value, 2) for name, value in figures.items()}
+
+
+def report(found: list[Figures], console: Console) -> None:
+    """The figures as tables."""
+    for figures in found:
+        table = Table(title=figures["bench"], title_justify="left")
+        sides = figures["strandline"] if isinstance(figures["strandline"], list) else [figures["strandline"]]
+        sides = sides + figures.get("with SLIDE", [])
+        sides += [figures["spark"]] if "spark" in figures else []
+        columns = list(dict.fromkeys(key for side in sides for key in side))
+        for column in columns:
+            table.add_column(column.replace("_", " "), justify="left" if column == "what" else "right")
+        for side in sides:
+            table.add_row(*(_cell(side.get(column)) for column in columns))
+        console.print(table)
+        if "ratio" in figures:
+            console.print(f"strandline / spark: {figures['ratio']} times; same answer: {figures['same_answer']}")
+        if "ratio_p50" in figures:
+            console.print(f"p50 of spark / p50 of strandline: {figures['ratio_p50']}")
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else f"{value:,}" if isinstance(value, int | float) else str(value)
