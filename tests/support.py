@@ -69,10 +69,6 @@ DOMAIN: dict[str, tuple[Value, ...]] = {
 }
 
 
-def known_values(kind: Type) -> st.SearchStrategy[Value]:
-    return st.sampled_from(DOMAIN[kind.name])
-
-
 def values(kind: Type) -> st.SearchStrategy[Value]:
     """A value of the type; about one in six is NULL."""
     return st.sampled_from((*DOMAIN[kind.name], *([None] * max(1, len(DOMAIN[kind.name]) // 5))))
@@ -105,11 +101,16 @@ def line(text: str) -> Elements:
 
 
 def show(elements: Iterable[Interval]) -> str:
-    """The opposite of `line`; several values of a payload are separated by commas."""
-    return " ".join(
-        f"{','.join('NULL' if v is None else str(v) for v in payload)}[{start},{'∞' if end == FOREVER else end})"
+    """The opposite of `line`, in order of start; several values of a payload are separated by commas."""
+    shown = (
+        (start, f"{','.join(map(_show_value, payload))}[{start},{'∞' if end == FOREVER else end})")
         for payload, start, end in elements
     )
+    return " ".join(text for _, text in sorted(shown))
+
+
+def _show_value(value: Value) -> str:
+    return "NULL" if value is None else str(value)
 
 
 def batch(columns: Schema, elements: Sequence[Interval]) -> Batch:
@@ -157,7 +158,7 @@ Carry: TypeAlias = Literal["keep", "save", "store"]
 
 @dataclass(frozen=True)
 class Slicing:
-    """Where the input is cut, and what happens to the state in between.
+    """Where the input is cut, what happens to the state in between, and in which order the elements of a slice come.
 
     `keep`: the operator goes on. `save`: another operator goes on from its state. `store`: the state goes through files
     that are opened anew, as when another worker takes over.
@@ -165,6 +166,7 @@ class Slicing:
 
     cuts: tuple[Instant, ...] = ()
     carry: Carry = "keep"
+    backwards: bool = False
 
 
 WHOLE = Slicing()
@@ -173,7 +175,7 @@ WHOLE = Slicing()
 def slicings(low: int = -25, high: int = 60) -> st.SearchStrategy[Slicing]:
     cuts = st.lists(st.integers(low, high), max_size=6).map(lambda drawn: tuple(sorted(drawn)))
     carry: st.SearchStrategy[Carry] = st.sampled_from(("keep", "save", "save", "store"))
-    return st.builds(Slicing, cuts, carry)
+    return st.builds(Slicing, cuts, carry, st.booleans())
 
 
 def drive(
@@ -181,19 +183,17 @@ def drive(
     inputs: Sequence[tuple[Schema, Elements]],
     slicing: Slicing = WHOLE,
     origin: Instant = FOREVER,
-    ordered: bool = True,
+    sliced: bool = True,
 ) -> Elements:
     """Feed an operator slice by slice until the end of time; what it emits must itself come in slices."""
     with tempfile.TemporaryDirectory() as directory:
         keeper = store.StateStore(Path(directory), 1, 0)
         operator, out, before = make(), [], BEFORE_ALL
         for number, until in enumerate((*slicing.cuts, FOREVER)):
-            parts = [batch(c, [e for e in stream if before <= e[1] < until]) for c, stream in inputs]
+            slices = [(c, [e for e in stream if before <= e[1] < until]) for c, stream in inputs]
+            parts = [batch(c, part[::-1] if slicing.backwards else part) for c, part in slices]
             emitted = elements_of(operator.step(parts, Progress(until, origin)).frame)
-            if ordered:
-                starts = [start for _, start, _ in emitted]
-                assert starts == sorted(starts), "the output of a slice is ordered by start"
-                assert all(before <= start < until for start in starts), "a slice emits what starts in it"
+            assert not sliced or all(before <= start < until for _, start, _ in emitted), "a slice emits what starts in it"
             assert all(start < end for _, start, end in emitted), "no interval is empty"
             out += emitted
             operator, before = _handed_over(operator, make, slicing.carry, keeper, number), until
@@ -242,20 +242,26 @@ def moment(t: Instant) -> datetime:
     return EPOCH + timedelta(microseconds=t)
 
 
+def arrange(
+    name: str, columns: Mapping[str, Type], drawn: Sequence[tuple[Instant, int, Payload]], disorder: int
+) -> Arrivals:
+    """A stream out of rows with a time and a delay each: out of order, but never by more than the disorder.
+
+    Whoever comes first by time + delay is behind nobody by more than the largest delay.
+    """
+    in_order = sorted(drawn, key=lambda row: row[0] + min(row[1], disorder))
+    rows = (Element(t, {**dict(zip(columns, row, strict=True)), "ts": moment(t)}) for t, _, row in in_order)
+    return Arrivals(name, (*columns.items(), ("ts", TIMESTAMP)), tuple(rows), disorder)
+
+
 def arrivals(
     name: str, columns: Mapping[str, Type], *, most: int = 8, low: int = -5, high: int = 30, disorder: int = 6
 ) -> st.SearchStrategy[Arrivals]:
     """A stream whose elements come out of order, but within its bound; now and then it is empty."""
     payload = st.tuples(*(values(kind) for kind in columns.values()))
-
-    def arrange(drawn: list[tuple[int, int, Payload]], bound: int) -> Arrivals:
-        # Whoever comes first by time + delay is behind nobody by more than the largest delay.
-        drawn = sorted(drawn, key=lambda row: row[0] + min(row[1], bound))
-        rows = (Element(t, {**dict(zip(columns, row, strict=True)), "ts": moment(t)}) for t, _, row in drawn)
-        return Arrivals(name, (*columns.items(), ("ts", TIMESTAMP)), tuple(rows), bound)
-
     row = st.tuples(st.integers(low, high), st.integers(0, disorder), payload)
-    return st.builds(arrange, st.lists(row, max_size=most), st.sampled_from((0, 0, 1, disorder)))
+    rows, bound = st.lists(row, max_size=most), st.sampled_from((0, 0, 1, disorder))
+    return st.builds(lambda drawn, bound: arrange(name, columns, drawn, bound), rows, bound)
 
 
 class MemorySource(Source):
@@ -352,13 +358,12 @@ def raw(streams: Sequence[Arrivals]) -> RawStreams:
     return {stream.name: stream.elements for stream in streams}
 
 
-def assert_exact(plan: Plan, streams: Sequence[Arrivals], answer: Answer) -> None:
-    """At every instant the answer is what the plain query returns over the window contents."""
-    assert_exact_over(plan, raw(streams), answer)
-
-
-def assert_exact_over(plan: Plan, streams: RawStreams, answer: Answer) -> None:
-    assert all(start < end for _, start, end in answer.elements), "no interval is empty"
-    for t in sorted({*change_instants(plan, streams), *edges(answer.elements)}):
-        expected = [tuple(row[c.id] for c in schema(plan)) for row in snapshot(plan, streams, t)]
-        assert bag(at(answer.elements, t)) == bag(expected), f"at instant {t}"
+def assert_exact(plan: Plan, streams: RawStreams, *answers: Answer) -> None:
+    """At every instant each answer is what the plain query returns over the window contents."""
+    for answer in answers:
+        assert all(start < end for _, start, end in answer.elements), "no interval is empty"
+    instants = {*change_instants(plan, streams), *edges(*(answer.elements for answer in answers))}
+    for t in sorted(instants):
+        expected = bag([tuple(row[c.id] for c in schema(plan)) for row in snapshot(plan, streams, t)])
+        for number, answer in enumerate(answers):
+            assert bag(at(answer.elements, t)) == expected, f"answer {number} at instant {t}"

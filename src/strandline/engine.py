@@ -332,7 +332,9 @@ class _SparkBackend(_Backend):
         if not self._shipped and not str(spark.sparkContext.master).startswith("local["):
             ship_package(spark, Path(tempfile.mkdtemp(prefix="strandline-package-")))
             self._shipped = True
-        job = Job(start.pipeline, str(start.checkpoint), start.targets, start.batch_rows)
+        # On one machine workers hand tables over through its page cache; between machines Spark's shuffle is made for it.
+        spools = str(spark.sparkContext.master).startswith("local")
+        job = Job(start.pipeline, str(start.checkpoint), start.targets, start.batch_rows, spools)
         name = "+".join(query.name for query in start.pipeline.queries)
         return SparkRun(spark, job, start.delivery, name, log_file)
 

@@ -79,7 +79,7 @@ def test_every_nan_is_the_same_and_so_is_every_zero(cuts: tuple[int, ...]) -> No
     source += [((-0.0,), 2, 3)]
     source.sort(key=lambda element: element[1])
     out = drive(lambda: DistinctOperator(schema), [(schema, source)], Slicing(cuts, "save"))
-    assert show(out) == "nan[0,3) 0.0[0,3)"
+    assert show(out) == "0.0[0,3) nan[0,3)"
 
 
 @example([2, 1, 3])

@@ -36,11 +36,9 @@ def test_an_element_is_cut_into_pieces() -> None:
 
 
 def test_thesis_table_11_14() -> None:
-    out = drive(lambda: SplitOperator(1), [(TEXT, line(S1))])
-    begin = "c[1,2) c[2,3) c[3,4) c[4,5) c[5,6) a[5,6) c[6,7) a[6,7) d[6,7)"
-    # Pieces that start together have no order; the table lists them by the start of their elements.
-    assert sorted(show([e]) for e in out[:9]) == sorted(begin.split())
-    assert show(out[-1:]) == "b[16,17)" and len(out) == 7 + 6 + 8 + 1 + 5
+    out = show(drive(lambda: SplitOperator(1), [(TEXT, line(S1))]))
+    assert out.startswith("c[1,2) c[2,3) c[3,4) c[4,5) a[5,6) c[5,6) a[6,7) c[6,7) d[6,7) ")
+    assert out.endswith(" b[16,17)") and len(out.split()) == 7 + 6 + 8 + 1 + 5
 
 
 def test_what_never_ends_is_cut_up_to_the_progress() -> None:

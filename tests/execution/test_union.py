@@ -29,7 +29,7 @@ from strandline.types import DOUBLE, VARCHAR
 def test_thesis_table_11_4() -> None:
     out = drive(lambda: MergeOperator(TEXT), [(TEXT, line(S1)), (TEXT, line(S2))])
     assert show(out) == (
-        "c[1,8) b[1,7) d[3,9) a[4,5) a[5,11) d[6,14) b[7,15) a[9,10) e[10,18) b[12,17)"
+        "b[1,7) c[1,8) d[3,9) a[4,5) a[5,11) d[6,14) b[7,15) a[9,10) e[10,18) b[12,17)"
     )
 
 

@@ -57,7 +57,7 @@ def evaluate(expression: Expression, row: Mapping[str, Value]) -> Value:
             return evaluate(otherwise, row)
         case Call(function, arguments, kind):
             values = [evaluate(argument, row) for argument in arguments]
-            if function in _WITH_NULLS:
+            if not is_strict(function):
                 return _WITH_NULLS[function](values)
             if any(value is None for value in values):
                 return None
@@ -65,6 +65,11 @@ def evaluate(expression: Expression, row: Mapping[str, Value]) -> Value:
             return _fit(result_of(*values), kind)
         case _:
             assert_never(expression)
+
+
+def is_strict(function: str) -> bool:
+    """Whether the function is NULL as soon as one argument is."""
+    return function not in _WITH_NULLS
 
 
 def compare(left: Any, right: Any) -> int:
@@ -77,7 +82,8 @@ def compare(left: Any, right: Any) -> int:
 def aggregate(call: AggregateCall, values: Sequence[Value], rows: int) -> Value:
     """An aggregate over a group of `rows` rows whose argument has these values; NULLs do not count.
 
-    Sums are exact: the order of the rows does not matter, and a DOUBLE sum is the exact sum, rounded once.
+    Sums are exact: the order of the rows does not matter, and a DOUBLE sum is the exact sum, rounded once. So is the
+    mean of exact numbers; the mean of DOUBLEs is their sum as a DOUBLE over their number.
     """
     if call.argument is None:
         return rows
@@ -93,9 +99,10 @@ def aggregate(call: AggregateCall, values: Sequence[Value], rows: int) -> Value:
             return _best(known, 1)
         case "sum":
             return _fit(_double_sum(known) if call.type.name == "DOUBLE" else _exact_sum(known), call.type)
+        case "avg" if call.argument.type.name == "DOUBLE":
+            return _double_sum(known) / len(known)
         case "avg":
-            special = _special_sum(known)
-            return float(sum(map(Fraction, known)) / len(known)) if special is None else special
+            return float(sum(map(Fraction, known)) / len(known))
     raise AssertionError(f"aggregate {call.function} has no meaning")
 
 
@@ -110,7 +117,7 @@ def _fit(value: Any, kind: Type) -> Value:
         case "BIGINT" | "INTERVAL":
             return int(value) if value is not None and -(2**63) <= value < 2**63 else None
         case "DECIMAL":
-            return None if value is None else _fit_decimal(value, kind)
+            return None if value is None else _fit_decimal(Decimal(value), kind)
     result: Value = value
     return result
 

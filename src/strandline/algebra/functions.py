@@ -505,5 +505,5 @@ def _count(number: int) -> str:
 
 def _suggestion(name: str) -> str | None:
     words = [word for word in (*FUNCTIONS, *ALIASES, *AGGREGATES) if word.isidentifier()]
-    near = difflib.get_close_matches(name, words, n=1)
+    near = difflib.get_close_matches(name, words, n=1, cutoff=0.7)
     return f"Did you mean {near[0]}?" if near else None

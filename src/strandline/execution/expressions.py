@@ -28,9 +28,10 @@ from strandline.algebra.evaluate import (
     TRUE_TEXTS,
     WHOLE_DOUBLE,
     evaluate,
+    is_strict,
     like_regex,
 )
-from strandline.algebra.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, Value, columns_of
+from strandline.algebra.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, Value, children
 from strandline.algebra.functions import trunc_unit
 from strandline.temporal import DAY, HOUR, MINUTE, SECOND
 from strandline.types import MAX_PRECISION, VARCHAR, Type
@@ -74,6 +75,9 @@ def evaluate_columns(
     """The outputs under their names, then the columns to keep: as many rows as `frame`, also for constants."""
     names = [name for name, _ in outputs]
     assert len({*names, *keep}) == len(names) + len(keep), "output columns have distinct names"
+    if frame.height == 0:  # Polars has functions of a constant and a column that give one row here
+        types = {name: polars_type(expression.type) for name, expression in outputs}
+        return pl.DataFrame(schema={**types, **{name: frame.schema[name] for name in keep}})
     # `select` would give a single row if every output is constant; `with_columns` knows the height.
     computed = frame.with_columns(compile(expression).alias(name) for name, expression in outputs)
     return computed.select(*names, *keep)
@@ -81,7 +85,7 @@ def evaluate_columns(
 
 def filter_frame(frame: pl.DataFrame, predicate: Expression) -> pl.DataFrame:
     """The rows for which the predicate is true; not false, not unknown."""
-    return frame.filter(compile(predicate))
+    return frame.filter(compile(predicate)) if frame.height else frame
 
 
 def compile(expression: Expression) -> pl.Expr:
@@ -89,24 +93,47 @@ def compile(expression: Expression) -> pl.Expr:
 
     A constant gives a single value: Polars repeats it where it meets a column, and `evaluate_columns` always does.
     """
-    expression = _folded(expression)
+    return _compile(_fold(expression))
+
+
+def _compile(expression: Expression) -> pl.Expr:
     match expression:
         case Literal(value, kind):
             return _constant(value, kind)
         case ColumnRef(id, _):
             return pl.col(id)
         case Cast(operand, kind):
-            return _cast(compile(operand), operand.type, kind)
+            return _cast(_compile(operand), operand.type, kind)
         case Case(branches, otherwise, _):
-            result = compile(otherwise)
+            result = _compile(otherwise)
             for condition, choice in reversed(branches):
-                result = pl.when(compile(condition)).then(compile(choice)).otherwise(result)
+                result = pl.when(_compile(condition)).then(_compile(choice)).otherwise(result)
             return result
-        case Call(function, arguments, kind):
-            known = tuple(_folded(argument) for argument in arguments)
-            return _CALLS[function](Call(function, known, kind), *(compile(argument) for argument in known))
+        case Call(function, arguments, _):
+            return _CALLS[function](expression, *(_compile(argument) for argument in arguments))
         case _:
             assert_never(expression)
+
+
+def _fold(expression: Expression) -> Expression:
+    """The expression with its constant parts as literals: functions look for literals to take a shorter way."""
+    match expression:
+        case Literal() | ColumnRef():
+            return expression
+        case Cast(operand, kind):
+            folded: Expression = Cast(_fold(operand), kind)
+        case Case(branches, otherwise, kind):
+            parts = tuple((_fold(condition), _fold(choice)) for condition, choice in branches)
+            folded = Case(parts, _fold(otherwise), kind)
+        case Call(function, arguments, kind):
+            folded = Call(function, tuple(_fold(argument) for argument in arguments), kind)
+            if is_strict(function) and any(isinstance(a, Literal) and a.value is None for a in folded.arguments):
+                return Literal(None, kind)
+        case _:
+            assert_never(expression)
+    if all(isinstance(child, Literal) for child in children(folded)):
+        return Literal(evaluate(folded, {}), folded.type)
+    return folded
 
 
 def cast_text(column: pl.Expr, kind: Type) -> pl.Expr:
@@ -129,11 +156,6 @@ def cast_text(column: pl.Expr, kind: Type) -> pl.Expr:
         case "TIMESTAMP":
             return _mapped(text, _timestamps_of_texts, kind)
     raise AssertionError(f"no text denotes a value of type {kind}")
-
-
-def _folded(expression: Expression) -> Expression:
-    """An expression without columns as a literal: functions look for literals to take a shorter way."""
-    return expression if columns_of(expression) else Literal(evaluate(expression, {}), expression.type)
 
 
 def _constant(value: Value, kind: Type) -> pl.Expr:
@@ -328,10 +350,15 @@ def _ceil(call: Call, value: pl.Expr) -> pl.Expr:
 
 
 def _round(call: Call, value: pl.Expr, _: pl.Expr | None = None) -> pl.Expr:
-    digits = call.arguments[1].value if len(call.arguments) == 2 and isinstance(call.arguments[1], Literal) else 0
-    if digits is None:
-        return _constant(None, call.type)
-    assert isinstance(digits, int), "the digits of round are a constant integer"
+    match call.arguments[1:]:
+        case ():
+            digits = 0
+        case (Literal(None, _),):
+            return _constant(None, call.type)
+        case (Literal(int(digits), _),):
+            pass
+        case _:
+            raise AssertionError("the number of digits is checked when the query is bound")
     match call.type.name:
         case "DOUBLE":
             return _round_double(value, digits)
@@ -493,16 +520,16 @@ def _nullif(_: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
 def _greatest(call: Call, *values: pl.Expr) -> pl.Expr:
     if call.type.name != "DOUBLE":
         return pl.max_horizontal(values)
-    return _fold(values, lambda a, b: pl.when(a.is_null() | (b > a)).then(b).otherwise(a))
+    return _pairwise(values, lambda a, b: pl.when(a.is_null() | (b > a)).then(b).otherwise(a))
 
 
 def _least(call: Call, *values: pl.Expr) -> pl.Expr:
     if call.type.name != "DOUBLE":
         return pl.min_horizontal(values)
-    return _fold(values, lambda a, b: pl.when(a.is_null() | (b < a)).then(b).otherwise(a))
+    return _pairwise(values, lambda a, b: pl.when(a.is_null() | (b < a)).then(b).otherwise(a))
 
 
-def _fold(values: Sequence[pl.Expr], choose: Step) -> pl.Expr:
+def _pairwise(values: Sequence[pl.Expr], choose: Step) -> pl.Expr:
     result = values[0]
     for value in values[1:]:
         result = _let((result, value), choose)

@@ -7,9 +7,11 @@ one after the other. The JVM moves these values and never sees a tuple.
 from __future__ import annotations
 
 import json
+import os
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -41,10 +43,17 @@ class Message:
 
 
 DRIVER = 1_000_000
+# Values below this size travel inside the row even where larger ones go through a file.
+INLINE_BYTES = 64 * 1024
 _LENGTH = struct.Struct("<q")
 
 
-def encode(messages: Iterable[Message]) -> bytes:
+def encode(messages: Iterable[Message], spool: Path | None = None) -> bytes:
+    """The messages as one value. With a `spool`, large tables go into that file and the value only says where.
+
+    Workers that share a file system pass tables to each other through its cache, mapped and never copied; what Spark
+    moves are the references.
+    """
     header: list[dict[str, Any]] = []
     blobs: list[pa.Buffer] = []
     for message in messages:
@@ -61,18 +70,29 @@ def encode(messages: Iterable[Message]) -> bytes:
         )
         if blob is not None:
             blobs.append(blob)
-    head = json.dumps(header).encode()
-    return b"".join((_LENGTH.pack(len(head)), head, *blobs))
+    spooled = spool is not None and sum(blob.size for blob in blobs) >= INLINE_BYTES
+    head = json.dumps({"spool": str(spool) if spooled else None, "messages": header}).encode()
+    if not spooled:
+        return b"".join((_LENGTH.pack(len(head)), head, *blobs))
+    assert spool is not None
+    spool.parent.mkdir(parents=True, exist_ok=True)
+    temporary = spool.with_name(f".{spool.name}.{os.getpid()}")
+    with open(temporary, "wb") as file:
+        file.writelines(memoryview(blob) for blob in blobs)
+    os.replace(temporary, spool)
+    return _LENGTH.pack(len(head)) + head
 
 
 def decode(data: pa.Buffer | bytes) -> list[Message]:
-    """The messages of a value; their tables point into `data`."""
+    """The messages of a value; their tables point into `data`, or into the mapped spool file."""
     buffer = pa.py_buffer(data) if isinstance(data, bytes) else data
     (length,) = _LENGTH.unpack(buffer.slice(0, _LENGTH.size).to_pybytes())
     header = json.loads(buffer.slice(_LENGTH.size, length).to_pybytes())
     at = _LENGTH.size + length
+    if header["spool"] is not None:
+        buffer, at = pa.memory_map(header["spool"]).read_buffer(), 0
     messages: list[Message] = []
-    for entry in header:
+    for entry in header["messages"]:
         size = entry.pop("size")
         table = None
         if size >= 0:

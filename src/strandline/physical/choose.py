@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 from strandline.algebra import operators as logical
 from strandline.algebra.expressions import Call, ColumnRef, Expression, columns_of, conjunction, conjuncts
@@ -276,6 +277,7 @@ def _cut(built: Built, query: str, streams: frozenset[str], first: int) -> list[
     if isinstance(built.where, AtSource) and built.where.window is not None:
         root = ExtendValidity(*built.where.window, root)
     done: list[Fragment] = []
+    numbers = count()
 
     def carve(node: Node, feeders: list[tuple[Node, int, Exchange, Port]]) -> tuple[Node, int]:
         """The tree with ports in place of exchanges, and the stage in which it can run; what feeds the ports."""
@@ -283,7 +285,7 @@ def _cut(built: Built, query: str, streams: frozenset[str], first: int) -> list[
             return node, 0
         if isinstance(node, Exchange):
             below, stage = finish(node.source)
-            port = Port(f"{query}.{first + len(done) + len(feeders)}", schema(node.source))
+            port = Port(f"{query}.{next(numbers)}", schema(node.source))
             feeders.append((below, stage, node, port))
             return port, stage + 1
         parts = [carve(source, feeders) for source in sources(node)]

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from strandline.errors import StrandlineError
+from strandline.errors import CheckpointError, StrandlineError
 from strandline.execution.ingest import ingest
 from strandline.execution.progress import Heartbeat
 from strandline.execution.runtime import Outbox, run_stage
@@ -44,6 +44,7 @@ class Job:
     checkpoint: str
     targets: Mapping[str, ParquetTarget]
     batch_rows: int
+    spools: bool  # whether workers pass large tables through files instead of Spark's shuffle
 
     def source(self, name: str) -> Source:
         stream = next(s for s in self.pipeline.streams if s.name == name)
@@ -151,7 +152,7 @@ class PipelineReader(DataSourceStreamReader):
         beat = ingest(job.pipeline, source, start["at"], end["at"], before, end["idle"], end["ended"], out)
         log.write(partition.end["n"], beat)
         out.close()
-        return _rows(out, own=0, last=job.pipeline.stages == 0)
+        return _rows(job, out, batch, stage=0, own=0)
 
 
 class HeartbeatLog:
@@ -164,7 +165,18 @@ class HeartbeatLog:
     def after(self, n: int) -> dict[str, Heartbeat]:
         if n == 0:
             return {}
-        return {name: Heartbeat.from_json(json.loads(self._path(name, n).read_text())) for name in self.names}
+        return {name: self._read(name, n) for name in self.names}
+
+    def _read(self, name: str, n: int) -> Heartbeat:
+        path = self._path(name, n)
+        try:
+            return Heartbeat.from_json(json.loads(path.read_text()))
+        except (OSError, ValueError, TypeError):
+            raise CheckpointError(
+                f"the heartbeat file {path} is missing or damaged",
+                code="state-damaged",
+                hint="Restore the checkpoint from a copy, or begin again with another one. Nothing was overwritten.",
+            ) from None
 
     def write(self, n: int, beat: Heartbeat) -> None:
         path = self._path(beat.stream, n)
@@ -207,14 +219,24 @@ def _run_bucket(job: Job, stage: int, batch: int, bucket: int, inbox: list[Messa
     out = Outbox(job.pipeline.buckets, bucket, answer)
     store.write(batch, run_stage(job.pipeline, stage, bucket, inbox, store.before(batch), out))
     out.close()
-    return _rows(out, own=bucket, last=stage == job.pipeline.stages)
+    return _rows(job, out, batch, stage, own=bucket)
 
 
-def _rows(out: Outbox, own: int, last: bool) -> pa.RecordBatch:
+def _rows(job: Job, out: Outbox, batch: int, stage: int, own: int) -> pa.RecordBatch:
     """One row per bucket; what is for the driver goes along the task's own bucket until the last stage."""
-    rows = {} if last else dict(out.by_bucket)
+    rows = {} if stage == job.pipeline.stages else dict(out.by_bucket)
     rows[own] = [*rows.get(own, []), *(replace(m, origin=out.origin) for m in out.for_driver)]
+    values: list[bytes] = []
+    for bucket, messages in rows.items():
+        spool = _spool(job, batch, stage, out.origin, bucket) if job.spools else None
+        values.append(encode(messages, spool))
+        if job.spools:
+            # Two batches later nobody can ask for them again: Spark repeats at most the batch that is under way.
+            _spool(job, batch - 2, stage, out.origin, bucket).unlink(missing_ok=True)
     return pa.RecordBatch.from_arrays(
-        [pa.array(list(rows), pa.int32()), pa.array([encode(messages) for messages in rows.values()], pa.binary())],
-        names=["bucket", "data"],
+        [pa.array(list(rows), pa.int32()), pa.array(values, pa.binary())], names=["bucket", "data"]
     )
+
+
+def _spool(job: Job, batch: int, stage: int, origin: int, bucket: int) -> Path:
+    return Path(job.checkpoint) / "exchange" / f"{batch}-{stage}-{origin}-{bucket}.arrows"

@@ -40,7 +40,7 @@ def net_changes(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
 def coalesce(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     """The same snapshots with the fewest cuts: value-equivalent pieces that touch become one.
 
-    Per payload, the k-th arrival is paired with the k-th departure: as many copies are valid at every instant as before.
+    Per payload, the k-th arrival is paired with the k-th departure: at every instant as many copies are valid as were.
     """
     if not frame.height:
         return frame

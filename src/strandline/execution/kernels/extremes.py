@@ -7,6 +7,7 @@ import polars as pl
 
 from strandline.execution.batch import Index, Mask, is_sorted
 from strandline.execution.kernels.grouping import group_order, running_max_in_groups
+from strandline.execution.kernels.hashing import double_bits
 
 LOWEST = np.iinfo(np.int64).min
 
@@ -45,7 +46,7 @@ def staircase(codes: Index, ends: Index, values: Index) -> Mask:
     An element that ends no later than another one with a value at least as large can never matter again.
     """
     # Elements of one window die in the order they came: then there is nothing to sort but the groups.
-    order = group_order(codes)[::-1] if is_sorted(ends) else np.lexsort((-values, -ends, codes))
+    order = group_order(codes)[::-1] if is_sorted(ends) else np.lexsort((~values, ~ends, codes))
     sorted_codes, sorted_values = codes[order], values[order]
     highest = running_max_in_groups(sorted_codes, sorted_values)
     keep = np.ones(len(order), dtype=np.bool_)
@@ -67,8 +68,7 @@ class Ranking:
         self.dtype = column.dtype
         self.levels: pl.Series | None = None
         if self.dtype.is_float():
-            numbers = column.to_numpy() + 0.0
-            bits = np.where(np.isnan(numbers), np.nan, numbers).view(np.int64)
+            bits = double_bits(column)
             self.codes: Index = bits ^ ((bits >> 63) & np.int64(2**63 - 1))
         elif self.dtype == pl.String or isinstance(self.dtype, pl.Decimal):
             self.levels = column.unique().sort()

@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from strandline.execution.batch import Index, Mask
+from strandline.execution.kernels.hashing import double_bits
 
 
 def group_codes(frame: pl.DataFrame, keys: Sequence[str]) -> tuple[Index, Index]:
@@ -27,8 +28,11 @@ def group_codes(frame: pl.DataFrame, keys: Sequence[str]) -> tuple[Index, Index]
 
 
 def _normal(column: pl.Series) -> pl.Series:
-    """-0.0 and 0.0 are one key."""
-    return column + 0.0 if column.dtype.is_float() else column
+    """-0.0 and 0.0 are one key, and so are all NaNs."""
+    if not column.dtype.is_float():
+        return column
+    bits = pl.Series(double_bits(column))
+    return pl.select(pl.when(column.is_not_null()).then(bits)).to_series() if column.null_count() else bits
 
 
 def _encode(column: pl.Series) -> Index:

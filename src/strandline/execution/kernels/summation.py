@@ -84,33 +84,78 @@ def from_limbs(limbs: Limbs, dtype: pl.DataType, rows: int) -> pl.Series:
     if dtype == pl.Int64:
         return pl.Series(limbs["0"] if limbs else np.zeros(rows, dtype=np.int64))
     assert isinstance(dtype, pl.Decimal), f"sums are BIGINT, DECIMAL or DOUBLE, not {dtype}"
-    low, high = _words(limbs, rows)
+    digits = _whole_digits(limbs, rows)
+    _carry(digits)
+    fits = _fits_decimal(digits)
     words = np.empty(2 * rows, dtype=np.int64)
-    words[0::2], words[1::2] = low, high
+    words[0::2], words[1::2] = (digits[1] << _BITS) | digits[0], (digits[3] << _BITS) | digits[2]
     array = pa.Array.from_buffers(pa.decimal128(38, dtype.scale), rows, [None, pa.py_buffer(words)])
     series = pl.from_arrow(array)
     assert isinstance(series, pl.Series)
-    return series.cast(dtype)
+    return series.cast(dtype) if fits.all() else pl.select(pl.when(pl.Series(fits)).then(series)).to_series()
 
 
 def means(limbs: Limbs, counts: Ints, source: pl.DataType, rows: int) -> npt.NDArray[np.float64]:
-    """The averages: the exact sum, rounded to a double, over the count (NaN where the count is 0)."""
-    if source.is_float():
-        sums = _doubles(limbs, rows)
-    else:
-        low, high = _words(limbs, rows)
-        sums = high.astype(np.float64) * 2.0**64 + low.view(np.uint64).astype(np.float64)
-        if isinstance(source, pl.Decimal):
-            sums = sums / 10.0**source.scale
+    """The averages (NaN where the count is 0): the sum of doubles over the count; of exact numbers, rounded once."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return sums / counts
+        if source.is_float():
+            return _doubles(limbs, rows) / counts
+        zero = np.zeros(rows, dtype=np.int64)
+        digits, negative = _magnitude([*_whole_digits(limbs, rows), zero, zero])
+        scale = source.scale if isinstance(source, pl.Decimal) else 0
+        low = (digits[1] << _BITS) | digits[0]
+        # Both numbers are doubles without rounding, so the one rounding is that of the quotient.
+        result = low / (counts * 10.0**scale)
+        easy = np.logical_and.reduce([d == 0 for d in digits[2:]]) & (low < 2**53) & (low >= 0)
+        easy &= counts * 10.0**scale < 2.0**53
+        hard = np.flatnonzero(~easy & (counts > 0))
+        if len(hard):
+            result[hard] = _quotients([d[hard] for d in digits], counts[hard], scale)
+        return np.where(negative, -result, result)
 
 
-def _words(limbs: Limbs, rows: int) -> tuple[Ints, Ints]:
-    """The low and high 64 bits of sums of whole numbers."""
-    digits = [limbs.get(str(k), np.zeros(rows, dtype=np.int64)).copy() for k in range(4)]
+def _quotients(digits: list[Ints], counts: Ints, scale: int) -> npt.NDArray[np.float64]:
+    """Nonnegative, carried digits over counts and a power of ten, rounded to doubles: long division, digit by digit."""
+    zero = np.zeros(len(counts), dtype=np.uint64)
+    # Each divisor is below 2^32: with two digits more than there are divisors, 64 bits of the quotient are known.
+    powers = [np.array(10 ** min(9, scale - k), dtype=np.uint64) for k in range(0, scale, 9)]
+    divisors: list[npt.NDArray[np.uint64]] = [counts.astype(np.uint64), *powers]
+    more = len(divisors) + 2
+    quotient = [zero] * more + [d.view(np.uint64) for d in digits]
+    inexact = np.zeros(len(counts), dtype=np.bool_)
+    for divisor in divisors:
+        rest = zero
+        for k in reversed(range(len(quotient))):
+            part = (rest << np.uint64(_BITS)) | quotient[k]
+            quotient[k] = part // divisor
+            rest = part - quotient[k] * divisor
+        inexact |= rest != 0
+    quotient[0] = quotient[0] | inexact.astype(np.uint64)
+    return _round([q.view(np.int64) for q in quotient], _BIAS // _BITS - more)
+
+
+def _whole_digits(limbs: Limbs, rows: int) -> list[Ints]:
+    """The four digits of sums of whole numbers, not carried; the highest has the sign and what does not fit below."""
+    return [limbs.get(str(k), np.zeros(rows, dtype=np.int64)) for k in range(4)]
+
+
+def _fits_decimal(digits: list[Ints]) -> npt.NDArray[np.bool_]:
+    """Which carried digits make a number of at most 38 decimal digits."""
+    fits = np.abs(digits[3]) < 10**38 >> 96
+    for row in np.flatnonzero(~fits):  # few are that close to the end, if any
+        fits[row] = abs(sum(int(digit[row]) << (_BITS * k) for k, digit in enumerate(digits))) < 10**38
+    return fits
+
+
+def _magnitude(digits: list[Ints]) -> tuple[list[Ints], npt.NDArray[np.bool_]]:
+    """The carried digits of the absolute values, and which of them were negative."""
+    digits = list(digits)
     _carry(digits)
-    return (digits[1] << _BITS) | digits[0], (digits[3] << _BITS) | digits[2]
+    negative = digits[-1] < 0
+    if negative.any():
+        digits = [np.where(negative, -d, d) for d in digits]
+        _carry(digits)
+    return digits, negative
 
 
 def _carry(digits: list[Ints]) -> None:
@@ -129,15 +174,11 @@ def _doubles(limbs: Limbs, rows: int) -> npt.NDArray[np.float64]:
         low, high = positions[0], positions[-1]
         zero = np.zeros(rows, dtype=np.int64)
         # Two more digits on top take the carries.
-        digits = [limbs.get(str(p), zero) for p in range(low, high + 1)] + [zero, zero]
-        _carry(digits)
-        negative = digits[-1] < 0
-        if negative.any():
-            digits = [np.where(negative, -d, d) for d in digits]
-            _carry(digits)
+        digits, negative = _magnitude([limbs.get(str(p), zero) for p in range(low, high + 1)] + [zero, zero])
         while len(digits) > 1 and not digits[-1].any():
             digits.pop()
-        result = _round_short(digits, low) if len(digits) <= 4 else _round([zero, zero, *digits], low - 2)
+        with np.errstate(over="ignore"):  # a sum beyond all doubles is infinite
+            result = _round_short(digits, low) if len(digits) <= 4 else _round([zero, zero, *digits], low - 2)
         result = np.where(negative, -result, result)
     if "nan" in limbs:
         up, down = limbs["+inf"] > 0, limbs["-inf"] > 0

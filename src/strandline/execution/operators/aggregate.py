@@ -122,7 +122,8 @@ class AggregateOperator(Operator):
             exists &= sums[ROWS] > 0
         slice_ = _Slice(line, events, arrived, at_arrived, before, progress.until, exists)
         extremes = {
-            side: self._extremes(side, held, slice_) for side, held in zip(self.candidates, at_held, strict=True)
+            side: self._extremes(side, held, slice_, sums[VALUES + side[1]][exists] > 0)
+            for side, held in zip(self.candidates, at_held, strict=True)
         }
         columns = self._columns(sums, extremes, exists)
         if representative is not None:
@@ -197,8 +198,8 @@ class AggregateOperator(Operator):
             columns.append(values.cast(dtype).alias(column.id))
         return columns
 
-    def _extremes(self, side: tuple[str, str], at_held: Index, here: _Slice) -> pl.Series:
-        """The MIN or MAX in each piece; also leaves in the state what can still be one later."""
+    def _extremes(self, side: tuple[str, str], at_held: Index, here: _Slice, present: Mask) -> pl.Series:
+        """The MIN or MAX in each piece where a value is present; leaves in the state what can still be one later."""
         function, name = side
         held, line = self.candidates[side], here.line
         has_value = here.arrived[name].is_not_null().to_numpy()
@@ -215,7 +216,6 @@ class AggregateOperator(Operator):
         keep = keep[staircase(codes[keep], ends[keep], ranks[keep])]
         self.candidates[side] = gather(elements, keep)
         found = highest[here.exists]
-        present = found != np.iinfo(np.int64).min
         return ranking.decode(found if function == "max" else ~found, present)
 
     def _covered(self, at_held: Index, held_ends: Times, has_value: Mask, here: _Slice) -> tuple[Index, Index]:

@@ -1,7 +1,8 @@
 """What every operator is: a step over a slice of time, with state between slices.
 
-The contract. A slice of a stream is all of its elements that start in `[previous until, until)`, in any order. Given one slice of each input up to the same `until`, `step` returns the slice of the output up to `until`. So
-the output is complete up to `until` too, and cutting the input differently only cuts the output differently.
+The contract. A slice of a stream is all of its elements that start in `[previous until, until)`, in any order. Given
+one slice of each input up to the same `until`, `step` returns the slice of the output up to `until`. So the output is
+complete up to `until` too, and cutting the input differently only cuts the output differently.
 
 Array code sorts by what it needs, so nobody keeps slices sorted by start for others; the operators that need the order
 of arrival find it right behind the reorder buffer.

@@ -50,10 +50,12 @@ class SplitOperator(Operator):
         count = -((start - reach) // self.length_us)  # pieces that begin before the slice or the element ends
         rows, number = expand(np.zeros(len(batch), dtype=np.int64), count)
         begin = start[rows] + number * self.length_us
-        # Near the end of time the sum would overflow; the element ends first.
-        until = np.where(end[rows] - begin <= self.length_us, end[rows], begin + self.length_us)
+        # Unsigned, because from before 1970 to the end of time is further than 63 bits. Near the end of time the sum
+        # would overflow; the element ends first.
+        left_over = end[rows].view(np.uint64) - begin.view(np.uint64)
+        until = np.where(left_over <= np.uint64(self.length_us), end[rows], begin + self.length_us)
         pieces = Batch(gather(batch.frame, rows)).with_times(begin, until)
-        goes_on = end - start > count * self.length_us
+        goes_on = (end > progress.until) & (start + count * self.length_us < end)
         left = batch.keep(goes_on)
         moved = start[goes_on] + count[goes_on] * self.length_us
         self.rest.append(left.frame.with_columns(pl.Series(FROM, moved)))

@@ -97,4 +97,8 @@ def open_source(stream: BaseStream, directory: Path | None = None, span: Span | 
             hint=f"Sources are {', '.join(sorted(known))}.",
             span=span,
         )
-    return known[function](stream, directory)
+    try:
+        return known[function](stream, directory)
+    except SourceError as error:
+        error.span = error.span or span
+        raise

@@ -14,9 +14,10 @@ from strandline.types import Type
 _ROW = "@row"
 
 
-def conform(raw: pl.DataFrame, stream: BaseStream, place: str, first_row: int) -> Chunk:
+def conform(raw: pl.DataFrame, stream: BaseStream, place: str, numbers: pl.Series | int) -> Chunk:
     """Convert columns to their declared types; rows with a value that does not convert, or without a usable time, are
-    rejected with the reason. `raw` has declared columns under declared names, in any type; `first_row` counts from 1.
+    rejected with the reason. `raw` has declared columns under declared names, in any type; `numbers` says which rows of
+    the input they are, or which the first is.
     """
     names = [name for name, _ in stream.columns if name in raw.columns]
     bad: list[pl.Expr] = []
@@ -44,9 +45,10 @@ def conform(raw: pl.DataFrame, stream: BaseStream, place: str, first_row: int) -
         rejected = rejected | mask
     if not rejected.any():
         return Chunk(rows, pl.DataFrame(schema=REJECT_SCHEMA))
+    if isinstance(numbers, int):
+        numbers = pl.int_range(numbers, numbers + raw.height, eager=True)
     because = (
-        raw.with_columns(rows.get_column(FROM))
-        .with_row_index(_ROW, offset=first_row)
+        raw.with_columns(rows.get_column(FROM), numbers.alias(_ROW))
         .filter(rejected)
         .select(
             pl.lit(place).alias("place"),

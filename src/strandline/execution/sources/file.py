@@ -263,7 +263,9 @@ class FileSource(Source):
             )
             frame = pl.from_arrow(table, rechunk=True)
             assert isinstance(frame, pl.DataFrame)
-            yield conform(frame, self.stream, unit.path, unit.row)
+            every = np.arange(unit.row, unit.row + frame.height + len(invalid))
+            parsed = np.setdiff1d(every, [number for number, _, _ in invalid], assume_unique=True)
+            yield conform(frame, self.stream, unit.path, pl.Series(parsed))
         if invalid:
             yield Chunk(self._no_rows(), _rejects(unit.path, invalid))
 
@@ -281,7 +283,8 @@ class FileSource(Source):
             whole = lines.get_column("line").str.json_path_match("$")
             good = whole.str.starts_with("{").fill_null(False)
             values = {n: lines.get_column("line").str.json_path_match(f'$["{n}"]') for n in names}
-            yield conform(pl.DataFrame(values).filter(good), self.stream, unit.path, unit.row)
+            numbers = lines.get_column("@number").cast(pl.Int64).filter(good)
+            yield conform(pl.DataFrame(values).filter(good), self.stream, unit.path, numbers)
             bad = lines.filter(~good)
             reasons = [(n, "not a JSON object", text) for n, text in bad.select("@number", "line").iter_rows()]
             yield Chunk(self._no_rows(), _rejects(unit.path, reasons))

@@ -1,0 +1,65 @@
+"""The parent of Spark's Python workers: it imports the heavy packages once, so that forked workers start warm.
+
+Spark runs `python -m strandline.spark.daemon <worker module>` (`spark.python.daemon.module`) and asks it for workers.
+PySpark's own daemon forks first and imports after, so every worker pays for its imports, and its collector walks
+through all of them after every task.
+
+Law for what may happen before the fork: import, never compute. A thread pool that exists in the parent exists in name
+only in a child, and the child waits for it for ever. Polars and OpenMP make theirs at the first computation, or at
+import only if they are allowed more than one thread, which is why the limits are set before anything is imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import sys
+from typing import Final
+
+THREAD_LIMITS: Final = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+"""Spark runs one worker per core; a worker with threads of its own would only compete with its neighbours."""
+
+TASK_MODULE: Final = "pyspark.worker"
+OWN_WORKER: Final = "strandline.spark.worker"
+_HEAVY: Final = ("numpy", "pyarrow", "pyarrow.compute", "pandas", "polars")
+
+
+def preload(worker_module: str) -> None:
+    """Import what workers of this kind will need.
+
+    Only tasks handle data. The workers that plan a Python data source have daemons of their own, are asked a few times
+    in the life of a query, and would wait longer for these imports than they ever save.
+    """
+    importlib.import_module(worker_module)
+    if worker_module != TASK_MODULE:
+        return
+    for name in _HEAVY:
+        importlib.import_module(name)
+    try:
+        importlib.import_module(OWN_WORKER)
+    except ModuleNotFoundError as missing:
+        if missing.name != OWN_WORKER:
+            raise
+
+
+def main() -> None:
+    """Import, then serve forks until Spark closes our standard input."""
+    for variable, limit in THREAD_LIMITS.items():
+        os.environ.setdefault(variable, limit)
+    # Standard output carries the protocol with Spark; a package that greets the world must not speak there.
+    with contextlib.redirect_stdout(sys.stderr):
+        preload(sys.argv[1] if len(sys.argv) > 1 else TASK_MODULE)
+    # PySpark collects garbage after every task. Frozen objects are not looked at again: the collection takes well
+    # under a millisecond instead of tens, and the pages that parent and workers share stay shared.
+    gc.collect()
+    gc.freeze()
+
+    from pyspark.daemon import manager
+
+    manager()
+
+
+if __name__ == "__main__":
+    main()

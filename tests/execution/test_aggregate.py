@@ -1,0 +1,213 @@
+"""Aggregation: at every instant the aggregates over what is valid, by group or over everything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from support import (
+    DOMAIN,
+    KINDS,
+    MONEY,
+    TEXT,
+    Elements,
+    Payload,
+    Slicing,
+    at,
+    columns,
+    drive,
+    edges,
+    examples,
+    intervals,
+    line,
+    payloads,
+    same_snapshots,
+    show,
+    slicings,
+)
+from thesis import S1
+
+from strandline.algebra.evaluate import aggregate
+from strandline.algebra.expressions import AggregateCall, ColumnRef
+from strandline.algebra.functions import aggregate_type
+from strandline.algebra.snapshot import bag
+from strandline.execution.operators.aggregate import AggregateOperator
+from strandline.temporal import FOREVER
+from strandline.types import BIGINT, BOOLEAN, DOUBLE, INT, VARCHAR, Column, Schema, Type, decimal, is_numeric
+
+Calls = tuple[tuple[Column, AggregateCall], ...]
+
+
+def calls(schema: Schema, *wanted: str) -> Calls:
+    """Aggregates written as `sum c1`; without a column it is `count`, the number of rows."""
+    found = []
+    for text in wanted:
+        function, _, name = text.partition(" ")
+        column = next((c for c in schema if c.id == name), None)
+        kind = aggregate_type(function, column.type if column else None)
+        argument = ColumnRef(column.id, column.type) if column else None
+        found.append((Column(text, text, kind), AggregateCall(function, argument, kind)))
+    return tuple(found)
+
+
+def aggregated(
+    schema: Schema,
+    keys: int,
+    wanted: Sequence[str],
+    source: Elements,
+    slicing: Slicing = Slicing(),  # noqa: B008
+    origin: int | None = None,
+) -> Elements:
+    """The aggregates of `source` grouped by its first `keys` columns."""
+    if origin is None:
+        origin = min((start for _, start, _ in source), default=FOREVER)
+    names = tuple(c.id for c in schema[:keys])
+    return drive(lambda: AggregateOperator(names, calls(schema, *wanted), schema), [(schema, source)], slicing, origin)
+
+
+def expected(schema: Schema, keys: int, wanted: Sequence[str], rows: list[Payload], exists: bool) -> list[Payload]:
+    """The plain SQL answer over some rows; without keys there is one if the answer `exists` already."""
+    groups: dict[str, list[Payload]] = {str(bag([row[:keys]])): [] for row in rows}
+    if not keys and exists:
+        groups[str(bag([()]))] = []
+    for row in rows:
+        groups[str(bag([row[:keys]]))].append(row)
+    place = {c.id: i for i, c in enumerate(schema)}
+    answer = []
+    for members in groups.values():
+        computed = []
+        for _, call in calls(schema, *wanted):
+            values = [row[place[call.argument.id]] for row in members] if call.argument else []
+            computed.append(aggregate(call, values, len(members)))
+        answer.append((*(members[0][:keys] if members else ()), *computed))
+    return answer
+
+
+# ---- time lines ------------------------------------------------------------------------------------------------------
+
+
+def test_a_count_changes_when_elements_come_and_go() -> None:
+    #   t        0     3     6     9
+    #   a        [===========)
+    #   b              [===========)
+    #   count    1     2     1     0
+    assert show(aggregated(TEXT, 0, ["count"], line("a[0,6) b[3,9)"))) == "1[0,3) 2[3,6) 1[6,9) 0[9,∞)"
+
+
+def test_thesis_table_11_10() -> None:
+    assert show(aggregated(TEXT, 1, ["count"], line(S1))) == "c,1[1,8) a,1[5,9) d,1[6,14) a,2[9,10) a,1[10,11) b,1[12,17)"
+
+
+def test_thesis_table_11_9() -> None:
+    """The sums of the table with a = 1, b = 10, c = 100, d = 1000; its pieces are cut as the table cuts them."""
+    worth = {"a": 1, "b": 10, "c": 100, "d": 1000}
+    source: Elements = [((worth[str(x)],), start, end) for (x,), start, end in line(S1)]
+    assert show(aggregated(columns(INT), 0, ["sum c0"], source)) == (
+        "100[1,5) 101[5,6) 1101[6,8) 1001[8,9) 1002[9,10) 1001[10,11) 1000[11,12) 1010[12,14) 10[14,17) NULL[17,∞)"
+    )
+
+
+def test_a_group_without_elements_has_no_row_but_the_whole_has() -> None:
+    source = line("a[0,2) a[5,6)")
+    assert show(aggregated(TEXT, 1, ["count"], source)) == "a,1[0,2) a,1[5,6)"
+    assert show(aggregated(TEXT, 0, ["count"], source)) == "1[0,2) 0[2,5) 1[5,6) 0[6,∞)"
+
+
+def test_the_whole_exists_from_the_first_element_of_any_input() -> None:
+    """Elements may be filtered away or belong to another stream: the answer is 0 from the first of them on."""
+    assert show(aggregated(TEXT, 0, ["count", "max x"], [], origin=4)) == "0,NULL[4,∞)"
+    assert show(aggregated(TEXT, 0, ["count"], line("a[6,8)"), origin=4)) == "0[4,6) 1[6,8) 0[8,∞)"
+    assert aggregated(TEXT, 0, ["count"], []) == []
+
+
+@pytest.mark.parametrize("cut", range(2, 12))
+def test_the_answer_goes_on_where_the_slice_before_ended(cut: int) -> None:
+    out = aggregated(TEXT, 0, ["count"], line("a[6,8)"), Slicing((cut,), "save"), origin=4)
+    same_snapshots(out, lambda t: [(int(6 <= t < 8),)] if t >= 4 else [], range(0, 14))
+
+
+def test_nulls_do_not_count_but_their_rows_do() -> None:
+    out = aggregated(TEXT, 0, ["count", "count x", "min x", "max x"], line("NULL[0,9) b[2,6) a[4,5)"))
+    assert show(out) == (
+        "1,0,NULL,NULL[0,2) 2,1,b,b[2,4) 3,2,a,b[4,5) 2,1,b,b[5,6) 1,0,NULL,NULL[6,9) 0,0,NULL,NULL[9,∞)"
+    )
+
+
+# ---- the law ---------------------------------------------------------------------------------------------------------
+
+MIXED = columns(VARCHAR, DOUBLE, INT, MONEY, BIGINT)
+EVERYTHING = [
+    "count",
+    *(f"{function} c{i}" for i in range(1, 5) for function in ("count", "sum", "avg", "min", "max")),
+    "min c0",
+    "max c0",
+]
+
+
+@settings(max_examples=examples(60))
+@given(intervals(payloads(VARCHAR, DOUBLE, INT, MONEY, BIGINT), endless=True), st.integers(0, 3), slicings())
+@example([(("a", float("inf"), 1, None, 2**63 - 1), 0, 4), (("a", 1.0, 1, None, 1), 1, 8)], 1, Slicing((2, 5), "store"))
+@example([(("a", 1e308, 1, None, 1), 0, 9), (("a", 1e308, 1, None, 2), 0, 9)], 1, Slicing())  # the sum overflows, the mean does not
+def test_aggregation_is_the_snapshot_aggregation(source: Elements, keys: int, slicing: Slicing) -> None:
+    """Every aggregate at once, grouped by up to three columns, and over everything."""
+    out = aggregated(MIXED, keys, EVERYTHING, source, slicing)
+    first = min((start for _, start, _ in source), default=FOREVER)
+    same_snapshots(out, lambda t: expected(MIXED, keys, EVERYTHING, at(source, t), first <= t), edges(source))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@settings(max_examples=examples(20))
+@given(data=st.data(), slicing=slicings(), keys=st.integers(0, 1))
+def test_min_and_max_of_every_type(kind: Type, data: st.DataObject, slicing: Slicing, keys: int) -> None:
+    schema = columns(BOOLEAN, kind)
+    source = data.draw(intervals(payloads(BOOLEAN, kind), endless=True))
+    out = aggregated(schema, keys, ["min c1", "max c1"], source, slicing)
+    first = min((start for _, start, _ in source), default=FOREVER)
+    same_snapshots(out, lambda t: expected(schema, keys, ["min c1", "max c1"], at(source, t), first <= t), edges(source))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_the_least_and_the_greatest_value_alone(kind: Type) -> None:
+    """Each value of the domain all by itself is its own minimum and maximum."""
+    for value in DOMAIN[kind.name]:
+        out = aggregated(columns(kind), 0, ["min c0", "max c0"], [((value,), 0, 5)])
+        assert bag(at(out, 3)) == bag([(value, value)]), f"of {value!r}"
+        assert at(out, 5) == [(None, None)]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@settings(max_examples=examples(8))
+@given(data=st.data(), slicing=slicings())
+def test_groups_of_every_type(kind: Type, data: st.DataObject, slicing: Slicing) -> None:
+    schema = columns(kind, INT)
+    source = data.draw(intervals(payloads(kind, INT)))
+    wanted = ["count", "sum c1" if is_numeric(INT) else "count c1"]
+    out = aggregated(schema, 1, wanted, source, slicing)
+    same_snapshots(out, lambda t: expected(schema, 1, wanted, at(source, t), True), edges(source))
+
+
+def test_every_nan_is_one_group_and_so_is_every_zero() -> None:
+    nan = float("inf") - float("inf")
+    source: Elements = [((x,), 0, 5) for x in (float("nan"), -float("nan"), nan, 0.0, -0.0)]
+    assert show(aggregated(columns(DOUBLE), 1, ["count"], source)) == "0.0,2[0,5) nan,3[0,5)"
+
+
+def test_a_sum_without_room_is_null() -> None:
+    """DECIMAL has 38 digits; what has more is NULL, and comes back when it fits again."""
+    wide, zero = decimal(38, 0), Decimal(0)
+    for top in (Decimal(10**38 - 1), Decimal(1 - 10**38)):
+        source: Elements = [((top,), 0, 9), ((top,), 1, 8), ((top,), 2, 7), ((zero,), 3, 9)]
+        out = aggregated(columns(wide), 0, ["sum c0"], source)
+        assert [at(out, t)[0][0] for t in (0, 1, 2, 3, 7, 8)] == [top, None, None, None, None, top]
+
+
+def test_a_sum_beyond_128_bits_comes_back() -> None:
+    """5000 times the greatest DECIMAL, then all but one of them taken back by its opposite."""
+    wide, top, bottom = decimal(38, 0), Decimal(10**38 - 1), Decimal(1 - 10**38)
+    source: Elements = [((top,), 0, 10)] * 5000 + [((bottom,), 5, 10)] * 4999
+    out = aggregated(columns(wide), 0, ["sum c0", "avg c0"], source)
+    assert [at(out, t) for t in (3, 5)] == [[(None, float(top))], [(top, float(Fraction(top) / 9999))]]

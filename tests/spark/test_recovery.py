@@ -1,0 +1,165 @@
+"""Real processes, killed with kill -9 at random moments, started again with the same command."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from strandline.execution.kernels.changes import coalesce
+
+FILES, ROWS = 40, 400
+QUERIES = ("per_key", "total", "pairs", "cheap")
+
+
+def script(directory: Path) -> str:
+    return f"""
+CREATE STREAM t (k BIGINT, v DOUBLE, s VARCHAR, ts TIMESTAMP)
+  SOURCE file('{directory}/*.parquet', follow => true) ORDERED BY ts WITHIN 2 SECONDS;
+CREATE STREAM per_key AS
+  SELECT k, COUNT(*) AS n, SUM(v) AS total, MAX(s) AS last FROM t WINDOW(RANGE 3 SECONDS) GROUP BY k;
+CREATE STREAM total AS SELECT SUM(n) AS n, COUNT(*) AS groups FROM per_key;
+CREATE STREAM pairs AS
+  SELECT a.k, a.v AS one, b.v AS two FROM t WINDOW(RANGE 1 SECOND) a, t WINDOW(RANGE 2 SECONDS SLIDE 1 SECOND) b
+   WHERE a.k = b.k AND a.v < b.v;
+CREATE STREAM cheap AS SELECT s, v FROM t WHERE v < 0.2;
+"""
+
+
+def write_files(directory: Path, pause: float) -> None:
+    """Files appear one after the other, each by a rename, then the end marker."""
+    draw = np.random.default_rng(7)
+    directory.mkdir(exist_ok=True)
+    for number in range(FILES):
+        time_of = 1_700_000_000_000_000 + number * 500_000 + draw.integers(0, 1_500_000, ROWS)
+        time_of = np.sort(time_of) - draw.integers(0, 400_000, ROWS)
+        table = pa.table(
+            {
+                "k": draw.integers(0, 12, ROWS),
+                "v": draw.random(ROWS),
+                "s": pa.array([f"s{i}" for i in draw.integers(0, 99, ROWS)]),
+                "ts": pa.array(time_of).cast(pa.timestamp("us")),
+            }
+        )
+        temporary = directory / f".{number:04d}"
+        pq.write_table(table, temporary)
+        os.replace(temporary, directory / f"{number:04d}.parquet")
+        time.sleep(pause)
+    (directory / "_END").touch()
+
+
+def command(file: Path, out: Path, *more: str) -> list[str]:
+    return [sys.executable, "-m", "strandline", "run", str(file), "--out", str(out), "--batch-rows", "1500", *more]
+
+
+def kill_tree(process: subprocess.Popen[bytes]) -> None:
+    """kill -9 for the process and everything below it, the JVM and its workers included."""
+    try:
+        family = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
+    except psutil.NoSuchProcess:
+        return
+    for member in family:
+        try:
+            member.send_signal(signal.SIGKILL)
+        except psutil.NoSuchProcess:
+            continue
+    process.wait()
+
+
+def answer(out: Path, query: str) -> pl.DataFrame:
+    """What a plain Parquet reader sees, with the cuts taken out."""
+    frame = pl.from_arrow(pq.read_table(out / query))
+    assert isinstance(frame, pl.DataFrame)
+    frame = frame.rename({"valid_from": "@from", "valid_until": "@until"})
+    frame = frame.with_columns(pl.col("@from", "@until").dt.epoch("us")).with_columns(
+        pl.col("@until").fill_null(2**63 - 1)
+    )
+    payload = [c for c in frame.columns if not c.startswith("@")]
+    return coalesce(frame, payload).sort([*payload, "@from", "@until"])
+
+
+def progress_files(out: Path) -> list[Path]:
+    return list(out.glob(".strandline/checkpoint/*/progress.json"))
+
+
+def wait_for(condition: object, process: subprocess.Popen[bytes], seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not condition() and process.poll() is None:  # type: ignore[operator]
+        assert time.monotonic() < end, "the query did not come to life"
+        time.sleep(0.02)
+
+
+def expected(tmp_path: Path, file: Path) -> Path:
+    out = tmp_path / "expected"
+    subprocess.run(command(file, out, "--engine", "local"), check=True, timeout=120)
+    return out
+
+
+def check_same(out: Path, wanted: Path) -> None:
+    for query in QUERIES:
+        one, two = answer(out, query), answer(wanted, query)
+        assert one.height > 0
+        assert one.equals(two), f"{query} differs after recovery"
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.slow)])
+def test_killed_and_restarted_runs_give_the_same_answer(tmp_path: Path, kills: int) -> None:
+    seed = int(os.environ.get("STRANDLINE_SEED", random.randrange(1_000_000)))
+    print("seed", seed)
+    dice = random.Random(seed)
+    directory, out, file = tmp_path / "in", tmp_path / "out", tmp_path / "script.sql"
+    directory.mkdir()
+    file.write_text(script(directory))
+    writer = threading.Thread(target=write_files, args=(directory, 0.3 if kills < 10 else 8.0), daemon=True)
+    writer.start()
+    for _ in range(kills):
+        process = subprocess.Popen(command(file, out), start_new_session=True)
+        before = {path: path.read_text() for path in progress_files(out)}
+        if dice.random() < 0.8:  # most kills in the midst of work, some while starting
+            wait_for(lambda before=before: {p: p.read_text() for p in progress_files(out)} != before, process)
+        time.sleep(dice.random() * 1.5)
+        kill_tree(process)
+    writer.join()
+    done = subprocess.run(command(file, out), timeout=300, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr and "at org.apache" not in done.stderr
+    check_same(out, expected(tmp_path, file))
+    again = subprocess.run(command(file, out), timeout=120, capture_output=True, text=True)
+    assert again.returncode == 0, "a finished run, run again, has nothing to do"
+    check_same(out, tmp_path / "expected")
+
+
+@pytest.mark.spark
+def test_a_killed_executor_is_replaced(tmp_path: Path) -> None:
+    directory, out, file = tmp_path / "in", tmp_path / "out", tmp_path / "script.sql"
+    directory.mkdir()
+    file.write_text(script(directory))
+    threading.Thread(target=write_files, args=(directory, 0.3), daemon=True).start()
+    process = subprocess.Popen(command(file, out, "--master", "local-cluster[2,1,1024]"), start_new_session=True)
+    try:
+        wait_for(lambda: progress_files(out), process)
+        time.sleep(1)
+        executors = [
+            child
+            for child in psutil.Process(process.pid).children(recursive=True)
+            if "CoarseGrainedExecutorBackend" in " ".join(child.cmdline())
+        ]
+        assert len(executors) == 2
+        executors[0].send_signal(signal.SIGKILL)
+        assert process.wait(240) == 0
+    finally:
+        kill_tree(process)
+    check_same(out, expected(tmp_path, file))

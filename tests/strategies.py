@@ -1,0 +1,299 @@
+"""Random continuous queries as SQL text, over random streams.
+
+The writer keeps to what the language has, and otherwise to nothing: any select over any sources, nested, grouped, with
+any window. Columns have one letter by type, so that a query reads well when it fails.
+
+It throws dice of the type `Random`. True dice cover much ground in little time; those of Hypothesis know how to make a
+failing example small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TypeAlias
+
+from support import DOMAIN, MONEY, Arrivals, Cuts, arrange
+
+from strandline.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, Type
+
+LETTERS: dict[str, Type] = {
+    "i": INT,
+    "b": BIGINT,
+    "d": DOUBLE,
+    "m": MONEY,
+    "s": VARCHAR,
+    "o": BOOLEAN,
+    "y": DATE,
+    "u": TIMESTAMP,
+}
+FAMILY = {"i": "int", "b": "int", "d": "double", "m": "decimal", "s": "text", "o": "bool", "y": "date", "u": "time"}
+NUMBERS = ("int", "double", "decimal")
+LITERALS = {
+    "int": ("0", "1", "2", "-3"),
+    "double": ("0e0", "1e0", "1.5e0", "-1e308"),
+    "decimal": ("1.00", "-2.5", "0.01"),
+    "text": ("'a'", "'b'", "''", "'ä😀'"),
+    "bool": ("TRUE", "FALSE"),
+    "date": ("DATE '2024-02-29'", "DATE '1970-01-01'"),
+    "time": ("TIMESTAMP '1970-01-01 00:00:00'", "TIMESTAMP '1970-01-01 00:00:00.000009'"),
+}
+
+
+@dataclass(frozen=True)
+class Field:
+    """Something that an expression may read: its text and its family of types."""
+
+    text: str
+    family: str
+
+
+Fields: TypeAlias = Sequence[Field]
+
+
+@dataclass(frozen=True)
+class Table:
+    """An entry of FROM: its text, what it makes visible, and whether its elements are valid for one instant only."""
+
+    text: str
+    fields: tuple[Field, ...]
+    chronon: bool
+
+
+@dataclass(frozen=True)
+class Select:
+    """A query: its text, the families of its columns c1, c2, …, and whether its elements are valid for one instant."""
+
+    text: str
+    families: tuple[str, ...]
+    chronon: bool
+
+
+@dataclass(frozen=True)
+class Question:
+    """Streams and a script over them that ends in a query."""
+
+    streams: tuple[Arrivals, ...]
+    text: str
+
+
+class Writer:
+    """Writes one script. `scans` is how many streams it may still read: products grow quickly."""
+
+    def __init__(self, dice: Random, streams: Sequence[Arrivals]) -> None:
+        self.dice = dice
+        self.streams = streams
+        self.scans = 3
+        self.names = 0
+        self.declared: list[tuple[str, Select]] = []
+        self.statements: list[str] = []
+
+    def pick(self, *options: str) -> str:
+        return self.dice.choice(options)
+
+    def chance(self, one_in: int) -> bool:
+        """Whether to write something special; the simplest query has nothing of the kind."""
+        return self.dice.randint(1, one_in) == one_in
+
+    def name(self, prefix: str) -> str:
+        self.names += 1
+        return f"{prefix}{self.names}"
+
+    # ---- expressions ---------------------------------------------------------------------------------------------
+
+    def value(self, fields: Fields, family: str, depth: int = 2) -> str:
+        """An expression of a family over some fields."""
+        own = [field.text for field in fields if field.family == family]
+        if own and (depth == 0 or not self.chance(3)):
+            return self.pick(*own)
+        if depth == 0 or not self.chance(2):
+            literal = self.pick(*LITERALS[family])
+            return f"NULLIF({literal}, {literal})" if self.chance(12) else literal
+
+        def some(other: str = family) -> str:
+            return self.value(fields, other, depth - 1)
+
+        if self.chance(5):
+            otherwise = f" ELSE {some()}" if self.chance(2) else ""
+            return f"CASE WHEN {self.condition(fields, depth - 1)} THEN {some()}{otherwise} END"
+        if self.chance(6):
+            return f"COALESCE({some()}, {self.pick(*LITERALS[family])})"
+        match family:
+            case "int" | "decimal":
+                operator = self.pick("+", "-", "*", "%") if family == "int" else self.pick("+", "-")
+                return f"({some()} {operator} {some()})"
+            case "double":
+                return f"({some()} {self.pick('+', '-', '*', '/')} {some(self.pick(*NUMBERS))})"
+            case "text":
+                return f"({some()} || {some()})" if self.chance(2) else f"upper({some()})"
+            case "bool":
+                return f"({self.condition(fields, depth - 1)})"
+            case "date":
+                return f"({some()} + 1)"
+            case _:
+                return f"({some()} + INTERVAL '3' MICROSECOND)"
+
+    def condition(self, fields: Fields, depth: int = 2) -> str:
+        if depth > 0 and self.chance(3):
+            word = self.pick("AND", "OR")
+            return f"({self.condition(fields, depth - 1)} {word} {self.condition(fields, depth - 1)})"
+        if depth > 0 and self.chance(8):
+            return f"NOT ({self.condition(fields, depth - 1)})"
+        families = sorted({field.family for field in fields}) or ["int"]
+        family = self.pick(*families)
+        left = self.value(fields, family, min(depth, 1))
+        match self.pick("compare", "compare", "compare", "null", "in", "between"):
+            case "null":
+                return f"{left} IS {self.pick('NULL', 'NOT NULL')}"
+            case "in":
+                return f"{left} {self.pick('IN', 'NOT IN')} ({', '.join(LITERALS[family][:2])})"
+            case "between":
+                return f"{left} BETWEEN {LITERALS[family][0]} AND {self.value(fields, family, 0)}"
+        other = self.pick(*NUMBERS) if family in NUMBERS else family
+        return f"{left} {self.pick('=', '<>', '<', '<=', '>', '>=')} {self.value(fields, other, min(depth, 1))}"
+
+    # ---- sources -------------------------------------------------------------------------------------------------
+
+    def window(self) -> str:
+        """A window clause; empty for every fourth or so."""
+        if self.chance(4):
+            return self.pick("", " WINDOW(NOW)", " [NOW]")
+        length = self.dice.choice((8, 14, 5, 3, 1))
+        slide = f" SLIDE {self.dice.randint(1, 9)} MICROSECONDS" if self.chance(3) else ""
+        text = f"RANGE {length} MICROSECONDS{slide}"
+        return f" WINDOW({text})" if self.chance(2) else f" [{text}]"
+
+    def table(self, depth: int) -> Table:
+        alias = self.name("t")
+        if depth > 0 and self.chance(3):
+            inner = self.query(depth - 1)
+            window = self.window() if inner.chronon else ""
+            fields = tuple(Field(f"{alias}.c{i}", family) for i, family in enumerate(inner.families, 1))
+            return Table(f"({inner.text}){window} AS {alias}", fields, inner.chronon and "RANGE" not in window)
+        if self.declared and self.chance(2):
+            name, inner = self.dice.choice(self.declared)
+            window = self.window() if inner.chronon else ""
+            fields = tuple(Field(f"{alias}.c{i}", family) for i, family in enumerate(inner.families, 1))
+            return Table(f"{name}{window} {alias}", fields, inner.chronon and "RANGE" not in window)
+        self.scans -= 1
+        stream = self.dice.choice(self.streams)
+        window = self.window()
+        fields = tuple(Field(f"{alias}.{c}", FAMILY.get(c, "time")) for c, _ in stream.columns)
+        return Table(f"{stream.name}{window} {alias}", fields, "RANGE" not in window)
+
+    def tables(self, depth: int) -> Table:
+        """A list of tables: joined on equal values, on any condition, or not at all."""
+        found = self.table(depth)
+        while self.scans > 0 and self.chance(2):
+            right = self.table(depth)
+            both = (*found.fields, *right.fields)
+            pairs = [(l, r) for l in found.fields for r in right.fields if l.family == r.family != "time"]  # noqa: E741
+            if pairs and not self.chance(4):
+                left_key, right_key = self.dice.choice(pairs)
+                condition = f"{left_key.text} = {right_key.text}"
+                if self.chance(4):
+                    condition += f" AND {self.condition(both, 1)}"
+            else:
+                condition = self.condition(both, 1)
+            cross = self.chance(4)
+            text = f"{found.text} CROSS JOIN {right.text}" if cross else f"{found.text} JOIN {right.text} ON {condition}"
+            found = Table(text, both, found.chronon and right.chronon)
+        return found
+
+    # ---- queries -------------------------------------------------------------------------------------------------
+
+    def query(self, depth: int) -> Select:
+        """A select, or the union of two with the same columns."""
+        first = self.select(depth)
+        if self.scans <= 0 or not self.chance(6):
+            return first
+        second = self.select(depth, first.families)
+        return Select(f"{first.text} UNION ALL {second.text}", first.families, first.chronon and second.chronon)
+
+    def select(self, depth: int, wanted: tuple[str, ...] | None = None) -> Select:
+        tables = self.tables(depth)
+        where = f" WHERE {self.condition(tables.fields)}" if self.chance(3) else ""
+        match self.pick("plain", "plain", "distinct", "grouped", "grouped", "whole"):
+            case "grouped":
+                return self.grouped(tables, where, wanted, keys=self.dice.randint(1, 2))
+            case "whole":
+                return self.grouped(tables, where, wanted, keys=0)
+            case shape:
+                items, families = self.items(tables.fields, wanted)
+                distinct = "DISTINCT " if shape == "distinct" else ""
+                return Select(f"SELECT {distinct}{items} FROM {tables.text}{where}", families, tables.chronon)
+
+    def grouped(self, tables: Table, where: str, wanted: tuple[str, ...] | None, keys: int) -> Select:
+        by = [self.key(tables.fields) for _ in range(keys)]
+        visible = [*by, *(self.aggregate(tables.fields) for _ in range(self.dice.randint(0 if keys else 1, 3)))]
+        items, families = self.items(visible, wanted, must_aggregate=not keys)
+        group = f" GROUP BY {', '.join(field.text for field in by)}" if by else ""
+        having = f" HAVING {self.condition(visible, 1)}" if self.chance(4) else ""
+        return Select(f"SELECT {items} FROM {tables.text}{where}{group}{having}", families, False)
+
+    def key(self, fields: Fields) -> Field:
+        field = self.dice.choice(fields)
+        return Field(f"({field.text} % 2)", "int") if field.family == "int" and self.chance(4) else field
+
+    def aggregate(self, fields: Fields) -> Field:
+        if self.chance(3):
+            return Field("COUNT(*)", "int")
+        family = self.pick(*sorted({field.family for field in fields}))
+        argument = self.value(fields, family, 1)
+        function = str(self.pick("COUNT", "MIN", "MAX", *(("SUM", "AVG") if family in NUMBERS else ())))
+        result = {"COUNT": "int", "AVG": "double"}.get(function, family)
+        return Field(f"{function}({argument})", result)
+
+    def items(
+        self, fields: Fields, wanted: tuple[str, ...] | None, must_aggregate: bool = False
+    ) -> tuple[str, tuple[str, ...]]:
+        """The SELECT list; the families of its columns are drawn unless they are `wanted`."""
+        known = sorted({field.family for field in fields})
+        families = wanted or tuple(self.pick(*known) for _ in range(self.dice.randint(1, 3)))
+        values = [self.value(fields, family) for family in families]
+        if must_aggregate and not any(field.text in value for field in fields for value in values):
+            # Constants alone do not make an aggregation.
+            aggregated = next((f for f in fields if f.family == families[0]), None)
+            count = {"int": "COUNT(*)", "double": "AVG(1e0)", "decimal": "SUM(1.00)"}
+            values[0] = aggregated.text if aggregated else count.get(families[0]) or f"MIN({LITERALS[families[0]][0]})"
+        return ", ".join(f"{value} AS c{i}" for i, value in enumerate(values, 1)), families
+
+    def script(self) -> str:
+        if self.chance(3):
+            view = self.query(1)
+            name = self.name("v")
+            self.statements.append(f"CREATE STREAM {name} AS {view.text};")
+            self.declared.append((name, view))
+            self.scans = max(self.scans, 1)
+        self.statements.append(self.query(2).text)
+        return "\n".join(self.statements)
+
+
+def question(dice: Random) -> Question:
+    """Up to three streams with up to four columns each, and a query over them."""
+    streams = []
+    for number in range(dice.randint(1, 3)):
+        letters = dice.sample(sorted(LETTERS), dice.randint(1, 4))
+        least, most = dice.choice(((3, 7), (3, 7), (3, 7), (1, 4), (0, 0)))
+        streams.append(stream(dice, f"s{number}", letters, dice.randint(least, most)))
+    return Question(tuple(streams), Writer(dice, streams).script())
+
+
+def stream(dice: Random, name: str, letters: Sequence[str], rows: int) -> Arrivals:
+    """Rows at random times, out of order within a bound; most values are common ones, so that rows meet."""
+    disorder = dice.choice((0, 0, 1, 6))
+    drawn = []
+    for _ in range(rows):
+        payload = []
+        for letter in letters:
+            domain = DOMAIN[LETTERS[letter].name]
+            payload.append(dice.choice((*domain[:2], domain[1], domain[1], dice.choice(domain), None)))
+        drawn.append((dice.randint(-5, 15), dice.randint(0, 6), tuple(payload)))
+    return arrange(name, {letter: LETTERS[letter] for letter in letters}, drawn, disorder)
+
+
+def cut(dice: Random, streams: Sequence[Arrivals]) -> Cuts:
+    """Batches of a few rows or none, in up to three buckets."""
+    sizes = (tuple(dice.randint(0, 4) for _ in range(dice.randint(0, 5))) for _ in streams)
+    return Cuts(tuple(sizes), dice.randint(1, 3))

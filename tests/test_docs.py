@@ -1,0 +1,700 @@
+"""The documentation, executed.
+
+Three kinds of text in the pages are compared with what the code says:
+
+- fenced examples: ```python and ```sql run (or timeline) blocks are run on the local engine, and a ```text block right
+  below one is its output;
+- sections between `<!-- shown: name -->` and `<!-- end -->`, which are produced here: the steps of the architecture
+  page, the tables of the language page;
+- lists that must be whole: error codes, source options, commands, links.
+
+`python tests/test_docs.py --update` writes the real output into the pages; review the difference before you commit it.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import difflib
+import functools
+import io
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+import typer
+
+import strandline as sl
+from strandline.algebra.explain import show_plan
+from strandline.algebra.functions import AGGREGATES, ALIASES, FUNCTIONS, TRUNC_UNITS
+from strandline.algebra.operators import Plan
+from strandline.catalog import BaseStream
+from strandline.cli import app
+from strandline.engine import connected_groups
+from strandline.errors import StrandlineError
+from strandline.execution.ingest import ingest
+from strandline.execution.progress import Heartbeat
+from strandline.execution.runtime import FragmentRunner, Outbox, States, run_stage
+from strandline.execution.sinks import answers_of
+from strandline.execution.sources.base import open_source
+from strandline.execution.store import StateStore
+from strandline.execution.wire import DRIVER, Message
+from strandline.lang import ast as syntax
+from strandline.lang.binder import bind_query
+from strandline.lang.parser import parse
+from strandline.lang.phrases import RESERVED, SIMPLE_TYPES
+from strandline.lang.tokens import tokenize
+from strandline.optimizer.pipeline import optimize
+from strandline.physical.choose import choose
+from strandline.physical.explain import show_pipeline
+from strandline.physical.plan import Pipeline
+from strandline.query import Query
+from strandline.script import read_script
+from strandline.sinks import Memory
+from strandline.temporal import FOREVER, UNITS, instant, show_instant
+from strandline.types import BIGINT
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "strandline"
+LANGUAGE = ROOT / "docs" / "language.md"
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+# What a fence may say. `sql parse` must parse and is not run; `text` is output or a drawing; `sh` is for a terminal.
+KINDS = ("python", "sql run", "sql timeline", "sql parse", "text", "sh")
+
+
+# ---- pages -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: what its fence says, and where its content lies in the page."""
+
+    info: str
+    start: int
+    end: int
+    line: int
+
+
+def fenced(page: str) -> list[Block]:
+    found = re.finditer(r"^```(\S[^\n]*)?\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    return [Block(m[1] or "", m.start(2), m.end(2), page.count("\n", 0, m.start()) + 1) for m in found]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a page that the code can produce."""
+
+    name: str
+    start: int
+    end: int
+    shown: str
+    produce: Callable[[], str]
+
+
+def pieces(path: Path) -> list[Piece]:
+    """Everything on a page that is compared with real output, in order."""
+    page = path.read_text()
+    found: list[Piece] = []
+    fences = fenced(page)
+    for block, after in zip_longest(fences, fences[1:]):
+        if block.info not in ("python", "sql run", "sql timeline", "sql parse"):
+            continue
+        text = page[block.start : block.end]
+        name = f"{path.relative_to(ROOT)}:{block.line}"
+        produce = functools.partial(RUNNERS[block.info], text)
+        if after is not None and after.info == "text" and not page[block.end + 3 : after.start - 8].strip():
+            found.append(Piece(name, after.start, after.end, page[after.start : after.end], produce))
+        else:
+            assert not block.info.startswith("sql run"), f"{name}: its output belongs in a text block below"
+            found.append(Piece(name, block.end, block.end, "", produce))
+    for mark in re.finditer(r"<!-- shown: (\w+) -->\n(.*?)<!-- end -->", page, re.DOTALL):
+        assert mark[1] in SHOWN, f"{path.name}: nothing is known to show as {mark[1]}"
+        found.append(Piece(f"{path.relative_to(ROOT)}:{mark[1]}", mark.start(2), mark.end(2), mark[2], SHOWN[mark[1]]))
+    return sorted(found, key=lambda piece: piece.start)
+
+
+@contextlib.contextmanager
+def workplace() -> Iterator[None]:
+    """A directory with the example data, where examples may leave what they like."""
+    with tempfile.TemporaryDirectory() as directory:
+        shutil.copytree(ROOT / "docs" / "examples", Path(directory) / "docs" / "examples")
+        with contextlib.chdir(directory):
+            yield
+
+
+# ---- running examples ------------------------------------------------------------------------------------------------
+
+
+def run_python(text: str) -> str:
+    """What a block prints. `sl.connect()` is Spark for a reader and the local engine here: the answers are the same."""
+    printed = io.StringIO()
+    local = functools.partial(sl.connect, engine="local")
+    with workplace(), mock.patch.object(sl, "connect", local), contextlib.redirect_stdout(printed):
+        exec(compile(text, "<example>", "exec"), {"__name__": "example"})
+    return printed.getvalue()
+
+
+def run_sql(text: str, drawn: bool) -> str:
+    """What the queries of a script answer, or the error that it ends with."""
+    with workplace(), sl.connect(engine="local", buckets=2, batch_rows=2) as database:
+        try:
+            script = read_script(database, text)
+            queries: list[Query] = []
+            for group in connected_groups(script.queries):
+                queries += database.start([(name, plan, Memory()) for name, plan in group], None)
+            for query in queries:
+                query.await_end()
+        except StrandlineError as error:
+            return error.render() + "\n"
+        streams = [stream for stream in database.catalog if isinstance(stream, BaseStream)]
+        counted = all(stream.column_type(stream.time_column) == BIGINT for stream in streams)
+        parts = list(script.explanations)
+        parts += [draw(queries)] if drawn else [show_answer(q, counted, len(queries) > 1) for q in queries]
+        parts += [aside for stream in streams if (aside := show_aside(queries, stream.name))]
+    return "\n\n".join(parts) + "\n"
+
+
+def elements(query: Query) -> list[tuple[tuple[str, ...], int, int]]:
+    rows = query.results().to_pylist()
+    found = []
+    for row in rows:
+        start, end = row.pop("valid_from"), row.pop("valid_until")
+        payload = tuple(show_value(value) for value in row.values())
+        found.append((payload, instant(start), FOREVER if end is None else instant(end)))
+    return sorted(found, key=lambda element: (element[1], element[0], element[2]))
+
+
+def show_value(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "NULL", True: "true", False: "false"}[value]
+    return str(value)
+
+
+def show_answer(query: Query, counted: bool, named: bool) -> str:
+    """The elements of an answer as a table; instants as plain numbers where the streams count them so."""
+    found = elements(query)
+    finite = [t for _, start, end in found for t in (start, end) if t < FOREVER]
+    one_day = len({show_instant(t)[:10] for t in finite}) == 1
+
+    def at(t: int) -> str:
+        if t == FOREVER:
+            return "…"
+        return str(t) if counted else show_instant(t)[11 if one_day else 0 :]
+
+    rows = [[c.name for c in query.columns] + ["valid"]]
+    rows += [[*payload, f"[{at(start)}, {at(end)})"] for payload, start, end in found]
+    return (f"{query.name}:\n" if named else "") + columns_of(rows)
+
+
+def columns_of(rows: list[list[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def show_aside(queries: list[Query], stream: str) -> str:
+    """The late and the malformed rows of a stream."""
+    lines = []
+    for query in queries[:1]:
+        late = [", ".join(map(show_value, row.values())) for row in query.late(stream).to_pylist()]
+        lines += [f"late in {stream}: ({row})" for row in late]
+        lines += [f"rejected in {stream}: {row['reason']}" for row in query.rejected(stream).to_pylist()]
+    return "\n".join(lines)
+
+
+def draw(queries: list[Query]) -> str:
+    """Answers as time lines, one under the other on one axis; `>` is an element without an end."""
+    answers = [(query.name, elements(query)) for query in queries]
+    finite = [t for _, found in answers for _, start, end in found for t in (start, end) if t < FOREVER]
+    low, high = min(0, min(finite) // 5 * 5), max(finite) + 3
+    labels = [name for name, _ in answers] + [",".join(payload) for _, found in answers for payload, _, _ in found]
+    width = max(map(len, labels)) + 2
+    axis = "".join(str(t).ljust(5) for t in range(low, high, 5)).rstrip()
+    lines = []
+    for name, found in answers:
+        lines.append((name.ljust(width) + axis).rstrip())
+        for payload, start, end in found:
+            bar = "[" + "=" * (min(end, high) - start - 1) + (")" if end < FOREVER else ">")
+            lines.append(",".join(payload).ljust(width) + " " * (start - low) + bar)
+    return "\n".join(lines)
+
+
+def check_parses(text: str) -> str:
+    assert parse(text), "a script has statements"
+    return ""
+
+
+RUNNERS: dict[str, Callable[[str], str]] = {
+    "python": run_python,
+    "sql run": functools.partial(run_sql, drawn=False),
+    "sql timeline": functools.partial(run_sql, drawn=True),
+    "sql parse": check_parses,
+}
+
+
+# ---- the walk of docs/architecture.md --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BatchSeen:
+    """What one batch did: messages of stage 0 by bucket, states after stage 1 by bucket, elements of the answer."""
+
+    sent: dict[int, list[Message]]
+    states: dict[int, States]
+    answer: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The query of docs/examples/trades.sql after every phase, on two buckets, one file per batch."""
+
+    text: str
+    statement: syntax.Select
+    bound: Plan
+    better: Plan
+    pipeline: Pipeline
+    batches: list[BatchSeen]
+
+
+@functools.cache
+def walk() -> Walk:
+    with workplace(), sl.connect(engine="local") as database:
+        text = Path("docs/examples/trades.sql").read_text()
+        statements = parse(text)
+        database.declare(statements[0])
+        create = statements[1]
+        assert isinstance(create, syntax.CreateStreamAs) and isinstance(create.query, syntax.Select)
+        bound = bind_query(create.query, database.catalog)
+        better = optimize(bound)
+        streams = [stream for stream in database.catalog if isinstance(stream, BaseStream)]
+        pipeline = choose([("volume", better)], streams, 2)
+        return Walk(text, create.query, bound, better, pipeline, run_batches(pipeline))
+
+
+def run_batches(pipeline: Pipeline) -> list[BatchSeen]:
+    """What `LocalRun` does, with a look at everything on the way."""
+    source = open_source(pipeline.streams[0])
+    beats: dict[str, Heartbeat] = {}
+    states: dict[int, States] = {}
+    seen: list[BatchSeen] = []
+    position, ended = 0, False
+    while not ended:
+        batch = len(seen)
+        end, ended = source.advance(position, 1)
+        box = Outbox(pipeline.buckets, 0, answers_of(pipeline, {}, batch, "0-0"))
+        beats["trades"] = ingest(pipeline, source, position, end, dict(beats), False, ended, box)
+        position = end
+        answer: list[dict[str, Any]] = []
+        for bucket in range(pipeline.buckets):
+            out = Outbox(pipeline.buckets, bucket, answers_of(pipeline, {}, batch, f"1-{bucket}"))
+            states[bucket] = run_stage(pipeline, 1, bucket, box.by_bucket[bucket], states.get(bucket, {}), out)
+            out.close()
+            answer += [row for m in out.for_driver if m.table is not None for row in m.table.to_pylist()]
+        seen.append(BatchSeen(box.by_bucket | {DRIVER: box.for_driver}, dict(states), answer))
+    return seen
+
+
+def as_text(content: str) -> str:
+    return f"```text\n{content.rstrip()}\n```\n"
+
+
+def show_tokens() -> str:
+    select = walk().statement
+    tokens = tokenize(select.text)[:9]
+    rows = [[t.kind.name, t.value, f"{t.span.start}–{t.span.end}"] for t in tokens]
+    return as_text(columns_of(rows) + "\n…")
+
+
+def show_syntax() -> str:
+    return as_text("\n".join(tree_lines(walk().statement, "", 0)))
+
+
+def tree_lines(node: object, label: str, depth: int) -> list[str]:
+    """A syntax tree: a node and its plain values on one line, its parts below."""
+    pad = "  " * depth + (f"{label}: " if label else "")
+    if isinstance(node, tuple):
+        return [line for part in node for line in tree_lines(part, label, depth)]
+    if isinstance(node, syntax.Identifier):
+        return [pad + node.name]
+    if not isinstance(node, syntax.Node):
+        return [] if node in (None, False) else [pad + str(node)]
+    plain, below = [], []
+    for name in (n for cls in type(node).__mro__ for n in getattr(cls, "__slots__", ()) if n != "span"):
+        value = getattr(node, name)
+        if isinstance(value, str | int) and not isinstance(value, bool):
+            plain.append(str(value))
+        else:
+            below += tree_lines(value, name, depth + 1)
+    return [pad + " ".join([type(node).__name__, *plain]), *below]
+
+
+def show_messages() -> str:
+    lines = []
+    for bucket, messages in sorted(walk().batches[0].sent.items()):
+        lines.append("for the driver" if bucket == DRIVER else f"for bucket {bucket}")
+        for message in messages:
+            lines.append(f"  {message.kind} {message.name}")
+            lines += [f"    {line}" for line in message_lines(message)]
+    return as_text("\n".join(lines))
+
+
+def message_lines(message: Message) -> list[str]:
+    if message.table is None:
+        beat = Heartbeat.from_json(message.facts)
+        return [
+            f"progress {show_instant(beat.progress)}, from {show_instant(beat.low)} to {show_instant(beat.high)}",
+            f"{beat.rows} rows, {beat.late} late, {beat.rejected} rejected",
+        ]
+    rows = [message.table.column_names]
+    for row in message.table.to_pylist():
+        rows.append([show_instant(v) if k in ("@from", "@until") else show_value(v) for k, v in row.items()])
+    return columns_of(rows).splitlines()
+
+
+def show_state() -> str:
+    lines = []
+    for bucket, states in sorted(walk().batches[0].states.items()):
+        lines.append(f"bucket {bucket}")
+        for fragment in walk().pipeline.at(1):
+            operators = FragmentRunner(fragment.root).operators
+            for operator, state in zip(operators, states[fragment.id], strict=True):
+                if state.numbers or any(state.segments.values()):
+                    lines.append(f"  {fragment.id} {type(operator).__name__}")
+                lines += [f"    {name} = {show_instant(value)}" for name, value in state.numbers.items()]
+                for name, segments in state.segments.items():
+                    for segment in segments:
+                        facts = {k: v if k == "consumed" else show_instant(v) for k, v in segment.facts.items()}
+                        told = "".join(f", {key} {value}" for key, value in facts.items())
+                        lines.append(f"    {name}: a segment of {segment.rows} rows{told}")
+    return as_text("\n".join(lines))
+
+
+def show_files() -> str:
+    """The state of the first batches on disk; checksums and sizes depend on the version of Arrow and are left out."""
+    with tempfile.TemporaryDirectory() as directory:
+        for batch, seen in enumerate(walk().batches):
+            for bucket, states in seen.states.items():
+                StateStore(Path(directory) / "state", 1, bucket).write(batch, states)
+        files = sorted(path.relative_to(directory).as_posix() for path in Path(directory).rglob("*") if path.is_file())
+    return as_text("\n".join(files))
+
+
+def show_batches() -> str:
+    lines = []
+    for number, seen in enumerate(walk().batches):
+        lines.append(f"after batch {number}")
+        rows = []
+        for row in sorted(seen.answer, key=lambda row: (row["valid_from"], row["sym"])):
+            start, end = (show_instant(instant(row.pop(name)))[11:] for name in ("valid_from", "valid_until"))
+            rows.append([*map(show_value, row.values()), f"[{start}, {end})"])
+        lines += [f"  {line}" for line in columns_of(rows).splitlines()]
+    return as_text("\n".join(lines))
+
+
+def show_result() -> str:
+    """The same through the front door: elements that touch are joined."""
+    return as_text(run_sql(walk().text, drawn=False))
+
+
+def show_house() -> str:
+    """Every module with the first sentence of its docstring."""
+    lines = ["src/strandline/"]
+    for folder, names in house():
+        depth = 1 + folder.count("/") if folder else 0
+        if folder:
+            lines.append("  " * depth + folder.split("/")[-1] + "/")
+        rows = [[name, purpose] for name, purpose in names]
+        if rows:
+            width = max(len(name) for name, _ in rows)
+            lines += ["  " * (depth + 1) + f"{name.ljust(width)}  {purpose}".rstrip() for name, purpose in rows]
+    return as_text("\n".join(lines))
+
+
+def house() -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    folders = [SOURCE, *sorted(p for p in SOURCE.rglob("*") if p.is_dir() and any(p.glob("*.py")))]
+    for folder in folders:
+        names = []
+        for path in sorted(folder.glob("*.py")):
+            docstring = ast.get_docstring(ast.parse(path.read_text()))
+            if docstring:
+                names.append((path.name, docstring.splitlines()[0].rstrip(".")))
+        yield folder.relative_to(SOURCE).as_posix() if folder != SOURCE else "", names
+
+
+# ---- the tables of docs/language.md ----------------------------------------------------------------------------------
+
+
+def markdown_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    lines = [list(head), ["---"] * len(list(head)), *(list(row) for row in rows)]
+    return (
+        "\n" + "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines) + "\n"
+    )
+
+
+def show_functions() -> str:
+    other: dict[str, list[str]] = {}
+    for alias, name in ALIASES.items():
+        other.setdefault(name, []).append(f"`{alias}`")
+    rows = []
+    for function in FUNCTIONS.values():
+        also = f" Also {', '.join(other[function.name])}." if function.name in other else ""
+        rows.append((f"`{function.usage}`", function.doc + also))
+    return markdown_table(("written", "meaning"), rows)
+
+
+def show_aggregates() -> str:
+    return markdown_table(("written", "meaning"), ((f"`{a.usage}`", a.doc) for a in AGGREGATES.values()))
+
+
+def show_reserved() -> str:
+    return as_text("\n".join(wrapped(sorted(RESERVED), 100)))
+
+
+def wrapped(words: list[str], width: int) -> list[str]:
+    lines = [""]
+    for word in words:
+        if len(lines[-1]) + len(word) + 1 > width:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}".strip()
+    return lines
+
+
+def commands() -> dict[str, Any]:
+    return dict(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+
+
+def show_commands() -> str:
+    parts = []
+    for name, command in commands().items():
+        arguments = [p for p in command.params if p.param_type_name == "argument"]
+        options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
+        usage = " ".join([f"strandline {name}", *(p.name.upper() for p in arguments), "[OPTIONS]"])
+        rows = [(f"`{p.name.upper()}`", "", p.help or "") for p in arguments]
+        for option in options:
+            default = (
+                "required" if option.required else "" if option.default in (None, False) else f"`{option.default}`"
+            )
+            rows.append((f"`{option.opts[0]}`", default, option.help or ""))
+        parts.append(f"### `{usage}`\n\n{command.help}\n" + markdown_table(("argument", "default", "meaning"), rows))
+    return "\n" + "\n".join(part.rstrip("\n") + "\n" for part in parts) + "\n"
+
+
+SHOWN: dict[str, Callable[[], str]] = {
+    "tokens": show_tokens,
+    "syntax": show_syntax,
+    "bound": lambda: as_text(show_plan(walk().bound)),
+    "optimised": lambda: as_text(show_plan(walk().better)),
+    "physical": lambda: as_text(show_pipeline(walk().pipeline)),
+    "messages": show_messages,
+    "state": show_state,
+    "files": show_files,
+    "batches": show_batches,
+    "result": show_result,
+    "house": show_house,
+    "functions": show_functions,
+    "aggregates": show_aggregates,
+    "reserved": show_reserved,
+    "commands": show_commands,
+}
+
+
+# ---- tests -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("piece", [p for path in PAGES for p in pieces(path)], ids=lambda piece: piece.name)
+def test_the_page_says_what_the_code_does(piece: Piece) -> None:
+    actual = piece.produce()
+    if actual != piece.shown:
+        lines = difflib.unified_diff(piece.shown.splitlines(), actual.splitlines(), "page", "code", lineterm="")
+        pytest.fail(f"{piece.name} differs; python tests/test_docs.py --update rewrites it\n" + "\n".join(lines))
+
+
+def test_everything_that_can_be_shown_is_shown_once() -> None:
+    marks = [mark for path in PAGES for mark in re.findall(r"<!-- shown: (\w+) -->", path.read_text())]
+    assert sorted(marks) == sorted(SHOWN)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_every_fence_says_what_it_is(path: Path) -> None:
+    page = path.read_text()
+    assert page.count("```") == 2 * len(fenced(page)), "every fence is closed"
+    assert {block.info for block in fenced(page)} <= set(KINDS)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    page = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", page):
+        if target.startswith(("http://", "https://")):
+            continue
+        file, _, anchor = target.partition("#")
+        there = (path.parent / file).resolve() if file else path
+        assert there.exists(), f"{target} does not exist"
+        if anchor:
+            assert anchor in anchors(there.read_text()), f"{target}: there is no such heading"
+
+
+def anchors(page: str) -> set[str]:
+    """The names that headings get: lower case, blanks to hyphens, other signs dropped."""
+    heads = re.findall(r"^#+ (.*)$", page, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def section(page: str, heading: str) -> str:
+    """The text under a heading, up to the next one of its level or above."""
+    found = re.search(rf"^(#+) {re.escape(heading)}$", page, re.MULTILINE)
+    assert found, f"there is no section {heading}"
+    rest = page[found.end() :]
+    after = re.search(rf"^#{{1,{len(found[1])}}} ", rest, re.MULTILINE)
+    return rest[: after.start()] if after else rest
+
+
+def first_cells(text: str) -> list[str]:
+    """The code in the first column of the tables of a section."""
+    return re.findall(r"^\| `([^`]+)`", text, re.MULTILINE)
+
+
+def codes_in(source: str) -> set[str]:
+    """The ids of the errors that a module can raise: `code=…`, `error(message, code, …)`, and texts `error[code]`."""
+    found: set[str] = set(re.findall(r"error\[([a-z][a-z-]*)\]", source))
+
+    def add(value: ast.expr | None) -> None:
+        match value:
+            case ast.Constant(str(code)):
+                found.add(code)
+            case ast.IfExp(_, one, two):
+                add(one)
+                add(two)
+
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Call(ast.Attribute(_, "error") | ast.Name("_error"), [_, code, *_], _):
+                add(code)
+            case ast.Assign([ast.Name("code")], value):
+                add(value)
+        if isinstance(node, ast.Call):
+            for keyword in node.keywords:
+                if keyword.arg == "code":
+                    add(keyword.value)
+    return {code for code in found if re.fullmatch(r"[a-z]+(-[a-z]+)*", code)}
+
+
+def test_codes_are_found_however_they_are_written() -> None:
+    source = """
+raise E("m", code="one-way")
+raise self.error("m", "two-ways", span)
+raise _error("m", "three", span, None)
+code = "four" if known else "five"
+print(f"error[six]: {text}")
+arguments.error("no code here")
+"""
+    assert codes_in(source) == {"one-way", "two-ways", "three", "four", "five", "six"}
+
+
+def test_every_error_code_has_its_row() -> None:
+    raised = set().union(*(codes_in(path.read_text()) for path in SOURCE.rglob("*.py")))
+    documented = first_cells(section(LANGUAGE.read_text(), "Error codes"))
+    assert len(documented) == len(set(documented)), "each code is listed once"
+    assert raised - set(documented) == set(), "not documented"
+    assert set(documented) - raised == set(), "documented, but nothing raises it"
+
+
+def source_options() -> dict[str, dict[str, object]]:
+    """Each source with its options and their defaults, read from its code."""
+    found: dict[str, dict[str, object]] = {}
+    for path in sorted((SOURCE / "execution" / "sources").glob("*.py")):
+        options: dict[str, object] = {}
+        is_source = False
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.ClassDef(bases=[ast.Name("Source")]):
+                    is_source = True
+                case ast.Call(ast.Attribute(_, "option"), [ast.Constant(str(name)), _, ast.Constant(default)], _):
+                    options[name] = default
+        if is_source:
+            found[path.stem] = options
+    return found
+
+
+def test_every_source_option_has_its_row() -> None:
+    page = LANGUAGE.read_text()
+    known = source_options()
+    assert {"file", "rows", "rate"} <= set(known)
+    for source, options in known.items():
+        part = section(page, f"`{source}`")
+        rows = dict(re.findall(r"^\| `(\w+)` \| `?([^|`]*)`? \|", part, re.MULTILINE))
+        assert set(rows) == set(options), f"options of {source}()"
+        for name, default in options.items():
+            written = "NULL" if default is None else str(default).lower() if isinstance(default, bool) else str(default)
+            assert rows[name].strip().strip("'") == written, f"default of {name} of {source}()"
+
+
+def test_types_and_units_have_their_place() -> None:
+    page = LANGUAGE.read_text()
+    types = section(page, "Types")
+    for name in (*SIMPLE_TYPES, "DECIMAL", "NUMERIC"):
+        assert f"`{name}" in types, name
+    for unit in UNITS:
+        assert unit in section(page, "Durations"), unit
+    for unit in TRUNC_UNITS:
+        assert f"`{unit}`" in section(page, "Functions"), unit
+
+
+def test_commands_of_the_pages_exist() -> None:
+    known = commands()
+    for path in PAGES:
+        page = path.read_text()
+        for block in fenced(page):
+            for line in page[block.start : block.end].splitlines() if block.info == "sh" else ():
+                words = line.split("#")[0].removeprefix(".venv/bin/").split()
+                if words[:1] == ["strandline"]:
+                    assert words[1] in known, f"{path.name}: {line}"
+                    options = {opt for p in known[words[1]].params for opt in p.opts} | {"--help"}
+                    assert {w.split("=")[0] for w in words[2:] if w.startswith("--")} <= options, f"{path.name}: {line}"
+                if words[:1] == ["make"]:
+                    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+                    assert words[1] in targets, f"{path.name}: {line}"
+
+
+def test_the_script_of_the_readme_runs() -> None:
+    with workplace():
+        command = typer.main.get_command(app)
+        with contextlib.redirect_stdout(io.StringIO()):
+            arguments = ["run", "docs/examples/trades.sql", "--out", "results", "--engine", "local"]
+            command(arguments, standalone_mode=False)
+        assert sorted(p.name for p in Path("results").iterdir()) == [".strandline", "_late", "_rejected", "volume"]
+        assert list(Path("results/volume").glob("*.parquet"))
+
+
+def test_decisions_are_numbered_and_say_what_was_rejected() -> None:
+    paths = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    assert [path.name[:4] for path in paths] == [f"{n:04}" for n in range(1, len(paths) + 1)]
+    for path in paths:
+        heads = re.findall(r"^## (.*)$", path.read_text(), re.MULTILINE)
+        assert heads[:3] == ["Problem", "Choice", "Rejected"], path.name
+
+
+def update() -> None:
+    """Write the real output into the pages."""
+    for path in PAGES:
+        page = path.read_text()
+        changed = page
+        for piece in reversed(pieces(path)):
+            changed = changed[: piece.start] + piece.produce() + changed[piece.end :]
+        if changed != page:
+            path.write_text(changed)
+            print(f"{path.relative_to(ROOT)} updated")
+
+
+if __name__ == "__main__":
+    assert sys.argv[1:] == ["--update"], "python tests/test_docs.py --update"
+    update()
