@@ -12,7 +12,11 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from strategies import Question, cut, question
-from support import assert_exact, bind, examples, raw, run_plan
+from support import Arrivals, Cuts, assert_exact, bind, cuts, examples, moment, raw, run_plan, values
+
+from strandline.algebra.expressions import Value
+from strandline.algebra.snapshot import Element
+from strandline.types import INT, TIMESTAMP, VARCHAR
 
 BLOCK = 25
 
@@ -47,3 +51,47 @@ def test_every_small_query_means_its_snapshots(dice: Random) -> None:
     asked = question(dice)
     note(asked.text)
     check(asked, dice)
+
+
+# ---- rows that come too late -----------------------------------------------------------------------------------------
+
+LATE_QUERIES = (
+    "SELECT s, i FROM s0",
+    "SELECT s, COUNT(*) AS n, SUM(i) AS total FROM s0 [RANGE 7 MICROSECONDS] GROUP BY s",
+    "SELECT COUNT(*) AS n, MAX(ts) AS latest FROM s0 [RANGE 5 MICROSECONDS SLIDE 3 MICROSECONDS]",
+    "SELECT a.i, b.ts FROM s0 [RANGE 6 MICROSECONDS] a, s0 [RANGE 2 MICROSECONDS] b WHERE a.s = b.s",
+)
+
+
+def punctual(stream: Arrivals) -> tuple[list[Element], list[Element]]:
+    """The definition: a row is late if it is older than the latest row before it by more than the disorder."""
+    accepted: list[Element] = []
+    late: list[Element] = []
+    for element in stream.elements:
+        latest = max((e.time for e in accepted), default=None)
+        is_late = latest is not None and element.time < latest - stream.disorder_us
+        (late if is_late else accepted).append(element)
+    return accepted, late
+
+
+@settings(max_examples=examples(40))
+@given(
+    st.lists(st.tuples(st.integers(0, 20), values(VARCHAR), values(INT)), max_size=12),
+    st.integers(0, 8),
+    st.sampled_from(LATE_QUERIES),
+    cuts(1),
+)
+def test_which_rows_are_late_depends_on_their_order_alone(
+    rows: list[tuple[int, Value, Value]], disorder: int, text: str, cut: Cuts
+) -> None:
+    elements = tuple(Element(t, {"s": s, "i": i, "ts": moment(t)}) for t, s, i in rows)
+    stream = Arrivals("s0", (("s", VARCHAR), ("i", INT), ("ts", TIMESTAMP)), elements, disorder)
+    accepted, late = punctual(stream)
+    plan = bind(text, [stream])
+    answer = run_plan(plan, [stream], cut)
+    assert answer.late_count == {"s0": len(late)}
+    # The rows themselves are kept aside, with every column that the query reads, in order of arrival.
+    kept = answer.late.get("s0", [])
+    assert len(kept) == len(late)
+    assert all(element.values[name] == value for row, element in zip(kept, late, strict=True) for name, value in row.items())
+    assert_exact(plan, {"s0": accepted}, answer)

@@ -19,6 +19,7 @@ import importlib.metadata
 import importlib.util
 import math
 import os
+import pwd
 import re
 import shutil
 import struct
@@ -286,7 +287,20 @@ def _java_options(scratch: _Scratch) -> list[str]:
         f"-Djava.io.tmpdir={scratch.directory}",
         f"-Dlog4j2.configurationFile={scratch.log_settings.as_uri()}",
     ]
-    return [*options, "-XX:+UseSerialGC"] if usable_cores() <= _FEW_CORES else options
+    if usable_cores() <= _FEW_CORES:
+        options.append("-XX:+UseSerialGC")
+    if _nameless():
+        options += [f"-Duser.name=uid-{os.getuid()}", f"-Duser.home={scratch.directory}"]
+    return options
+
+
+def _nameless() -> bool:
+    """Whether the user has a number only, as in a container that is run with `--user 1234`."""
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        return True
+    return False
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -447,6 +461,8 @@ class _Jvm:
             self._gateway = launch_gateway()  # type: ignore[no-untyped-call]
             if not self._java.vector_module:
                 _forget_vector_module(self._gateway)
+            if _nameless():
+                _log_in(self._gateway)
             return SparkSession(SparkContext(gateway=self._gateway))
 
     def _wait_for_gateway(self) -> tuple[int, str]:
@@ -557,6 +573,12 @@ def _forget_vector_module(gateway: ClientServer) -> None:
     for index in range(len(options)):
         if options[index] == f"--add-modules={VECTOR_MODULE}":
             options[index] = options[0]  # there is no way to shorten a Java array; an option twice does no harm
+
+
+def _log_in(gateway: ClientServer) -> None:
+    """Tell Hadoop who we are. By itself it asks the operating system, and gives up if the user has no name there."""
+    hadoop = gateway.jvm.org.apache.hadoop.security.UserGroupInformation
+    hadoop.setLoginUser(hadoop.createRemoteUser(f"uid-{os.getuid()}"))
 
 
 def _forget_gateway(gateway: ClientServer) -> None:
