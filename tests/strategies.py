@@ -197,7 +197,9 @@ class Writer:
             else:
                 condition = self.condition(both, 1)
             cross = self.chance(4)
-            text = f"{found.text} CROSS JOIN {right.text}" if cross else f"{found.text} JOIN {right.text} ON {condition}"
+            text = (
+                f"{found.text} CROSS JOIN {right.text}" if cross else f"{found.text} JOIN {right.text} ON {condition}"
+            )
             found = Table(text, both, found.chronon and right.chronon)
         return found
 

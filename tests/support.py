@@ -193,7 +193,9 @@ def drive(
             slices = [(c, [e for e in stream if before <= e[1] < until]) for c, stream in inputs]
             parts = [batch(c, part[::-1] if slicing.backwards else part) for c, part in slices]
             emitted = elements_of(operator.step(parts, Progress(until, origin)).frame)
-            assert not sliced or all(before <= start < until for _, start, _ in emitted), "a slice emits what starts in it"
+            assert not sliced or all(before <= start < until for _, start, _ in emitted), (
+                "a slice emits what starts in it"
+            )
             assert all(start < end for _, start, end in emitted), "no interval is empty"
             out += emitted
             operator, before = _handed_over(operator, make, slicing.carry, keeper, number), until

@@ -93,5 +93,7 @@ def test_which_rows_are_late_depends_on_their_order_alone(
     # The rows themselves are kept aside, with every column that the query reads, in order of arrival.
     kept = answer.late.get("s0", [])
     assert len(kept) == len(late)
-    assert all(element.values[name] == value for row, element in zip(kept, late, strict=True) for name, value in row.items())
+    assert all(
+        element.values[name] == value for row, element in zip(kept, late, strict=True) for name, value in row.items()
+    )
     assert_exact(plan, {"s0": accepted}, answer)

@@ -114,7 +114,7 @@ class Database:
     def explain_plan(self, name: str, plan: Plan) -> str:
         """The same for a plan."""
         better = optimize(plan)
-        pipeline = choose([(name, better)], self._base_streams(), self._backend.default_buckets())
+        pipeline = choose([(name, better)], self._base_streams(), self._backend.likely_buckets())
         parts = ["logical plan", _indent(show_plan(plan))]
         if better != plan:
             parts += ["optimised plan", _indent(show_plan(better))]
@@ -138,7 +138,8 @@ class Database:
         plans = [(name, optimize(plan)) for name, plan, _ in queries]
         pipeline = choose(plans, self._base_streams(), buckets)
         text = show_pipeline(pipeline)
-        checkpoint.claim(pipeline, text)
+        places = {name: str(Path(sink.directory).absolute()) for name, _, sink in queries if isinstance(sink, Parquet)}
+        checkpoint.claim(pipeline, text, places)
         targets: dict[str, ParquetTarget] = {}
         for name, _, sink in queries:
             if isinstance(sink, Parquet):
@@ -157,6 +158,13 @@ class Database:
         if checkpoint.is_temporary:
             group.on_stop.append(lambda: shutil.rmtree(checkpoint.path, ignore_errors=True))
         delivery.listeners.insert(0, group.take)
+        for name, _, sink in queries:
+            if isinstance(sink, Parquet) and delivery.rows_out[name] and not sink.files():
+                raise SinkError(
+                    f"the results of {name} that the checkpoint knows of are gone from {sink.directory}",
+                    code="results-missing",
+                    hint="Put them back, or begin again with another --out.",
+                )
         if not (delivery.ended and self._backend.has_finished(checkpoint.path, delivery.last_batch)):
             group.run = self._backend.run(_Start(pipeline, checkpoint.path, targets, self.batch_rows, delivery))
         started = [Query(name, schema(plan), sink, group) for name, plan, sink in queries]
@@ -221,6 +229,10 @@ class _Start:
 class _Backend:
     def default_buckets(self) -> int:
         raise AssertionError("each backend says how parallel it is")
+
+    def likely_buckets(self) -> int:
+        """The same without starting anything."""
+        return self.default_buckets()
 
     def run(self, start: _Start) -> Run:
         raise AssertionError("each backend runs pipelines its own way")
@@ -324,6 +336,11 @@ class _SparkBackend(_Backend):
             self._buckets = max(1, self.session()[0].sparkContext.defaultParallelism)
         return self._buckets
 
+    def likely_buckets(self) -> int:
+        if self._buckets is None and self._given is None and self._session is None:
+            return os.cpu_count() or 1
+        return self.default_buckets()
+
     def run(self, start: _Start) -> Run:
         from strandline.spark.run import SparkRun, ship_package
         from strandline.spark.worker import Job
@@ -389,11 +406,11 @@ class _Checkpoint:
         """How many buckets the state was written with; a restart must use as many."""
         return None if self.fresh else int(self._known()["buckets"])
 
-    def claim(self, pipeline: Pipeline, plan: str) -> None:
-        """Make sure that the checkpoint belongs to these queries, and say so in it."""
+    def claim(self, pipeline: Pipeline, plan: str, places: Mapping[str, str]) -> None:
+        """Make sure that the checkpoint belongs to these queries and their results, and say so in it."""
         declared = repr([(s.name, s.columns, s.source.function, s.source.arguments, sorted(s.source.options.items()),
                           s.time_column, s.disorder_us, s.idle_after_us) for s in pipeline.streams])  # fmt: skip
-        fingerprint = hashlib.sha256(f"{plan}\n{declared}".encode()).hexdigest()
+        fingerprint = hashlib.sha256(f"{plan}\n{declared}\n{sorted(places.items())}".encode()).hexdigest()
         names = [query.name for query in pipeline.queries]
         if not self.fresh:
             known = self._known()

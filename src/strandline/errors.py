@@ -100,6 +100,15 @@ class CheckpointError(StrandlineError):
     """A checkpoint is missing, foreign, damaged or not writable."""
 
 
+def damaged(path: object) -> CheckpointError:
+    """A file of a checkpoint that cannot be trusted."""
+    return CheckpointError(
+        f"the file {path} of the checkpoint is missing or damaged",
+        code="checkpoint-damaged",
+        hint="Restore the checkpoint from a copy, or begin again with another one. Nothing was overwritten.",
+    )
+
+
 class SetupError(StrandlineError):
     """Java or Spark is not usable."""
 

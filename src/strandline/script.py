@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 from strandline.algebra.operators import Plan
@@ -30,7 +31,6 @@ def read_script(database: Database, text: str) -> Script:
     `CREATE STREAM name AS …` is a query with that name; a bare SELECT is named q1, q2, … in order.
     """
     script = Script()
-    number = 0
     for statement in parse(text):
         match statement:
             case ast.CreateStream():
@@ -46,10 +46,11 @@ def read_script(database: Database, text: str) -> Script:
             case ast.Explain(inner):
                 script.explanations.append(database.explain(inner))
             case _:
-                number += 1
-                while f"q{number}" in database.catalog:
-                    number += 1
-                script.queries.append((f"q{number}", bind_query(statement, database.catalog)))
+                script.queries.append(("", bind_query(statement, database.catalog)))
+    names = (f"q{number}" for number in count(1))
+    script.queries = [
+        (name or next(n for n in names if n not in database.catalog), plan) for name, plan in script.queries
+    ]
     return script
 
 
@@ -59,7 +60,7 @@ def start_script(database: Database, script: Script, out: Path, checkpoint: Path
         raise QueryError(
             "the script has no query", code="no-query", hint="Add a SELECT, or CREATE STREAM name AS SELECT …."
         )
-    place = checkpoint if checkpoint is not None else out / ".strandline" / "checkpoint"
+    place = checkpoint.absolute() if checkpoint is not None else out / ".strandline" / "checkpoint"
     started: list[Query] = []
     for group in connected_groups(script.queries):
         queries = [(name, plan, Parquet(out / name)) for name, plan in group]

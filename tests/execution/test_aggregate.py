@@ -99,7 +99,9 @@ def test_a_count_changes_when_elements_come_and_go() -> None:
 
 
 def test_thesis_table_11_10() -> None:
-    assert show(aggregated(TEXT, 1, ["count"], line(S1))) == "c,1[1,8) a,1[5,9) d,1[6,14) a,2[9,10) a,1[10,11) b,1[12,17)"
+    assert (
+        show(aggregated(TEXT, 1, ["count"], line(S1))) == "c,1[1,8) a,1[5,9) d,1[6,14) a,2[9,10) a,1[10,11) b,1[12,17)"
+    )
 
 
 def test_thesis_table_11_9() -> None:
@@ -151,7 +153,9 @@ EVERYTHING = [
 @settings(max_examples=examples(60))
 @given(intervals(payloads(VARCHAR, DOUBLE, INT, MONEY, BIGINT), endless=True), st.integers(0, 3), slicings())
 @example([(("a", float("inf"), 1, None, 2**63 - 1), 0, 4), (("a", 1.0, 1, None, 1), 1, 8)], 1, Slicing((2, 5), "store"))
-@example([(("a", 1e308, 1, None, 1), 0, 9), (("a", 1e308, 1, None, 2), 0, 9)], 1, Slicing())  # the sum overflows, the mean does not
+@example(
+    [(("a", 1e308, 1, None, 1), 0, 9), (("a", 1e308, 1, None, 2), 0, 9)], 1, Slicing()
+)  # the sum overflows, the mean does not
 def test_aggregation_is_the_snapshot_aggregation(source: Elements, keys: int, slicing: Slicing) -> None:
     """Every aggregate at once, grouped by up to three columns, and over everything."""
     out = aggregated(MIXED, keys, EVERYTHING, source, slicing)
@@ -167,7 +171,9 @@ def test_min_and_max_of_every_type(kind: Type, data: st.DataObject, slicing: Sli
     source = data.draw(intervals(payloads(BOOLEAN, kind), endless=True))
     out = aggregated(schema, keys, ["min c1", "max c1"], source, slicing)
     first = min((start for _, start, _ in source), default=FOREVER)
-    same_snapshots(out, lambda t: expected(schema, keys, ["min c1", "max c1"], at(source, t), first <= t), edges(source))
+    same_snapshots(
+        out, lambda t: expected(schema, keys, ["min c1", "max c1"], at(source, t), first <= t), edges(source)
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)

@@ -36,7 +36,10 @@ def test_thesis_table_11_15() -> None:
 
 
 def test_copies_stay_copies() -> None:
-    assert show(drive(lambda: CoalesceOperator(TEXT), [(TEXT, line("a[0,3) a[0,5) a[3,5) b[3,4)"))])) == "a[0,5) a[0,5) b[3,4)"
+    assert (
+        show(drive(lambda: CoalesceOperator(TEXT), [(TEXT, line("a[0,3) a[0,5) a[3,5) b[3,4)"))]))
+        == "a[0,5) a[0,5) b[3,4)"
+    )
 
 
 def test_pieces_join_within_a_slice_only() -> None:
@@ -49,7 +52,9 @@ C = columns(VARCHAR, DOUBLE)
 
 @settings(max_examples=examples(50))
 @given(intervals(payloads(VARCHAR, DOUBLE), endless=True), slicings())
-@example([(("a", float("nan")), 0, 2), (("a", float("nan")), 2, 4), ((None, 0.0), 0, 1), ((None, -0.0), 1, 9)], Slicing())
+@example(
+    [(("a", float("nan")), 0, 2), (("a", float("nan")), 2, 4), ((None, 0.0), 0, 1), ((None, -0.0), 1, 9)], Slicing()
+)
 def test_coalesce_keeps_the_snapshots(source: Elements, slicing: Slicing) -> None:
     out = drive(lambda: CoalesceOperator(C), [(C, source)], slicing)
     assert len(out) <= len(source)

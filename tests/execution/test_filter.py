@@ -58,6 +58,8 @@ def test_filter_is_the_snapshot_filter(source: Elements, slicing: Slicing, predi
     out = drive(lambda: FilterOperator(predicate), [(C, source)], slicing)
     same_snapshots(
         out,
-        lambda t: [p for p in at(source, t) if evaluate(predicate, dict(zip("c0 c1 c2".split(), p, strict=True))) is True],
+        lambda t: [
+            p for p in at(source, t) if evaluate(predicate, dict(zip("c0 c1 c2".split(), p, strict=True))) is True
+        ],
         edges(source),
     )

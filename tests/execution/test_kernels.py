@@ -28,7 +28,10 @@ def test_range_max_is_the_largest_value_over_each_cell(size: int, data: st.DataO
 
 
 @settings(max_examples=examples(60))
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 8), st.integers(-3, 3) | st.just(LOWEST)), max_size=15), st.booleans())
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 8), st.integers(-3, 3) | st.just(LOWEST)), max_size=15),
+    st.booleans(),
+)
 def test_the_staircase_keeps_every_future_maximum(rows: list[tuple[int, int, int]], by_end: bool) -> None:
     """At every later instant the maximum over what was kept is the maximum over all."""
     rows = sorted(rows, key=lambda row: row[1]) if by_end else rows

@@ -38,7 +38,10 @@ def sums(source: list[tuple[float | None, int, int]], slicing: Slicing = Slicing
     elements: Elements = [((value,), start, end) for value, start, end in sorted(source, key=lambda e: e[1])]
     origin = min((start for _, start, _ in elements), default=FOREVER)
     return drive(
-        lambda: AggregateOperator((), ((Column("sum", "sum", DOUBLE), call),), schema), [(schema, elements)], slicing, origin
+        lambda: AggregateOperator((), ((Column("sum", "sum", DOUBLE), call),), schema),
+        [(schema, elements)],
+        slicing,
+        origin,
     )
 
 
@@ -93,7 +96,11 @@ def test_no_rounding_error_piles_up() -> None:
 
 def test_ties_round_to_even() -> None:
     up, down = 1.0 + 2.0**-52, 1.0
-    for base, half, expected in ((down, 2.0**-53, down), (up, 2.0**-53, 1.0 + 2.0**-51), (-up, -(2.0**-53), -1.0 - 2.0**-51)):
+    for base, half, expected in (
+        (down, 2.0**-53, down),
+        (up, 2.0**-53, 1.0 + 2.0**-51),
+        (-up, -(2.0**-53), -1.0 - 2.0**-51),
+    ):
         assert at(sums([(base, 0, 5), (half, 0, 5)]), 0) == [(expected,)]
         # A bit far below the half breaks the tie.
         assert at(sums([(base, 0, 5), (half, 0, 5), (math.copysign(2.0**-200, half), 0, 5)]), 0) == [
@@ -105,7 +112,9 @@ def test_ties_round_to_even() -> None:
 
 WILD = (
     st.floats(allow_nan=False, allow_infinity=False)
-    | st.sampled_from([1e308, -1e308, 1.0, 1e-308, 5e-324, -5e-324, 0.1, -0.0, 2.0**53, 2.0**-1022, 1.7976931348623157e308])
+    | st.sampled_from(
+        [1e308, -1e308, 1.0, 1e-308, 5e-324, -5e-324, 0.1, -0.0, 2.0**53, 2.0**-1022, 1.7976931348623157e308]
+    )
     | st.integers(-(2**53), 2**53).map(float)
 )
 TAME = st.floats(-1e6, 1e6)
@@ -113,7 +122,9 @@ TAME = st.floats(-1e6, 1e6)
 
 @settings(max_examples=examples(80))
 @given(
-    st.lists(st.tuples(WILD | st.sampled_from([None, NAN, INF, -INF]), st.integers(0, 12), st.integers(1, 9)), max_size=12),
+    st.lists(
+        st.tuples(WILD | st.sampled_from([None, NAN, INF, -INF]), st.integers(0, 12), st.integers(1, 9)), max_size=12
+    ),
     slicings(0, 22),
 )
 @example([(1e308, 0, 5), (1e308, 0, 5), (-1e308, 0, 5), (1.0, 1, 5)], Slicing((1, 2, 3), "store"))
@@ -136,18 +147,24 @@ def test_the_kernel_rounds_once(values: list[float], copies: int) -> None:
     assert [bits(x) for x in result] == [bits(true_sum(list(values)))] * copies
 
 
-@pytest.mark.parametrize("kind", [INT, BIGINT, decimal(10, 2), decimal(38, 0), decimal(38, 38), decimal(20, 18)], ids=str)
+@pytest.mark.parametrize(
+    "kind", [INT, BIGINT, decimal(10, 2), decimal(38, 0), decimal(38, 38), decimal(20, 18)], ids=str
+)
 @settings(max_examples=examples(30))
 @given(data=st.data())
 def test_exact_numbers_add_up_exactly(kind: Type, data: st.DataObject) -> None:
     size = 2 ** (31 if kind == INT else 63)
     whole = st.integers(-size, size - 1) | st.integers(-9, 9)
-    values = data.draw(st.lists(st.none() | (any_decimal(kind) if kind.name == "DECIMAL" else whole), min_size=1, max_size=12))
+    values = data.draw(
+        st.lists(st.none() | (any_decimal(kind) if kind.name == "DECIMAL" else whole), min_size=1, max_size=12)
+    )
     column = pl.Series(values, dtype=polars_type(kind))
     totals = {name: np.array([digits.sum()]) for name, digits in to_limbs(column).items()}
     known = [value for value in values if value is not None]
     of = aggregate_type("sum", kind)
-    expected = aggregate(AggregateCall("sum", ColumnRef("c0", kind), of), [*known, 0 if of.name != "DECIMAL" else Decimal(0)], 1)
+    expected = aggregate(
+        AggregateCall("sum", ColumnRef("c0", kind), of), [*known, 0 if of.name != "DECIMAL" else Decimal(0)], 1
+    )
     assert from_limbs(totals, polars_type(of), 1).to_list() == [expected]
     if known:
         mean = means(totals, np.array([len(known)]), column.dtype, 1)

@@ -28,14 +28,14 @@ from strandline.types import DOUBLE, VARCHAR
 
 def test_thesis_table_11_4() -> None:
     out = drive(lambda: MergeOperator(TEXT), [(TEXT, line(S1)), (TEXT, line(S2))])
-    assert show(out) == (
-        "b[1,7) c[1,8) d[3,9) a[4,5) a[5,11) d[6,14) b[7,15) a[9,10) e[10,18) b[12,17)"
-    )
+    assert show(out) == ("b[1,7) c[1,8) d[3,9) a[4,5) a[5,11) d[6,14) b[7,15) a[9,10) e[10,18) b[12,17)")
 
 
 def test_columns_match_by_position() -> None:
     left, right, merged = columns(VARCHAR, prefix="l"), columns(VARCHAR, prefix="r"), columns(VARCHAR, prefix="m")
-    assert show(drive(lambda: MergeOperator(merged), [(left, line("a[0,1)")), (right, line("a[0,1)"))])) == "a[0,1) a[0,1)"
+    assert (
+        show(drive(lambda: MergeOperator(merged), [(left, line("a[0,1)")), (right, line("a[0,1)"))])) == "a[0,1) a[0,1)"
+    )
 
 
 @settings(max_examples=examples(25))

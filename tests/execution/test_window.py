@@ -5,7 +5,21 @@ from __future__ import annotations
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support import TEXT, Elements, Payload, Slicing, at, bag, drive, edges, examples, line, same_snapshots, show, slicings
+from support import (
+    TEXT,
+    Elements,
+    Payload,
+    Slicing,
+    at,
+    bag,
+    drive,
+    edges,
+    examples,
+    line,
+    same_snapshots,
+    show,
+    slicings,
+)
 from thesis import LOGICAL_S1, S3
 
 from strandline.execution.operators.reorder import ReorderOperator
@@ -72,7 +86,9 @@ def held(source: Elements, range_us: int, slide_us: int, t: int) -> list[Payload
 )
 @example(chronons([("a", -10), ("b", -1), ("a", 0)]), 7, 3, Slicing((-5, 0)))  # the slide does not divide the range
 @example(chronons([("a", 1)]), 1, 25, Slicing())  # never seen
-def test_window_holds_what_the_definition_says(source: Elements, range_us: int, slide_us: int, slicing: Slicing) -> None:
+def test_window_holds_what_the_definition_says(
+    source: Elements, range_us: int, slide_us: int, slicing: Slicing
+) -> None:
     out = windowed(source, range_us, slide_us, slicing)
     around = {s + d for _, s, _ in source for d in range(-2, range_us + slide_us + 2)}
     same_snapshots(out, lambda t: held(source, range_us, slide_us, t), {*edges(source), *around})

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from strandline.errors import damaged
 from strandline.execution.operators.base import Progress
 from strandline.execution.progress import Heartbeat, progress_of
 from strandline.execution.wire import Message
 from strandline.physical.plan import Pipeline
-from strandline.temporal import BEFORE_ALL, FOREVER
+from strandline.temporal import BEFORE_ALL
 
 
 @dataclass(slots=True)
@@ -89,9 +89,10 @@ class Delivery:
     def _keep_aside(self, report: BatchReport) -> None:
         if self.aside is None:
             return
+        owner = self.pipeline.queries[0].name  # other pipelines may read the same stream
         for kind, groups in (("late", report.late), ("rejected", report.rejected)):
             for stream, tables in groups.items():
-                path = self.aside / f"_{kind}" / stream / f"part-{report.batch:09d}.parquet"
+                path = self.aside / f"_{kind}" / stream / f"part-{owner}-{report.batch:09d}.parquet"
                 path.parent.mkdir(parents=True, exist_ok=True)
                 temporary = path.with_name(f".{path.name}")
                 pq.write_table(pa.concat_tables(tables), temporary)
@@ -114,12 +115,15 @@ class Delivery:
     def _recall(self) -> None:
         if self.memory is None or not self.memory.exists():
             return
-        data: Mapping[str, Any] = json.loads(self.memory.read_text())
-        self.last_batch = data["batch"]
-        self.heartbeats = {name: Heartbeat.from_json(beat) for name, beat in data["heartbeats"].items()}
-        self.rows_out = dict(data["rows_out"])
-        self._before_last = dict(data["rows_out_before"])
-        self.state_rows, self.state_bytes = data["state"]
+        try:
+            data: Mapping[str, Any] = json.loads(self.memory.read_text())
+            self.last_batch = data["batch"]
+            self.heartbeats = {name: Heartbeat.from_json(beat) for name, beat in data["heartbeats"].items()}
+            self.rows_out = dict(data["rows_out"])
+            self._before_last = dict(data["rows_out_before"])
+            self.state_rows, self.state_bytes = data["state"]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise damaged(self.memory) from None
 
 
 def _report(batch: int, messages: Iterable[Message]) -> BatchReport:
@@ -147,10 +151,3 @@ def _report(batch: int, messages: Iterable[Message]) -> BatchReport:
     for staged, final in moves:
         os.replace(staged, final)
     return report
-
-
-def current(table: pl.DataFrame, at: int) -> pl.DataFrame:
-    """The elements of an answer frame that are valid at an instant."""
-    from strandline.execution.batch import FROM, UNTIL
-
-    return table.filter((pl.col(FROM) <= at) & ((pl.col(UNTIL) > at) | (pl.col(UNTIL) == FOREVER)))

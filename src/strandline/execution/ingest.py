@@ -13,7 +13,7 @@ from strandline.execution.batch import FROM, UNTIL, Batch, Mask, Times, times
 from strandline.execution.operators.base import Progress
 from strandline.execution.progress import Heartbeat, progress_of
 from strandline.execution.runtime import FragmentRunner, Outbox
-from strandline.execution.sources.base import Source
+from strandline.execution.sources.base import Chunk, Source
 from strandline.execution.wire import DRIVER, Message, to_table
 from strandline.physical.plan import Fragment, Pipeline, ports
 from strandline.temporal import BEFORE_ALL, FOREVER, Instant
@@ -45,7 +45,7 @@ def ingest(
                 out.for_driver.append(Message("rejected", stream.name, DRIVER, table=to_table(chunk.rejected)))
                 beat = replace(beat, rejected=beat.rejected + chunk.rejected.height)
             if chunk.rows.height:
-                beat = _accept(stream, chunk.rows, beat, floor, fragments, out)
+                beat = _accept(stream, chunk, beat, floor, fragments, out)
     beat = _tell_time(beat, stream, floor, idle, ended)
     for bucket in range(pipeline.buckets):
         out.send(bucket, Message("heartbeat", stream.name, 1, facts=beat.to_json()))
@@ -54,14 +54,17 @@ def ingest(
 
 
 def _accept(
-    stream: BaseStream, rows: pl.DataFrame, beat: Heartbeat, floor: Instant, fragments: list[Fragment], out: Outbox
+    stream: BaseStream, chunk: Chunk, beat: Heartbeat, floor: Instant, fragments: list[Fragment], out: Outbox
 ) -> Heartbeat:
+    rows = chunk.rows
     time = times(rows, FROM)
     late = late_rows(time, beat.high, stream.disorder_us, floor)
     late_count = int(late.sum())
     if late_count:
         kept = pl.Series(late)
-        out.for_driver.append(Message("late", stream.name, DRIVER, table=to_table(rows.filter(kept).drop(FROM))))
+        # What is kept aside is the row as it came, also where the queries need only a part of it.
+        aside = (chunk.whole() if chunk.whole is not None else rows).filter(kept)
+        out.for_driver.append(Message("late", stream.name, DRIVER, table=to_table(aside.drop(FROM))))
         rows = rows.filter(~kept)
         time = times(rows, FROM)
     if rows.height:

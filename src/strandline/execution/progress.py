@@ -39,11 +39,15 @@ class Heartbeat:
 def progress_of(heartbeats: Mapping[str, Heartbeat], streams: Iterable[str]) -> Progress:
     """Up to which instant a query over `streams` is complete, and when its answer begins.
 
-    The slowest active source decides. An idle source does not hold the others back; where all are idle, time has come
-    at least as far as the latest of them. When all have ended, everything is complete.
+    The slowest active source decides. An idle source does not hold the others back; where none is active, time has come
+    at least as far as the latest row of any. When all have ended, everything is complete.
     """
     beats = [heartbeats.get(stream) or Heartbeat(stream) for stream in streams]
     active = [b.progress for b in beats if not b.idle and not b.ended]
-    resting = [b.progress for b in beats if b.idle and not b.ended]
-    until = min(active) if active else max(resting, default=FOREVER)
+    if active:
+        until = min(active)
+    elif all(b.ended for b in beats):
+        until = FOREVER
+    else:
+        until = max(b.high if b.high == BEFORE_ALL else b.high + 1 for b in beats)
     return Progress(until, min(b.low for b in beats))

@@ -20,7 +20,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from strandline.errors import CheckpointError
+from strandline.errors import CheckpointError, damaged
 from strandline.execution.runtime import States
 from strandline.execution.state import Rows, Segment, State
 from strandline.execution.wire import to_table
@@ -102,7 +102,7 @@ class StateStore:
         except (ValueError, KeyError, TypeError, AttributeError):
             intact = False
         if not intact:
-            raise _damaged(path)
+            raise damaged(path)
         manifest: dict[str, Any] = json.loads(outer["body"])
         if manifest["format"] != _FORMAT:
             raise CheckpointError(
@@ -181,10 +181,10 @@ def _open(path: Path, checksum: int) -> pl.DataFrame:
         mapped = pa.memory_map(str(path))
         buffer = mapped.read_buffer()
         if zlib.crc32(buffer) != checksum:
-            raise _damaged(path)
+            raise damaged(path)
         frame = pl.from_arrow(pa.ipc.open_file(buffer).read_all())
     except (OSError, pa.ArrowInvalid) as error:
-        raise _damaged(path) from error
+        raise damaged(path) from error
     assert isinstance(frame, pl.DataFrame)
     return frame
 
@@ -194,11 +194,3 @@ def _replace(path: Path, write: Callable[[Path], object]) -> None:
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     write(temporary)
     os.replace(temporary, path)
-
-
-def _damaged(path: Path) -> CheckpointError:
-    return CheckpointError(
-        f"the state file {path} is missing or damaged",
-        code="state-damaged",
-        hint="Restore the checkpoint from a copy, or start again with another --checkpoint. Nothing was overwritten.",
-    )

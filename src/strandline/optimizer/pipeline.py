@@ -15,7 +15,7 @@ from strandline.optimizer.rules.filter import (
     push_filter_into_join,
 )
 from strandline.optimizer.rules.join import push_condition_below_join
-from strandline.optimizer.rules.map import merge_maps
+from strandline.optimizer.rules.map import merge_maps, push_map_below_time_window
 
 STAGES = (
     # Filters early: every row that does not leave its source is a row that no exchange moves and no state keeps.
@@ -32,7 +32,8 @@ STAGES = (
             push_filter_below_aggregate,
         ),
     ),
-    Stage("merge maps", (merge_maps,)),
+    # Maps follow the filters, so that an exchange moves results instead of their ingredients, computed once.
+    Stage("merge maps", (push_map_below_time_window, merge_maps)),
 )
 
 

@@ -114,7 +114,7 @@ class Exchange:
     source: Node
 
 
-# hash: by the hash of the key columns; spread: by the hash of the whole payload, for work that any bucket can do;
+# hash: by the hash of the key columns; spread: evenly, for work that any bucket can do;
 # all: a copy for every bucket; one: everything to bucket 0.
 Mode: TypeAlias = Literal["hash", "spread", "all", "one"]
 

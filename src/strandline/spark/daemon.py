@@ -5,8 +5,9 @@ PySpark's own daemon forks first and imports after, so every worker pays for its
 through all of them after every task.
 
 Law for what may happen before the fork: import, never compute. A thread pool that exists in the parent exists in name
-only in a child, and the child waits for it for ever. Polars and OpenMP make theirs at the first computation, or at
-import only if they are allowed more than one thread, which is why the limits are set before anything is imported.
+only in a child, and the child waits for it for ever. Polars makes its pool at the first computation; OpenMP and
+OpenBLAS make theirs at import if they may have more than one thread. So the session puts `THREAD_LIMITS` into the
+environment in which this process starts.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
-import os
 import sys
 from typing import Final
 
@@ -46,8 +46,6 @@ def preload(worker_module: str) -> None:
 
 def main() -> None:
     """Import, then serve forks until Spark closes our standard input."""
-    for variable, limit in THREAD_LIMITS.items():
-        os.environ.setdefault(variable, limit)
     # Standard output carries the protocol with Spark; a package that greets the world must not speak there.
     with contextlib.redirect_stdout(sys.stderr):
         preload(sys.argv[1] if len(sys.argv) > 1 else TASK_MODULE)

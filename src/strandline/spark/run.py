@@ -39,7 +39,7 @@ class SparkRun:
         )
 
     def _deliver(self, frame: DataFrame, batch: int) -> None:
-        column = frame.select("data").toArrow()["data"]
+        column = frame.toArrow()["data"]
         self.delivery.deliver(batch, (m for value in column for m in decode(value.as_buffer())))
         if self.delivery.ended:
             self.ended.set()

@@ -105,6 +105,7 @@ def _start(
     master: str | None, config: Mapping[str, str], log_directory: Path | None, warm: bool, archive: Path | None
 ) -> Session:
     pyspark = _pyspark_directory()
+    _refuse_second_session()
     java = find_java()
     master = _resolve(master)
     scratch = _Scratch(log_directory)
@@ -135,6 +136,10 @@ def _pyspark_directory() -> Path:
             code="pyspark-version",
             hint=f"Run `pip install 'pyspark=={SPARK_VERSION}.*'`, in an environment of its own if need be.",
         )
+    return Path(spec.origin).parent
+
+
+def _refuse_second_session() -> None:
     context = sys.modules.get("pyspark.core.context")
     active = context is not None and context.SparkContext._active_spark_context is not None
     if active or "SPARK_CONNECT_MODE_ENABLED" in os.environ:
@@ -143,7 +148,6 @@ def _pyspark_directory() -> Path:
             code="spark-active",
             hint="Use that one: strandline.connect(spark=session). Or stop it first.",
         )
-    return Path(spec.origin).parent
 
 
 def _not_started(reason: str, scratch: _Scratch) -> SetupError:
@@ -199,6 +203,16 @@ def _slots(master: str) -> int | None:
     if cores := re.fullmatch(r"local\[(\d+)(?:,\s*\d+)?]", master):
         return int(cores[1])
     return 1 if master == "local" else None
+
+
+SPARK_ALONE: Final[Mapping[str, str]] = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4 -XX:-UseSerialGC -XX:+UseG1GC",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+}
+"""The `config` of a session for Spark's own operators, which look at rows: whoever compares with Spark alone owes it
+these. The other settings serve it as well as they serve us."""
 
 
 def default_config(master: str, scratch: Path) -> dict[str, str]:
@@ -340,12 +354,10 @@ class _Scratch:
         return home
 
     def complaint(self) -> str | None:
-        """The line of this session's log that most likely says what went wrong."""
+        """The lines of this session's log that most likely say what went wrong."""
         with self.log_file.open(errors="replace") as log:
             log.seek(self._log_start)
-            lines = [line.strip() for line in log if line.strip()]
-        telling = (line for line in lines if re.search(r"Exception|Error|error", line))
-        return next(telling, lines[-1] if lines else None)
+            return _telling(log.read())
 
     def remove(self) -> None:
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -353,6 +365,15 @@ class _Scratch:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+
+def _telling(text: str) -> str | None:
+    """The first error in the words of Java, with a second line if there is one; else the last thing that was said."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not re.match(r"\s+at |\s*\.\.\. ", line)]
+    for index, line in enumerate(lines):
+        if re.search(r"Exception|Error", line):
+            return "\n".join(lines[index : index + 2])
+    return lines[-1] if lines else None
 
 
 _LOG_SETTINGS: Final = """\
@@ -554,11 +575,10 @@ def _launcher_command(
     # Whatever else is said comes first; then a line with a NUL, and the parts of the command, each ended by a NUL.
     command = run.stdout.partition("\0\n")[2].split("\0")[:-1]
     if run.returncode != 0 or not command:
-        said = (run.stderr or run.stdout).strip().splitlines()
         raise SetupError(
             "Spark's launcher gave no command",
             code="spark-launcher",
-            detail=next((line for line in said if "Exception" in line or "rror" in line), said[-1] if said else None),
+            detail=_telling(run.stderr or run.stdout),
             hint="Check the settings given to Spark, and `strandline doctor`.",
         )
     return [part for part in command if java.vector_module or part != f"--add-modules={VECTOR_MODULE}"]
@@ -698,7 +718,10 @@ def _first_stream(spark: SparkSession, checkpoint: Path) -> None:
 
 
 def _archive_file(java: Java, pyspark: Path) -> Path:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "strandline"
+    try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "strandline"
+    except RuntimeError:  # neither HOME nor an entry in the list of users
+        cache = _base_directory()
     version = importlib.metadata.version("pyspark")
     place = hashlib.sha256(f"{java.home}\0{pyspark}".encode()).hexdigest()[:12]
     return cache / f"spark-{version}-java-{java.version}-{place}.archive"

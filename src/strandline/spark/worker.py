@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from strandline.errors import CheckpointError, StrandlineError
+from strandline.errors import StrandlineError, damaged
 from strandline.execution.ingest import ingest
 from strandline.execution.progress import Heartbeat
 from strandline.execution.runtime import Outbox, run_stage
@@ -172,11 +172,7 @@ class HeartbeatLog:
         try:
             return Heartbeat.from_json(json.loads(path.read_text()))
         except (OSError, ValueError, TypeError):
-            raise CheckpointError(
-                f"the heartbeat file {path} is missing or damaged",
-                code="state-damaged",
-                hint="Restore the checkpoint from a copy, or begin again with another one. Nothing was overwritten.",
-            ) from None
+            raise damaged(path) from None
 
     def write(self, n: int, beat: Heartbeat) -> None:
         path = self._path(beat.stream, n)
@@ -227,16 +223,23 @@ def _rows(job: Job, out: Outbox, batch: int, stage: int, own: int) -> pa.RecordB
     rows = {} if stage == job.pipeline.stages else dict(out.by_bucket)
     rows[own] = [*rows.get(own, []), *(replace(m, origin=out.origin) for m in out.for_driver)]
     values: list[bytes] = []
+    spools = _spools(job, batch, stage, out.origin) if job.spools else None
     for bucket, messages in rows.items():
-        spool = _spool(job, batch, stage, out.origin, bucket) if job.spools else None
-        values.append(encode(messages, spool))
-        if job.spools:
-            # Two batches later nobody can ask for them again: Spark repeats at most the batch that is under way.
-            _spool(job, batch - 2, stage, out.origin, bucket).unlink(missing_ok=True)
+        values.append(encode(messages, spools / f"{batch}-{bucket}" if spools is not None else None))
     return pa.RecordBatch.from_arrays(
         [pa.array(list(rows), pa.int32()), pa.array(values, pa.binary())], names=["bucket", "data"]
     )
 
 
-def _spool(job: Job, batch: int, stage: int, origin: int, bucket: int) -> Path:
-    return Path(job.checkpoint) / "exchange" / f"{batch}-{stage}-{origin}-{bucket}.arrows"
+def _spools(job: Job, batch: int, stage: int, origin: int) -> Path:
+    """The directory of a sender's spool files, without those that nobody can ask for again.
+
+    Spark repeats at most the batch that is under way, so the files of the batch before the last may go.
+    """
+    directory = Path(job.checkpoint) / "exchange" / f"{stage}-{origin}"
+    if directory.is_dir():
+        for name in os.listdir(directory):
+            number = name.lstrip(".").split("-")[0]
+            if number.isdigit() and int(number) < batch - 1:
+                (directory / name).unlink(missing_ok=True)
+    return directory

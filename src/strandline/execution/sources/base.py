@@ -8,7 +8,7 @@ replay reads exactly what was read before.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,10 +22,14 @@ REJECT_SCHEMA = {"place": pl.String(), "row": pl.Int64(), "reason": pl.String(),
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Rows in order of arrival: well-formed ones under their declared names with `@from`, and malformed ones."""
+    """Rows in order of arrival: well-formed ones under their declared names with `@from`, and malformed ones.
+
+    Where a source left out columns that nobody asked for, `whole` gets the same rows with all of them.
+    """
 
     rows: pl.DataFrame
     rejected: pl.DataFrame
+    whole: Callable[[], pl.DataFrame] | None = None
 
 
 class Source(ABC):

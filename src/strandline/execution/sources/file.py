@@ -14,7 +14,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from strandline.catalog import BaseStream
-from strandline.errors import SourceError, Span
+from strandline.errors import SourceError, Span, damaged
 from strandline.execution.expressions import polars_type
 from strandline.execution.sources.base import REJECT_SCHEMA, Arguments, Chunk, Source
 from strandline.execution.sources.conform import conform, converts_always
@@ -108,7 +108,8 @@ class FileSource(Source):
     def _discover(self) -> None:
         """Add the units of new files to the log."""
         # The marker first: a file that comes after this look belongs to the next one.
-        marked = os.path.exists(os.path.join(os.path.dirname(self.pattern), self.end_marker))
+        folder = os.path.dirname(_static_prefix(self.pattern))
+        marked = os.path.exists(os.path.join(folder, self.end_marker))
         waiting = False
         for path in self._matching():
             if path in self._known:
@@ -163,11 +164,14 @@ class FileSource(Source):
         if self.units or self._log is None or not self._log.exists():
             return
         for line in self._log.read_text().splitlines():
-            entry = json.loads(line)
-            if entry.get("complete"):
-                self._complete = True
-            else:
-                self.units.append(Unit(**entry))
+            try:
+                entry = json.loads(line)
+                if entry.get("complete"):
+                    self._complete = True
+                else:
+                    self.units.append(Unit(**entry))
+            except (ValueError, TypeError, AttributeError):
+                raise damaged(self._log) from None
         self._known = {unit.path for unit in self.units}
 
     def _append_log(self, units: list[Unit], complete: bool = False) -> None:
@@ -176,9 +180,7 @@ class FileSource(Source):
         self._log.parent.mkdir(parents=True, exist_ok=True)
         entries = [asdict(unit) for unit in units] + ([{"complete": True}] if complete else [])
         lines = "".join(json.dumps(entry) + "\n" for entry in entries)
-        # A crash may leave half a line: then its file is not in the log, nothing has read it, and it is found again.
         kept = self._log.read_text() if self._log.exists() else ""
-        kept = kept[: kept.rfind("\n") + 1]
         temporary = self._log.with_suffix(".tmp")
         temporary.write_text(kept + lines)
         os.replace(temporary, self._log)
@@ -233,7 +235,11 @@ class FileSource(Source):
             table = file.read_row_groups(list(range(unit.begin, unit.end)), columns=wanted, use_threads=False)
         frame = pl.from_arrow(table, rechunk=True)
         assert isinstance(frame, pl.DataFrame)
-        return conform(frame, self.stream, unit.path, unit.row)
+        chunk = conform(frame, self.stream, unit.path, unit.row)
+        every = frozenset(name for name, _ in self.stream.columns)
+        if len(wanted) == len(every):
+            return chunk
+        return replace(chunk, whole=lambda: self._read_parquet(unit, every).rows)
 
     def _read_csv(self, unit: Unit) -> Iterator[Chunk]:
         names = _csv_names(unit.path) if self.header else [name for name, _ in self.stream.columns]
@@ -282,9 +288,10 @@ class FileSource(Source):
             lines = lines.with_row_index("@number", offset=unit.row).filter(pl.col("line").str.strip_chars() != "")
             whole = lines.get_column("line").str.json_path_match("$")
             good = whole.str.starts_with("{").fill_null(False)
-            values = {n: lines.get_column("line").str.json_path_match(f'$["{n}"]') for n in names}
+            sound = io.BytesIO("\n".join(lines.get_column("line").filter(good)).encode())
             numbers = lines.get_column("@number").cast(pl.Int64).filter(good)
-            yield conform(pl.DataFrame(values).filter(good), self.stream, unit.path, numbers)
+            if len(numbers):
+                yield conform(pl.read_ndjson(sound, schema=names), self.stream, unit.path, numbers)
             bad = lines.filter(~good)
             reasons = [(n, "not a JSON object", text) for n, text in bad.select("@number", "line").iter_rows()]
             yield Chunk(self._no_rows(), _rejects(unit.path, reasons))

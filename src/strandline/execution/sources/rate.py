@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from strandline.catalog import BaseStream
-from strandline.errors import Span
+from strandline.errors import Span, damaged
 from strandline.execution.kernels.hashing import mix
 from strandline.execution.sources.base import Arguments, Chunk, Source
 from strandline.execution.sources.conform import conform
@@ -101,10 +102,15 @@ class RateSource(Source):
         if self._began is None:
             path = self.directory / "began.json" if self.directory is not None else None
             if path is not None and path.exists():
-                self._began = int(json.loads(path.read_text())["microseconds"])
+                try:
+                    self._began = int(json.loads(path.read_text())["microseconds"])
+                except (ValueError, KeyError, TypeError):
+                    raise damaged(path) from None
             else:
                 self._began = int(time.time() * SECOND)
                 if path is not None:
                     path.parent.mkdir(parents=True, exist_ok=True)
-                    path.write_text(json.dumps({"microseconds": self._began}))
+                    temporary = path.with_suffix(".tmp")
+                    temporary.write_text(json.dumps({"microseconds": self._began}))
+                    os.replace(temporary, path)
         return self._began

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections import Counter
 
 from strandline.algebra.expressions import ColumnRef, Expression, Literal, children, substitute
-from strandline.algebra.operators import Map, Plan
+from strandline.algebra.operators import Map, Plan, TimeWindow
+
+
+def push_map_below_time_window(plan: Plan) -> Plan | None:
+    """μ(ω(S)) = ω(μ(S)): how long an element is valid does not depend on what is computed from it."""
+    match plan:
+        case Map(outputs, TimeWindow(range_us, slide_us, source)):
+            return TimeWindow(range_us, slide_us, Map(outputs, source))
+    return None
 
 
 def merge_maps(plan: Plan) -> Plan | None:

@@ -1,0 +1,140 @@
+"""What only Spark can show: damage that workers find, stopping, the user's own session, idle sources, sinks."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import strandline as sl
+from strandline.engine import Database
+from strandline.errors import CheckpointError, QueryError, SourceError
+from strandline.query import Query
+
+pytestmark = pytest.mark.spark
+
+RATE = "CREATE STREAM r (value BIGINT, key BIGINT, ts TIMESTAMP) SOURCE rate({}) ORDERED BY ts"
+STEADY = "rows_per_second => 1000, total => {}, pace => false, start => '2024-01-01 00:00:00'"
+COUNTS = "SELECT key, COUNT(*) AS n FROM r WINDOW(RANGE 5 SECONDS) GROUP BY key"
+
+
+def until(condition: object, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < end, "did not happen in time"
+        time.sleep(0.02)
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(directory)): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
+
+
+def test_a_damaged_segment_is_refused_by_name_and_nothing_is_overwritten(
+    spark_database: Database, tmp_path: Path
+) -> None:
+    spark = spark_database.spark
+
+    def begin() -> Query:
+        database = sl.connect(spark=spark, checkpoint=tmp_path / "c", batch_rows=500)
+        database.sql(RATE.format(STEADY.format(20_000)))
+        return database.sql(COUNTS, name="q", sink=sl.Parquet(tmp_path / "out" / "q"))
+
+    query = begin()
+    until(lambda: query.metrics()["batches"] >= 4)
+    query.stop()
+    state = tmp_path / "c" / "q" / "state"
+    newest = max((state / "1" / "0").glob("v*.json"))
+    segments = sorted(p for p in (state / "1" / "0").glob("s*.arrow") if p.name in newest.read_text())
+    data = bytearray(segments[0].read_bytes())
+    data[len(data) // 2] ^= 1
+    segments[0].write_bytes(data)
+    before = contents(tmp_path / "out" / "q")
+    again = begin()
+    with pytest.raises(CheckpointError) as caught:
+        again.await_end(60)
+    assert caught.value.code == "checkpoint-damaged" and segments[0].name in caught.value.message
+    assert "Traceback" not in caught.value.render() and "org.apache" not in caught.value.render()
+    again.stop()
+    assert contents(tmp_path / "out" / "q") == before
+
+
+def test_a_stopped_query_goes_on_from_its_checkpoint(spark_database: Database, tmp_path: Path) -> None:
+    def begin(batch_rows: int) -> Query:
+        database = sl.connect(spark=spark_database.spark, checkpoint=tmp_path / "c", batch_rows=batch_rows)
+        database.sql(RATE.format(STEADY.format(6_000)))
+        return database.sql(COUNTS, name="q", sink=sl.Parquet(tmp_path / "out" / "q"))
+
+    query = begin(700)
+    until(lambda: query.metrics()["batches"] >= 3)
+    query.stop()
+    again = begin(1_900)
+    assert again.await_end(120)
+    metrics = again.metrics()
+    assert metrics["rows_in"] == {"r": 6_000} and metrics["ended"]
+    reference = sl.connect(engine="local")
+    reference.sql(RATE.format(STEADY.format(6_000)))
+    expected = reference.sql(COUNTS, name="q")
+    expected.await_end(60)
+    assert again.results().sort_by([("valid_from", "ascending"), ("key", "ascending")]) == expected.results().sort_by(
+        [("valid_from", "ascending"), ("key", "ascending")]
+    )
+
+
+def test_an_idle_source_does_not_hold_the_others_back(spark_database: Database, tmp_path: Path) -> None:
+    (tmp_path / "quiet").mkdir()
+    database = sl.connect(spark=spark_database.spark, batch_rows=500)
+    database.sql(RATE.format(STEADY.format(2_000)))
+    database.sql(
+        f"""CREATE STREAM quiet (k BIGINT, ts TIMESTAMP) SOURCE file('{tmp_path}/quiet/*.parquet', follow => true)
+              ORDERED BY ts IDLE AFTER 1 SECOND"""
+    )
+    query = database.sql(
+        """SELECT COUNT(*) AS n FROM (SELECT key AS k FROM r WINDOW(RANGE 1 SECOND)
+             UNION ALL SELECT k FROM quiet WINDOW(RANGE 1 SECOND)) u"""
+    )
+    until(lambda: query.metrics()["progress"] is not None and query.metrics()["state_rows"] > 0)
+    table = pa.table({"k": [1, 2], "ts": pa.array([0, 4_102_444_800_000_000], pa.timestamp("us"))})
+    pq.write_table(table, tmp_path / "quiet" / ".a")
+    (tmp_path / "quiet" / ".a").rename(tmp_path / "quiet" / "a.parquet")
+    (tmp_path / "quiet" / "_END").touch()
+    assert query.await_end(60)
+    assert query.metrics()["late"] == {"r": 0, "quiet": 1}, "what the others have not waited for comes too late"
+    assert query.late("quiet")["k"].to_pylist() == [1]
+    assert query.snapshot(datetime(2100, 1, 1, tzinfo=UTC))["n"].to_pylist() == [1]
+
+
+def test_callbacks_and_snapshots_while_a_query_runs(spark_database: Database) -> None:
+    heard: list[tuple[int, pa.Table]] = []
+    database = sl.connect(spark=spark_database.spark, batch_rows=400)
+    database.sql(RATE.format(STEADY.format(4_000)))
+    called = database.sql(COUNTS, sink=sl.Callback(lambda batch, table: heard.append((batch, table))))
+    watched = database.sql(COUNTS)
+    until(lambda: watched.metrics()["batches"] >= 2)
+    early = watched.snapshot()
+    assert early.num_rows > 0 and sum(early["n"].to_pylist()) <= 4_000
+    with pytest.raises(QueryError, match="not complete yet"):
+        watched.snapshot("2099-01-01")
+    assert called.await_end(60) and watched.await_end(60)
+    assert sum(table.num_rows for _, table in heard) == called.metrics()["rows_out"]
+    with pytest.raises(QueryError, match="not kept"):
+        called.results()
+    changes = watched.changes("polars")
+    assert changes["change"].sum() == 0, "everything that came has gone"
+    assert watched.metrics()["batch_durations_ms"]
+
+
+def test_a_file_that_changes_under_the_query_is_named(spark_database: Database, tmp_path: Path) -> None:
+    table = pa.table({"k": [1], "ts": pa.array([0], pa.timestamp("us"))})
+    pq.write_table(table, tmp_path / "a.parquet")
+    database = sl.connect(spark=spark_database.spark, checkpoint=tmp_path / "c")
+    database.sql(
+        f"CREATE STREAM f (k BIGINT, x BIGINT, ts TIMESTAMP) SOURCE file('{tmp_path}/*.parquet') ORDERED BY ts"
+    )
+    query = database.sql("SELECT k, x FROM f")
+    with pytest.raises(SourceError, match='column "x" of stream "f" is not in'):
+        query.await_end(60)
+    query.stop()

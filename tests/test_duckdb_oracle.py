@@ -1,0 +1,281 @@
+"""Whole queries against an independent judge: DuckDB answers the plain SQL over the window contents at every instant.
+
+All times are whole seconds, so answers can change only at a whole second, one microsecond before it (slides) or one
+after it (streams without a window): these instants are all compared. One DuckDB query asks about all of them at once:
+`FROM instants i, LATERAL (query)`, where each stream with a window stands for its rows in the window at `i.t`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+
+import duckdb
+import polars as pl
+import pytest
+
+import strandline as sl
+from strandline.engine import Database
+from strandline.temporal import FOREVER, SECOND
+
+SECONDS = 100
+BEGIN = datetime(2024, 1, 1)
+BEGIN_US = int((BEGIN - datetime(1970, 1, 1)).total_seconds()) * SECOND
+DISORDER = 6
+
+STREAMS = {
+    "trade": "sym VARCHAR, price DOUBLE, qty INT, fee DECIMAL(10,2), buy BOOLEAN, day DATE, ts TIMESTAMP",
+    "quote": "sym VARCHAR, bid DOUBLE, ask DOUBLE, size BIGINT, ts TIMESTAMP",
+    "news": "topic VARCHAR, sym VARCHAR, score INT, ts TIMESTAMP",
+    "silence": "sym VARCHAR, price DOUBLE, ts TIMESTAMP",
+}
+
+# Where the two dialects differ, the second text is DuckDB's.
+QUERIES: dict[str, str | tuple[str, str]] = {
+    # filters and expressions
+    "everything": "SELECT * FROM trade [RANGE 5 SECONDS]",
+    "now": "SELECT sym, qty FROM trade",
+    "arithmetic": "SELECT sym, price * qty AS value, qty + 1 AS more, fee * 2 AS fees FROM trade [RANGE 4 SECONDS]",
+    "whole division": (
+        "SELECT qty / 3 AS thirds, qty % 3 AS rest, -qty / 2 AS half FROM trade [RANGE 3 SECONDS]",
+        "SELECT qty // 3, qty % 3, -(qty // 2) FROM trade [RANGE 3 SECONDS]",
+    ),
+    "case": """SELECT sym, CASE WHEN price > 50 THEN 'high' WHEN price > 20 THEN 'middle' ELSE 'low' END AS level
+               FROM trade [RANGE 6 SECONDS] WHERE buy OR qty IS NULL""",
+    "three values": "SELECT sym, qty FROM trade [RANGE 6 SECONDS] WHERE NOT (price > 50 AND qty < 5)",
+    "not in": "SELECT sym FROM trade [RANGE 5 SECONDS] WHERE qty NOT IN (1, 2, 3)",
+    "not in with null": "SELECT sym FROM trade [RANGE 5 SECONDS] WHERE qty NOT IN (1, NULL)",
+    "between": "SELECT sym, day FROM trade [RANGE 5 SECONDS] WHERE day BETWEEN DATE '2024-01-02' AND DATE '2024-01-04'",
+    "texts": """SELECT upper(sym) || '-' || length(sym) AS label, coalesce(sym, '?') AS known
+                FROM trade [RANGE 5 SECONDS] WHERE sym LIKE 'a%' OR sym IS NULL""",
+    "dates": "SELECT day + 1 AS tomorrow, year(day) AS y, nullif(qty, 3) AS q FROM trade [RANGE 3 SECONDS]",
+    # windows
+    "slide": "SELECT sym, qty FROM trade WINDOW(RANGE 9 SECONDS SLIDE 3 SECONDS)",
+    "slide beside the range": "SELECT sym, COUNT(*) AS n FROM trade WINDOW(RANGE 7 SECONDS SLIDE 3 SECONDS) GROUP BY sym",
+    "slide beyond the range": "SELECT sym, qty FROM trade WINDOW(RANGE 2 SECONDS SLIDE 5 SECONDS)",
+    "tumbling": "SELECT sym, SUM(qty) AS total FROM trade WINDOW(RANGE 10 SECONDS SLIDE 10 SECONDS) GROUP BY sym",
+    # aggregates
+    "count": "SELECT COUNT(*) AS n, COUNT(price) AS prices FROM trade [RANGE 5 SECONDS]",
+    "every aggregate": """SELECT COUNT(*) AS n, SUM(qty) AS s, AVG(price) AS a, MIN(fee) AS lo, MAX(fee) AS hi,
+                          SUM(fee) AS fees, MIN(sym) AS first, MAX(day) AS last, AVG(qty) AS m FROM trade [RANGE 6 SECONDS]""",
+    "count of now": "SELECT COUNT(*) AS n, MAX(price) AS top FROM trade",
+    "grouped": """SELECT sym, COUNT(*) AS n, AVG(price) AS mean, MIN(price) AS lo, MAX(price) AS hi
+                  FROM trade [RANGE 8 SECONDS] GROUP BY sym""",
+    "two keys": "SELECT sym, buy, SUM(qty) AS q, MAX(ts) AS latest FROM trade [RANGE 12 SECONDS] GROUP BY sym, buy",
+    "computed key": "SELECT qty % 3 AS k, COUNT(*) AS n FROM trade [RANGE 9 SECONDS] GROUP BY qty % 3",
+    "having": "SELECT sym, COUNT(*) AS n FROM trade [RANGE 10 SECONDS] GROUP BY sym HAVING COUNT(*) > 2 AND SUM(qty) > 10",
+    "having alone": "SELECT MAX(price) AS top FROM trade [RANGE 4 SECONDS] HAVING COUNT(*) > 3",
+    "expression of aggregates": """SELECT sym, MAX(price) - MIN(price) AS spread, CASE WHEN COUNT(*) > 1 THEN SUM(qty) END AS q
+                                   FROM trade [RANGE 7 SECONDS] GROUP BY sym""",
+    "big sums": "SELECT SUM(size) AS s, AVG(size) AS a FROM quote [RANGE 10 SECONDS]",
+    "nothing": "SELECT COUNT(*) AS n, MAX(price) AS top FROM trade [RANGE 5 SECONDS] WHERE qty > 1000000",
+    # duplicates and unions
+    "distinct": "SELECT DISTINCT sym, buy FROM trade [RANGE 6 SECONDS]",
+    "distinct numbers": "SELECT DISTINCT fee, price FROM trade [RANGE 9 SECONDS SLIDE 2 SECONDS] WHERE qty < 4",
+    "union": """SELECT sym, price FROM trade [RANGE 4 SECONDS] UNION ALL SELECT sym, bid FROM quote [RANGE 2 SECONDS]""",
+    "union of types": """SELECT qty AS x FROM trade [RANGE 3 SECONDS] UNION ALL SELECT price FROM trade
+                         UNION ALL SELECT fee FROM trade WINDOW(RANGE 2 SECONDS SLIDE 2 SECONDS)""",
+    "count of a union": """SELECT k, COUNT(*) AS n FROM (SELECT sym AS k FROM trade [RANGE 5 SECONDS]
+                           UNION ALL SELECT sym FROM quote [RANGE 5 SECONDS]) u GROUP BY k""",
+    # joins
+    "equi-join": """SELECT t.sym, t.price, q.bid FROM trade [RANGE 3 SECONDS] t, quote [RANGE 4 SECONDS] q
+                    WHERE t.sym = q.sym""",
+    "join and more": """SELECT t.sym, t.price, q.ask FROM trade [RANGE 4 SECONDS] t JOIN quote [RANGE 4 SECONDS] q
+                        ON t.sym = q.sym AND t.price < q.ask WHERE t.buy""",
+    "theta": "SELECT t.qty, n.score FROM trade [RANGE 2 SECONDS] t JOIN news [RANGE 9 SECONDS] n ON t.qty > n.score",
+    "cross": "SELECT t.sym, n.topic FROM trade t CROSS JOIN news [RANGE 7 SECONDS] n",
+    "now joins window": "SELECT t.sym, q.bid FROM trade t JOIN quote [RANGE 5 SECONDS] q ON t.sym = q.sym",
+    "now joins now": "SELECT t.sym, q.bid FROM trade t, quote q WHERE t.sym = q.sym",
+    "self-join": """SELECT a.sym, a.price - b.price AS up FROM trade [RANGE 4 SECONDS] a, trade [RANGE 4 SECONDS] b
+                    WHERE a.sym = b.sym AND a.ts < b.ts""",
+    "three streams": """SELECT t.sym, n.topic, q.bid FROM trade [RANGE 3 SECONDS] t, news [RANGE 9 SECONDS] n,
+                        quote [RANGE 3 SECONDS] q WHERE t.sym = n.sym AND n.sym = q.sym AND t.price > q.bid""",
+    "join on two keys": """SELECT a.sym, a.qty, b.price FROM trade [RANGE 9 SECONDS] a JOIN trade [RANGE 9 SECONDS] b
+                           ON a.sym = b.sym AND a.qty = b.qty AND a.ts <> b.ts""",
+    "join on expressions": """SELECT a.qty, b.score FROM trade [RANGE 5 SECONDS] a JOIN news [RANGE 9 SECONDS] b
+                              ON a.qty + 1 = b.score AND upper(a.sym) = upper(b.sym)""",
+    "join on decimals": """SELECT a.fee, b.qty FROM trade [RANGE 6 SECONDS] a JOIN trade [RANGE 6 SECONDS] b
+                           ON a.fee = b.qty""",
+    "joined windows that slide": """SELECT t.sym, q.bid FROM trade WINDOW(RANGE 6 SECONDS SLIDE 4 SECONDS) t
+                                    JOIN quote WINDOW(RANGE 5 SECONDS SLIDE 3 SECONDS) q ON t.sym = q.sym""",
+    "count of a join": """SELECT t.sym, COUNT(*) AS n, AVG(q.ask - q.bid) AS spread FROM trade [RANGE 5 SECONDS] t
+                          JOIN quote [RANGE 5 SECONDS] q ON t.sym = q.sym GROUP BY t.sym""",
+    "count of a product": "SELECT COUNT(*) AS n FROM trade [RANGE 3 SECONDS] t, news [RANGE 8 SECONDS] n",
+    "joined with silence": "SELECT t.sym, s.price FROM trade [RANGE 5 SECONDS] t JOIN silence [RANGE 5 SECONDS] s ON t.sym = s.sym",
+    "count of silence": "SELECT COUNT(*) AS n, COUNT(s.price) AS p FROM silence [RANGE 5 SECONDS] s, trade [RANGE 1 SECOND] t",
+    # queries in FROM
+    "filtered subquery": """SELECT x.sym, x.value FROM (SELECT sym, price * qty AS value FROM trade [RANGE 5 SECONDS]
+                            WHERE buy) x WHERE x.value > 100""",
+    "average of counts": """SELECT AVG(x.n) AS mean, MAX(x.n) AS most FROM (SELECT sym, COUNT(*) AS n
+                            FROM trade [RANGE 8 SECONDS] GROUP BY sym) x""",
+    "above the average": """SELECT t.sym, t.price FROM trade [RANGE 6 SECONDS] t,
+                            (SELECT AVG(price) AS mean FROM trade [RANGE 6 SECONDS]) m WHERE t.price > m.mean""",
+    "best of its group": """SELECT t.sym, t.price FROM trade [RANGE 6 SECONDS] t JOIN (SELECT sym, MAX(price) AS top
+                            FROM trade [RANGE 6 SECONDS] GROUP BY sym) m ON t.sym = m.sym AND t.price = m.top""",
+    "distinct counted": "SELECT COUNT(*) AS n FROM (SELECT DISTINCT sym, qty FROM trade [RANGE 9 SECONDS]) d",
+    "groups of groups": """SELECT g.n, COUNT(*) AS groups FROM (SELECT sym, buy, COUNT(*) AS n FROM trade [RANGE 9 SECONDS]
+                           GROUP BY sym, buy) g GROUP BY g.n""",
+}  # fmt: skip
+
+
+# ---- data ------------------------------------------------------------------------------------------------------------
+
+
+def rows(dice: Random, stream: str, count: int) -> list[tuple[object, ...]]:
+    """Rows at whole seconds with ties and NULLs, in order of arrival: out of order, but within the bound."""
+
+    def maybe(value: object) -> object:
+        return None if dice.random() < 0.08 else value
+
+    made: list[tuple[int, tuple[object, ...]]] = []
+    for _ in range(count):
+        second = dice.randrange(SECONDS)
+        sym = maybe(dice.choice(("a", "ab", "b", "c")))
+        match stream:
+            case "trade":
+                row = (sym, maybe(dice.randrange(4000) / 40), maybe(dice.randrange(9)), maybe(Decimal(dice.randrange(900)) / 100),
+                       maybe(dice.random() < 0.6), maybe(date(2024, 1, dice.randint(1, 5))))  # fmt: skip
+                row = row if dice.random() < 0.8 else (*row[:3], maybe(Decimal(dice.randrange(9))), *row[4:])
+            case "quote":
+                bid = dice.randrange(4000) / 40
+                row = (sym, maybe(bid), maybe(bid + dice.random()), maybe(dice.choice((1, 2**40, -(2**62), 2**62, 7))))
+            case "news":
+                row = (dice.choice(("x", "y")), sym, maybe(dice.randrange(9)))
+            case _:
+                raise AssertionError(f"no rows for {stream}")
+        made.append((second, (*row, BEGIN + timedelta(seconds=second))))
+    made.sort(key=lambda pair: pair[0] + dice.randint(0, DISORDER))
+    return [row for _, row in made]
+
+
+@dataclass(frozen=True)
+class World:
+    """The same streams here and there."""
+
+    ours: Database
+    duck: duckdb.DuckDBPyConnection
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    directory = tmp_path_factory.mktemp("streams")
+    dice = Random(7)
+    duck = duckdb.connect()
+    duck.execute("SET threads = 1")
+    with sl.connect(engine="local", buckets=2, batch_rows=70) as ours:
+        for name, count in (("trade", 300), ("quote", 220), ("news", 60), ("silence", 0)):
+            duck.execute(f"CREATE TABLE {name} ({STREAMS[name]})")
+            if count:
+                duck.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * (STREAMS[name].count(',') + 1 - STREAMS[name].count('(10,2)')))})",
+                                 rows(dice, name, count))  # fmt: skip
+            path = Path(directory) / f"{name}.parquet"
+            duck.execute(f"COPY {name} TO '{path}' (FORMAT parquet)")
+            pl.read_parquet(path).write_parquet(path, row_group_size=23)
+            ours.sql(f"CREATE STREAM {name} ({STREAMS[name]}) SOURCE file('{path}') ORDERED BY ts WITHIN {DISORDER} SECONDS")
+        duck.execute("CREATE TABLE instants (t BIGINT)")
+        duck.executemany("INSERT INTO instants VALUES (?)", [[t] for t in INSTANTS])
+        yield World(ours, duck)
+
+
+INSTANTS = [BEGIN_US + second * SECOND + d for second in range(SECONDS + 15) for d in (-1, 0, 1)]
+WINDOW = r"RANGE (\d+) SECONDS?(?: SLIDE (\d+) SECONDS?)?"
+REFERENCE = re.compile(rf"\b({'|'.join(STREAMS)})\b(?: WINDOW\({WINDOW}\)| \[{WINDOW}\])?(?: (?!WHERE|GROUP|HAVING|UNION|JOIN|CROSS|ON)(\w+))?")
+
+
+def over_window_contents(query: str) -> str:
+    """The plain SQL: each stream with its window replaced by the rows that it holds at the instant `i.t`."""
+
+    def replace(found: re.Match[str]) -> str:
+        stream, alias = found[1], found[6] or found[1]
+        length, slide = found[2] or found[4], found[3] or found[5]
+        time = "epoch_us(ts)"
+        if length is None:
+            held = f"{time} = i.t"
+        elif slide is None:
+            held = f"{time} <= i.t AND i.t < {time} + {int(length) * SECOND}"
+        else:
+            last = f"((i.t + 1) // {int(slide) * SECOND}) * {int(slide) * SECOND}"
+            held = f"{last} - {int(length) * SECOND} <= {time} AND {time} < {last}"
+        return f"(SELECT * FROM {stream} WHERE {held}) AS {alias}"
+
+    return REFERENCE.sub(replace, query)
+
+
+# ---- comparison ------------------------------------------------------------------------------------------------------
+
+
+def plain(value: object) -> object:
+    """Numbers as numbers: DuckDB may give a whole number where we give a DECIMAL, and the other way round."""
+    if isinstance(value, Decimal | int) and not isinstance(value, bool):
+        return float(value)
+    return value
+
+
+def sort_key(row: tuple[object, ...]) -> str:
+    return repr([f"{value:.8e}" if isinstance(value, float) else value for value in row])
+
+
+def same(one: tuple[object, ...], two: tuple[object, ...]) -> bool:
+    return len(one) == len(two) and all(
+        math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9) if isinstance(a, float) and isinstance(b, float) else a == b
+        for a, b in zip(one, two, strict=True)
+    )
+
+
+Bags = dict[int, list[tuple[object, ...]]]
+
+
+def bags(pairs: list[tuple[object, ...]]) -> Bags:
+    """Rows that begin with an instant, as a bag for each instant, in a fixed order."""
+    found: Bags = {}
+    for t, *row in pairs:
+        assert isinstance(t, int)
+        found.setdefault(t, []).append(tuple(map(plain, row)))
+    return {t: sorted(rows, key=sort_key) for t, rows in found.items()}
+
+
+def our_bags(world: World, query: str) -> Bags:
+    """The elements of our answer that are valid at each instant."""
+    answer = world.ours.sql(query)
+    answer.await_end()
+    frame: pl.DataFrame = answer.results("polars")
+    payload = [pl.col(c).cast(pl.Float64) if frame.schema[c].is_decimal() else pl.col(c) for c in frame.columns[:-2]]
+    times = [pl.col(c).dt.epoch("us").fill_null(FOREVER) for c in ("valid_from", "valid_until")]
+    found: list[tuple[object, ...]] = []
+    for *row, start, end in frame.select(*payload, *times).rows():
+        found += [(t, *row) for t in INSTANTS if start <= t < end]
+    return bags(found)
+
+
+compared: dict[str, tuple[int, int]] = {}  # query -> instants compared, instants with rows
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_the_answer_at_every_instant_is_what_duckdb_says(world: World, name: str) -> None:
+    text = QUERIES[name]
+    ours, theirs = text if isinstance(text, tuple) else (text, text)
+    plain_sql = over_window_contents(theirs)
+    actual = our_bags(world, ours)
+    expected = bags(world.duck.execute(f"SELECT i.t, q.* FROM instants i, LATERAL ({plain_sql}) q").fetchall())
+    if name in ("nothing", "count", "every aggregate", "count of now", "big sums", "count of silence", "distinct counted",
+                "average of counts", "count of a product"):  # fmt: skip
+        # A scalar aggregate has no row before the first element of any input: SQL knows no such time.
+        expected = {t: found for t, found in expected.items() if t >= min(actual)}
+        assert min(actual) >= BEGIN_US
+    for t in INSTANTS:
+        one, two = actual.get(t, []), expected.get(t, [])
+        assert len(one) == len(two) and all(map(same, one, two)), f"at {t - BEGIN_US} µs: {one} is not {two}"
+    compared[name] = (len(INSTANTS), len(expected))
+    assert expected or name in ("not in with null", "joined with silence"), "there is something to compare"
+
+
+def test_most_instants_have_answers() -> None:
+    instants, answered = (sum(count[i] for count in compared.values()) for i in range(2))
+    print(f"{len(compared)} queries, {instants} instants compared, {answered} of them with rows")
+    assert answered > instants / 2
