@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, settings
 
 import strandline as sl
 from strandline.engine import Database
-
 from support import LONG
 
 # By default the same examples every time: a failure is news about the change at hand. The long run looks for new ones.
@@ -21,6 +20,6 @@ settings.load_profile("long" if LONG else "fast")
 
 @pytest.fixture(scope="session")
 def spark_database() -> Iterator[Database]:
-    """A database on an embedded Spark, started by the first test that asks for it. Use its `spark` for more databases."""
+    """A database on an embedded Spark, started by the first test that asks; its `spark` serves further databases."""
     with sl.connect() as database:
         yield database

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeAlias
 
-from support import DOMAIN, MONEY, Arrivals, Cuts, arrange
-
 from strandline.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, Type
+from support import DOMAIN, MONEY, Arrivals, Cuts, arrange
 
 LETTERS: dict[str, Type] = {
     "i": INT,

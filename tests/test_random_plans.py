@@ -1,7 +1,7 @@
 """Whole queries, written at random, against the executable meaning of the algebra.
 
-Whatever the query, the streams, the batches, the buckets and the disorder: optimised or not, the answer at every instant
-is the plain SQL answer over the window contents at that instant.
+Whatever the query, the streams, the batches, the buckets and the disorder: optimised or not, the answer at every
+instant is the plain SQL answer over the window contents at that instant.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from random import Random
 import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
-from strategies import Question, cut, question
-from support import Arrivals, Cuts, assert_exact, bind, cuts, examples, moment, raw, run_plan, values
 
 from strandline.algebra.expressions import Value
 from strandline.algebra.snapshot import Element
 from strandline.types import INT, TIMESTAMP, VARCHAR
+from strategies import Question, cut, question
+from support import Arrivals, Cuts, assert_exact, bind, cuts, examples, moment, raw, run_plan, values
 
 BLOCK = 25
 

@@ -9,6 +9,15 @@ from fractions import Fraction
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from thesis import S1
+
+from strandline.algebra.evaluate import aggregate
+from strandline.algebra.expressions import AggregateCall, ColumnRef
+from strandline.algebra.functions import aggregate_type
+from strandline.algebra.snapshot import bag
+from strandline.execution.operators.aggregate import AggregateOperator
+from strandline.temporal import FOREVER
+from strandline.types import BIGINT, BOOLEAN, DOUBLE, INT, VARCHAR, Column, Schema, Type, decimal
 from support import (
     DOMAIN,
     KINDS,
@@ -29,15 +38,6 @@ from support import (
     show,
     slicings,
 )
-from thesis import S1
-
-from strandline.algebra.evaluate import aggregate
-from strandline.algebra.expressions import AggregateCall, ColumnRef
-from strandline.algebra.functions import aggregate_type
-from strandline.algebra.snapshot import bag
-from strandline.execution.operators.aggregate import AggregateOperator
-from strandline.temporal import FOREVER
-from strandline.types import BIGINT, BOOLEAN, DOUBLE, INT, VARCHAR, Column, Schema, Type, decimal, is_numeric
 
 Calls = tuple[tuple[Column, AggregateCall], ...]
 
@@ -129,7 +129,7 @@ def test_the_whole_exists_from_the_first_element_of_any_input() -> None:
 @pytest.mark.parametrize("cut", range(2, 12))
 def test_the_answer_goes_on_where_the_slice_before_ended(cut: int) -> None:
     out = aggregated(TEXT, 0, ["count"], line("a[6,8)"), Slicing((cut,), "save"), origin=4)
-    same_snapshots(out, lambda t: [(int(6 <= t < 8),)] if t >= 4 else [], range(0, 14))
+    same_snapshots(out, lambda t: [(int(6 <= t < 8),)] if t >= 4 else [], range(14))
 
 
 def test_nulls_do_not_count_but_their_rows_do() -> None:
@@ -153,9 +153,7 @@ EVERYTHING = [
 @settings(max_examples=examples(60))
 @given(intervals(payloads(VARCHAR, DOUBLE, INT, MONEY, BIGINT), endless=True), st.integers(0, 3), slicings())
 @example([(("a", float("inf"), 1, None, 2**63 - 1), 0, 4), (("a", 1.0, 1, None, 1), 1, 8)], 1, Slicing((2, 5), "store"))
-@example(
-    [(("a", 1e308, 1, None, 1), 0, 9), (("a", 1e308, 1, None, 2), 0, 9)], 1, Slicing()
-)  # the sum overflows, the mean does not
+@example([(("a", 1e308, 1, None, 1), 0, 9), (("a", 1e308, 1, None, 2), 0, 9)], 1, Slicing())  # the sum overflows
 def test_aggregation_is_the_snapshot_aggregation(source: Elements, keys: int, slicing: Slicing) -> None:
     """Every aggregate at once, grouped by up to three columns, and over everything."""
     out = aggregated(MIXED, keys, EVERYTHING, source, slicing)
@@ -191,7 +189,7 @@ def test_the_least_and_the_greatest_value_alone(kind: Type) -> None:
 def test_groups_of_every_type(kind: Type, data: st.DataObject, slicing: Slicing) -> None:
     schema = columns(kind, INT)
     source = data.draw(intervals(payloads(kind, INT)))
-    wanted = ["count", "sum c1" if is_numeric(INT) else "count c1"]
+    wanted = ["count", "sum c1"]
     out = aggregated(schema, 1, wanted, source, slicing)
     same_snapshots(out, lambda t: expected(schema, 1, wanted, at(source, t), True), edges(source))
 

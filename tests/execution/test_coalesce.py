@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from hypothesis import example, given, settings
+from thesis import S2
+
+from strandline.execution.operators.pieces import CoalesceOperator
+from strandline.types import DOUBLE, VARCHAR
 from support import (
     TEXT,
     Elements,
@@ -19,10 +23,6 @@ from support import (
     show,
     slicings,
 )
-from thesis import S2
-
-from strandline.execution.operators.pieces import CoalesceOperator
-from strandline.types import DOUBLE, VARCHAR
 
 
 def test_pieces_that_touch_become_one() -> None:

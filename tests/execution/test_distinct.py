@@ -5,6 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from thesis import S1
+
+from strandline.algebra.snapshot import bag
+from strandline.execution.operators.distinct import DistinctOperator
+from strandline.types import DOUBLE, INT, VARCHAR, Type
 from support import (
     KINDS,
     TEXT,
@@ -23,11 +28,6 @@ from support import (
     show,
     slicings,
 )
-from thesis import S1
-
-from strandline.algebra.snapshot import bag
-from strandline.execution.operators.distinct import DistinctOperator
-from strandline.types import DOUBLE, INT, VARCHAR, Type
 
 
 def test_the_second_copy_begins_where_the_first_ends() -> None:

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thesis import S1
+
+from strandline.algebra.evaluate import evaluate
+from strandline.algebra.expressions import Call, ColumnRef, Expression, Literal
+from strandline.execution.operators.stateless import FilterOperator
+from strandline.types import BOOLEAN, DOUBLE, INT, VARCHAR
 from support import (
     TEXT,
     Elements,
@@ -20,12 +26,6 @@ from support import (
     show,
     slicings,
 )
-from thesis import S1
-
-from strandline.algebra.evaluate import evaluate
-from strandline.algebra.expressions import Call, ColumnRef, Expression, Literal
-from strandline.execution.operators.stateless import FilterOperator
-from strandline.types import BOOLEAN, DOUBLE, INT, VARCHAR
 
 IS_A = Call("=", (ColumnRef("x", VARCHAR), Literal("a", VARCHAR)), BOOLEAN)
 
@@ -59,7 +59,7 @@ def test_filter_is_the_snapshot_filter(source: Elements, slicing: Slicing, predi
     same_snapshots(
         out,
         lambda t: [
-            p for p in at(source, t) if evaluate(predicate, dict(zip("c0 c1 c2".split(), p, strict=True))) is True
+            p for p in at(source, t) if evaluate(predicate, dict(zip(["c0", "c1", "c2"], p, strict=True))) is True
         ],
         edges(source),
     )

@@ -8,6 +8,14 @@ from decimal import Decimal
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from thesis import S1, S2
+
+from strandline.algebra.evaluate import compare, evaluate
+from strandline.algebra.expressions import Call, ColumnRef, Expression, Literal, Value
+from strandline.execution.operators import join
+from strandline.execution.operators.join import JoinOperator
+from strandline.temporal import FOREVER
+from strandline.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, Schema, Type, decimal
 from support import (
     MONEY,
     TEXT,
@@ -26,14 +34,6 @@ from support import (
     show,
     slicings,
 )
-from thesis import S1, S2
-
-from strandline.algebra.evaluate import compare, evaluate
-from strandline.algebra.expressions import Call, ColumnRef, Expression, Literal, Value
-from strandline.execution.operators import join
-from strandline.execution.operators.join import JoinOperator
-from strandline.temporal import FOREVER
-from strandline.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, Schema, Type, decimal
 
 
 def joined(

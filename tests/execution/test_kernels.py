@@ -7,7 +7,6 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import KINDS, any_decimal, examples, values
 
 from strandline.algebra.snapshot import bag
 from strandline.execution.expressions import polars_type
@@ -15,6 +14,7 @@ from strandline.execution.kernels.extremes import LOWEST, range_max, staircase
 from strandline.execution.kernels.grouping import group_codes, running_max_in_groups, sort_order
 from strandline.execution.kernels.hashing import hash_column, hash_rows
 from strandline.types import DOUBLE, VARCHAR, Type, decimal
+from support import KINDS, any_decimal, examples, values
 
 
 @settings(max_examples=examples(60))

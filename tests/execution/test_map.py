@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from hypothesis import given, settings
+from thesis import S1
+
+from strandline.algebra.evaluate import evaluate
+from strandline.algebra.expressions import Call, Case, Cast, ColumnRef, Expression, Literal
+from strandline.execution.operators.stateless import MapOperator
+from strandline.types import BIGINT, BOOLEAN, DOUBLE, INT, VARCHAR, Column
 from support import (
     TEXT,
     Elements,
@@ -19,12 +25,6 @@ from support import (
     show,
     slicings,
 )
-from thesis import S1
-
-from strandline.algebra.evaluate import evaluate
-from strandline.algebra.expressions import Call, Case, Cast, ColumnRef, Expression, Literal
-from strandline.execution.operators.stateless import MapOperator
-from strandline.types import BIGINT, BOOLEAN, DOUBLE, INT, VARCHAR, Column
 
 X = ColumnRef("x", VARCHAR)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import TEXT, batch, elements_of, examples, line, show
 
 from strandline.execution.operators.base import Progress
 from strandline.execution.operators.reorder import ReorderOperator
 from strandline.temporal import FOREVER
+from support import TEXT, batch, elements_of, examples, line, show
 
 
 def test_what_lies_beyond_the_progress_waits() -> None:

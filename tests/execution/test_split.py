@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thesis import S1
+
+from strandline.execution.operators.base import Progress
+from strandline.execution.operators.pieces import SplitOperator
+from strandline.types import VARCHAR
 from support import (
     TEXT,
     Elements,
@@ -21,11 +26,6 @@ from support import (
     show,
     slicings,
 )
-from thesis import S1
-
-from strandline.execution.operators.base import Progress
-from strandline.execution.operators.pieces import SplitOperator
-from strandline.types import VARCHAR
 
 
 def test_an_element_is_cut_into_pieces() -> None:

@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import examples
 
 from strandline.errors import CheckpointError
 from strandline.execution import state, store
@@ -17,6 +16,7 @@ from strandline.execution.batch import UNTIL
 from strandline.execution.kernels.hashing import mix
 from strandline.execution.state import HashedLog, Segment, SortedLog, State
 from strandline.execution.store import StateStore
+from support import examples
 
 
 @pytest.fixture(params=[1, 3, 4096], ids=lambda rows: f"tiers of {rows}")

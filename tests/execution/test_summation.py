@@ -12,7 +12,6 @@ import polars as pl
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support import Elements, Slicing, any_decimal, at, columns, drive, edges, examples, slicings
 
 from strandline.algebra.evaluate import aggregate
 from strandline.algebra.expressions import AggregateCall, ColumnRef
@@ -22,6 +21,7 @@ from strandline.execution.kernels.summation import from_limbs, means, to_limbs
 from strandline.execution.operators.aggregate import AggregateOperator
 from strandline.temporal import FOREVER
 from strandline.types import BIGINT, DOUBLE, INT, Column, Type, decimal
+from support import Elements, Slicing, any_decimal, at, columns, drive, edges, examples, slicings
 
 NAN, INF = float("nan"), float("inf")
 

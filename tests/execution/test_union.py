@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thesis import S1, S2
+
+from strandline.execution.operators.stateless import MergeOperator
+from strandline.types import DOUBLE, VARCHAR
 from support import (
     TEXT,
     Elements,
@@ -20,10 +24,6 @@ from support import (
     show,
     slicings,
 )
-from thesis import S1, S2
-
-from strandline.execution.operators.stateless import MergeOperator
-from strandline.types import DOUBLE, VARCHAR
 
 
 def test_thesis_table_11_4() -> None:

@@ -5,6 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from thesis import LOGICAL_S1, S3
+
+from strandline.execution.operators.reorder import ReorderOperator
+from strandline.execution.operators.stateless import WindowOperator
+from strandline.temporal import EARLIEST, LATEST, SECOND
 from support import (
     TEXT,
     Elements,
@@ -20,11 +25,6 @@ from support import (
     show,
     slicings,
 )
-from thesis import LOGICAL_S1, S3
-
-from strandline.execution.operators.reorder import ReorderOperator
-from strandline.execution.operators.stateless import WindowOperator
-from strandline.temporal import EARLIEST, LATEST, SECOND
 
 
 def chronons(times: list[tuple[str, int]]) -> Elements:

@@ -15,8 +15,14 @@ import pytest
 
 import strandline as sl
 from strandline.algebra.evaluate import show
+from strandline.algebra.operators import Plan
+from strandline.algebra.tree import streams_read
 from strandline.engine import Database
+from strandline.lang import ast
+from strandline.lang.binder import bind_query
+from strandline.lang.parser import parse_one
 from strandline.query import Query
+from strandline.sinks import Sink
 from strandline.temporal import instant, show_instant
 
 HERE = Path(__file__).parent
@@ -27,7 +33,8 @@ DAY = "2024-01-01 "
 class Case:
     """One query over the streams of its file, and what is expected."""
 
-    name: str
+    file: str
+    title: str
     streams: str
     query: str
     expected: str
@@ -39,30 +46,45 @@ def read_cases() -> Iterator[Case]:
         for part in parts:
             title, _, rest = part.partition("\n")
             query, _, expected = rest.partition("\n----")
-            yield Case(f"{path.stem}: {title}", streams, query, expected.strip("\n"))
+            yield Case(path.stem, title, streams, query, expected.strip("\n"))
 
 
 CASES = list(read_cases())
-every_case = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+FILES = sorted({case.file for case in CASES})
+every_case = pytest.mark.parametrize("case", CASES, ids=[f"{case.file}: {case.title}" for case in CASES])
 
 
-def start(database: Database, case: Case) -> Query:
-    database.sql(case.streams)
-    query = database.sql(case.query, name=f"case{CASES.index(case)}")
-    assert isinstance(query, Query)
-    return query
+Started = tuple[Query, frozenset[str]]  # with the streams that it reads
 
 
-def rendered(database: Database, query: Query) -> str:
+def start(database: Database, cases: list[Case]) -> list[Started]:
+    """Start cases of one file together, in one pipeline."""
+    database.sql(cases[0].streams)
+    queries: list[tuple[str, Plan, Sink]] = []
+    for case in cases:
+        statement = parse_one(case.query)
+        assert isinstance(statement, ast.Select | ast.UnionAll)
+        queries.append((f"{case.file}_{CASES.index(case)}", bind_query(statement, database.catalog), sl.Memory()))
+    streams = [streams_read(plan) for _, plan, _ in queries]
+    return list(zip(database.start(queries, None), streams, strict=True))
+
+
+def check(started: Started, case: Case) -> None:
+    query, streams = started
+    assert query.await_end(180), "the query has not ended"
+    assert rendered(query, streams) == case.expected
+
+
+def rendered(query: Query, streams: frozenset[str]) -> str:
     """Everything that a finished query has to say, in the form of the cases."""
     lines = []
     for row in query.results("arrow").to_pylist():
         begin, end = instant(row.pop("valid_from")), row.pop("valid_until")
-        until = "…" if end is None else show_instant(instant(end))
+        interval = f"[{show_instant(begin)}, {'…' if end is None else show_instant(instant(end))})"
         payload = " | ".join(map(show_value, row.values()))
-        lines.append((begin, payload, f"{payload}   [{show_instant(begin)}, {until})".replace(f"[{DAY}", "[").replace(f", {DAY}", ", ")))
+        lines.append((begin, payload, f"{payload}   {interval.replace(DAY, '')}"))
     found = [line for *_, line in sorted(lines)]
-    for stream in sorted(s.name for s in database.catalog):
+    for stream in sorted(streams):
         for row in query.late(stream).to_pylist():
             found.append(f"late {stream}: {' | '.join(map(show_value, row.values()))}")
         for row in query.rejected(stream).to_pylist():
@@ -81,37 +103,36 @@ def show_value(value: object) -> str:
 
 
 @every_case
-@pytest.mark.parametrize("batch_rows", [1, 2, 1000])
-@pytest.mark.parametrize("buckets", [1, 3])
+@pytest.mark.parametrize(("batch_rows", "buckets"), [(1, 1), (2, 3), (1000, 2)])
 def test_on_the_local_engine(case: Case, batch_rows: int, buckets: int) -> None:
     with sl.connect(engine="local", batch_rows=batch_rows, buckets=buckets) as database:
-        query = start(database, case)
-        assert query.await_end(60)
-        assert rendered(database, query) == case.expected
+        (started,) = start(database, [case])
+        check(started, case)
 
 
-# ---- on Spark --------------------------------------------------------------------------------------------------------
-
-AT_ONCE = 8
+@pytest.mark.parametrize("file", FILES)
+def test_together_on_the_local_engine(file: str) -> None:
+    """Queries that share streams run in one pipeline and do not notice."""
+    cases = [case for case in CASES if case.file == file]
+    with sl.connect(engine="local", batch_rows=2, buckets=2) as database:
+        for started, case in zip(start(database, cases), cases, strict=True):
+            check(started, case)
 
 
 @pytest.fixture(scope="module")
-def spark_answers(spark_database: Database) -> dict[str, str]:
-    """What Spark says to all cases: several run side by side, because most of a small batch is waiting."""
-    answers: dict[str, str] = {}
-    for first in range(0, len(CASES), AT_ONCE):
-        running = []
-        for case in CASES[first : first + AT_ONCE]:
-            database = sl.connect(spark=spark_database.spark, buckets=2, batch_rows=4)
-            running.append((case, database, start(database, case)))
-        for case, database, query in running:
-            assert query.await_end(180), f"{case.name} has not ended"
-            answers[case.name] = rendered(database, query)
-            database.close()
-    return answers
+def on_spark(spark_database: Database) -> Iterator[dict[Case, Started]]:
+    """All cases on Spark, those of a file in one pipeline: most of a small batch is waiting, let them wait together."""
+    databases = [sl.connect(spark=spark_database.spark, buckets=2, batch_rows=4) for _ in FILES]
+    running: dict[Case, Started] = {}
+    for database, file in zip(databases, FILES, strict=True):
+        cases = [case for case in CASES if case.file == file]
+        running |= dict(zip(cases, start(database, cases), strict=True))
+    yield running
+    for database in databases:
+        database.close()
 
 
 @pytest.mark.spark
 @every_case
-def test_on_spark(case: Case, spark_answers: dict[str, str]) -> None:
-    assert spark_answers[case.name] == case.expected
+def test_on_spark(case: Case, on_spark: dict[Case, Started]) -> None:
+    check(on_spark[case], case)

@@ -129,17 +129,16 @@ def test_what_the_dead_left_behind_is_removed_and_what_the_living_use_is_not(tmp
 
 
 @pytest.mark.parametrize(
-    ("option", "code", "complaint"),
-    [("-agentlib:no-such-agent", "spark-start", "no-such-agent"), ("-Dx='y", "spark-launcher", "-Dx='y")],
+    ("option", "complaint"), [("-agentlib:no-such-agent", "no-such-agent"), ("-Dx='y", "Invalid option string")]
 )
 def test_a_java_that_does_not_start_says_why_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, code: str, complaint: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, complaint: str
 ) -> None:
-    monkeypatch.setattr(session, "_refuse_second_session", lambda: None)  # other tests may have one; this one gets none
+    monkeypatch.setattr(session, "_refuse_second_session", lambda: None)  # other tests have one; this one gets none
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(SetupError) as refused:
         session.start(config={"spark.driver.extraJavaOptions": option}, log_directory=tmp_path / "logs")
-    assert refused.value.code == code
+    assert refused.value.code == "spark-start"
     assert complaint in (refused.value.detail or "")
     assert [path.suffix for path in (tmp_path / "logs").iterdir()] == [".log"]
     assert not list(tmp_path.glob("strandline-*/run-*"))

@@ -26,6 +26,8 @@ HASH = "@hash"
 # about log_FAN_IN(state / batch) times and the number of segments stays logarithmic.
 FAN_IN = 4
 _SMALLEST_TIER_ROWS = 4096
+# Merging happens in memory, and state may be larger than memory: segments of this size are left as they are.
+LARGEST_MERGE_ROWS = 2_000_000
 
 
 class Rows:
@@ -112,6 +114,8 @@ def _merge_window(rows: Sequence[int]) -> slice | None:
     total = sum(rows)
     for end in range(len(rows), FAN_IN - 1, -1):
         group = rows[end - FAN_IN : end]
+        if sum(group) > LARGEST_MERGE_ROWS:
+            continue
         if len({_tier(r) for r in group}) == 1 and (sum(group) * 3 <= total or _tier(max(group)) == 0):
             return slice(end - FAN_IN, end)
     return None

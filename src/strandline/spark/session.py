@@ -451,7 +451,7 @@ class _Jvm:
         self._archiving = archive is not None
         self._gateway: ClientServer | None = None
         environment = _environment(java, pyspark, master)
-        command = _launcher_command(java, pyspark, settings, environment)
+        command = _launcher_command(java, pyspark, settings, environment, scratch)
         options = [*_java_options(scratch), *_archive_options(java, pyspark, archive)]
         self._connection = scratch.directory / "connection"
         environment |= {
@@ -560,27 +560,20 @@ def _launcher_jar(pyspark: Path) -> tuple[Path, str]:
 
 
 def _launcher_command(
-    java: Java, pyspark: Path, settings: Mapping[str, str], environment: Mapping[str, str]
+    java: Java, pyspark: Path, settings: Mapping[str, str], environment: Mapping[str, str], scratch: _Scratch
 ) -> list[str]:
     """The command with which Spark would start its gateway, without the module that this Java does not have."""
     arguments = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
     launcher = [str(java.executable), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData"]
     launcher += ["-cp", str(_launcher_jar(pyspark)[0]), "org.apache.spark.launcher.Main"]
-    run = subprocess.run(
-        [*launcher, "org.apache.spark.deploy.SparkSubmit", *arguments, "pyspark-shell"],
-        capture_output=True,
-        text=True,
-        env=environment,
-    )
+    launcher += ["org.apache.spark.deploy.SparkSubmit", *arguments, "pyspark-shell"]
+    # A setting that the launcher does not understand it reports here, and then gives a command that prints usage.
+    with scratch.log_file.open("ab") as log:
+        run = subprocess.run(launcher, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
     # Whatever else is said comes first; then a line with a NUL, and the parts of the command, each ended by a NUL.
     command = run.stdout.partition("\0\n")[2].split("\0")[:-1]
     if run.returncode != 0 or not command:
-        raise SetupError(
-            "Spark's launcher gave no command",
-            code="spark-launcher",
-            detail=_telling(run.stderr or run.stdout),
-            hint="Check the settings given to Spark, and `strandline doctor`.",
-        )
+        raise _not_started("its launcher gave no command", scratch)
     return [part for part in command if java.vector_module or part != f"--add-modules={VECTOR_MODULE}"]
 
 
