@@ -349,7 +349,7 @@ class _SparkBackend(_Backend):
         if not self._shipped and not str(spark.sparkContext.master).startswith("local["):
             ship_package(spark, Path(tempfile.mkdtemp(prefix="strandline-package-")))
             self._shipped = True
-        # On one machine workers hand tables over through its page cache; between machines Spark's shuffle is made for it.
+        # On one machine workers hand tables over through its page cache; between machines there is Spark's shuffle.
         spools = str(spark.sparkContext.master).startswith("local")
         job = Job(start.pipeline, str(start.checkpoint), start.targets, start.batch_rows, spools)
         name = "+".join(query.name for query in start.pipeline.queries)

@@ -212,6 +212,6 @@ def test_a_sum_without_room_is_null() -> None:
 def test_a_sum_beyond_128_bits_comes_back() -> None:
     """5000 times the greatest DECIMAL, then all but one of them taken back by its opposite."""
     wide, top, bottom = decimal(38, 0), Decimal(10**38 - 1), Decimal(1 - 10**38)
-    source: Elements = [((top,), 0, 10)] * 5000 + [((bottom,), 5, 10)] * 4999
+    source: Elements = [*[((top,), 0, 10)] * 5000, *[((bottom,), 5, 10)] * 4999]
     out = aggregated(columns(wide), 0, ["sum c0", "avg c0"], source)
     assert [at(out, t) for t in (3, 5)] == [[(None, float(top))], [(top, float(Fraction(top) / 9999))]]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from strandline.execution.operators.base import Progress
 from strandline.execution.operators.reorder import ReorderOperator
 from strandline.temporal import FOREVER
-from support import TEXT, batch, elements_of, examples, line, show
+from support import TEXT, Elements, batch, elements_of, examples, line, show
 
 
 def test_what_lies_beyond_the_progress_waits() -> None:
@@ -32,7 +32,9 @@ def test_elements_that_start_together_keep_their_order_of_arrival() -> None:
 @given(st.lists(st.tuples(st.lists(st.integers(0, 8), max_size=4), st.integers(0, 5)), max_size=12), st.booleans())
 def test_slices_are_complete_and_ordered(steps: list[tuple[list[int], int]], restored: bool) -> None:
     """Each step brings rows at the progress plus some offsets, then moves the progress on."""
-    buffer, progress, arrived, out = ReorderOperator(), 0, [], []
+    buffer, progress = ReorderOperator(), 0
+    arrived: Elements = []
+    out: Elements = []
     for offsets, move in [*steps, ([], FOREVER)]:
         rows = [((str(len(arrived) + i),), progress + o, progress + o + 1) for i, o in enumerate(offsets)]
         arrived += rows

@@ -57,7 +57,8 @@ def test_a_sorted_log_gives_back_what_is_due(steps: Steps) -> None:
 @given(STEPS, st.sampled_from([1, 2, 1000]))
 def test_a_hashed_log_finds_what_is_alive(steps: Steps, limit: int) -> None:
     """Each step adds keys that live some time, then looks for every key there may be."""
-    log, now, alive = HashedLog(), 0, []
+    log, now = HashedLog(), 0
+    alive: list[tuple[int, int]] = []
     wanted = np.sort(mix(np.arange(7).astype(np.uint64)))
     key_of = {int(h): k for k, h in enumerate(mix(np.arange(7).astype(np.uint64)))}
     for offsets, move in steps:
@@ -135,7 +136,7 @@ def test_damaged_state_is_refused(tmp_path: Path, pattern: str, damage: str) -> 
             path.unlink()
     with pytest.raises(CheckpointError) as raised:
         _ = keeper.before(1)["f1"][0].segments["log"][0].frame
-    assert raised.value.code == ("state-missing" if (damage, pattern[0]) == ("gone", "v") else "state-damaged")
+    assert raised.value.code == ("state-missing" if (damage, pattern[0]) == ("gone", "v") else "checkpoint-damaged")
 
 
 def test_old_versions_and_their_segments_are_forgotten(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from thesis import LOGICAL_S1, S3
 
+from strandline.algebra.snapshot import bag
 from strandline.execution.operators.reorder import ReorderOperator
 from strandline.execution.operators.stateless import WindowOperator
 from strandline.temporal import EARLIEST, LATEST, SECOND
@@ -16,7 +17,6 @@ from support import (
     Payload,
     Slicing,
     at,
-    bag,
     drive,
     edges,
     examples,

@@ -31,19 +31,53 @@ from strandline.bench.data import declare, stream
 from strandline.bench.measure import Cost, measured
 from strandline.errors import StrandlineError
 from strandline.sinks import Callback, Parquet
+from strandline.spark.session import SPARK_ALONE, Session, start
 from strandline.temporal import SECOND
 
 Figures = dict[str, Any]
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+MEMORY = {"spark.driver.memory": "4g"}
 HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 
 
 class Bench:
-    """A Spark session, a directory for data, and how often to run."""
+    """A directory for data, how often to run, and the two kinds of Spark session, one at a time.
 
-    def __init__(self, spark: SparkSession, directory: Path, rows: int | None, repeat: int, console: Console) -> None:
-        self.spark, self.directory, self.rows, self.repeat, self.console = spark, directory, rows, repeat, console
+    Our own session is set up for small batches of large values. Spark's operators look at rows and want its compilers:
+    runs of Spark alone have a session with the settings that serve it best.
+    """
+
+    def __init__(self, directory: Path, rows: int | None, repeat: int, console: Console) -> None:
+        self.directory, self.rows, self.repeat, self.console = directory, rows, repeat, console
         self._number = 0
+        self._kind = ""
+        self._session: Session | None = None
+
+    def session(self, kind: str) -> SparkSession:
+        """The session of a kind, "ours" or "alone", warm."""
+        if self._session is None or self._kind != kind:
+            self.close()
+            self._kind = kind
+            self._session = start(master="local[2]", config=MEMORY if kind == "ours" else {**MEMORY, **SPARK_ALONE})
+            self._session.wait_warm()
+            self._warm_up()
+        return self._session.spark
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.stop()
+            self._session = None
+
+    def _warm_up(self) -> None:
+        """A small query first, so that nobody pays for loading classes and starting workers."""
+        place = self.fresh("warm")
+        data = stream(place / "data", 9, 20_000, 10_000, 100, files=2)
+        if self._kind == "ours":
+            sql = "SELECT k, COUNT(*) AS n FROM s WINDOW(RANGE 1 SECOND) GROUP BY k"
+            self.strandline(declare("s", data), sql, place, 10_000)
+        else:
+            windows = self.read_stream(data, 1).withWatermark("t", "0 seconds").groupBy(F.window("t", "1 second"), "k")
+            self.spark_alone(windows.count(), place)
+        self.say(f"{'strandline' if self._kind == 'ours' else 'spark alone'} is warm")
 
     def say(self, text: str) -> None:
         self.console.print(f"  {text}", markup=False, highlight=False)
@@ -66,8 +100,9 @@ class Bench:
 
     def strandline(self, streams: str, sql: str, place: Path, batch_rows: int) -> Cost:
         """Run a query of ours over files to its end."""
+        spark = self.session("ours")
         with measured() as cost:
-            database = strandline.connect(spark=self.spark, batch_rows=batch_rows, checkpoint=place / "checkpoint")
+            database = strandline.connect(spark=spark, batch_rows=batch_rows, checkpoint=place / "checkpoint")
             database.sql(streams)
             database.sql(sql, sink=Parquet(place / "out"), name="q").await_end()
         return cost
@@ -82,23 +117,23 @@ class Bench:
 
     def read_stream(self, directory: Path, files_per_batch: int) -> DataFrame:
         schema = "t timestamp, k long, v double"
-        return (
-            self.spark.readStream.schema(schema).option("maxFilesPerTrigger", files_per_batch).parquet(str(directory))
-        )
+        source = self.session("alone").readStream.schema(schema)
+        return source.option("maxFilesPerTrigger", files_per_batch).parquet(str(directory))
 
     @contextmanager
     def settings(self, values: dict[str, str]) -> Iterator[None]:
-        before = {name: self.spark.conf.get(name, None) for name in values}
+        conf = self.session("alone").conf
+        before = {name: conf.get(name, None) for name in values}
         for name, value in values.items():
-            self.spark.conf.set(name, value)
+            conf.set(name, value)
         try:
             yield
         finally:
             for name, old in before.items():
                 if old is None:
-                    self.spark.conf.unset(name)
+                    conf.unset(name)
                 else:
-                    self.spark.conf.set(name, old)
+                    conf.set(name, old)
 
 
 def results(place: Path) -> pl.DataFrame:
@@ -230,11 +265,12 @@ def latency(bench: Bench) -> Figures:
         now = time.time() * SECOND
         delays.append(now - table["valid_from"].cast(pa.int64()).to_numpy())
 
-    # The first queries of a session pay for compiling Spark's code; users of a running system do not.
+    # The first batches of a session are slower; users of a running system do not see those.
+    spark_session = bench.session("ours")
     for measuring in (False, True):
         delays.clear()
         with measured() as cost:
-            database = strandline.connect(spark=bench.spark, checkpoint=bench.fresh("latency"))
+            database = strandline.connect(spark=spark_session, checkpoint=bench.fresh("latency"))
             database.sql(
                 streams if measuring else streams.replace(f"total => {total}", f"total => {min(total, 3 * rate)}")
             )
@@ -259,8 +295,9 @@ def _spark_latency(bench: Bench, total: int, rate: int) -> Figures:
             seen.set()
 
     def side(seed: int, time_name: str, key: str) -> DataFrame:
-        source = bench.spark.readStream.format("rate").option("rowsPerSecond", rate).option("numPartitions", 1).load()
-        keyed = source.select(
+        source = bench.session("alone").readStream.format("rate")
+        source = source.option("rowsPerSecond", rate).option("numPartitions", 1)
+        keyed = source.load().select(
             F.col("timestamp").alias(time_name), F.expr(f"pmod(hash(value + {seed}000000007), 100000)").alias(key)
         )
         return keyed.withWatermark(time_name, "0 seconds")
@@ -295,8 +332,9 @@ def growth(bench: Bench) -> Figures:
         states: list[int] = []
 
         def run(place: Path, declared: str = declare("a", a) + declare("b", b), sql: str = sql) -> Cost:
+            session = bench.session("ours")
             with measured() as cost:
-                database = strandline.connect(spark=bench.spark, batch_rows=500_000, checkpoint=place / "checkpoint")
+                database = strandline.connect(spark=session, batch_rows=500_000, checkpoint=place / "checkpoint")
                 database.sql(declared)
                 query = database.sql(sql, sink=Parquet(place / "out"), name="q")
                 while not query.await_end(0.2):
@@ -326,32 +364,17 @@ def run_bench(name: str, rows: int | None, repeat: int, console: Console) -> lis
         raise StrandlineError(
             f'there is no benchmark "{name}"', code="usage", hint=f"Benchmarks are {', '.join(BENCHES)}, and all."
         )
-    from strandline.spark.session import start
-
     directory = Path(tempfile.mkdtemp(prefix="strandline-bench-"))
-    session = start(master="local[2]", config={"spark.driver.memory": "4g"})
+    bench = Bench(directory, rows, repeat, console)
     try:
         found = []
         for each in BENCHES if name == "all" else [name]:
             console.print(f"{each}: {BENCHES[each].__doc__}", markup=False, highlight=False)
-            _warm_up(session.spark, directory, console)
-            found.append(BENCHES[each](Bench(session.spark, directory, rows, repeat, console)))
+            found.append(BENCHES[each](bench))
         return found
     finally:
-        session.stop()
+        bench.close()
         shutil.rmtree(directory, ignore_errors=True)
-
-
-def _warm_up(spark: SparkSession, directory: Path, console: Console) -> None:
-    """Both sides once on little data, so that nobody pays for loading classes and starting workers."""
-    small = Bench(spark, directory / f"warm-{time.time_ns()}", None, 1, Console(quiet=True))
-    data = stream(small.directory / "data", 9, 20_000, 10_000, 100, files=2)
-    sql = "SELECT k, COUNT(*) AS n FROM s WINDOW(RANGE 1 SECOND) GROUP BY k"
-    small.strandline(declare("s", data), sql, small.fresh("ours"), 10_000)
-    frame = small.read_stream(data, 1).withWatermark("t", "0 seconds").groupBy(F.window("t", "1 second"), "k").count()
-    with small.settings({"spark.sql.shuffle.partitions": "2"}):
-        small.spark_alone(frame, small.fresh("theirs"))
-    console.print("  warmed up", markup=False)
 
 
 def _compared(name: str, rows: int, ours: Figures, theirs: Figures, same: bool, more: Figures) -> Figures:
