@@ -54,7 +54,7 @@ def main() -> None:
         if debug:
             err_console.print_exception()
         else:
-            err_console.print(f"error[internal]: {type(error).__name__}: {error}", markup=False, soft_wrap=True)
+            err_console.print(f"error[internal]: {type(error).__name__}: {_words(error)}", markup=False, soft_wrap=True)
             err_console.print("hint: This is a defect of strandline. Run again with --debug for the trace.")
         sys.exit(1)
 
@@ -153,6 +153,14 @@ def bench(
         print(json.dumps(results, indent=2))
     else:
         report(results, out_console)
+
+
+def _words(error: Exception) -> str:
+    """The error's message; an error of a JVM that is gone has none left."""
+    try:
+        return str(error)
+    except Exception:
+        return "no message"
 
 
 def _read(script: Path) -> str:

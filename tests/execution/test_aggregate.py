@@ -150,7 +150,7 @@ EVERYTHING = [
 ]
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(40))
 @given(intervals(payloads(VARCHAR, DOUBLE, INT, MONEY, BIGINT), endless=True), st.integers(0, 3), slicings())
 @example([(("a", float("inf"), 1, None, 2**63 - 1), 0, 4), (("a", 1.0, 1, None, 1), 1, 8)], 1, Slicing((2, 5), "store"))
 @example([(("a", 1e308, 1, None, 1), 0, 9), (("a", 1e308, 1, None, 2), 0, 9)], 1, Slicing())  # the sum overflows

@@ -171,3 +171,10 @@ def test_the_mean_of_large_numbers_is_rounded_once() -> None:
     """2^53 + 1 and 2^53 + 3: their mean is a DOUBLE, although neither they nor their sum are."""
     limbs = {name: np.array([d.sum()]) for name, d in to_limbs(pl.Series([2**53 + 1, 2**53 + 3])).items()}
     assert means(limbs, np.array([2]), pl.Int64(), 1).tolist() == [float(2**53 + 2)]
+
+
+def test_the_mean_of_the_smallest_decimals_is_rounded_once() -> None:
+    """Here the quotient needs all its digits: some are a tie in the first 64 bits, and only the remainder decides."""
+    numbers = range(1, 4000)
+    mean = means({"0": np.array(numbers)}, np.ones(len(numbers), np.int64), pl.Decimal(38, 38), len(numbers))
+    assert mean.tolist() == [float(Fraction(n, 10**38)) for n in numbers]

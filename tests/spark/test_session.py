@@ -217,9 +217,14 @@ spark = session.spark
 spark.dataSource.register(Words)
 rows = spark.range(0, 2, 1, 2).mapInArrow(
     workers, "pid long, parent long, loaded string, worker string, threads long").collect()
+jvm = spark._jvm
+trace = jvm.py4j.Py4JException("py4j.protocol.Py4JJavaError: An error occurred while calling" + "a Java frame\\n" * 2000)
+stream = getattr(jvm.org.apache.spark.sql.execution.streaming.runtime, "StreamExecution$")
+interrupted = getattr(stream, "MODULE$").isInterruptionException(trace, spark.sparkContext._jsc.sc())
 tell(
     "facts",
     second=second,
+    interrupted=interrupted,
     first_jvm=first_jvm,
     jvm=session._jvm._process.pid,
     scratch=str(session._jvm.scratch.directory),
@@ -320,6 +325,12 @@ def test_a_python_data_source_is_planned_and_read_by_these_workers(life: Life) -
 def test_the_user_has_the_last_word_on_a_setting(life: Life) -> None:
     assert life.facts["zone"] == "Europe/Berlin"
     assert "-Xmx600m" in psutil.Process(life.facts["jvm"]).cmdline()
+
+
+@pytest.mark.spark
+def test_spark_can_tell_a_failure_with_a_long_trace_from_an_interruption(life: Life) -> None:
+    """With the stack that Java gives by default the question itself fails, and the failure is lost."""
+    assert life.facts["interrupted"] is False
 
 
 @pytest.mark.spark

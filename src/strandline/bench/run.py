@@ -279,12 +279,14 @@ def latency(bench: Bench) -> Figures:
     ours = _delays("strandline", np.concatenate(delays), cost)
     batches = [d["triggerExecution"] for d in query.metrics()["batch_durations_ms"]]
     ours["batches"], ours["batch_p50_ms"] = len(batches), statistics.median(batches) if batches else None
+    bench.say(f"strandline: p50 {ours['p50_ms']} ms, p99 {ours['p99_ms']} ms, a batch {ours['batch_p50_ms']} ms")
     spark = _spark_latency(bench, total, rate)
     ratio = round(spark["p50_ms"] / ours["p50_ms"], 2)
     return {"bench": "latency", "strandline": ours, "spark": spark, "ratio_p50": ratio, "same_answer": None}
 
 
 def _spark_latency(bench: Bench, total: int, rate: int) -> Figures:
+    spark = bench.session("alone")
     delays: list[np.ndarray[Any, Any]] = []
     seen = threading.Event()
 
@@ -295,7 +297,7 @@ def _spark_latency(bench: Bench, total: int, rate: int) -> Figures:
             seen.set()
 
     def side(seed: int, time_name: str, key: str) -> DataFrame:
-        source = bench.session("alone").readStream.format("rate")
+        source = spark.readStream.format("rate")
         source = source.option("rowsPerSecond", rate).option("numPartitions", 1)
         keyed = source.load().select(
             F.col("timestamp").alias(time_name), F.expr(f"pmod(hash(value + {seed}000000007), 100000)").alias(key)

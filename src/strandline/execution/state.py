@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from strandline.execution.batch import UNTIL, Index, gather, is_sorted, times
+from strandline.execution.batch import UNTIL, Index, Times, gather, is_sorted, times
 from strandline.execution.kernels.hashing import Hashes
 from strandline.execution.kernels.intervals import expand
 from strandline.temporal import Instant
@@ -214,6 +214,15 @@ class HashedLog:
 
 def _hashed_segment(frame: pl.DataFrame) -> Segment:
     return Segment.of(frame, until=int(times(frame, UNTIL).max()))
+
+
+def column(segment: Segment, name: str) -> Times:
+    """A time column of a segment's rows as an array, looked up once."""
+    derived = segment.stored.derived
+    if name not in derived:
+        derived[name] = times(segment.frame, name)
+    values: Times = derived[name]
+    return values
 
 
 def transient(frame: pl.DataFrame, hashes: Hashes) -> Segment:

@@ -298,6 +298,9 @@ def _java_options(scratch: _Scratch) -> list[str]:
     options = [
         "-XX:TieredStopAtLevel=1",
         "-XX:-UsePerfData",
+        # When a `foreachBatch` fails, Spark matches the message, which contains a whole Java trace, with a pattern that
+        # recurses for every character. On a stack of the usual size that overflows, and the query dies without a word.
+        "-Xss32m",
         f"-Djava.io.tmpdir={scratch.directory}",
         f"-Dlog4j2.configurationFile={scratch.log_settings.as_uri()}",
     ]

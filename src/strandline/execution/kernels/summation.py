@@ -121,7 +121,8 @@ def _quotients(digits: list[Ints], counts: Ints, scale: int) -> npt.NDArray[np.f
     powers = [np.array(10 ** min(9, scale - k), dtype=np.uint64) for k in range(0, scale, 9)]
     divisors: list[npt.NDArray[np.uint64]] = [counts.astype(np.uint64), *powers]
     more = len(divisors) + 2
-    quotient = [zero] * more + [d.view(np.uint64) for d in digits]
+    used = max((k + 1 for k, digit in enumerate(digits) if digit.any()), default=0)
+    quotient = [zero] * more + [digit.view(np.uint64) for digit in digits[:used]]
     inexact = np.zeros(len(counts), dtype=np.bool_)
     for divisor in divisors:
         rest = zero

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import polars as pl
 
 from strandline.algebra.expressions import ColumnRef, Expression
-from strandline.execution.batch import FROM, UNTIL, Batch, Index, gather, times
+from strandline.execution.batch import FROM, UNTIL, Batch, Index, Times, gather
 from strandline.execution.expressions import filter_frame
 from strandline.execution.kernels.hashing import Hashes, hash_rows, is_bijective
 from strandline.execution.kernels.intervals import intersect
 from strandline.execution.operators.base import Operator, Progress
-from strandline.execution.state import HASH, HashedLog, Segment, State, probe_segment, transient
+from strandline.execution.state import HASH, HashedLog, Segment, State, column, probe_segment, transient
 from strandline.types import Schema
 
 # Pairs of rows looked at in one go: bounds the memory of a join that multiplies, whatever the state.
@@ -49,14 +49,13 @@ class JoinOperator(Operator):
 
     def step(self, inputs: list[Batch], progress: Progress) -> Batch:
         arrived = [_by_hash(batch.frame, keys) for batch, keys in zip(inputs, self.keys, strict=True)]
-        (left, left_hash), (right, right_hash) = arrived
         found: list[pl.DataFrame] = []
-        for segment, mine, theirs in self.sides[1].probe(left_hash, PAIRS_AT_ONCE):
-            found += self._pairs(left, mine, segment.frame, theirs)
-        for segment, mine, theirs in self.sides[0].probe(right_hash, PAIRS_AT_ONCE):
-            found += self._pairs(segment.frame, theirs, right, mine)
-        for mine, theirs in _among(left, left_hash, right, right_hash):
-            found += self._pairs(left, mine, right, theirs)
+        left, right = (transient(frame, hashes) for frame, hashes in arrived)
+        for mine, others, mine_is_left in (
+            (left, [*self.sides[1].segments, right], True),  # what has come on the left meets all of the right,
+            (right, self.sides[0].segments, False),  # and what has come on the right meets the old of the left
+        ):
+            found += self._meet(mine, others, mine_is_left)
         for side, (frame, hashes) in zip(self.sides, arrived, strict=True):
             side.expire(progress.until)
             side.append(frame, hashes, progress.until)
@@ -64,19 +63,40 @@ class JoinOperator(Operator):
             return Batch.empty(self.output)
         return Batch(pl.concat(found, rechunk=True))
 
-    def _pairs(self, left: pl.DataFrame, l_rows: Index, right: pl.DataFrame, r_rows: Index) -> Iterable[pl.DataFrame]:
-        start, end, meet = intersect(
-            times(left, FROM)[l_rows],
-            times(left, UNTIL)[l_rows],
-            times(right, FROM)[r_rows],
-            times(right, UNTIL)[r_rows],
-        )
-        if not meet.all():
-            start, end, l_rows, r_rows = start[meet], end[meet], l_rows[meet], r_rows[meet]
-        if not len(l_rows):
+    def _meet(self, mine: Segment, others: Sequence[Segment], mine_is_left: bool) -> Iterator[pl.DataFrame]:
+        """The pairs of new rows with the rows of segments, a bounded number at a time."""
+        hashes: Hashes = mine.frame.get_column(HASH).to_numpy()
+        pending: list[tuple[Index, pl.DataFrame, Times, Times]] = []
+        size = 0
+        for other in others:
+            for rows, found in probe_segment(other, hashes, PAIRS_AT_ONCE):
+                start, end, meet = intersect(
+                    column(mine, FROM)[rows],
+                    column(mine, UNTIL)[rows],
+                    column(other, FROM)[found],
+                    column(other, UNTIL)[found],
+                )
+                if not meet.all():
+                    start, end, rows, found = start[meet], end[meet], rows[meet], found[meet]
+                if not len(rows):
+                    continue
+                pending.append((rows, gather(_payload(other), found), start, end))
+                size += len(rows)
+                if size >= PAIRS_AT_ONCE:
+                    yield from self._pairs(mine, pending, mine_is_left)
+                    pending, size = [], 0
+        yield from self._pairs(mine, pending, mine_is_left)
+
+    def _pairs(
+        self, mine: Segment, found: list[tuple[Index, pl.DataFrame, Times, Times]], mine_is_left: bool
+    ) -> Iterator[pl.DataFrame]:
+        """Put pairs together; the rows of all segments at once, since small frames cost as much as large ones."""
+        if not found:
             return
-        pairs = pl.concat([_payload(left, l_rows), _payload(right, r_rows)], how="horizontal")
-        pairs = pairs.with_columns(pl.Series(FROM, start), pl.Series(UNTIL, end))
+        rows, others, starts, ends = zip(*found, strict=True)
+        sides = [gather(_payload(mine), np.concatenate(rows)), pl.concat(others, rechunk=True)]
+        pairs = pl.concat(sides if mine_is_left else sides[::-1], how="horizontal")
+        pairs = pairs.with_columns(pl.Series(FROM, np.concatenate(starts)), pl.Series(UNTIL, np.concatenate(ends)))
         pairs = self._same_keys(pairs)
         if self.condition is not None:
             pairs = filter_frame(pairs, self.condition)
@@ -86,9 +106,9 @@ class JoinOperator(Operator):
     def _same_keys(self, pairs: pl.DataFrame) -> pl.DataFrame:
         """Equal hashes are equal keys for a single whole-number key; otherwise look at the keys."""
         left, right = self.keys
-        if len(left) == 1 and is_bijective(pairs.schema[left[0]]) and is_bijective(pairs.schema[right[0]]):
-            return pairs
         if not left:
+            return pairs
+        if len(left) == 1 and is_bijective(pairs.schema[left[0]]) and is_bijective(pairs.schema[right[0]]):
             return pairs
         return pairs.filter(*(pl.col(one) == pl.col(two) for one, two in zip(left, right, strict=True)))
 
@@ -100,8 +120,13 @@ class JoinOperator(Operator):
         return State(segments={"left": left.segments, "right": right.segments})
 
 
-def _payload(frame: pl.DataFrame, rows: Index) -> pl.DataFrame:
-    return gather(frame.drop(FROM, UNTIL, HASH, strict=False), rows)
+def _payload(segment: Segment) -> pl.DataFrame:
+    """The columns of a segment's rows that are not about its place in time and state."""
+    derived = segment.stored.derived
+    if "payload" not in derived:
+        derived["payload"] = segment.frame.drop(FROM, UNTIL, HASH)
+    payload: pl.DataFrame = derived["payload"]
+    return payload
 
 
 def _by_hash(frame: pl.DataFrame, keys: Sequence[str]) -> tuple[pl.DataFrame, Hashes]:
@@ -113,11 +138,3 @@ def _by_hash(frame: pl.DataFrame, keys: Sequence[str]) -> tuple[pl.DataFrame, Ha
         return frame, hashes
     order = np.argsort(hashes)
     return gather(frame, order), hashes[order]
-
-
-def _among(
-    left: pl.DataFrame, left_hash: Hashes, right: pl.DataFrame, right_hash: Hashes
-) -> Iterator[tuple[Index, Index]]:
-    """The pairs within the new elements of both sides."""
-    segment: Segment = transient(right, right_hash)
-    return probe_segment(segment, left_hash, PAIRS_AT_ONCE)
