@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from random import Random
 
 import duckdb
@@ -194,11 +195,11 @@ INSTANTS = [BEGIN_US + second * SECOND + d for second in range(SECONDS + 15) for
 
 WINDOW = r"RANGE (\d+) SECONDS?(?: SLIDE (\d+) SECONDS?)?"
 ALIAS = r"(?!WHERE|GROUP|HAVING|UNION|JOIN|CROSS|ON)(\w+)"
-REFERENCE = re.compile(rf"\b({'|'.join(STREAMS)})\b(?: WINDOW\({WINDOW}\)| \[{WINDOW}\])?(?: {ALIAS})?")
+REFERENCE = re.compile(rf"\b({'|'.join(STREAMS)}|large)\b(?: WINDOW\({WINDOW}\)| \[{WINDOW}\])?(?: {ALIAS})?")
 
 
-def over_window_contents(query: str) -> str:
-    """The plain SQL: each stream with its window replaced by the rows that it holds at the instant `i.t`."""
+def at_every_instant(query: str) -> str:
+    """The plain SQL at all instants: each stream with its window is replaced by the rows that it holds at `i.t`."""
 
     def replace(found: re.Match[str]) -> str:
         stream, alias = found[1], found[6] or found[1]
@@ -213,7 +214,7 @@ def over_window_contents(query: str) -> str:
             held = f"{last} - {int(length) * SECOND} <= {time} AND {time} < {last}"
         return f"(SELECT * FROM {stream} WHERE {held}) AS {alias}"
 
-    return REFERENCE.sub(replace, query)
+    return f"SELECT i.t, q.* FROM instants i, LATERAL ({REFERENCE.sub(replace, query)}) q"
 
 
 # ---- comparison ------------------------------------------------------------------------------------------------------
@@ -270,8 +271,7 @@ def test_the_answer_at_every_instant_is_what_duckdb_says(world: World, name: str
     text = QUERIES[name]
     ours, theirs = text if isinstance(text, tuple) else (text, text)
     actual = our_bags(world, ours)
-    every_instant = f"SELECT i.t, q.* FROM instants i, LATERAL ({over_window_contents(theirs)}) q"
-    expected = bags(world.duck.execute(every_instant).fetchall())
+    expected = bags(world.duck.execute(at_every_instant(theirs)).fetchall())
     for t in INSTANTS:
         one, two = actual.get(t, []), expected.get(t, [])
         assert len(one) == len(two) and all(map(same, one, two)), f"at {t - BEGIN_US} µs: {one} is not {two}"
@@ -285,3 +285,39 @@ def test_most_instants_have_answers() -> None:
     instants, answered = (sum(count[i] for count in compared.values()) for i in range(2))
     print(f"{len(compared)} queries, {instants} instants compared, {answered} of them with rows")
     assert answered > instants / 2
+
+
+# ---- more rows -------------------------------------------------------------------------------------------------------
+
+LARGE = {
+    "grouped": """SELECT k, COUNT(*) AS n, SUM(v) AS s, MIN(v) AS lo, MAX(v) AS hi FROM large [RANGE 40 SECONDS]
+                  GROUP BY k HAVING COUNT(*) > 1""",
+    "joined": """SELECT a.k, COUNT(*) AS n, SUM(a.v - b.v) AS d FROM large [RANGE 9 SECONDS] a
+                 JOIN large [RANGE 30 SECONDS] b ON a.k = b.k AND a.v > b.v GROUP BY a.k""",
+    "distinct": "SELECT COUNT(*) AS n, SUM(d.v) AS s FROM (SELECT DISTINCT k, v FROM large [RANGE 50 SECONDS]) d",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_state_of_many_segments(tmp_path: Path, name: str) -> None:
+    """Enough rows for state that is merged several times; compared at some instants in every batch."""
+    made = pl.select(
+        k=pl.int_range(30_000).hash(1) % 3_000,
+        v=pl.int_range(30_000).hash(2).mod(50).cast(pl.Int32),
+        ts=(pl.lit(BEGIN) + pl.duration(milliseconds=pl.int_range(30_000) * 4)).dt.cast_time_unit("us"),
+    ).with_columns(pl.col("k").cast(pl.Int64))
+    made.write_parquet(tmp_path / "large.parquet", row_group_size=500)
+    with sl.connect(engine="local", buckets=2, batch_rows=1_000) as ours, duckdb.connect() as duck:
+        ours.sql(f"""CREATE STREAM large (k BIGINT, v INT, ts TIMESTAMP) SOURCE file('{tmp_path / "large.parquet"}')
+                     ORDERED BY ts""")
+        answer = ours.sql(LARGE[name])
+        answer.await_end()
+        instants = [BEGIN_US + second * SECOND + 1 for second in range(1, 170, 6)]
+        duck.execute("SET threads = 1")
+        duck.register("large", made)
+        duck.execute("CREATE TABLE instants AS SELECT unnest(?) AS t", [instants])
+        expected = bags(duck.execute(at_every_instant(LARGE[name])).fetchall())
+        assert len(expected) > 20, "there is something to compare"
+        for t in instants:
+            found = bags([(t, *row) for row in answer.snapshot(t, "polars").rows()]).get(t, [])
+            assert found == expected.get(t, []), f"at {t - BEGIN_US} µs"

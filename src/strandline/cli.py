@@ -37,7 +37,8 @@ def main() -> None:
     """Run the command line; errors are one message, and exit code 0 means that all went well."""
     debug = "--debug" in sys.argv
     try:
-        app(standalone_mode=False)
+        code = app(standalone_mode=False)  # an exit code, where a command left with one
+        sys.exit(code if isinstance(code, int) else 0)
     except StrandlineError as error:
         err_console.print(error.render(), markup=False, soft_wrap=True)
         if debug:
@@ -45,8 +46,6 @@ def main() -> None:
         sys.exit(1)
     except (Stopped, KeyboardInterrupt, typer.Abort):
         sys.exit(130)
-    except typer.Exit as leaving:
-        sys.exit(leaving.exit_code)
     except Exception as error:
         if hasattr(error, "format_message"):  # a wrong option or argument: click's own words
             err_console.print(f"error[usage]: {error.format_message()}", markup=False)
@@ -93,7 +92,7 @@ def run(
                 for query in queries:
                     query.stop()
             err_console.print("stopped; the same command continues where this run ended")
-            raise
+            raise Stopped from None
         _summary(queries, out, time.monotonic() - began)
 
 

@@ -6,6 +6,7 @@ of 2024-01-01 are written without the date, `…` is an end that never comes. La
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -117,6 +118,24 @@ def test_together_on_the_local_engine(file: str) -> None:
     with sl.connect(engine="local", batch_rows=2, buckets=2) as database:
         for started, case in zip(start(database, cases), cases, strict=True):
             check(started, case)
+
+
+@every_case
+def test_changes_add_up_to_snapshots(case: Case) -> None:
+    """What came and went up to an instant is what is there: the two views of an answer agree."""
+    with sl.connect(engine="local", batch_rows=2) as database:
+        ((query, _),) = start(database, [case])
+        assert query.await_end(60)
+        changes = query.changes("arrow").to_pylist()
+        there: Counter[str] = Counter()
+        for at in sorted({change["time"] for change in changes}):
+            for change in changes:
+                if change["time"] == at:
+                    payload = [value for name, value in change.items() if name not in ("time", "change")]
+                    there[repr(payload)] += change["change"]
+            valid = (repr(list(row.values())) for row in query.snapshot(at, "arrow").to_pylist())
+            assert Counter(valid) == +there, f"at {at}"
+            assert min(there.values()) >= 0
 
 
 @pytest.fixture(scope="module")

@@ -163,3 +163,20 @@ def test_a_killed_executor_is_replaced(tmp_path: Path) -> None:
     finally:
         kill_tree(process)
     check_same(out, expected(tmp_path, file))
+
+
+@pytest.mark.spark
+def test_ctrl_c_ends_cleanly_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    directory, out, file = tmp_path / "in", tmp_path / "out", tmp_path / "script.sql"
+    directory.mkdir()
+    file.write_text(script(directory))
+    threading.Thread(target=write_files, args=(directory, 0.3), daemon=True).start()
+    process = subprocess.Popen(command(file, out), start_new_session=True, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: progress_files(out), process)  # type: ignore[arg-type]
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors.splitlines() == ["stopped; the same command continues where this run ended"]
+    done = subprocess.run(command(file, out), timeout=240, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    check_same(out, expected(tmp_path, file))

@@ -218,9 +218,10 @@ spark.dataSource.register(Words)
 rows = spark.range(0, 2, 1, 2).mapInArrow(
     workers, "pid long, parent long, loaded string, worker string, threads long").collect()
 jvm = spark._jvm
-trace = jvm.py4j.Py4JException("py4j.protocol.Py4JJavaError: An error occurred while calling" + "a Java frame\\n" * 2000)
+message = "py4j.protocol.Py4JJavaError: An error occurred while calling" + "a Java frame\\n" * 2000
 stream = getattr(jvm.org.apache.spark.sql.execution.streaming.runtime, "StreamExecution$")
-interrupted = getattr(stream, "MODULE$").isInterruptionException(trace, spark.sparkContext._jsc.sc())
+scala = spark.sparkContext._jsc.sc()
+interrupted = getattr(stream, "MODULE$").isInterruptionException(jvm.py4j.Py4JException(message), scala)
 tell(
     "facts",
     second=second,
