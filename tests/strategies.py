@@ -53,11 +53,13 @@ Fields: TypeAlias = Sequence[Field]
 
 @dataclass(frozen=True)
 class Table:
-    """An entry of FROM: its text, what it makes visible, and whether its elements are valid for one instant only."""
+    """What stands in FROM: its text, what it makes visible, whether its elements are valid for one instant only, and
+    the join conditions that were left for WHERE."""
 
     text: str
     fields: tuple[Field, ...]
     chronon: bool
+    conditions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -186,21 +188,26 @@ class Writer:
         found = self.table(depth)
         while self.scans > 0 and self.chance(2):
             right = self.table(depth)
-            both = (*found.fields, *right.fields)
-            pairs = [(l, r) for l in found.fields for r in right.fields if l.family == r.family != "time"]  # noqa: E741
-            if pairs and not self.chance(4):
-                left_key, right_key = self.dice.choice(pairs)
-                condition = f"{left_key.text} = {right_key.text}"
-                if self.chance(4):
-                    condition += f" AND {self.condition(both, 1)}"
-            else:
-                condition = self.condition(both, 1)
-            cross = self.chance(4)
-            text = (
-                f"{found.text} CROSS JOIN {right.text}" if cross else f"{found.text} JOIN {right.text} ON {condition}"
-            )
-            found = Table(text, both, found.chronon and right.chronon)
+            chronon = found.chronon and right.chronon
+            condition = self.join_condition(found, right)
+            match self.pick("on", "on", "where", "cross"):
+                case "on":
+                    text, conditions = f"{found.text} JOIN {right.text} ON {condition}", found.conditions
+                case "where":
+                    text, conditions = f"{found.text} CROSS JOIN {right.text}", (*found.conditions, condition)
+                case _:
+                    text, conditions = f"{found.text} CROSS JOIN {right.text}", found.conditions
+            found = Table(text, (*found.fields, *right.fields), chronon, conditions)
         return found
+
+    def join_condition(self, left: Table, right: Table) -> str:
+        both = (*left.fields, *right.fields)
+        pairs = [(l, r) for l in left.fields for r in right.fields if l.family == r.family != "time"]  # noqa: E741
+        if not pairs or self.chance(4):
+            return self.condition(both, 1)
+        left_key, right_key = self.dice.choice(pairs)
+        more = f" AND {self.condition(both, 1)}" if self.chance(4) else ""
+        return f"{left_key.text} = {right_key.text}{more}"
 
     # ---- queries -------------------------------------------------------------------------------------------------
 
@@ -214,7 +221,8 @@ class Writer:
 
     def select(self, depth: int, wanted: tuple[str, ...] | None = None) -> Select:
         tables = self.tables(depth)
-        where = f" WHERE {self.condition(tables.fields)}" if self.chance(3) else ""
+        conditions = (*tables.conditions, *((self.condition(tables.fields),) if self.chance(3) else ()))
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         match self.pick("plain", "plain", "distinct", "grouped", "grouped", "whole"):
             case "grouped":
                 return self.grouped(tables, where, wanted, keys=self.dice.randint(1, 2))
@@ -242,7 +250,7 @@ class Writer:
             return Field("COUNT(*)", "int")
         family = self.pick(*sorted({field.family for field in fields}))
         argument = self.value(fields, family, 1)
-        function = str(self.pick("COUNT", "MIN", "MAX", *(("SUM", "AVG") if family in NUMBERS else ())))
+        function = self.pick("COUNT", "MIN", "MAX", *(("SUM", "AVG") if family in NUMBERS else ()))
         result = {"COUNT": "int", "AVG": "double"}.get(function, family)
         return Field(f"{function}({argument})", result)
 

@@ -149,7 +149,7 @@ def test_a_java_that_does_not_start_says_why_and_leaves_nothing(
 FORKS = """
 import os, signal, sys
 from strandline.spark.daemon import preload
-preload("pyspark.worker")
+preload()
 import polars as pl
 for _ in range(20):
     if os.fork() == 0:
@@ -318,7 +318,7 @@ def test_workers_start_with_everything_imported_from_where_it_is_compiled(life: 
 
 
 @pytest.mark.spark
-def test_a_python_data_source_is_planned_and_read_by_these_workers(life: Life) -> None:
+def test_a_python_data_source_is_planned_and_read_beside_them(life: Life) -> None:
     assert life.facts["words"] == ["hello"]
 
 

@@ -59,7 +59,8 @@ def test_a_damaged_segment_is_refused_by_name_and_nothing_is_overwritten(
     assert caught.value.code == "checkpoint-damaged" and segments[0].name in caught.value.message
     assert "Traceback" not in caught.value.render() and "org.apache" not in caught.value.render()
     again.stop()
-    assert contents(tmp_path / "out" / "q") == before
+    # Results up to the damage may have come; what was there is as it was.
+    assert before.items() <= contents(tmp_path / "out" / "q").items()
 
 
 def test_a_stopped_query_goes_on_from_its_checkpoint(spark_database: Database, tmp_path: Path) -> None:

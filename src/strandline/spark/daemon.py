@@ -1,8 +1,9 @@
 """The parent of Spark's Python workers: it imports the heavy packages once, so that forked workers start warm.
 
-Spark runs `python -m strandline.spark.daemon <worker module>` (`spark.python.daemon.module`) and asks it for workers.
+Spark runs `python -m strandline.spark.daemon pyspark.worker` (`spark.python.daemon.module`) and asks it for workers.
 PySpark's own daemon forks first and imports after, so every worker pays for its imports, and its collector walks
-through all of them after every task.
+through all of them after every task. That one still serves the few workers that plan a Python data source: Spark does
+not let us choose there.
 
 Law for what may happen before the fork: import, never compute. A thread pool that exists in the parent exists in name
 only in a child, and the child waits for it for ever. Polars makes its pool at the first computation; OpenMP and
@@ -21,20 +22,12 @@ from typing import Final
 THREAD_LIMITS: Final = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """Spark runs one worker per core; a worker with threads of its own would only compete with its neighbours."""
 
-TASK_MODULE: Final = "pyspark.worker"
 OWN_WORKER: Final = "strandline.spark.worker"
-_HEAVY: Final = ("numpy", "pyarrow", "pyarrow.compute", "pandas", "polars")
+_HEAVY: Final = ("pyspark.worker", "numpy", "pyarrow", "pyarrow.compute", "pandas", "polars")
 
 
-def preload(worker_module: str) -> None:
-    """Import what workers of this kind will need.
-
-    Only tasks handle data. The workers that plan a Python data source have daemons of their own, are asked a few times
-    in the life of a query, and would wait longer for these imports than they ever save.
-    """
-    importlib.import_module(worker_module)
-    if worker_module != TASK_MODULE:
-        return
+def preload() -> None:
+    """Import what tasks need. That our own worker module is missing is no error; that it cannot be imported is one."""
     for name in _HEAVY:
         importlib.import_module(name)
     try:
@@ -48,7 +41,7 @@ def main() -> None:
     """Import, then serve forks until Spark closes our standard input."""
     # Standard output carries the protocol with Spark; a package that greets the world must not speak there.
     with contextlib.redirect_stdout(sys.stderr):
-        preload(sys.argv[1] if len(sys.argv) > 1 else TASK_MODULE)
+        preload()
     # PySpark collects garbage after every task. Frozen objects are not looked at again: the collection takes well
     # under a millisecond instead of tens, and the pages that parent and workers share stay shared.
     gc.collect()

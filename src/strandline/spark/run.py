@@ -63,6 +63,8 @@ class SparkRun:
             error = self.query.exception()
             if error is not None:
                 self._failure = explain_failure(_message(error), self.log_file)
+            elif not self.query.isActive and not self.delivery.ended:
+                self._failure = explain_failure("Spark has ended the query without a word", self.log_file)
         if self._failure is not None:
             raise self._failure
 
