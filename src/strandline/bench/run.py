@@ -189,7 +189,7 @@ def aggregate(bench: Bench) -> Figures:
     def ask(window: str) -> tuple[Figures, Path]:
         sql = f"SELECT k, COUNT(*) AS n, AVG(v) AS a, MAX(v) AS m FROM s WINDOW({window}) GROUP BY k"
         return bench.best(
-            f"strandline ({window.lower()})", rows, lambda p: bench.strandline(declared, sql, p, rows // 4)
+            f"strandline ({window.lower()})", rows, lambda p: bench.strandline(declared, sql, p, rows // 2)
         )
 
     ours, our_place = ask("RANGE 10 SECONDS")
@@ -233,7 +233,7 @@ def filter_(bench: Bench) -> Figures:
     directory = stream(bench.directory / "filter", 4, rows, 100_000, 1_000)
     sql = "SELECT k, v * 2 AS w FROM s WHERE v < 0.1"
     declared = declare("s", directory)
-    ours, our_place = bench.best("strandline", rows, lambda p: bench.strandline(declared, sql, p, rows // 2))
+    ours, our_place = bench.best("strandline", rows, lambda p: bench.strandline(declared, sql, p, rows))
     theirs: list[tuple[Figures, Path]] = []
     for files, label in ((10, "one batch"), (5, "two batches")):
 

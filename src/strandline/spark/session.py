@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from strandline.errors import SetupError
-from strandline.spark.daemon import THREAD_LIMITS
+from strandline.spark.daemon import MEMORY_SETTINGS, THREAD_LIMITS
 from strandline.spark.java import VECTOR_MODULE, Java, find_java
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ def default_config(master: str, scratch: Path) -> dict[str, str]:
         # Workers that start warm (daemon.py) and stay.
         "spark.python.daemon.module": "strandline.spark.daemon",
         "spark.python.worker.reuse": "true",
-        **{f"spark.executorEnv.{variable}": limit for variable, limit in THREAD_LIMITS.items()},
+        **{f"spark.executorEnv.{variable}": value for variable, value in {**THREAD_LIMITS, **MEMORY_SETTINGS}.items()},
         # Adaptive execution plans every stage anew and may merge partitions; each of our queries is planned by us.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
