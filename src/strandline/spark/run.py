@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ class SparkRun:
             frame = frame.repartitionById(job.pipeline.buckets, "bucket")
             frame = frame.mapInArrow(stage_function(job, stage), SCHEMA)
         self.query = (
-            frame.writeStream.queryName(name)
+            frame.writeStream.queryName(f"{name} {uuid.uuid4().hex[:8]}")  # Spark wants names to be unique
             .foreachBatch(self._deliver)
             .option("checkpointLocation", str(Path(job.checkpoint) / "spark"))
             .start()
