@@ -67,14 +67,20 @@ def _double_limbs(values: npt.NDArray[np.float64]) -> Limbs:
     lowest, highest = int(position[nonzero].min()), int(position[nonzero].max())
     if lowest == highest:
         # The usual case: all values within 32 binary orders of magnitude need no sorting by position.
-        return limbs | {str(lowest + k): digit for k, digit in enumerate(digits)}
-    for start in np.unique(position[nonzero]):
+        return limbs | _used({str(lowest + k): digit for k, digit in enumerate(digits)})
+    parts: Limbs = {}
+    for start in np.flatnonzero(np.bincount(position[nonzero] - lowest)) + lowest:
         here = (position == start) & nonzero
         for k, digit in enumerate(digits):
             name = str(int(start) + k)
             part = np.where(here, digit, 0)
-            limbs[name] = limbs[name] + part if name in limbs else part
-    return limbs
+            parts[name] = parts[name] + part if name in parts else part
+    return limbs | _used(parts)
+
+
+def _used(limbs: Limbs) -> Limbs:
+    """Without positions where all digits are zero: numbers with few digits of their own need few limbs."""
+    return {name: digits for name, digits in limbs.items() if digits.any()}
 
 
 def from_limbs(limbs: Limbs, dtype: pl.DataType, rows: int) -> pl.Series:
@@ -174,8 +180,8 @@ def _doubles(limbs: Limbs, rows: int) -> npt.NDArray[np.float64]:
     else:
         low, high = positions[0], positions[-1]
         zero = np.zeros(rows, dtype=np.int64)
-        # Two more digits on top take the carries.
-        digits, negative = _magnitude([limbs.get(str(p), zero) for p in range(low, high + 1)] + [zero, zero])
+        # One more digit on top takes the last carry and the sign.
+        digits, negative = _magnitude([limbs.get(str(p), zero) for p in range(low, high + 1)] + [zero])
         while len(digits) > 1 and not digits[-1].any():
             digits.pop()
         with np.errstate(over="ignore"):  # a sum beyond all doubles is infinite

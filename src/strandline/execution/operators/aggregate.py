@@ -38,15 +38,11 @@ class Timeline:
 
     def totals(self, changes: Index) -> Index:
         """The total after each run, of changes given per event."""
-        sums = np.cumsum(changes[self.order])
-        ends = sums[self.last]
-        first_of_group = np.ones(len(self.code), dtype=np.bool_)
-        first_of_group[1:] = self.code[1:] != self.code[:-1]
-        begins = np.flatnonzero(first_of_group)
+        ends = np.cumsum(changes[self.order])[self.last]
         # What the running sum was before the group began does not belong to it.
-        before = np.zeros(len(begins), dtype=np.int64)
-        before[1:] = ends[begins[1:] - 1]
-        result: Index = ends - np.repeat(before, np.diff(np.append(begins, len(ends))))
+        before = np.zeros(len(self.group_end), dtype=np.int64)
+        before[1:] = np.where(self.group_end[:-1] > 0, ends[self.group_end[:-1] - 1], 0)
+        result: Index = ends - before[self.code]
         return result
 
 
