@@ -293,10 +293,17 @@ class MemorySource(Source):
             shape = {n: dtype for n, dtype in frame_schema(tuple(kinds)).items() if n != UNTIL}
             yield Chunk(pl.DataFrame(rows, schema=shape, orient="row"), pl.DataFrame(schema=REJECT_SCHEMA))
 
+    def cuts(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
+        return tuple(sorted({start + (end - start) * task // tasks for task in range(1, tasks)} - {start}))
+
+    def latest(self, start: int, end: int) -> Instant:
+        return max(element.time for element in self.elements[start:end])
+
 
 @dataclass(frozen=True)
 class Cuts:
-    """How a run is cut: the batch sizes of each stream by position, and the number of buckets."""
+    """How a run is cut: the batch sizes of each stream by position, and the number of buckets, which is also that of
+    the pieces in which a batch of a stream is read."""
 
     sizes: tuple[tuple[int, ...], ...] = ()
     buckets: int = 1
@@ -333,7 +340,7 @@ def run_plan(plan: Plan, streams: Sequence[Arrivals], cut: Cuts = Cuts(), *, opt
     read = {s.name for s in pipeline.streams}
     sources = {s.name: MemorySource(s, sizes.get(s.name, ())) for s in streams if s.name in read}
     delivery = Delivery(pipeline, None, None, [take])
-    run = LocalRun(pipeline, delivery, sources=sources)
+    run = LocalRun(pipeline, delivery, sources=sources, tasks=cut.buckets * len(sources))
     while not delivery.ended:
         run.step()
     answer.late_count = {name: beat.late for name, beat in delivery.heartbeats.items()}

@@ -40,6 +40,8 @@ from strandline.catalog import BaseStream
 from strandline.cli import app
 from strandline.engine import connected_groups
 from strandline.errors import StrandlineError
+from strandline.execution.advance import Position
+from strandline.execution.advance import pieces as pieces_of
 from strandline.execution.ingest import ingest
 from strandline.execution.progress import Heartbeat
 from strandline.execution.runtime import FragmentRunner, Outbox, States, run_stage
@@ -291,7 +293,8 @@ def run_batches(pipeline: Pipeline) -> list[BatchSeen]:
         batch = len(seen)
         end, ended = source.advance(position, 1)
         box = Outbox(pipeline.buckets, 0, answers_of(pipeline, {}, batch, "0-0"))
-        beats["trades"] = ingest(pipeline, source, position, end, dict(beats), False, ended, box)
+        [piece] = pieces_of({"trades": Position(position)}, {"trades": Position(end, ended=ended)})
+        beats["trades"] = ingest(pipeline, source, piece, dict(beats), box)
         position = end
         answer: list[dict[str, Any]] = []
         for bucket in range(pipeline.buckets):

@@ -41,7 +41,7 @@ def test_every_query_means_its_snapshots(first: int) -> None:
         except BaseException as error:
             error.add_note(f"seed {seed}, streams {asked.streams}:\n{asked.text}")
             raise
-    assert found > BLOCK, "the queries have answers to compare"
+    assert found > BLOCK // 2, "the queries have answers to compare"
 
 
 @settings(max_examples=examples(20))

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from strandline.errors import StrandlineError
-from strandline.sinks import Callback, Console, Memory, Parquet
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from strandline.engine import Database, EngineName
+    from strandline.sinks import Callback, Console, Memory, Parquet
 
 __version__ = "0.1.0"
 __all__ = ["Callback", "Console", "Memory", "Parquet", "StrandlineError", "connect"]
+
+
+def __getattr__(name: str) -> Any:
+    """Sinks are imported when they are asked for: the process that plans a source imports this package, too, and the
+    user waits for it (spark/source.py)."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module("strandline.sinks"), name)
 
 
 def connect(

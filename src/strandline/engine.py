@@ -351,9 +351,9 @@ class _SparkBackend(_Backend):
             self._shipped = True
         # On one machine workers hand tables over through its page cache; between machines there is Spark's shuffle.
         spools = str(spark.sparkContext.master).startswith("local")
-        job = Job(start.pipeline, str(start.checkpoint), start.targets, start.batch_rows, spools)
+        job = Job(start.pipeline, str(start.checkpoint), start.targets, spools)
         name = "+".join(query.name for query in start.pipeline.queries)
-        return SparkRun(spark, job, start.delivery, name, log_file)
+        return SparkRun(spark, job, start.batch_rows, start.delivery, name, log_file)
 
     def has_finished(self, checkpoint: Path, last_batch: int) -> bool:
         return (checkpoint / "spark" / "commits" / str(last_batch)).exists()

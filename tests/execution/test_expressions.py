@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import Context, Decimal
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -200,7 +201,11 @@ def same(left: Value, right: Value) -> bool:
 
 
 def check(expression: Expression, content: Sequence[dict[str, Value]]) -> None:
-    result = evaluate_columns(frame_of(content), [("result", expression)])["result"]
+    compare(expression, content, frame_of(content))
+
+
+def compare(expression: Expression, content: Sequence[dict[str, Value]], frame: pl.DataFrame) -> None:
+    result = evaluate_columns(frame, [("result", expression)])["result"]
     assert result.dtype == polars_type(expression.type)
     wanted = [evaluate(expression, row) for row in content]
     for row, got, want in zip(content, result.to_list(), wanted, strict=True):
@@ -284,6 +289,9 @@ def calls_of(function: str) -> list[Expression]:
         elif "*" not in function or {"deep"} != set(ids):  # their product has too many digits
             constant = Literal(dice.choice(edges(arguments[-1].type)), arguments[-1].type)
             found += [call(function, *arguments), call(function, *arguments[:-1], constant)]
+            if len(arguments) > 1:
+                constant = Literal(dice.choice(edges(arguments[0].type)), arguments[0].type)
+                found.append(call(function, constant, *arguments[1:]))
     return found
 
 
@@ -291,6 +299,14 @@ def calls_of(function: str) -> list[Expression]:
 def test_every_function_at_the_edges(function: str) -> None:
     for expression in calls_of(function):
         check(expression, grid(sorted(columns_of(expression))))
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_column_with_one_value_for_all_rows_is_a_column(function: str) -> None:
+    """Polars keeps such a column as one value, and has forgotten before how many rows it stands for."""
+    for expression in calls_of(function):
+        for row in grid(sorted(columns_of(expression)), height=4)[:8]:
+            compare(expression, [row] * 3, frame_of([row])[np.zeros(3, dtype=np.int64)])
 
 
 @pytest.mark.parametrize("id", FIRST)

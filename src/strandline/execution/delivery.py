@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from strandline.errors import damaged
 from strandline.execution.operators.base import Progress
-from strandline.execution.progress import Heartbeat, progress_of
+from strandline.execution.progress import Heartbeat, progress_of, together
 from strandline.execution.wire import Message
 from strandline.physical.plan import Pipeline
 from strandline.temporal import BEFORE_ALL
@@ -129,10 +129,11 @@ class Delivery:
 def _report(batch: int, messages: Iterable[Message]) -> BatchReport:
     report = BatchReport(batch)
     moves: list[tuple[str, str]] = []
+    beats: list[Heartbeat] = []
     for message in messages:
         match message.kind:
             case "heartbeat":
-                report.heartbeats[message.name] = Heartbeat.from_json(message.facts)
+                beats.append(Heartbeat.from_json(message.facts))
             case "answer":
                 assert message.table is not None
                 report.answers.setdefault(message.name, []).append(message.table)
@@ -148,6 +149,7 @@ def _report(batch: int, messages: Iterable[Message]) -> BatchReport:
                 report.state_bytes += message.facts["bytes"]
             case other:
                 raise AssertionError(f"the driver does not know messages of kind {other}")
+    report.heartbeats = together(beats)
     for staged, final in moves:
         os.replace(staged, final)
     return report

@@ -79,13 +79,19 @@ def evaluate_columns(
         types = {name: polars_type(expression.type) for name, expression in outputs}
         return pl.DataFrame(schema={**types, **{name: frame.schema[name] for name in keep}})
     # `select` would give a single row if every output is constant; `with_columns` knows the height.
-    computed = frame.with_columns(compile(expression).alias(name) for name, expression in outputs)
+    computed = _spelled_out(frame).with_columns(compile(expression).alias(name) for name, expression in outputs)
     return computed.select(*names, *keep)
 
 
 def filter_frame(frame: pl.DataFrame, predicate: Expression) -> pl.DataFrame:
     """The rows for which the predicate is true; not false, not unknown."""
-    return frame.filter(compile(predicate)) if frame.height else frame
+    return _spelled_out(frame).filter(compile(predicate)) if frame.height else frame
+
+
+def _spelled_out(frame: pl.DataFrame) -> pl.DataFrame:
+    """The same frame without columns that Polars keeps as one value for all rows: a comparison of a constant with such
+    a column forgets how many rows it stands for. Costs nothing where there are none."""
+    return pl.DataFrame(frame.get_columns()) if frame.width else frame
 
 
 def compile(expression: Expression) -> pl.Expr:

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from strandline.catalog import BaseStream
+from strandline.execution.advance import Piece
 from strandline.execution.batch import FROM, UNTIL, Batch, Mask, Times, times
 from strandline.execution.operators.base import Progress
 from strandline.execution.progress import Heartbeat, progress_of
@@ -22,31 +23,32 @@ from strandline.temporal import BEFORE_ALL, FOREVER, Instant
 def ingest(
     pipeline: Pipeline,
     source: Source,
-    start: int,
-    end: int,
+    piece: Piece,
     before: Mapping[str, Heartbeat],
-    idle: bool,
-    ended: bool,
     out: Outbox,
 ) -> Heartbeat:
-    """Read a source from one position to another and send what it has to every bucket; returns its new heartbeat.
+    """Read a piece of a source and send what it has to every bucket; returns what this task knows of its time.
 
     Which rows are late depends on the order of arrival and nothing else: a row is late if it is older than the latest
-    row before it by more than the declared disorder. However the input is cut into batches, the same rows are late.
+    row before it by more than the declared disorder. However the input is cut into batches and pieces, the same rows
+    are late.
     """
     stream = source.stream
     beat = before.get(stream.name) or Heartbeat(stream.name)
+    if piece.start > piece.begin:
+        # The first piece goes on with the counts; the others bring theirs and know only how far time had come.
+        beat = Heartbeat(stream.name, high=max(beat.high, source.latest(piece.begin, piece.start)))
     floor = _floor(pipeline, stream.name, before)
     fragments = [f for f in pipeline.at(0) if ports(f.root)[0].name == f"source:{stream.name}"]
     wanted = frozenset(c.name for f in fragments for c in ports(f.root)[0].columns)
-    if start < end:
-        for chunk in source.read(start, end, wanted):
+    if piece.start < piece.end:
+        for chunk in source.read(piece.start, piece.end, wanted):
             if chunk.rejected.height:
                 out.for_driver.append(Message("rejected", stream.name, DRIVER, table=to_table(chunk.rejected)))
                 beat = replace(beat, rejected=beat.rejected + chunk.rejected.height)
             if chunk.rows.height:
                 beat = _accept(stream, chunk, beat, floor, fragments, out)
-    beat = _tell_time(beat, stream, floor, idle, ended)
+    beat = _tell_time(beat, stream, floor, piece)
     for bucket in range(pipeline.buckets):
         out.send(bucket, Message("heartbeat", stream.name, 1, facts=beat.to_json()))
     out.for_driver.append(Message("heartbeat", stream.name, DRIVER, facts=beat.to_json()))
@@ -91,14 +93,14 @@ def late_rows(time: Times, high: Instant, disorder_us: int, floor: Instant) -> M
     return late
 
 
-def _tell_time(beat: Heartbeat, stream: BaseStream, floor: Instant, idle: bool, ended: bool) -> Heartbeat:
-    if ended:
+def _tell_time(beat: Heartbeat, stream: BaseStream, floor: Instant, piece: Piece) -> Heartbeat:
+    if piece.ended:
         return replace(beat, progress=FOREVER, idle=False, ended=True)
     progress = max(beat.progress, floor)
     if beat.high != BEFORE_ALL:
         # A source that has fallen silent is taken at its word: what it has sent is all there was.
-        progress = max(progress, beat.high + 1 if idle else beat.high - stream.disorder_us)
-    return replace(beat, progress=progress, idle=idle)
+        progress = max(progress, beat.high + 1 if piece.idle else beat.high - stream.disorder_us)
+    return replace(beat, progress=progress, idle=piece.idle)
 
 
 def _floor(pipeline: Pipeline, stream: str, before: Mapping[str, Heartbeat]) -> Instant:

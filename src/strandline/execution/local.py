@@ -6,15 +6,15 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from strandline.execution.advance import Advance, Piece, pieces
 from strandline.execution.delivery import BatchReport, Delivery
 from strandline.execution.ingest import ingest
-from strandline.execution.progress import Heartbeat
+from strandline.execution.progress import Heartbeat, together
 from strandline.execution.runtime import Outbox, States, run_stage
 from strandline.execution.sinks import ParquetTarget, answers_of
 from strandline.execution.sources.base import Source, open_source
 from strandline.execution.wire import Message, decode, encode
 from strandline.physical.plan import Pipeline
-from strandline.temporal import SECOND
 
 
 class LocalRun:
@@ -28,19 +28,19 @@ class LocalRun:
         batch_rows: int = 100_000,
         sources: Mapping[str, Source] | None = None,
         source_directory: Path | None = None,
+        tasks: int = 1,
     ) -> None:
         self.pipeline = pipeline
         self.delivery = delivery
         self.targets = dict(targets or {})
-        self.batch_rows = batch_rows
         self.sources = sources or {
             s.name: open_source(s, source_directory / s.name if source_directory else None) for s in pipeline.streams
         }
-        self.positions = dict.fromkeys(self.sources, 0)
+        self.advance = Advance(self.sources, batch_rows, tasks)
+        self.positions = self.advance.beginning()
         self.heartbeats: dict[str, Heartbeat] = {}
         self.states: dict[tuple[int, int], States] = {}
         self.batch = 0
-        self._last_rows = dict.fromkeys(self.sources, time.monotonic())
 
     def run(self) -> None:
         """Until all sources have ended."""
@@ -50,37 +50,23 @@ class LocalRun:
 
     def step(self) -> BatchReport | None:
         """One batch; None if there was nothing new."""
-        moves: dict[str, tuple[int, bool, bool]] = {}
-        news = False
-        for name, source in self.sources.items():
-            beat = self.heartbeats.get(name)
-            position = self.positions[name]
-            end, ended = source.advance(position, self.batch_rows)
-            if end > position:
-                self._last_rows[name] = time.monotonic()
-            idle = not ended and self._is_idle(source, end > position)
-            moves[name] = (end, idle, ended)
-            news |= end > position or beat is None or ended != beat.ended or idle != beat.idle
-        return self._run_batch(moves) if news else None
+        after = self.advance.next(self.positions)
+        if after == self.positions:
+            return None
+        report = self._run_batch(pieces(self.positions, after))
+        self.positions = after
+        return report
 
-    def _is_idle(self, source: Source, has_rows: bool) -> bool:
-        patience = source.stream.idle_after_us
-        silent = time.monotonic() - self._last_rows[source.stream.name]
-        return patience is not None and not has_rows and silent >= patience / SECOND
-
-    def _run_batch(self, moves: Mapping[str, tuple[int, bool, bool]]) -> BatchReport:
-        answer = answers_of(self.pipeline, self.targets, self.batch, "local")
+    def _run_batch(self, tasks: list[Piece]) -> BatchReport:
         boxes: list[Outbox] = []
-        before = dict(self.heartbeats)
-        for number, (name, (end, idle, ended)) in enumerate(moves.items()):
-            task = answers_of(self.pipeline, self.targets, self.batch, f"0-{number}")
-            box = Outbox(self.pipeline.buckets, number, task)
-            source = self.sources[name]
-            beat = ingest(self.pipeline, source, self.positions[name], end, before, idle, ended, box)
-            self.heartbeats[name] = beat
-            self.positions[name] = end
+        beats: list[Heartbeat] = []
+        for number, piece in enumerate(tasks):
+            answer = answers_of(self.pipeline, self.targets, self.batch, f"0-{number}")
+            box = Outbox(self.pipeline.buckets, number, answer)
+            beats.append(ingest(self.pipeline, self.sources[piece.stream], piece, self.heartbeats, box))
             box.close()
             boxes.append(box)
+        self.heartbeats = together(beats)
         for_driver = [message for box in boxes for message in box.for_driver]
         for stage in range(1, self.pipeline.stages + 1):
             inboxes = _exchange(boxes)

@@ -35,6 +35,29 @@ class Heartbeat:
     def from_json(data: Mapping[str, Any]) -> Heartbeat:
         return Heartbeat(**data)
 
+    def with_piece(self, other: Heartbeat) -> Heartbeat:
+        """What two tasks know together that have read different pieces of the same batch."""
+        return Heartbeat(
+            self.stream,
+            max(self.progress, other.progress),
+            min(self.low, other.low),
+            max(self.high, other.high),
+            self.idle,
+            self.ended,
+            self.rows + other.rows,
+            self.late + other.late,
+            self.rejected + other.rejected,
+        )
+
+
+def together(beats: Iterable[Heartbeat]) -> dict[str, Heartbeat]:
+    """One heartbeat per stream from those of all its pieces."""
+    found: dict[str, Heartbeat] = {}
+    for beat in beats:
+        known = found.get(beat.stream)
+        found[beat.stream] = beat if known is None else known.with_piece(beat)
+    return found
+
 
 def progress_of(heartbeats: Mapping[str, Heartbeat], streams: Iterable[str]) -> Progress:
     """Up to which instant a query over `streams` is complete, and when its answer begins.

@@ -18,7 +18,7 @@ from strandline.execution.operators.join import JoinOperator
 from strandline.execution.operators.pieces import CoalesceOperator, SplitOperator
 from strandline.execution.operators.reorder import ReorderOperator
 from strandline.execution.operators.stateless import FilterOperator, MapOperator, MergeOperator, WindowOperator
-from strandline.execution.progress import Heartbeat, progress_of
+from strandline.execution.progress import Heartbeat, progress_of, together
 from strandline.execution.state import State
 from strandline.execution.wire import DRIVER, Message, to_table
 from strandline.physical import plan as physical
@@ -143,9 +143,9 @@ def run_stage(
 ) -> States:
     """One batch of all fragments of a stage in one bucket; returns their states after it.
 
-    Heartbeats go on to the same bucket of the next stage: every bucket of every stage has exactly one sender of them.
+    Heartbeats go on to the same bucket of the next stage: every bucket of every stage gets each of them once.
     """
-    heartbeats = {m.name: Heartbeat.from_json(m.facts) for m in inbox if m.kind == "heartbeat"}
+    heartbeats = together(Heartbeat.from_json(m.facts) for m in inbox if m.kind == "heartbeat")
     after: States = {}
     for fragment in pipeline.at(stage):
         if not fragment.everywhere and bucket != 0:

@@ -1,4 +1,4 @@
-"""From what Spark says to what the user should read."""
+"""From what Spark says to what the user should read: our errors pass through the JVM as text."""
 
 from __future__ import annotations
 
@@ -7,12 +7,19 @@ import pickle
 import re
 
 from strandline.errors import QueryError, StrandlineError
-from strandline.spark.worker import ERROR_MARK
+
+_MARK = "STRANDLINE-ERROR "
+
+
+def guarded(error: StrandlineError) -> str:
+    """An error as a message that `explain_failure` finds again in whatever Spark makes of it."""
+    data = base64.b64encode(pickle.dumps(error)).decode()
+    return f"{_MARK}{data} {error}"
 
 
 def explain_failure(text: str, log_file: str | None) -> StrandlineError:
     """Our own error if one travelled through the JVM, else the last Python line of the trace."""
-    marked = re.search(re.escape(ERROR_MARK) + r"([A-Za-z0-9+/=]+)", text)
+    marked = re.search(re.escape(_MARK) + r"([A-Za-z0-9+/=]+)", text)
     if marked:
         error = pickle.loads(base64.b64decode(marked.group(1)))
         if isinstance(error, StrandlineError):

@@ -15,20 +15,26 @@ from strandline.errors import StrandlineError
 from strandline.execution.delivery import Delivery
 from strandline.execution.wire import decode
 from strandline.spark.failure import explain_failure
-from strandline.spark.worker import SCHEMA, Job, PipelineSource, stage_function
+from strandline.spark.planner import Planner
+from strandline.spark.source import SCHEMA, PipelineSource
+from strandline.spark.worker import Job, stage_function
 
 
 class SparkRun:
     """Source, exchanges, stages and delivery, wired and started."""
 
-    def __init__(self, spark: SparkSession, job: Job, delivery: Delivery, name: str, log_file: str | None) -> None:
+    def __init__(
+        self, spark: SparkSession, job: Job, batch_rows: int, delivery: Delivery, name: str, log_file: str | None
+    ) -> None:
         self.delivery = delivery
         self.log_file = log_file
         self.ended = threading.Event()
         self._failure: StrandlineError | None = None
         self._stopped = False
         spark.dataSource.register(PipelineSource)
-        frame = spark.readStream.format("strandline").option("job", job.to_text()).load()
+        self.planner = Planner(job.pipeline, Path(job.checkpoint), batch_rows)
+        source = spark.readStream.format("strandline").option("planner", self.planner.address)
+        frame = source.option("job", job.to_text()).load()
         for stage in range(1, job.pipeline.stages + 1):
             frame = frame.repartitionById(job.pipeline.buckets, "bucket")
             frame = frame.mapInArrow(stage_function(job, stage), SCHEMA)
@@ -79,6 +85,7 @@ class SparkRun:
         if not self._stopped:
             self._stopped = True
             self.query.stop()
+            self.planner.close()
 
     def durations(self) -> list[dict[str, Any]]:
         """What recent batches took, by phase, in milliseconds."""

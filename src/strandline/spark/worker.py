@@ -1,4 +1,4 @@
-"""What runs inside Spark's Python workers: stage 0 as a data source, later stages as functions over Arrow batches."""
+"""What runs inside Spark's Python workers: the pieces of stage 0 and the buckets of the later stages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ os.environ.setdefault("POLARS_MAX_THREADS", "1")
 import base64
 import json
 import pickle
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,21 +17,20 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from strandline.errors import StrandlineError, damaged
+from strandline.execution.advance import Piece, Positions, pieces
 from strandline.execution.ingest import ingest
-from strandline.execution.progress import Heartbeat
+from strandline.execution.progress import Heartbeat, together
 from strandline.execution.runtime import Outbox, run_stage
 from strandline.execution.sinks import ParquetTarget, answers_of
 from strandline.execution.sources.base import Source, open_source
 from strandline.execution.store import StateStore
 from strandline.execution.wire import Message, decode, encode
 from strandline.physical.plan import Pipeline
-from strandline.temporal import SECOND
+from strandline.spark.failure import guarded
+from strandline.spark.planner import positions
 
-SCHEMA = "bucket int, data binary"
-ERROR_MARK = "STRANDLINE-ERROR "
 HEARTBEATS_KEPT = 20
 
 
@@ -43,7 +41,6 @@ class Job:
     pipeline: Pipeline
     checkpoint: str
     targets: Mapping[str, ParquetTarget]
-    batch_rows: int
     spools: bool  # whether workers pass large tables through files instead of Spark's shuffle
 
     def source(self, name: str) -> Source:
@@ -60,130 +57,64 @@ class Job:
         return job
 
 
-def guarded(error: StrandlineError) -> RuntimeError:
-    """An error that survives the way through the JVM as text; `failure.py` puts it together again."""
-    data = base64.b64encode(pickle.dumps(error)).decode()
-    return RuntimeError(f"{ERROR_MARK}{data} {error}")
+def read_piece(job_text: str, number: int, start: Mapping[str, Any], end: Mapping[str, Any]) -> pa.RecordBatch:
+    """Stage 0: one piece of the batch between two offsets."""
+    job = Job.from_text(job_text)
+    try:
+        return _read_piece(job, number, start, end)
+    except StrandlineError as error:
+        raise RuntimeError(guarded(error)) from None
 
 
-# Stage 0: sources. An offset is {"n": count of batches, "sources": {name: {"at": position, "idle": …, "ended": …}}}.
-# Heartbeats after offset n are kept in a file per source, so that the next batch can go on from them; a batch that is
-# read again finds the same ones.
-
-
-class SourcePartition(InputPartition):
-    def __init__(self, stream: str, start: dict[str, Any], end: dict[str, Any], number: int) -> None:
-        self.stream, self.start, self.end, self.number = stream, start, end, number
-
-
-class PipelineSource(DataSource):
-    """All sources of a pipeline as one Spark source: one offset, one planner, one task per stream."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "strandline"
-
-    def schema(self) -> str:
-        return SCHEMA
-
-    def streamReader(self, schema: Any) -> PipelineReader:
-        return PipelineReader(Job.from_text(self.options["job"]))
-
-
-class PipelineReader(DataSourceStreamReader):
-    def __init__(self, job: Job) -> None:
-        self.job = job
-        self._sources: dict[str, Source] = {}
-        self._last_rows: dict[str, float] = {}
-
-    def initialOffset(self) -> dict[str, Any]:
-        names = [stream.name for stream in self.job.pipeline.streams]
-        return {"n": 0, "sources": {name: {"at": 0, "idle": False, "ended": False} for name in names}}
-
-    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
-        """How far every source has come; the decision that a source is idle is part of it, so a replay repeats it."""
-        try:
-            return self._advance(start)
-        except StrandlineError as error:
-            raise guarded(error) from None
-
-    def _advance(self, start: dict[str, Any]) -> dict[str, Any]:
-        positions: dict[str, dict[str, Any]] = {}
-        for stream in self.job.pipeline.streams:
-            before = start["sources"][stream.name]
-            if stream.name not in self._sources:
-                self._sources[stream.name] = self.job.source(stream.name)
-                self._last_rows[stream.name] = time.monotonic()
-            if before["ended"]:
-                positions[stream.name] = before
-                continue
-            at, ended = self._sources[stream.name].advance(before["at"], self.job.batch_rows)
-            if at > before["at"]:
-                self._last_rows[stream.name] = time.monotonic()
-            silent = time.monotonic() - self._last_rows[stream.name]
-            patience = stream.idle_after_us
-            idle = patience is not None and not ended and at == before["at"] and silent >= patience / SECOND
-            positions[stream.name] = {"at": at, "idle": idle, "ended": ended}
-        if positions == start["sources"]:
-            return start
-        return {"n": start["n"] + 1, "sources": positions}
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        names = [stream.name for stream in self.job.pipeline.streams]
-        return [SourcePartition(name, start, end, number) for number, name in enumerate(names)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, SourcePartition)
-        try:
-            yield self._read(partition)
-        except StrandlineError as error:
-            raise guarded(error) from None
-
-    def _read(self, partition: SourcePartition) -> pa.RecordBatch:
-        job, name = self.job, partition.stream
-        batch = partition.end["n"] - 1
-        start, end = partition.start["sources"][name], partition.end["sources"][name]
-        log = HeartbeatLog(job)
-        before = log.after(partition.start["n"])
-        # Batches are counted here by offsets, so that files of an answer are named alike when Spark runs one again.
-        answer = answers_of(job.pipeline, job.targets, batch, f"0-{partition.number}")
-        out = Outbox(job.pipeline.buckets, partition.number, answer)
-        source = job.source(name)
-        beat = ingest(job.pipeline, source, start["at"], end["at"], before, end["idle"], end["ended"], out)
-        log.write(partition.end["n"], beat)
-        out.close()
-        return _rows(job, out, batch, stage=0, own=0)
+def _read_piece(job: Job, number: int, start: Mapping[str, Any], end: Mapping[str, Any]) -> pa.RecordBatch:
+    before, after = positions(start), positions(end)
+    piece = pieces(before, after)[number]
+    log = HeartbeatLog(job)
+    beats = log.after(start["n"], before)
+    # Batches are counted here by offsets, so that files of an answer are named alike when Spark runs one again.
+    batch = end["n"] - 1
+    answer = answers_of(job.pipeline, job.targets, batch, f"0-{number}")
+    out = Outbox(job.pipeline.buckets, number, answer)
+    beat = ingest(job.pipeline, job.source(piece.stream), piece, beats, out)
+    log.write(end["n"], piece, beat)
+    out.close()
+    return _rows(job, out, batch, stage=0, own=0)
 
 
 class HeartbeatLog:
-    """The heartbeat of each source after each batch, one small file each."""
+    """The heartbeat of each piece of each source after each batch, one small file each.
+
+    The next batch goes on from them, and a batch that is read again finds the same ones.
+    """
 
     def __init__(self, job: Job) -> None:
         self.root = Path(job.checkpoint) / "sources"
-        self.names = [stream.name for stream in job.pipeline.streams]
 
-    def after(self, n: int) -> dict[str, Heartbeat]:
+    def after(self, n: int, reached: Positions) -> dict[str, Heartbeat]:
         if n == 0:
             return {}
-        return {name: self._read(name, n) for name in self.names}
+        return together(
+            self._read(self._path(name, n, number))
+            for name, position in reached.items()
+            for number in range(len(position.cuts) + 1)
+        )
 
-    def _read(self, name: str, n: int) -> Heartbeat:
-        path = self._path(name, n)
+    def _read(self, path: Path) -> Heartbeat:
         try:
             return Heartbeat.from_json(json.loads(path.read_text()))
         except (OSError, ValueError, TypeError):
             raise damaged(path) from None
 
-    def write(self, n: int, beat: Heartbeat) -> None:
-        path = self._path(beat.stream, n)
+    def write(self, n: int, piece: Piece, beat: Heartbeat) -> None:
+        path = self._path(piece.stream, n, piece.number)
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         temporary.write_text(json.dumps(beat.to_json()))
         os.replace(temporary, path)
-        self._path(beat.stream, n - HEARTBEATS_KEPT).unlink(missing_ok=True)
+        self._path(piece.stream, n - HEARTBEATS_KEPT, piece.number).unlink(missing_ok=True)
 
-    def _path(self, name: str, n: int) -> Path:
-        return self.root / name / f"heartbeat-{n}.json"
+    def _path(self, name: str, n: int, number: int) -> Path:
+        return self.root / name / f"heartbeat-{n}-{number}.json"
 
 
 # Later stages.
@@ -204,7 +135,7 @@ def stage_function(job: Job, stage: int) -> Callable[[Iterator[pa.RecordBatch]],
             try:
                 yield _run_bucket(job, stage, batch, bucket, inboxes[bucket])
             except StrandlineError as error:
-                raise guarded(error) from None
+                raise RuntimeError(guarded(error)) from None
 
     return run
 

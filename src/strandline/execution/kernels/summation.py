@@ -8,6 +8,7 @@ The sum of a DOUBLE column is therefore the correctly rounded true sum, whatever
 
 from __future__ import annotations
 
+import math
 from typing import TypeAlias
 
 import numpy as np
@@ -53,34 +54,22 @@ def _double_limbs(values: npt.NDArray[np.float64]) -> Limbs:
         limbs["+inf"] = (values == np.inf).astype(np.int64)
         limbs["-inf"] = (values == -np.inf).astype(np.int64)
         values = np.where(finite, values, 0.0)
-    fraction, exponent = np.frexp(values)
-    mantissa = (np.abs(fraction) * 2.0**53).astype(np.int64)
-    sign = np.where(values < 0, np.int64(-1), np.int64(1))
-    place = exponent.astype(np.int64) - 53 + _BIAS
-    position, shift = place >> 5, place & 31
-    lower = (mantissa & _MASK) << shift
-    upper = (mantissa >> _BITS) << shift
-    digits = (sign * (lower & _MASK), sign * ((lower >> _BITS) + (upper & _MASK)), sign * (upper >> _BITS))
-    nonzero = mantissa != 0
-    if not nonzero.any():
-        return limbs
-    lowest, highest = int(position[nonzero].min()), int(position[nonzero].max())
-    if lowest == highest:
-        # The usual case: all values within 32 binary orders of magnitude need no sorting by position.
-        return limbs | _used({str(lowest + k): digit for k, digit in enumerate(digits)})
-    parts: Limbs = {}
-    for start in np.flatnonzero(np.bincount(position[nonzero] - lowest)) + lowest:
-        here = (position == start) & nonzero
-        for k, digit in enumerate(digits):
-            name = str(int(start) + k)
-            part = np.where(here, digit, 0)
-            parts[name] = parts[name] + part if name in parts else part
-    return limbs | _used(parts)
+    highest = float(np.abs(values).max(initial=0.0))
+    position = (math.frexp(highest)[1] - 1 + _BIAS) // _BITS
+    while values.any():
+        # Cut off the part that belongs to this position, then go on with the rest; all of it is exact.
+        shift = _BIAS - _BITS * position
+        digit = np.trunc(_scaled(values, shift))
+        if digit.any():
+            limbs[str(position)] = digit.astype(np.int64)
+            values = values - _scaled(digit, -shift)
+        position -= 1
+    return limbs
 
 
-def _used(limbs: Limbs) -> Limbs:
-    """Without positions where all digits are zero: numbers with few digits of their own need few limbs."""
-    return {name: digits for name, digits in limbs.items() if digits.any()}
+def _scaled(values: npt.NDArray[np.float64], exponent: int) -> npt.NDArray[np.float64]:
+    """The values times a power of two."""
+    return values * 2.0**exponent if abs(exponent) < 1000 else np.ldexp(values, exponent)
 
 
 def from_limbs(limbs: Limbs, dtype: pl.DataType, rows: int) -> pl.Series:
@@ -180,18 +169,51 @@ def _doubles(limbs: Limbs, rows: int) -> npt.NDArray[np.float64]:
     else:
         low, high = positions[0], positions[-1]
         zero = np.zeros(rows, dtype=np.int64)
-        # One more digit on top takes the last carry and the sign.
-        digits, negative = _magnitude([limbs.get(str(p), zero) for p in range(low, high + 1)] + [zero])
-        while len(digits) > 1 and not digits[-1].any():
-            digits.pop()
+        digits = [limbs.get(str(p), zero) for p in range(low, high + 1)]
         with np.errstate(over="ignore"):  # a sum beyond all doubles is infinite
-            result = _round_short(digits, low) if len(digits) <= 4 else _round([zero, zero, *digits], low - 2)
-        result = np.where(negative, -result, result)
+            short = _round_by_adding(digits, low)
+            result = _round_by_bits(digits, low) if short is None else short
     if "nan" in limbs:
         up, down = limbs["+inf"] > 0, limbs["-inf"] > 0
         result = np.where(up, np.inf, np.where(down, -np.inf, result))
         result = np.where((limbs["nan"] > 0) | (up & down), np.nan, result)
     return result
+
+
+def _round_by_adding(digits: list[Ints], lowest: int) -> npt.NDArray[np.float64] | None:
+    """The sums, if they are small enough for a single addition of doubles to do all the rounding; else nothing.
+
+    Two numbers that are doubles without rounding are added with one rounding, the right one.
+    """
+    shift = _BITS * lowest - _BIAS
+    if len(digits) > 3 or not -960 < shift < 900:
+        return None
+    upper = digits[-1]
+    if len(digits) == 3:
+        upper = upper + (digits[1] >> _BITS)
+        if not _within(upper, 2**21):
+            return None
+        upper = (upper << _BITS) | (digits[1] & _MASK)
+    if len(digits) == 1:
+        return _scaled(upper.astype(np.float64), shift)
+    if not _within(upper, 2**53) or not _within(digits[0], 2**53):
+        return None
+    return _scaled(upper.astype(np.float64) * 2.0**_BITS + digits[0].astype(np.float64), shift)
+
+
+def _within(values: Ints, bound: int) -> bool:
+    return not len(values) or (int(values.max()) < bound and int(values.min()) > -bound)
+
+
+def _round_by_bits(digits: list[Ints], lowest: int) -> npt.NDArray[np.float64]:
+    """The nearest doubles to sums of any size."""
+    zero = np.zeros(len(digits[0]), dtype=np.int64)
+    # One more digit on top takes the last carry and the sign.
+    digits, negative = _magnitude([*digits, zero])
+    while len(digits) > 1 and not digits[-1].any():
+        digits.pop()
+    result = _round_short(digits, lowest) if len(digits) <= 4 else _round([zero, zero, *digits], lowest - 2)
+    return np.where(negative, -result, result)
 
 
 def _round_short(digits: list[Ints], lowest: int) -> npt.NDArray[np.float64]:

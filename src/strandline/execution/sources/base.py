@@ -16,6 +16,7 @@ import polars as pl
 
 from strandline.catalog import Argument, BaseStream
 from strandline.errors import SourceError, Span
+from strandline.temporal import Instant
 
 REJECT_SCHEMA = {"place": pl.String(), "row": pl.Int64(), "reason": pl.String(), "content": pl.String()}
 
@@ -50,6 +51,15 @@ class Source(ABC):
     @abstractmethod
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
         """The rows between two positions, with at least the given columns."""
+
+    def cuts(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
+        """Where the reading between two positions may be divided among tasks. None here: `latest` must be able to say,
+        from a look at the earlier ones only, which rows of the later ones are late."""
+        return ()
+
+    def latest(self, start: int, end: int) -> Instant:
+        """The latest time of a well-formed row between two positions; asked only where there are cuts."""
+        raise AssertionError(f"{type(self).__name__} divides no reading")
 
 
 class Arguments:

@@ -13,7 +13,7 @@ import io
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -25,11 +25,14 @@ import pyarrow.parquet as pq
 
 from strandline.catalog import BaseStream
 from strandline.errors import SourceError, Span, damaged
+from strandline.execution.batch import FROM, times
 from strandline.execution.expressions import polars_type
 from strandline.execution.sources.base import REJECT_SCHEMA, Arguments, Chunk, Source
 from strandline.execution.sources.conform import conform, converts_always
+from strandline.temporal import BEFORE_ALL, Instant
 
 TEXT_UNIT_BYTES = 16 * 2**20
+PIECE_ROWS = 50_000  # fewer are not worth a task of their own
 ROW_BYTES_GUESS = 64  # text files do not say how many rows they have
 SETTLE_SECONDS = 2.0
 _FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
@@ -46,6 +49,7 @@ class Unit:
     row: int
     rows: int
     problem: str | None = None
+    fits: bool = False  # whether every column converts for sure, so that only its time can make a row malformed
 
 
 class FileSource(Source):
@@ -135,11 +139,29 @@ class FileSource(Source):
         size = os.path.getsize(path)
         kind = self._format_of(path, Arguments(self.stream))
         try:
-            return _parquet_units(path, size) if kind == "parquet" else _text_units(path, size, kind, self.header)
+            return self._parquet_units(path, size) if kind == "parquet" else _text_units(path, size, kind, self.header)
         except (pa.ArrowException, OSError) as error:
             if self.follow and not self._has_settled(path, size):
                 return None
             return [Unit(path, size, 0, 0, 1, 1, problem=f"the file cannot be read as {kind}: {error}")]
+
+    def _parquet_units(self, path: str, size: int) -> list[Unit]:
+        with pq.ParquetFile(path) as file:
+            types = _column_types(file)
+            rows = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+        fits = all(name in types and converts_always(types[name], kind) for name, kind in self.stream.columns)
+        first = 1 + np.cumsum([0, *rows])
+        return [Unit(path, size, i, i + 1, int(first[i]), rows[i], fits=fits) for i in range(len(rows))]
+
+    def cuts(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
+        units = self.units[start:end]
+        if not all(unit.fits for unit in units):
+            return ()
+        ends = np.cumsum([unit.rows for unit in units])
+        tasks = min(tasks, int(ends[-1]) // PIECE_ROWS)
+        goals = ends[-1] * np.arange(1, tasks) / max(tasks, 1)
+        found = start + 1 + np.searchsorted(ends, goals)
+        return tuple(sorted({int(cut) for cut in found if start < cut < end}))
 
     def _has_settled(self, path: str, size: int) -> bool:
         """Whether an unreadable file has stopped growing: then it is broken and not just unfinished."""
@@ -195,22 +217,23 @@ class FileSource(Source):
         for unit in self.units[start:end]:
             yield from self._read_unit(unit, columns)
 
+    def latest(self, start: int, end: int) -> Instant:
+        self._load_log()
+        # All columns of these units convert for sure, so the time alone says which rows are well-formed.
+        name = self.stream.time_column
+        only_time = replace(self.stream, columns=((name, self.stream.column_type(name)),))
+        highs = [BEFORE_ALL]
+        for unit in self.units[start:end]:
+            _refuse_changed(unit)
+            rows = self._read_row_groups(unit, [name], only_time).rows
+            highs.append(int(times(rows, FROM).max(initial=BEFORE_ALL)))
+        return max(highs)
+
     def _read_unit(self, unit: Unit, columns: frozenset[str]) -> Iterator[Chunk]:
         if unit.problem is not None:
             yield Chunk(self._no_rows(), _rejects(unit.path, [(0, unit.problem, "")]))
             return
-        try:
-            changed = os.path.getsize(unit.path) != unit.size
-        except OSError as error:
-            raise SourceError(
-                f"{unit.path} has disappeared while the query runs", code="missing-file", detail=str(error)
-            ) from None
-        if changed:
-            raise SourceError(
-                f"{unit.path} has changed since it was found",
-                code="file-changed",
-                hint="A followed directory takes new files; write them elsewhere and rename them into place.",
-            )
+        _refuse_changed(unit)
         kind = self._format_of(unit.path, Arguments(self.stream))
         if kind == "parquet":
             yield self._read_parquet(unit, columns)
@@ -224,7 +247,7 @@ class FileSource(Source):
 
     def _read_parquet(self, unit: Unit, columns: frozenset[str]) -> Chunk:
         with pq.ParquetFile(unit.path, memory_map=True) as file:
-            types = pl.from_arrow(file.schema_arrow.empty_table()).schema  # type: ignore[union-attr]
+            types = _column_types(file)
             wanted: list[str] = []
             for name, kind in self.stream.columns:
                 if name not in types:
@@ -232,14 +255,18 @@ class FileSource(Source):
                 # Columns that nobody needs are read all the same if some of their values might not fit.
                 if name in columns or name == self.stream.time_column or not converts_always(types[name], kind):
                     wanted.append(name)
-            table = file.read_row_groups(list(range(unit.begin, unit.end)), columns=wanted, use_threads=False)
-        frame = pl.from_arrow(table, rechunk=True)
-        assert isinstance(frame, pl.DataFrame)
-        chunk = conform(frame, self.stream, unit.path, unit.row)
+        chunk = self._read_row_groups(unit, wanted, self.stream)
         every = frozenset(name for name, _ in self.stream.columns)
         if len(wanted) == len(every):
             return chunk
         return replace(chunk, whole=lambda: self._read_parquet(unit, every).rows)
+
+    def _read_row_groups(self, unit: Unit, columns: list[str], stream: BaseStream) -> Chunk:
+        with pq.ParquetFile(unit.path, memory_map=True) as file:
+            table = file.read_row_groups(list(range(unit.begin, unit.end)), columns=columns, use_threads=False)
+        frame = pl.from_arrow(table, rechunk=True)
+        assert isinstance(frame, pl.DataFrame)
+        return conform(frame, stream, unit.path, unit.row)
 
     def _read_csv(self, unit: Unit) -> Iterator[Chunk]:
         names = _csv_names(unit.path) if self.header else [name for name, _ in self.stream.columns]
@@ -310,11 +337,25 @@ def _static_prefix(pattern: str) -> str:
     return pattern[:cut]
 
 
-def _parquet_units(path: str, size: int) -> list[Unit]:
-    with pq.ParquetFile(path) as file:
-        rows = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
-    first = 1 + np.cumsum([0, *rows])
-    return [Unit(path, size, i, i + 1, int(first[i]), rows[i]) for i in range(len(rows))]
+def _column_types(file: pq.ParquetFile) -> Mapping[str, pl.DataType]:
+    empty = pl.from_arrow(file.schema_arrow.empty_table())
+    assert isinstance(empty, pl.DataFrame)
+    return empty.schema
+
+
+def _refuse_changed(unit: Unit) -> None:
+    try:
+        changed = os.path.getsize(unit.path) != unit.size
+    except OSError as error:
+        raise SourceError(
+            f"{unit.path} has disappeared while the query runs", code="missing-file", detail=str(error)
+        ) from None
+    if changed:
+        raise SourceError(
+            f"{unit.path} has changed since it was found",
+            code="file-changed",
+            hint="A followed directory takes new files; write them elsewhere and rename them into place.",
+        )
 
 
 def _text_units(path: str, size: int, kind: str, header: bool) -> list[Unit]:
