@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 import pytest
@@ -10,37 +12,77 @@ from hypothesis import strategies as st
 
 from strandline.algebra.snapshot import bag
 from strandline.execution.expressions import polars_type
-from strandline.execution.kernels.extremes import LOWEST, range_max, staircase
-from strandline.execution.kernels.grouping import group_codes, running_max_in_groups, sort_order
+from strandline.execution.kernels.grouping import group_codes, running_max_in_groups
 from strandline.execution.kernels.hashing import hash_column, hash_rows
+from strandline.execution.kernels.sweep import LOWEST, lay_out, running_maxima, running_totals
 from strandline.types import DOUBLE, VARCHAR, Type, decimal
 from support import KINDS, any_decimal, examples, values
 
-
-@settings(max_examples=examples(60))
-@given(st.integers(1, 40), st.data())
-def test_range_max_is_the_largest_value_over_each_cell(size: int, data: st.DataObject) -> None:
-    place = st.integers(0, size)
-    ranges = data.draw(st.lists(st.tuples(place, place, st.integers(-5, 5)), max_size=20))
-    first, last, value = (np.array([r[i] for r in ranges], dtype=np.int64) for i in range(3))
-    expected = [max([v for a, b, v in ranges if a <= cell < b], default=LOWEST) for cell in range(size)]
-    assert range_max(first, last, value, size).tolist() == expected
+INSTANTS = st.integers(0, 8)
 
 
-@settings(max_examples=examples(60))
-@given(
-    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 8), st.integers(-3, 3) | st.just(LOWEST)), max_size=15),
-    st.booleans(),
+@settings(max_examples=examples(100))
+@given(st.lists(st.tuples(st.integers(0, 2), INSTANTS, st.integers(-(2**40), 2**40)), max_size=20))
+def test_events_are_laid_out_by_group_and_time(events: list[tuple[int, int, int]]) -> None:
+    codes, time, change = (np.array([e[i] for e in events], dtype=np.int64) for i in range(3))
+    by_time = np.argsort(time, kind="stable")
+    run_of, code, instant, ends, last = lay_out(by_time, codes, time, 3, 100)
+    runs = list(zip(code.tolist(), instant.tolist(), strict=True))
+    assert sorted(runs) == sorted({(c, t) for c, t, _ in events})
+    assert [runs[run] for run in run_of] == [events[event][:2] for event in by_time]
+    later = [[u for d, u, _ in events if d == c and u > t] for c, t in runs]
+    assert ends.tolist() == [min(some, default=100) for some in later]
+    assert [run for run in last.tolist() if run >= 0] == [
+        runs.index(max(run for run in runs if run[0] == c)) for c in sorted({c for c, _ in runs})
+    ]
+    totals = [sum(x for d, u, x in events if d == c and u <= t) for c, t in runs]
+    assert running_totals(by_time, codes, run_of, 3, len(runs), change).tolist() == totals
+
+
+ELEMENTS = st.lists(
+    st.tuples(st.integers(0, 2), INSTANTS, st.integers(1, 9), st.none() | st.integers(-4, 4)), max_size=15
 )
-def test_the_staircase_keeps_every_future_maximum(rows: list[tuple[int, int, int]], by_end: bool) -> None:
-    """At every later instant the maximum over what was kept is the maximum over all."""
-    rows = sorted(rows, key=lambda row: row[1]) if by_end else rows
-    codes, ends, value = (np.array([r[i] for r in rows], dtype=np.int64) for i in range(3))
-    kept = [row for row, keep in zip(rows, staircase(codes, ends, value), strict=True) if keep]
-    for code in range(3):
-        for t in range(9):
-            best = [max((v for c, e, v in some if c == code and e > t), default=None) for some in (rows, kept)]
-            assert best[0] == best[1]
+
+
+@settings(max_examples=examples(300))
+@given(ELEMENTS, ELEMENTS, st.booleans())
+def test_the_running_maximum_and_what_can_be_one_later(
+    held: list[tuple[int, int, int, int | None]], entering: list[tuple[int, int, int, int | None]], by_window: bool
+) -> None:
+    """Elements are (group, start, duration, value). Those held began before; all may end in any order."""
+    until = 6
+    held = [(c, -1, t + d, 0 if v is None else v) for c, t, d, v in held]
+    entering = [(c, min(t, until - 1), 3 if by_window else d, v) for c, t, d, v in entering]
+    every = [*held, *entering]
+    ends = np.array([t + d for _, t, d, _ in every], dtype=np.int64)
+    # Each group has an event at the beginning, as one with carried totals has. No event is after the slice.
+    events = [(c, 0) for c in range(3)] + [(c, t) for c, t, _, _ in entering]
+    events += [(c, t + d) for c, t, d, _ in every if t + d < until]
+    codes, time = (np.array([e[i] for e in events], dtype=np.int64) for i in range(2))
+    by_time = np.argsort(time, kind="stable")
+    run_of, code, instant, _, _ = lay_out(by_time, codes, time, 3, until)
+    highest, kept = running_maxima(
+        by_time,
+        codes,
+        time,
+        run_of,
+        3,
+        len(code),
+        np.array([c for c, _, _, _ in held], dtype=np.int64),
+        3,
+        np.array([v is not None for _, _, _, v in every], dtype=np.bool_),
+        np.array([v or 0 for _, _, _, v in every], dtype=np.int64),
+        ends,
+        until,
+    )
+
+    def best(group: int, at: int, some: Sequence[tuple[int, int, int, int | None]]) -> int:
+        return max((v for c, t, d, v in some if c == group and v is not None and t <= at < t + d), default=LOWEST)
+
+    assert highest.tolist() == [best(c, t, every) for c, t in zip(code.tolist(), instant.tolist(), strict=True)]
+    for group in range(3):
+        for at in range(until, 20):
+            assert best(group, at, [every[i] for i in kept]) == best(group, at, every)
 
 
 @settings(max_examples=examples(60))
@@ -50,13 +92,6 @@ def test_the_running_maximum_begins_anew_in_each_group(rows: list[tuple[int, int
     codes, value = (np.array([r[i] for r in rows], dtype=np.int64) for i in range(2))
     expected = [max(v for c, v in rows[: i + 1] if c == code) for i, (code, _) in enumerate(rows)]
     assert running_max_in_groups(codes, value).tolist() == expected
-
-
-@settings(max_examples=examples(40))
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(-(2**63), 2**63 - 1) | st.integers(0, 5)), max_size=20))
-def test_sorting_by_group_and_time(rows: list[tuple[int, int]]) -> None:
-    codes, time = (np.array([r[i] for r in rows], dtype=np.int64) for i in range(2))
-    assert [rows[i] for i in sort_order(codes, time)] == sorted(rows)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, decimal(38, 38), decimal(5, 5)], ids=str)

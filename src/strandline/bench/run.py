@@ -188,9 +188,7 @@ def aggregate(bench: Bench) -> Figures:
 
     def ask(window: str) -> tuple[Figures, Path]:
         sql = f"SELECT k, COUNT(*) AS n, AVG(v) AS a, MAX(v) AS m FROM s WINDOW({window}) GROUP BY k"
-        return bench.best(
-            f"strandline ({window.lower()})", rows, lambda p: bench.strandline(declared, sql, p, rows // 4)
-        )
+        return bench.best(f"strandline ({window.lower()})", rows, lambda p: bench.strandline(declared, sql, p, rows))
 
     ours, our_place = ask("RANGE 10 SECONDS")
     slides = [ask(f"RANGE 10 SECONDS SLIDE {slide}")[0] for slide in ("1 SECOND", "10 SECONDS")]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from strandline.execution.answers import to_answer
@@ -28,6 +29,23 @@ class ParquetTarget:
     staging: str
 
 
+def _write(table: pa.Table, path: Path) -> None:
+    """Whole numbers and times as packed differences: smaller than compressed, and half the work."""
+    packed = [field.name for field in table.schema if _is_whole(field.type)]
+    texts = [field.name for field in table.schema if pa.types.is_large_string(field.type)]
+    pq.write_table(
+        table,
+        path,
+        compression={name: "none" if name in packed else "lz4" for name in table.column_names},
+        column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
+        use_dictionary=texts,
+    )
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+
+
 def answers_of(pipeline: Pipeline, targets: Mapping[str, ParquetTarget], batch: int, task: str) -> Answer:
     """How this task turns answers into messages."""
     columns = {query.name: query.columns for query in pipeline.queries}
@@ -40,7 +58,7 @@ def answers_of(pipeline: Pipeline, targets: Mapping[str, ParquetTarget], batch: 
         name = f"part-{batch:09d}-{task}.parquet"
         staged = Path(target.staging) / f"{query}-{name}.staged"
         staged.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table, staged, compression="lz4", use_dictionary=False, write_statistics=True)
+        _write(table, staged)
         facts = {"staged": str(staged), "final": os.path.join(target.directory, name), "rows": table.num_rows}
         return Message("file", query, DRIVER, facts=facts)
 

@@ -27,11 +27,14 @@ MEMORY_SETTINGS: Final = {"MALLOC_MMAP_THRESHOLD_": "1073741824", "MALLOC_TRIM_T
 system, which then clears it again for the next one: a quarter of the CPU time of an aggregation."""
 
 OWN_WORKER: Final = "strandline.spark.worker"
-_HEAVY: Final = ("pyspark.worker", "numpy", "pyarrow", "pyarrow.compute", "pandas", "polars")
+_HEAVY: Final = ("pyspark.worker", "numpy", "pyarrow", "pyarrow.compute", "pandas", "polars", "numba")
 
 
 def preload() -> None:
-    """Import what tasks need. That our own worker module is missing is no error; that it cannot be imported is one."""
+    """Import what tasks need, and load compiled loops.
+
+    That our own worker module is missing is no error; that it cannot be imported is one.
+    """
     for name in _HEAVY:
         importlib.import_module(name)
     try:
@@ -39,6 +42,10 @@ def preload() -> None:
     except ModuleNotFoundError as missing:
         if missing.name != OWN_WORKER:
             raise
+        return
+    from strandline.execution.kernels.compiled import load_all
+
+    load_all()
 
 
 def main() -> None:

@@ -8,10 +8,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from strandline.execution.batch import Index, Mask
+from strandline.execution.batch import Index
 from strandline.execution.kernels.hashing import double_bits
-
-_FEW_RUNS = 32
 
 
 def group_codes(frame: pl.DataFrame, keys: Sequence[str]) -> tuple[Index, Index]:
@@ -48,34 +46,11 @@ def _encode(column: pl.Series) -> Index:
     return codes
 
 
-def sort_order(codes: Index, time: Index) -> Index:
-    """The order of rows by (code, time); equal pairs in any order."""
-    if not len(codes):
-        return np.zeros(0, dtype=np.int64)
-    if int(codes.max()) < 2**16 and np.count_nonzero(time[1:] < time[:-1]) < _FEW_RUNS:
-        # A few runs in order of time: the stable sort merges them, and then sorts 16 bits by radix, both linear.
-        by_time = np.argsort(time, kind="stable")
-        return by_time[group_order(codes[by_time])]
-    low, high = int(time.min()), int(time.max())
-    span = high - low + 1
-    if int(codes.max()) + 1 <= (2**63 - 1) // span:
-        order: Index = np.argsort(codes * span + (time - low))
-        return order
-    return np.lexsort((time, codes))
-
-
 def group_order(codes: Index) -> Index:
     """The order of rows by code; rows of one code keep their order."""
     small = len(codes) and int(codes.max()) < 2**16
     # For 16 bits the stable sort is a radix sort: linear.
     return np.argsort(codes.astype(np.uint16) if small else codes, kind="stable")
-
-
-def run_ends(codes: Index, time: Index) -> Mask:
-    """Of rows sorted by (code, time): true at the last row of each equal pair."""
-    last = np.ones(len(codes), dtype=np.bool_)
-    last[:-1] = (codes[1:] != codes[:-1]) | (time[1:] != time[:-1])
-    return last
 
 
 def running_max_in_groups(codes: Index, values: Index) -> Index:

@@ -10,9 +10,10 @@ import polars as pl
 from strandline.algebra.expressions import AggregateCall
 from strandline.execution.batch import FROM, UNTIL, Batch, Index, Mask, Times, frame_schema, gather, times
 from strandline.execution.expressions import polars_type
-from strandline.execution.kernels.extremes import Ranking, range_max, staircase
-from strandline.execution.kernels.grouping import group_codes, run_ends, sort_order
+from strandline.execution.kernels.grouping import group_codes
+from strandline.execution.kernels.ranking import Ranking
 from strandline.execution.kernels.summation import Limbs, from_limbs, means, to_limbs
+from strandline.execution.kernels.sweep import lay_out, running_maxima, running_totals
 from strandline.execution.operators.base import Operator, Progress
 from strandline.execution.state import Segment, SortedLog, State
 from strandline.temporal import BEFORE_ALL, FOREVER, Instant
@@ -26,24 +27,20 @@ LIMB = "@limb:"  # + argument + ":" + limb: the exact sum of the values
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The instants at which something changes, per group, sorted by group and time; one run per (group, instant)."""
+    """The instants at which something changes, per group: one run per (group, instant), in order of time."""
 
-    order: Index  # events by (group, time)
-    last: Index  # position of the last event of each run
-    run: Index  # run of each event
+    by_time: Index  # events in order of time
+    codes: Index  # group of each event
+    at: Times  # instant of each event
+    run_of: Index  # run of each event in order of time
     code: Index  # group of each run
     time: Times  # instant of each run
     until: Times  # when the next run of the group begins, or the slice ends
-    group_end: Index  # first run after the group, by group
+    last: Index  # last run of each group
 
     def totals(self, changes: Index) -> Index:
         """The total after each run, of changes given per event."""
-        ends = np.cumsum(changes[self.order])[self.last]
-        # What the running sum was before the group began does not belong to it.
-        before = np.zeros(len(self.group_end), dtype=np.int64)
-        before[1:] = np.where(self.group_end[:-1] > 0, ends[self.group_end[:-1] - 1], 0)
-        result: Index = ends - before[self.code]
-        return result
+        return running_totals(self.by_time, self.codes, self.run_of, len(self.last), len(self.code), changes)
 
 
 class AggregateOperator(Operator):
@@ -107,7 +104,7 @@ class AggregateOperator(Operator):
             over_at=(at_arrived[over], ends[over]),
             origin=(np.zeros(len(origin), np.int64), np.array(origin, dtype=np.int64)),
         )
-        line = events.timeline(progress.until)
+        line = events.timeline(1 if representative is None else len(representative), progress.until)
         if not len(line.code):
             return Batch.empty(self.output)
 
@@ -116,7 +113,7 @@ class AggregateOperator(Operator):
         exists = line.time < line.until
         if self.keys:
             exists &= sums[ROWS] > 0
-        slice_ = _Slice(line, events, arrived, at_arrived, before, progress.until, exists)
+        slice_ = _Slice(line, events, arrived, progress.until, exists)
         extremes = {
             side: self._extremes(side, held, slice_, sums[VALUES + side[1]][exists] > 0)
             for side, held in zip(self.candidates, at_held, strict=True)
@@ -198,39 +195,32 @@ class AggregateOperator(Operator):
         """The MIN or MAX in each piece where a value is present; leaves in the state what can still be one later."""
         function, name = side
         held, line = self.candidates[side], here.line
-        has_value = here.arrived[name].is_not_null().to_numpy()
-        fresh = here.arrived.filter(pl.Series(has_value))
-        fresh = fresh.select([*self.keys, pl.col(name).alias("@value"), FROM, UNTIL])
+        fresh = here.arrived.select([*self.keys, pl.col(name).alias("@value"), FROM, UNTIL])
         elements = pl.concat([held.select(fresh.columns), fresh], rechunk=True)
-        ranking = Ranking(elements.get_column("@value"))
+        values = elements.get_column("@value")
+        ranking = Ranking(values)
         ranks = ranking.codes if function == "max" else ~ranking.codes  # ~x reverses the order and cannot overflow
-        codes = np.concatenate([at_held, here.at_arrived[has_value]])
-        ends = times(elements, UNTIL)
-        first, last = self._covered(at_held, times(held, UNTIL), has_value, here)
-        highest = range_max(first, last, ranks, len(line.code))
-        keep = np.flatnonzero(ends > here.until)
-        keep = keep[staircase(codes[keep], ends[keep], ranks[keep])]
+        highest, keep = running_maxima(
+            line.by_time,
+            line.codes,
+            line.at,
+            line.run_of,
+            len(line.last),
+            len(line.code),
+            at_held,
+            here.events.first_entering,
+            values.is_not_null().to_numpy(),
+            ranks,
+            times(elements, UNTIL),
+            here.until,
+        )
         self.candidates[side] = gather(elements, keep)
         found = highest[here.exists]
         return ranking.decode(found if function == "max" else ~found, present)
 
-    def _covered(self, at_held: Index, held_ends: Times, has_value: Mask, here: _Slice) -> tuple[Index, Index]:
-        """The runs during which each element is valid: those held from before, then those that have arrived."""
-        line, events = here.line, here.events
-        held_first = np.searchsorted(*_keys_of(line, at_held, np.full(len(at_held), here.before)))
-        held_last = np.searchsorted(*_keys_of(line, at_held, np.minimum(held_ends, here.until)))
-        held_last = np.where(held_ends < here.until, held_last, line.group_end[at_held])
-        fresh_last = line.group_end[here.at_arrived]
-        fresh_last[events.over] = line.run[events.positions_over]
-        fresh_first = line.run[events.positions_entering]
-        return (
-            np.concatenate([held_first, fresh_first[has_value]]),
-            np.concatenate([held_last, fresh_last[has_value]]),
-        )
-
     def _carry(self, line: Timeline, sums: dict[str, Index], groups: pl.DataFrame, first: Index | None) -> None:
         """Keep the totals at the end of the slice for the groups that live on."""
-        ends = np.unique(line.group_end) - 1
+        ends = line.last  # every group has an event, so every one has a run
         if first is not None:
             ends = ends[sums[ROWS][ends] > 0]
         columns = [pl.Series(name, values[ends]) for name, values in sums.items()]
@@ -275,8 +265,6 @@ class _Slice:
     line: Timeline
     events: _Events
     arrived: pl.DataFrame
-    at_arrived: Index  # the group of each arrived element
-    before: Instant
     until: Instant
     exists: Mask  # which runs are pieces of the answer
 
@@ -292,53 +280,21 @@ class _Events:
     over_at: tuple[Index, Times]
     origin: tuple[Index, Times]  # no change, but the beginning of the answer
 
-    def timeline(self, until: Instant) -> Timeline:
+    def timeline(self, groups: int, until: Instant) -> Timeline:
         parts = (self.carried, self.entering, self.leaving, self.over_at, self.origin)
         codes = np.concatenate([code for code, _ in parts])
         time = np.concatenate([at for _, at in parts])
-        order = sort_order(codes, time)
-        codes, time = codes[order], time[order]
-        is_last = run_ends(codes, time)
-        last = np.flatnonzero(is_last)
-        run = np.empty(len(order), dtype=np.int64)
-        run[order] = np.cumsum(is_last) - is_last
-        code, instants = codes[last], time[last]
-        ends = np.full(len(last), until)
-        same = code[1:] == code[:-1]
-        ends[:-1][same] = instants[1:][same]
-        group_count = int(code[-1]) + 1 if len(code) else 0
-        group_end = np.searchsorted(code, np.arange(group_count), side="right")
-        return Timeline(order, last, run, code, instants, ends, group_end)
+        by_time = np.argsort(time, kind="stable")  # merges the parts, which are in order of time or nearly so
+        return Timeline(by_time, codes, time, *lay_out(by_time, codes, time, groups, until))
 
     @property
-    def positions_entering(self) -> slice:
-        first = len(self.carried[0])
-        return slice(first, first + len(self.entering[0]))
-
-    @property
-    def positions_over(self) -> slice:
-        first = len(self.carried[0]) + len(self.entering[0]) + len(self.leaving[0])
-        return slice(first, first + len(self.over_at[0]))
+    def first_entering(self) -> int:
+        return len(self.carried[0])
 
     def changes(self, carried: Index, entering: Index, leaving: Index) -> Index:
         """What each event adds to a total."""
         parts = [carried, entering, -leaving, -entering[self.over], np.zeros(len(self.origin[0]), np.int64)]
         return np.concatenate(parts)
-
-
-def _keys_of(line: Timeline, codes: Index, at: Times) -> tuple[Index, Index]:
-    """The runs and the given (group, time) pairs as comparable integers."""
-    low = min(int(line.time.min()), int(at.min()) if len(at) else FOREVER)
-    high = max(int(line.time.max()), int(at.max()) if len(at) else BEFORE_ALL)
-    span = high - low + 2
-    if int(line.code.max()) + 1 <= (2**63 - 1) // span:
-        return line.code * span + (line.time - low), codes * span + (at - low)
-    # Times too far apart for one integer: rank them first.
-    levels = np.unique(np.concatenate([line.time, at]))
-    return (
-        line.code * len(levels) + np.searchsorted(levels, line.time),
-        codes * len(levels) + np.searchsorted(levels, at),
-    )
 
 
 def _present(column: pl.Series) -> Index:

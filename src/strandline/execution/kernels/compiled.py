@@ -1,0 +1,62 @@
+"""Loops that no array function expresses, compiled to machine code by Numba when first needed.
+
+Only for what array functions cannot do well: a step that depends on the one before. Numba takes half a second to import
+and some seconds to compile. So it is imported by the first call, what it makes is kept on disk beside the source or in
+the user's cache directory, and workers are forked from a process that has loaded it (`load_all`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Final, Generic, ParamSpec, TypeVar
+
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
+
+_ALL: Final[list[Compiled[..., Any]]] = []
+_LOCK: Final = threading.Lock()
+
+
+class Compiled(Generic[_Parameters, _Result]):
+    """A function that is compiled for one signature."""
+
+    def __init__(self, function: Callable[_Parameters, _Result], signature: str) -> None:
+        self.function, self.signature = function, signature
+        self.__doc__ = function.__doc__
+        self._machine_code: Callable[_Parameters, _Result] | None = None
+        _ALL.append(self)
+
+    def __call__(self, *args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
+        code = self._machine_code
+        return (self.load() if code is None else code)(*args, **kwargs)
+
+    def load(self) -> Callable[_Parameters, _Result]:
+        """The machine code: from disk, or made now."""
+        import numba
+        from numba.core.sigutils import normalize_signature
+
+        with _LOCK:
+            if self._machine_code is None:
+                arguments, result = normalize_signature(self.signature)  # type: ignore[no-untyped-call]
+                # Arrays that point into a Polars column cannot be written to; arguments are only read.
+                arguments = [a.copy(readonly=True) if isinstance(a, numba.types.Array) else a for a in arguments]
+                signature = result(*arguments)
+                try:
+                    self._machine_code = numba.njit(signature, cache=True, nogil=True)(self.function)
+                except RuntimeError:  # nowhere to keep it, as in a read-only home: it is made in every process
+                    self._machine_code = numba.njit(signature, nogil=True)(self.function)
+            return self._machine_code
+
+
+def compiled(
+    signature: str,
+) -> Callable[[Callable[_Parameters, _Result]], Compiled[_Parameters, _Result]]:
+    """Compile the function for these types, when it is first called."""
+    return lambda function: Compiled(function, signature)
+
+
+def load_all() -> None:
+    """Have all machine code ready, so that processes forked from this one start with it."""
+    for each in _ALL:
+        each.load()

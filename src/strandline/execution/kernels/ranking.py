@@ -1,0 +1,48 @@
+"""Values of any ordered type as integers of the same order."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from strandline.execution.batch import Index, Mask
+from strandline.execution.kernels.hashing import double_bits
+
+
+class Ranking:
+    """Values of any ordered type as integers of the same order, and back; NULL has any.
+
+    Whole numbers and times stand for themselves. Doubles use their bits, arranged so that NaN is the greatest, as in
+    PostgreSQL. Texts and decimals are ranked among the values at hand, so their integers hold for one batch only.
+    """
+
+    def __init__(self, column: pl.Series) -> None:
+        self.dtype = column.dtype
+        self.levels: pl.Series | None = None
+        if self.dtype.is_float():
+            bits = double_bits(column)
+            self.codes: Index = bits ^ ((bits >> 63) & np.int64(2**63 - 1))
+        elif self.dtype == pl.String or isinstance(self.dtype, pl.Decimal):
+            self.levels = column.unique().sort()
+            ranks = pl.DataFrame({"value": self.levels}).with_row_index("rank")
+            joined = pl.DataFrame({"value": column}).join(ranks, on="value", how="left", maintain_order="left")
+            self.codes = joined.get_column("rank").cast(pl.Int64).fill_null(0).to_numpy()
+        else:
+            self.codes = column.to_physical().cast(pl.Int64).fill_null(0).to_numpy()
+
+    def decode(self, codes: Index, present: Mask) -> pl.Series:
+        """The values of codes; NULL where not present."""
+        safe = np.where(present, codes, self.codes[0] if len(self.codes) else 0)
+        if self.levels is not None:
+            values = self.levels[safe] if len(self.levels) else pl.Series([None] * len(safe), dtype=self.dtype)
+        elif self.dtype.is_float():
+            values = pl.Series((safe ^ ((safe >> 63) & np.int64(2**63 - 1))).view(np.float64))
+        elif self.dtype == pl.Boolean:
+            values = pl.Series(safe != 0)
+        else:
+            values = pl.Series(safe).cast(self.dtype) if self.dtype.is_integer() else _from_physical(safe, self.dtype)
+        return pl.select(pl.when(pl.Series(present)).then(values)).to_series()
+
+
+def _from_physical(values: Index, dtype: pl.DataType) -> pl.Series:
+    return pl.Series(values).cast(pl.Int32 if dtype == pl.Date else pl.Int64).cast(dtype)
