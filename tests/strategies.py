@@ -28,6 +28,7 @@ LETTERS: dict[str, Type] = {
     "u": TIMESTAMP,
 }
 FAMILY = {"i": "int", "b": "int", "d": "double", "m": "decimal", "s": "text", "o": "bool", "y": "date", "u": "time"}
+SET_OPERATORS = ("UNION", "UNION MAX", "EXCEPT", "EXCEPT ALL", "EXCEPT STRICT", "INTERSECT", "INTERSECT ALL")
 NUMBERS = ("int", "double", "decimal")
 LITERALS = {
     "int": ("0", "1", "2", "-3"),
@@ -212,12 +213,13 @@ class Writer:
     # ---- queries -------------------------------------------------------------------------------------------------
 
     def query(self, depth: int) -> Select:
-        """A select, or the union of two with the same columns."""
+        """A select, or two with the same columns and a set operator between them."""
         first = self.select(depth)
         if self.scans <= 0 or not self.chance(6):
             return first
         second = self.select(depth, first.families)
-        return Select(f"{first.text} UNION ALL {second.text}", first.families, first.chronon and second.chronon)
+        operator = self.pick("UNION ALL", "UNION ALL", *SET_OPERATORS)
+        return Select(f"{first.text} {operator} {second.text}", first.families, first.chronon and second.chronon)
 
     def select(self, depth: int, wanted: tuple[str, ...] | None = None) -> Select:
         tables = self.tables(depth)

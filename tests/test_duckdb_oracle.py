@@ -87,6 +87,14 @@ QUERIES: dict[str, str | tuple[str, str]] = {
                          UNION ALL SELECT fee FROM trade WINDOW(RANGE 2 SECONDS SLIDE 2 SECONDS)""",
     "count of a union": """SELECT k, COUNT(*) AS n FROM (SELECT sym AS k FROM trade [RANGE 5 SECONDS]
                            UNION ALL SELECT sym FROM quote [RANGE 5 SECONDS]) u GROUP BY k""",
+    "union without copies": "SELECT sym FROM trade [RANGE 4 SECONDS] UNION SELECT sym FROM quote [RANGE 2 SECONDS]",
+    "except": "SELECT sym, buy FROM trade [RANGE 6 SECONDS] EXCEPT SELECT sym, buy FROM trade [RANGE 2 SECONDS]",
+    "except all": "SELECT sym FROM trade [RANGE 5 SECONDS] EXCEPT ALL SELECT sym FROM quote [RANGE 3 SECONDS]",
+    "intersect": """SELECT sym FROM trade [RANGE 4 SECONDS] INTERSECT
+                    SELECT sym FROM quote [RANGE 4 SECONDS SLIDE 2 SECONDS]""",
+    "intersect all": "SELECT sym FROM trade [RANGE 7 SECONDS] INTERSECT ALL SELECT sym FROM quote [RANGE 5 SECONDS]",
+    "set operators in a row": """SELECT sym FROM trade [RANGE 3 SECONDS] UNION SELECT sym FROM quote [RANGE 5 SECONDS]
+                                 INTERSECT SELECT sym FROM trade [RANGE 9 SECONDS] EXCEPT SELECT sym FROM quote""",
     # joins
     "equi-join": """SELECT t.sym, t.price, q.bid FROM trade [RANGE 3 SECONDS] t, quote [RANGE 4 SECONDS] q
                     WHERE t.sym = q.sym""",
@@ -194,7 +202,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 INSTANTS = [BEGIN_US + second * SECOND + d for second in range(SECONDS + 15) for d in (-1, 0, 1)][1:]
 
 WINDOW = r"RANGE (\d+) SECONDS?(?: SLIDE (\d+) SECONDS?)?"
-ALIAS = r"(?!WHERE|GROUP|HAVING|UNION|JOIN|CROSS|ON)(\w+)"
+ALIAS = r"(?!WHERE|GROUP|HAVING|UNION|EXCEPT|INTERSECT|JOIN|CROSS|ON)(\w+)"
 REFERENCE = re.compile(rf"\b({'|'.join(STREAMS)}|large)\b(?: WINDOW\({WINDOW}\)| \[{WINDOW}\])?(?: {ALIAS})?")
 
 

@@ -73,7 +73,7 @@ CATALOG = declared()
 
 def bound(text: str, catalog: Catalog = CATALOG) -> Plan:
     query = parse_one(text)
-    assert isinstance(query, ast.Select | ast.UnionAll)
+    assert isinstance(query, ast.Query)
     return bind_query(query, catalog)
 
 
@@ -149,7 +149,7 @@ def test_error(text: str, expected: str) -> None:
         for statement in parse(text):
             if isinstance(statement, ast.CreateStream):
                 bind_create_stream(statement)
-            elif isinstance(statement, ast.Select | ast.UnionAll):
+            elif isinstance(statement, ast.Query):
                 bind_query(statement, CATALOG)
     assert caught.value.render() == expected
 
@@ -547,7 +547,7 @@ def test_every_text_is_accepted_or_refused_with_a_place() -> None:
                         bind_create_stream(statement)
                     case ast.CreateStreamAs(_, query) | ast.Explain(ast.CreateStreamAs(_, query)) | ast.Explain(query):
                         bind_query(query, CATALOG)
-                    case ast.Select() | ast.UnionAll():
+                    case ast.Select() | ast.UnionAll() | ast.SetOperation():
                         bind_query(statement, CATALOG)
             codes["accepted"] += 1
         except StrandlineError as error:

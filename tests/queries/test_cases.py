@@ -64,7 +64,7 @@ def start(database: Database, cases: list[Case]) -> list[Started]:
     queries: list[tuple[str, Plan, Sink]] = []
     for case in cases:
         statement = parse_one(case.query)
-        assert isinstance(statement, ast.Select | ast.UnionAll)
+        assert isinstance(statement, ast.Query)
         queries.append((f"{case.file}_{CASES.index(case)}", bind_query(statement, database.catalog), sl.Memory()))
     streams = [streams_read(plan) for _, plan, _ in queries]
     return list(zip(database.start(queries, None), streams, strict=True))

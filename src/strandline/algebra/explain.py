@@ -5,7 +5,18 @@ from __future__ import annotations
 from datetime import datetime
 
 from strandline.algebra.expressions import AggregateCall, Call, Case, Cast, ColumnRef, Expression, Literal
-from strandline.algebra.operators import Aggregate, Distinct, Filter, Join, Map, Plan, Scan, TimeWindow, Union
+from strandline.algebra.operators import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Join,
+    Map,
+    Plan,
+    Scan,
+    SetOperation,
+    TimeWindow,
+    Union,
+)
 from strandline.algebra.tree import sources
 from strandline.temporal import show_duration
 from strandline.types import INTERVAL, Column
@@ -108,6 +119,8 @@ def show_node(plan: Plan) -> str:
             return "Distinct"
         case Union(columns, _):
             return f"Union ({', '.join(c.id for c in columns)})"
+        case SetOperation(kind, columns, _, _):
+            return f"{kind.capitalize()} ({', '.join(c.id for c in columns)})"
 
 
 def show_plan(plan: Plan, depth: int = 0) -> str:

@@ -7,7 +7,7 @@ unique in the whole plan, so that a rule can move an operator without renumberin
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from strandline.algebra.expressions import AggregateCall, Expression
 from strandline.types import Column
@@ -91,4 +91,24 @@ class Union:
     sources: tuple[Plan, ...]
 
 
-Plan: TypeAlias = Scan | TimeWindow | Filter | Map | Join | Aggregate | Distinct | Union
+SetKind: TypeAlias = Literal["except all", "except", "except strict", "intersect all", "intersect", "union max"]
+
+
+@dataclass(frozen=True, slots=True)
+class SetOperation:
+    """Each payload as often as its kind says, given that it is valid l times in `left` and r times in `right`:
+
+    except all      l - r, if that is more than 0         except          once if l > 0 and r = 0
+    intersect all   the smaller of l and r                intersect       once if l > 0 and r > 0
+    union max       the larger of l and r                 except strict   l times if r = 0, else not at all
+
+    Column i of the output is column i of both. NULL equals NULL here, as in SQL.
+    """
+
+    kind: SetKind
+    columns: tuple[Column, ...]
+    left: Plan
+    right: Plan
+
+
+Plan: TypeAlias = Scan | TimeWindow | Filter | Map | Join | Aggregate | Distinct | Union | SetOperation

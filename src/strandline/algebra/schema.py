@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from strandline.algebra.operators import Aggregate, Distinct, Filter, Join, Map, Plan, Scan, TimeWindow, Union
+from strandline.algebra.operators import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Join,
+    Map,
+    Plan,
+    Scan,
+    SetOperation,
+    TimeWindow,
+    Union,
+)
 from strandline.types import Column, Schema
 
 
@@ -20,7 +31,7 @@ def schema(plan: Plan) -> Schema:
         case Aggregate(keys, aggregates, source):
             by_id = {column.id: column for column in schema(source)}
             return tuple(by_id[key] for key in keys) + tuple(column for column, _ in aggregates)
-        case Union(columns, _):
+        case Union(columns, _) | SetOperation(_, columns, _, _):
             return columns
 
 

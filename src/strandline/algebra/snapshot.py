@@ -7,16 +7,30 @@ with the code that is.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from strandline.algebra.evaluate import aggregate, evaluate
 from strandline.algebra.expressions import Value
-from strandline.algebra.operators import Aggregate, Distinct, Filter, Join, Map, Plan, Scan, TimeWindow, Union
+from strandline.algebra.operators import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Join,
+    Map,
+    Plan,
+    Scan,
+    SetKind,
+    SetOperation,
+    TimeWindow,
+    Union,
+)
 from strandline.algebra.schema import schema
 from strandline.algebra.tree import streams_read, walk
 from strandline.temporal import Instant
+from strandline.types import Column
 
 Row: TypeAlias = dict[str, Value]
 
@@ -67,11 +81,17 @@ class _Meaning:
             case Union(columns, inputs):
                 merged: list[Row] = []
                 for source in inputs:
-                    names = [c.id for c in schema(source)]
-                    merged += [
-                        {c.id: row[n] for c, n in zip(columns, names, strict=True)} for row in self.at(source, t)
-                    ]
+                    merged += self._renamed(source, columns, t)
                 return merged
+            case SetOperation(kind, columns, left, right):
+                sides = [self._renamed(source, columns, t) for source in (left, right)]
+                one, two = (Counter(_key(tuple(row.values())) for row in side) for side in sides)
+                known = {_key(tuple(row.values())): row for side in sides for row in side}
+                return [row for key, row in known.items() for _ in range(_copies(kind, one[key], two[key]))]
+
+    def _renamed(self, source: Plan, columns: tuple[Column, ...], t: Instant) -> list[Row]:
+        names = [c.id for c in schema(source)]
+        return [{c.id: row[n] for c, n in zip(columns, names, strict=True)} for row in self.at(source, t)]
 
     def _aggregate(self, plan: Aggregate, t: Instant) -> list[Row]:
         groups: dict[object, list[Row]] = {}
@@ -90,6 +110,22 @@ class _Meaning:
 
     def _times(self, plan: Plan) -> set[Instant]:
         return {e.time for name in streams_read(plan) for e in self.streams.get(name, ())}
+
+
+def _copies(kind: SetKind, left: int, right: int) -> int:
+    match kind:
+        case "except all":
+            return max(left - right, 0)
+        case "except":
+            return int(left > 0 and right == 0)
+        case "except strict":
+            return left if right == 0 else 0
+        case "intersect all":
+            return min(left, right)
+        case "intersect":
+            return int(left > 0 and right > 0)
+        case "union max":
+            return max(left, right)
 
 
 def change_instants(plan: Plan, streams: RawStreams) -> list[Instant]:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from strandline.algebra.operators import Aggregate, Distinct, Filter, Join, Map, Plan, Scan, TimeWindow, Union
+from strandline.algebra.operators import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Join,
+    Map,
+    Plan,
+    Scan,
+    SetOperation,
+    TimeWindow,
+    Union,
+)
 
 
 def sources(plan: Plan) -> tuple[Plan, ...]:
@@ -15,7 +26,7 @@ def sources(plan: Plan) -> tuple[Plan, ...]:
             return ()
         case TimeWindow() | Filter() | Map() | Aggregate() | Distinct():
             return (plan.source,)
-        case Join(_, left, right):
+        case Join(_, left, right) | SetOperation(_, _, left, right):
             return (left, right)
         case Union(_, inputs):
             return inputs
@@ -30,7 +41,7 @@ def with_sources(plan: Plan, inputs: tuple[Plan, ...]) -> Plan:
             return plan
         case TimeWindow() | Filter() | Map() | Aggregate() | Distinct():
             return replace(plan, source=inputs[0])
-        case Join():
+        case Join() | SetOperation():
             return replace(plan, left=inputs[0], right=inputs[1])
         case Union():
             return replace(plan, sources=inputs)

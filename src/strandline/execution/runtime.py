@@ -17,7 +17,13 @@ from strandline.execution.operators.distinct import DistinctOperator
 from strandline.execution.operators.join import JoinOperator
 from strandline.execution.operators.pieces import CoalesceOperator, SplitOperator
 from strandline.execution.operators.reorder import ReorderOperator
-from strandline.execution.operators.stateless import FilterOperator, MapOperator, MergeOperator, WindowOperator
+from strandline.execution.operators.stateless import (
+    FilterOperator,
+    MapOperator,
+    MergeOperator,
+    RepeatOperator,
+    WindowOperator,
+)
 from strandline.execution.progress import Heartbeat, progress_of, together
 from strandline.execution.state import State
 from strandline.execution.wire import DRIVER, Message, to_table
@@ -49,6 +55,8 @@ def operator_for(node: Node) -> Operator:
             return DistinctOperator(physical.schema(source))
         case physical.Merge(columns, _):
             return MergeOperator(columns)
+        case physical.Repeat(copies, _):
+            return RepeatOperator(copies)
         case physical.Coalesce(source):
             return CoalesceOperator(physical.schema(source))
         case physical.Split(length_us, _):

@@ -289,7 +289,16 @@ class UnionAll(Node):
     branches: tuple[Query, ...]
 
 
-Query: TypeAlias = Select | UnionAll
+@dataclass(frozen=True, slots=True)
+class SetOperation(Node):
+    """`left UNION right` and the like; `operator` is as in SQL, without the DISTINCT that is the default."""
+
+    operator: str
+    left: Query
+    right: Query
+
+
+Query: TypeAlias = Select | UnionAll | SetOperation
 
 
 # ---- statements ----------------------------------------------------------------------------------------------------

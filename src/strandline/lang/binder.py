@@ -19,7 +19,19 @@ from typing import Final, assert_never
 
 from strandline.algebra.expressions import AggregateCall, ColumnRef, Expression, substitute
 from strandline.algebra.functions import meet
-from strandline.algebra.operators import Aggregate, Distinct, Filter, Join, Map, Plan, Scan, TimeWindow, Union
+from strandline.algebra.operators import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Join,
+    Map,
+    Plan,
+    Scan,
+    SetKind,
+    SetOperation,
+    TimeWindow,
+    Union,
+)
 from strandline.algebra.schema import schema
 from strandline.algebra.tree import sources, transform_up, walk
 from strandline.catalog import BaseStream, Catalog, DerivedStream, SourceCall
@@ -36,6 +48,15 @@ from strandline.types import INTERVAL, NULL, VARCHAR, Column, Type
 MAX_PLAN_HEIGHT: Final = 100
 
 TIME_TYPES: Final = ("TIMESTAMP", "DATE", "BIGINT")
+
+_SET_KINDS: Final[dict[str, SetKind]] = {
+    "EXCEPT ALL": "except all",
+    "EXCEPT": "except",
+    "EXCEPT STRICT": "except strict",
+    "INTERSECT ALL": "intersect all",
+    "INTERSECT": "intersect",
+    "UNION MAX": "union max",
+}
 
 
 def bind_query(query: ast.Query, catalog: Catalog) -> Plan:
@@ -114,40 +135,57 @@ class _Binder:
                 return self.select(query, prefix)
             case ast.UnionAll():
                 return self.union(query, prefix)
+            case ast.SetOperation(operator, left, right):
+                columns, plans = self.branches(operator, [left, right], prefix)
+                if operator == "UNION":
+                    return Distinct(Union(columns, plans))
+                plan = SetOperation(_SET_KINDS[operator], columns, *plans)
+                _check_height(plan, query.span)
+                return plan
             case _:
                 assert_never(query)
 
     def union(self, union: ast.UnionAll, prefix: str) -> Plan:
-        branches = list(_branches(union))
-        plans = [self.select(branch, prefix, in_union=True) for branch in branches]
+        columns, plans = self.branches("UNION ALL", list(_listed(union)), prefix)
+        return Union(columns, plans)
+
+    def branches(
+        self, operator: str, queries: list[ast.Query], prefix: str
+    ) -> tuple[tuple[Column, ...], tuple[Plan, ...]]:
+        """What a set operator combines: the columns of its output, and its operands with columns of these types."""
+        plans = [
+            self.select(query, prefix, in_union=True) if isinstance(query, ast.Select) else self.query(query, prefix)
+            for query in queries
+        ]
         schemas = [schema(plan) for plan in plans]
-        for branch, columns in zip(branches, schemas, strict=True):
+        for query, columns in zip(queries, schemas, strict=True):
             if len(columns) != len(schemas[0]):
                 raise BindError(
-                    f"UNION ALL of {len(schemas[0])} and {len(columns)} columns",
+                    f"{operator} of {len(schemas[0])} and {len(columns)} columns",
                     code="union-columns",
                     hint="All branches need the same number of columns.",
-                    span=branch.span,
+                    span=query.span,
                 )
         kinds = [
-            self.union_type(branches, position, column) for position, column in enumerate(zip(*schemas, strict=True))
+            self.branch_type(operator, queries, position, column)
+            for position, column in enumerate(zip(*schemas, strict=True))
         ]
         columns = tuple(
             Column(self.ids.fresh(prefix + first.name), first.name, kind)
             for first, kind in zip(schemas[0], kinds, strict=True)
         )
-        return Union(columns, tuple(self.retyped(plan, kinds) for plan in plans))
+        return columns, tuple(self.retyped(plan, kinds) for plan in plans)
 
-    def union_type(self, branches: list[ast.Select], position: int, columns: tuple[Column, ...]) -> Type:
+    def branch_type(self, operator: str, queries: list[ast.Query], position: int, columns: tuple[Column, ...]) -> Type:
         for count in range(2, len(columns) + 1):
             if meet([column.type for column in columns[:count]]) is None:
-                branch = branches[count - 1]
-                starred = any(isinstance(item.value, ast.Star) for item in branch.items)
+                query = queries[count - 1]
+                listed = isinstance(query, ast.Select) and not any(isinstance(i.value, ast.Star) for i in query.items)
                 raise BindError(
-                    f'UNION ALL of {columns[0].type} and {columns[count - 1].type} in column "{columns[0].name}"',
+                    f'{operator} of {columns[0].type} and {columns[count - 1].type} in column "{columns[0].name}"',
                     code="union-types",
                     hint="CAST one of them to the type of the other.",
-                    span=branch.span if starred else branch.items[position].span,
+                    span=query.items[position].span if isinstance(query, ast.Select) and listed else query.span,
                 )
         kind = meet([column.type for column in columns])
         assert kind is not None, "every prefix of the branches has a common type, so all of them have"
@@ -264,8 +302,8 @@ class _Binder:
         return (plan if having is None else Filter(having, plan)), values
 
 
-def _branches(union: ast.UnionAll) -> Iterator[ast.Select]:
-    """The SELECTs of a UNION ALL in order; nesting does not matter, bags are added in any grouping."""
+def _listed(union: ast.UnionAll) -> Iterator[ast.Query]:
+    """The queries of a UNION ALL in order; nesting does not matter, bags are added in any grouping."""
     pending: list[ast.Query] = [union]
     while pending:
         query = pending.pop()
@@ -333,6 +371,8 @@ def freshened(plan: Plan, fresh: Callable[[str], str]) -> Plan:
                 return Aggregate(tuple(names[key] for key in keys), calls, source)
             case Union(columns, inputs):
                 return Union(tuple(map(define, columns)), inputs)
+            case SetOperation(_, columns, _, _):
+                return replace(node, columns=tuple(map(define, columns)))
             case TimeWindow() | Distinct():
                 return node
             case _:

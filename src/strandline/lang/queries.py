@@ -1,10 +1,11 @@
-"""Queries as they are written: SELECT with its clauses, UNION ALL, joins and windows.
+"""Queries as they are written: SELECT with its clauses, set operators, joins and windows.
 
 A room of the parser, above `expressions` and below the statements of `parser`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from strandline.errors import ParseError
@@ -23,31 +24,47 @@ class Queries(Expressions):
     """SELECTs and what stands in FROM; `query` is the way in."""
 
     def query(self) -> ast.Query:
-        """One or more SELECTs joined by UNION ALL."""
+        """SELECTs joined by set operators, of which INTERSECT binds most."""
         self.deeper(QUERY_DEPTH)
-        start = self.token
-        branches = [self.query_operand()]
-        while self.sees_any(("UNION", "INTERSECT", "EXCEPT", "MINUS")):
-            self.set_operator()
-            branches.append(self.query_operand())
+        query = self.set_operations(("UNION", "EXCEPT", "MINUS"), self.intersections)
         if self.sees_any(("ORDER", "LIMIT", "OFFSET", "FETCH")):
             raise self.order_refusal()
         self.depth -= QUERY_DEPTH
-        return branches[0] if len(branches) == 1 else ast.UnionAll(tuple(branches), span=self.since(start))
+        return query
 
-    def set_operator(self) -> None:
-        operator = self.next()
-        if operator.keyword == "UNION" and self.accept("ALL"):
-            return
-        feature = operator.keyword
-        if self.sees_any(("ALL", "DISTINCT")):
-            feature = f"{feature} {self.next().keyword}"
-        hint = (
-            "UNION ALL is supported."
-            if operator.keyword != "UNION"
-            else "Write UNION ALL, and SELECT DISTINCT around it."
-        )
-        raise self.refusal(feature, self.since(operator), hint)
+    def intersections(self) -> ast.Query:
+        return self.set_operations(("INTERSECT",), self.query_operand)
+
+    def set_operations(self, words: tuple[str, ...], operand: Callable[[], ast.Query]) -> ast.Query:
+        """Operands with operators between them, from the left; neighbours in UNION ALL are one list."""
+        start, depth = self.token, self.depth
+        left = operand()
+        listed: list[ast.Query] = [left]  # what a further UNION ALL would add to
+        while self.sees_any(words):
+            operator = self.set_operator()
+            right = operand()
+            if operator == "UNION ALL":
+                listed.append(right)
+                left = ast.UnionAll(tuple(listed), span=self.since(start))
+            else:
+                self.deeper(QUERY_DEPTH)
+                left = ast.SetOperation(operator, left, right, span=self.since(start))
+                listed = [left]
+        self.depth = depth
+        return left
+
+    def set_operator(self) -> str:
+        """UNION, INTERSECT or EXCEPT with what may follow; MINUS is another word for EXCEPT."""
+        word = "EXCEPT" if self.sees("MINUS") else self.token.keyword
+        self.next()
+        if self.accept("ALL"):
+            return f"{word} ALL"
+        if word == "UNION" and self.accept("MAX"):
+            return "UNION MAX"
+        if word == "EXCEPT" and self.accept("STRICT"):
+            return "EXCEPT STRICT"
+        self.accept("DISTINCT")
+        return word
 
     def order_refusal(self) -> ParseError:
         token = self.token

@@ -7,7 +7,17 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from strandline.algebra import operators as logical
-from strandline.algebra.expressions import Call, ColumnRef, Expression, columns_of, conjunction, conjuncts
+from strandline.algebra.expressions import (
+    AggregateCall,
+    Call,
+    Case,
+    ColumnRef,
+    Expression,
+    Literal,
+    columns_of,
+    conjunction,
+    conjuncts,
+)
 from strandline.algebra.operators import Plan
 from strandline.algebra.schema import schema as logical_schema
 from strandline.algebra.tree import streams_read
@@ -25,6 +35,7 @@ from strandline.physical.plan import (
     QueryPlan,
     RemoveDuplicates,
     Reorder,
+    Repeat,
     Select,
     SweepAggregate,
     SymmetricJoin,
@@ -33,7 +44,7 @@ from strandline.physical.plan import (
     schema,
     sources,
 )
-from strandline.types import Column
+from strandline.types import BIGINT, BOOLEAN, Column, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +117,8 @@ def _build(plan: Plan) -> Built:
             return Built(RemoveDuplicates(built.node), built.where)
         case logical.Union(columns, inputs):
             return _union(columns, [_build(source) for source in inputs])
+        case logical.SetOperation():
+            return _set_operation(plan)
 
 
 def _window(built: Built, range_us: int, slide_us: int) -> Built:
@@ -196,6 +209,60 @@ def _union(columns: tuple[Column, ...], inputs: list[Built]) -> Built:
         return Built(Merge(columns, tuple(b.node for b in placed)), InOne())
     where = _union_place(columns, placed)
     return Built(Merge(columns, tuple(b.node for b in placed)), where)
+
+
+def _set_operation(plan: logical.SetOperation) -> Built:
+    """Count the copies of each payload on either side, then repeat it as often as the operation says."""
+    keys = tuple(column.id for column in plan.columns)
+    left, right = (_renamed(_build(source), plan.columns) for source in (plan.left, plan.right))
+    if isinstance(left.where, InOne) or isinstance(right.where, InOne):
+        left, right = _to_one(left), _to_one(right)
+    else:
+        fit = _fits(left.where, keys) or _fits(right.where, keys) or tuple(range(len(keys)))
+        by = tuple(keys[i] for i in fit)
+        left, right = _to_exact_keys(left, by), _to_exact_keys(right, by)
+    marks = tuple(Column(f"{side} {keys[0]}", side, BOOLEAN) for side in ("left", "right"))
+    marked = (_marked(side.node, plan.columns, marks, here) for here, side in enumerate((left, right)))
+    node: Node = Merge((*plan.columns, *marks), tuple(marked))
+    counts = tuple(Column(f"{mark.id} copies", mark.name, BIGINT) for mark in marks)
+    calls = (AggregateCall("count", ColumnRef(mark.id, BOOLEAN), BIGINT) for mark in marks)
+    node = SweepAggregate(keys, tuple(zip(counts, calls, strict=True)), node)
+    node = Repeat(_copies(plan.kind, *(ColumnRef(column.id, BIGINT) for column in counts)), node)
+    return Built(Project(tuple((c, ColumnRef(c.id, c.type)) for c in plan.columns), node), left.where)
+
+
+def _renamed(built: Built, columns: tuple[Column, ...]) -> Built:
+    """The same elements under other column names, by position."""
+    outputs = tuple((c, ColumnRef(s.id, s.type)) for c, s in zip(columns, schema(built.node), strict=True))
+    return Built(Project(outputs, built.node), _after_map(built.where, outputs))
+
+
+def _marked(node: Node, columns: tuple[Column, ...], marks: tuple[Column, ...], side: int) -> Node:
+    """A side of a set operation with a mark that says which side it is."""
+    named: list[tuple[Column, Expression]] = [(c, ColumnRef(c.id, c.type)) for c in columns]
+    marked = [(mark, Literal(True if number == side else None, BOOLEAN)) for number, mark in enumerate(marks)]
+    return Project((*named, *marked), node)
+
+
+def _copies(kind: logical.SetKind, left: ColumnRef, right: ColumnRef) -> Expression:
+    def call(function: str, *arguments: Expression, kind: Type = BIGINT) -> Expression:
+        return Call(function, arguments, kind)
+
+    zero, one = Literal(0, BIGINT), Literal(1, BIGINT)
+    absent = call("=", right, zero, kind=BOOLEAN)
+    match kind:
+        case "except all":
+            return call("greatest", call("-", left, right), zero)
+        case "except":
+            return Case(((absent, call("least", left, one)),), zero, BIGINT)
+        case "except strict":
+            return Case(((absent, left),), zero, BIGINT)
+        case "intersect all":
+            return call("least", left, right)
+        case "intersect":
+            return call("least", left, right, one)
+        case "union max":
+            return call("greatest", left, right)
 
 
 def _union_place(columns: tuple[Column, ...], inputs: list[Built]) -> Hashed | Spread:

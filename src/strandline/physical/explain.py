@@ -15,6 +15,7 @@ from strandline.physical.plan import (
     Project,
     RemoveDuplicates,
     Reorder,
+    Repeat,
     Select,
     Split,
     SweepAggregate,
@@ -86,6 +87,8 @@ def _show_node(node: Node, feeders: dict[str, str]) -> str:
             return "RemoveDuplicates"
         case Merge(columns, _):
             return f"Merge ({', '.join(c.id for c in columns)})"
+        case Repeat(copies, _):
+            return f"Repeat {show_expression(copies)} times"
         case Coalesce():
             return "Coalesce"
         case Split(length_us, _):

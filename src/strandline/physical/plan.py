@@ -91,6 +91,14 @@ class Merge:
 
 
 @dataclass(frozen=True, slots=True)
+class Repeat:
+    """Each element as often as `copies` says."""
+
+    copies: Expression
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
 class Coalesce:
     """Join touching pieces of equal payload."""
 
@@ -128,6 +136,7 @@ Node: TypeAlias = (
     | SweepAggregate
     | RemoveDuplicates
     | Merge
+    | Repeat
     | Coalesce
     | Split
     | Exchange

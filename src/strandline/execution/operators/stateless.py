@@ -1,7 +1,8 @@
-"""Operators that look at one element at a time: filter, map, time window, and the merge of a union."""
+"""Operators that look at one element at a time: filter, map, time window, repeat, and the merge of a union."""
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from strandline.algebra.expressions import Expression
@@ -56,6 +57,20 @@ class WindowOperator(Operator):
         start, end = window(inputs[0].start, self.range_us, self.slide_us)
         moved = inputs[0].with_times(start, end)
         return moved if self.slide_us <= self.range_us else moved.keep(start < end)
+
+
+class RepeatOperator(Operator):
+    """Each element as often as an expression over its payload says.
+
+    Law    snapshot(out, t) = each row of snapshot(in, t), n times
+    """
+
+    def __init__(self, copies: Expression) -> None:
+        self.copies = copies
+
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        copies = evaluate_columns(inputs[0].frame, [("copies", self.copies)]).get_column("copies").to_numpy()
+        return inputs[0].take(np.repeat(np.arange(len(copies)), copies))
 
 
 class MergeOperator(Operator):

@@ -5,14 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 
 from strandline.algebra.expressions import ColumnRef, columns_of
-from strandline.algebra.operators import Aggregate, Distinct, Filter, Join, Map, Plan, Scan, TimeWindow, Union
+from strandline.algebra.operators import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Join,
+    Map,
+    Plan,
+    Scan,
+    SetOperation,
+    TimeWindow,
+    Union,
+)
 from strandline.algebra.schema import schema
 
 
 def prune_columns(plan: Plan) -> Plan:
     """μ(S) = μ(μ'(S)) where μ' drops columns that nothing above reads: fewer bytes are read, moved and kept.
 
-    Distinct and the top of the plan need all their columns.
+    Distinct, set operations and the top of the plan need all their columns.
     """
     return _prune(plan, frozenset(c.id for c in schema(plan)))
 
@@ -48,6 +59,10 @@ def _prune(plan: Plan, needed: frozenset[str]) -> Plan:
                 narrowed = _prune(source, frozenset(c.id for c in wanted_columns))
                 pruned_sources.append(_exactly(narrowed, tuple(c.id for c in wanted_columns)))
             return Union(tuple(columns[i] for i in at), tuple(pruned_sources))
+        case SetOperation(kind, columns, left, right):
+            ids = [tuple(c.id for c in schema(side)) for side in (left, right)]
+            whole = [_exactly(_prune(side, frozenset(i)), i) for side, i in zip((left, right), ids, strict=True)]
+            return SetOperation(kind, columns, whole[0], whole[1])
 
 
 def _narrow(plan: Plan, needed: frozenset[str]) -> Plan:
@@ -59,7 +74,7 @@ def _narrow(plan: Plan, needed: frozenset[str]) -> Plan:
 
 
 def _exactly(plan: Plan, ids: tuple[str, ...]) -> Plan:
-    """Union matches columns by position, so its inputs must have them in order."""
+    """Unions and set operations match columns by position, so their inputs must have them in order."""
     columns = {c.id: c for c in schema(plan)}
     if tuple(columns) == ids:
         return plan

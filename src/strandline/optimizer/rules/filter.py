@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from strandline.algebra.expressions import ColumnRef, columns_of, conjunction, conjuncts, substitute
-from strandline.algebra.operators import Aggregate, Distinct, Filter, Join, Map, Plan, TimeWindow, Union
+from strandline.algebra.expressions import ColumnRef, Expression, columns_of, conjunction, conjuncts, substitute
+from strandline.algebra.operators import Aggregate, Distinct, Filter, Join, Map, Plan, SetOperation, TimeWindow, Union
 from strandline.algebra.schema import schema
+from strandline.types import Column
 
 
 def merge_filters(plan: Plan) -> Plan | None:
@@ -50,12 +51,24 @@ def push_filter_below_union(plan: Plan) -> Plan | None:
     """σ(S1 ⊎ S2) = σ(S1) ⊎ σ(S2), with the column names of each side."""
     match plan:
         case Filter(predicate, Union(columns, sources)):
-            pushed: list[Plan] = []
-            for source in sources:
-                names = {c.id: ColumnRef(s.id, s.type) for c, s in zip(columns, schema(source), strict=True)}
-                pushed.append(Filter(substitute(predicate, dict(names)), source))
-            return Union(columns, tuple(pushed))
+            return Union(columns, tuple(_filtered(source, predicate, columns) for source in sources))
     return None
+
+
+def push_filter_below_set_operation(plan: Plan) -> Plan | None:
+    """σ(S1 - S2) = σ(S1) - σ(S2), and so on: how often a payload counts depends on nothing but its copies."""
+    match plan:
+        case Filter(predicate, SetOperation(kind, columns, left, right)):
+            return SetOperation(
+                kind, columns, _filtered(left, predicate, columns), _filtered(right, predicate, columns)
+            )
+    return None
+
+
+def _filtered(source: Plan, predicate: Expression, columns: tuple[Column, ...]) -> Plan:
+    """The filter over a source, whose columns stand for `columns` by position."""
+    names = {c.id: ColumnRef(s.id, s.type) for c, s in zip(columns, schema(source), strict=True)}
+    return Filter(substitute(predicate, dict(names)), source)
 
 
 def push_filter_below_distinct(plan: Plan) -> Plan | None:
