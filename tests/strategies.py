@@ -191,7 +191,10 @@ class Writer:
             right = self.table(depth)
             chronon = found.chronon and right.chronon
             condition = self.join_condition(found, right)
-            match self.pick("on", "on", "where", "cross"):
+            match self.pick("on", "on", "outer", "where", "cross"):
+                case "outer":
+                    kind = self.pick("LEFT", "LEFT", "RIGHT", "FULL")
+                    text, conditions = f"{found.text} {kind} JOIN {right.text} ON {condition}", found.conditions
                 case "on":
                     text, conditions = f"{found.text} JOIN {right.text} ON {condition}", found.conditions
                 case "where":

@@ -96,6 +96,20 @@ QUERIES: dict[str, str | tuple[str, str]] = {
     "set operators in a row": """SELECT sym FROM trade [RANGE 3 SECONDS] UNION SELECT sym FROM quote [RANGE 5 SECONDS]
                                  INTERSECT SELECT sym FROM trade [RANGE 9 SECONDS] EXCEPT SELECT sym FROM quote""",
     # joins
+    "left join": """SELECT t.sym, t.price, q.bid FROM trade [RANGE 5 SECONDS] t
+                    LEFT JOIN quote [RANGE 2 SECONDS] q ON t.sym = q.sym AND t.price < q.ask""",
+    "right join": """SELECT t.sym, t.price, q.bid FROM trade [RANGE 2 SECONDS] t
+                     RIGHT JOIN quote [RANGE 3 SECONDS SLIDE 2 SECONDS] q ON t.sym = q.sym""",
+    "full join": """SELECT sym, t.qty, q.bid FROM trade [RANGE 3 SECONDS] t
+                    FULL JOIN quote [RANGE 3 SECONDS] q USING (sym)""",
+    "full join on a condition": """SELECT t.qty, n.score FROM trade [RANGE 2 SECONDS] t
+                                   FULL JOIN news [RANGE 5 SECONDS] n ON t.qty > n.score""",
+    "semi join": """SELECT t.sym, t.qty FROM trade [RANGE 5 SECONDS] t
+                    SEMI JOIN quote [RANGE 1 SECOND] q ON t.sym = q.sym""",
+    "anti join": """SELECT t.sym, t.qty FROM trade [RANGE 5 SECONDS] t
+                    ANTI JOIN quote [RANGE 1 SECOND] q ON t.sym = q.sym""",
+    "count of what is missing": """SELECT t.sym, COUNT(*) AS n, COUNT(q.bid) AS quoted FROM trade [RANGE 4 SECONDS] t
+                                   LEFT JOIN quote [RANGE 1 SECOND] q ON t.sym = q.sym GROUP BY t.sym""",
     "equi-join": """SELECT t.sym, t.price, q.bid FROM trade [RANGE 3 SECONDS] t, quote [RANGE 4 SECONDS] q
                     WHERE t.sym = q.sym""",
     "join and more": """SELECT t.sym, t.price, q.ask FROM trade [RANGE 4 SECONDS] t JOIN quote [RANGE 4 SECONDS] q
@@ -202,7 +216,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 INSTANTS = [BEGIN_US + second * SECOND + d for second in range(SECONDS + 15) for d in (-1, 0, 1)][1:]
 
 WINDOW = r"RANGE (\d+) SECONDS?(?: SLIDE (\d+) SECONDS?)?"
-ALIAS = r"(?!WHERE|GROUP|HAVING|UNION|EXCEPT|INTERSECT|JOIN|CROSS|ON)(\w+)"
+ALIAS = r"(?!WHERE|GROUP|HAVING|UNION|EXCEPT|INTERSECT|LEFT|RIGHT|FULL|SEMI|ANTI|JOIN|CROSS|ON)(\w+)"
 REFERENCE = re.compile(rf"\b({'|'.join(STREAMS)}|large)\b(?: WINDOW\({WINDOW}\)| \[{WINDOW}\])?(?: {ALIAS})?")
 
 

@@ -11,8 +11,10 @@ from strandline.algebra.operators import (
     Filter,
     Join,
     Map,
+    OuterJoin,
     Plan,
     Scan,
+    SemiJoin,
     SetOperation,
     TimeWindow,
     Union,
@@ -111,6 +113,11 @@ def show_node(plan: Plan) -> str:
         case Join(predicate, _, _):
             assert predicate is not None
             return f"Join on {show_expression(predicate)}"
+        case OuterJoin(full, predicate, _, _):
+            return f"{'Full' if full else 'Left'} join on {show_expression(predicate)}"
+        case SemiJoin(anti, predicate, _, _):
+            on = "" if predicate is None else f" on {show_expression(predicate)}"
+            return f"{'Anti' if anti else 'Semi'} join{on}"
         case Aggregate(keys, aggregates, _):
             by = f" by {', '.join(keys)}" if keys else ""
             computed = ", ".join(show_aggregate(c, a) for c, a in aggregates)

@@ -64,6 +64,27 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
+class OuterJoin:
+    """As Join; and the elements of the left without a partner, with NULL for the right; if `full`, those of the right
+    without a partner as well."""
+
+    full: bool
+    predicate: Expression
+    left: Plan
+    right: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class SemiJoin:
+    """The elements of the left while they have a partner on the right; if `anti`, while they have none."""
+
+    anti: bool
+    predicate: Expression | None
+    left: Plan
+    right: Plan
+
+
+@dataclass(frozen=True, slots=True)
 class Aggregate:
     """One element per instant and group with the aggregates over the group; the groups are the distinct `keys`.
 
@@ -111,4 +132,6 @@ class SetOperation:
     right: Plan
 
 
-Plan: TypeAlias = Scan | TimeWindow | Filter | Map | Join | Aggregate | Distinct | Union | SetOperation
+Plan: TypeAlias = (
+    Scan | TimeWindow | Filter | Map | Join | OuterJoin | SemiJoin | Aggregate | Distinct | Union | SetOperation
+)

@@ -8,8 +8,10 @@ from strandline.algebra.operators import (
     Filter,
     Join,
     Map,
+    OuterJoin,
     Plan,
     Scan,
+    SemiJoin,
     SetOperation,
     TimeWindow,
     Union,
@@ -26,8 +28,10 @@ def schema(plan: Plan) -> Schema:
             return schema(plan.source)
         case Map(outputs, _):
             return tuple(column for column, _ in outputs)
-        case Join(_, left, right):
-            return schema(left) + schema(right)
+        case Join() | OuterJoin():
+            return schema(plan.left) + schema(plan.right)
+        case SemiJoin():
+            return schema(plan.left)
         case Aggregate(keys, aggregates, source):
             by_id = {column.id: column for column in schema(source)}
             return tuple(by_id[key] for key in keys) + tuple(column for column, _ in aggregates)

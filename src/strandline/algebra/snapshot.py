@@ -13,15 +13,17 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from strandline.algebra.evaluate import aggregate, evaluate
-from strandline.algebra.expressions import Value
+from strandline.algebra.expressions import Expression, Value
 from strandline.algebra.operators import (
     Aggregate,
     Distinct,
     Filter,
     Join,
     Map,
+    OuterJoin,
     Plan,
     Scan,
+    SemiJoin,
     SetKind,
     SetOperation,
     TimeWindow,
@@ -73,6 +75,11 @@ class _Meaning:
             case Join(predicate, left, right):
                 pairs = [{**one, **two} for one in self.at(left, t) for two in self.at(right, t)]
                 return [row for row in pairs if predicate is None or evaluate(predicate, row) is True]
+            case OuterJoin():
+                return self._outer(plan, self.at(plan.left, t), self.at(plan.right, t))
+            case SemiJoin(anti, predicate, left, right):
+                others = self.at(right, t)
+                return [row for row in self.at(left, t) if any(_match(predicate, row, o) for o in others) != anti]
             case Aggregate():
                 return self._aggregate(plan, t)
             case Distinct(source):
@@ -93,6 +100,20 @@ class _Meaning:
         names = [c.id for c in schema(source)]
         return [{c.id: row[n] for c, n in zip(columns, names, strict=True)} for row in self.at(source, t)]
 
+    def _outer(self, plan: OuterJoin, left: list[Row], right: list[Row]) -> list[Row]:
+        pairs = [(one, two) for one in left for two in right if _match(plan.predicate, one, two)]
+        result = [{**one, **two} for one, two in pairs]
+        for rows, other, wanted in ((left, plan.right, True), (right, plan.left, plan.full)):
+            paired = [id(row) for pair in pairs for row in pair]
+            nothing: Row = {c.id: None for c in schema(other)}
+            # Columns in the order of the schema, whichever side is missing.
+            result += [
+                {c.id: {**nothing, **row}[c.id] for c in schema(plan)}
+                for row in rows
+                if wanted and id(row) not in paired
+            ]
+        return result
+
     def _aggregate(self, plan: Aggregate, t: Instant) -> list[Row]:
         groups: dict[object, list[Row]] = {}
         if not plan.keys and self.origin is not None and self.origin <= t:
@@ -110,6 +131,10 @@ class _Meaning:
 
     def _times(self, plan: Plan) -> set[Instant]:
         return {e.time for name in streams_read(plan) for e in self.streams.get(name, ())}
+
+
+def _match(predicate: Expression | None, one: Row, two: Row) -> bool:
+    return predicate is None or evaluate(predicate, {**one, **two}) is True
 
 
 def _copies(kind: SetKind, left: int, right: int) -> int:

@@ -11,8 +11,10 @@ from strandline.algebra.operators import (
     Filter,
     Join,
     Map,
+    OuterJoin,
     Plan,
     Scan,
+    SemiJoin,
     SetOperation,
     TimeWindow,
     Union,
@@ -26,8 +28,8 @@ def sources(plan: Plan) -> tuple[Plan, ...]:
             return ()
         case TimeWindow() | Filter() | Map() | Aggregate() | Distinct():
             return (plan.source,)
-        case Join(_, left, right) | SetOperation(_, _, left, right):
-            return (left, right)
+        case Join() | OuterJoin() | SemiJoin() | SetOperation():
+            return (plan.left, plan.right)
         case Union(_, inputs):
             return inputs
 
@@ -41,7 +43,7 @@ def with_sources(plan: Plan, inputs: tuple[Plan, ...]) -> Plan:
             return plan
         case TimeWindow() | Filter() | Map() | Aggregate() | Distinct():
             return replace(plan, source=inputs[0])
-        case Join() | SetOperation():
+        case Join() | OuterJoin() | SemiJoin() | SetOperation():
             return replace(plan, left=inputs[0], right=inputs[1])
         case Union():
             return replace(plan, sources=inputs)

@@ -15,6 +15,7 @@ from strandline.execution.operators.aggregate import AggregateOperator
 from strandline.execution.operators.base import Operator, Progress
 from strandline.execution.operators.distinct import DistinctOperator
 from strandline.execution.operators.join import JoinOperator
+from strandline.execution.operators.match import MatchJoinOperator
 from strandline.execution.operators.pieces import CoalesceOperator, SplitOperator
 from strandline.execution.operators.reorder import ReorderOperator
 from strandline.execution.operators.stateless import (
@@ -49,6 +50,9 @@ def operator_for(node: Node) -> Operator:
             return ReorderOperator()
         case physical.SymmetricJoin(left_keys, right_keys, condition, left, right):
             return JoinOperator(left_keys, right_keys, condition, physical.schema(left), physical.schema(right))
+        case physical.MatchJoin(kind, left_keys, right_keys, condition, left, right):
+            schemas = physical.schema(left), physical.schema(right)
+            return MatchJoinOperator(kind, left_keys, right_keys, condition, *schemas)
         case physical.SweepAggregate(keys, aggregates, source):
             return AggregateOperator(keys, aggregates, physical.schema(source))
         case physical.RemoveDuplicates(source):

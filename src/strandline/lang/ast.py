@@ -252,11 +252,17 @@ class QueryTable(Node):
 
 @dataclass(frozen=True, slots=True)
 class Join(Node):
-    """`left JOIN right ON condition`; no condition is CROSS JOIN."""
+    """`left JOIN right ON condition`; `kind` is LEFT, RIGHT, FULL, SEMI, ANTI or, for inner, None.
+
+    `using` are the columns after USING; NATURAL stands for all that both sides have. Without any of these: CROSS JOIN.
+    """
 
     condition: Expression | None
     left: Table
     right: Table
+    kind: str | None = None
+    using: tuple[Identifier, ...] = ()
+    natural: bool = False
 
 
 Table: TypeAlias = StreamTable | QueryTable | Join

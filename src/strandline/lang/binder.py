@@ -17,7 +17,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final, assert_never
 
-from strandline.algebra.expressions import AggregateCall, ColumnRef, Expression, substitute
+from strandline.algebra.expressions import (
+    AggregateCall,
+    Call,
+    ColumnRef,
+    Expression,
+    Literal,
+    conjunction,
+    substitute,
+)
 from strandline.algebra.functions import meet
 from strandline.algebra.operators import (
     Aggregate,
@@ -25,8 +33,10 @@ from strandline.algebra.operators import (
     Filter,
     Join,
     Map,
+    OuterJoin,
     Plan,
     Scan,
+    SemiJoin,
     SetKind,
     SetOperation,
     TimeWindow,
@@ -40,9 +50,9 @@ from strandline.lang import ast
 from strandline.lang.groups import Groups, grouping_key, has_aggregate
 from strandline.lang.literals import cast_to
 from strandline.lang.outputs import Output, output_columns
-from strandline.lang.scalars import Scalars
+from strandline.lang.scalars import Scalars, equality
 from strandline.lang.scope import Ids, Relation, Scope, suggestion
-from strandline.types import INTERVAL, NULL, VARCHAR, Column, Type
+from strandline.types import BOOLEAN, INTERVAL, NULL, VARCHAR, Column, Type
 
 # Every later phase walks plans recursively; this keeps the walks well inside of Python's stack.
 MAX_PLAN_HEIGHT: Final = 100
@@ -252,14 +262,45 @@ class _Binder:
                 plan = self.query(query, prefix=f"{alias.name}.")
                 relation = Relation(alias.name, schema(plan), None, alias.span)
                 return _windowed(plan, window, f'subquery "{alias.name}"'), Scope((relation,))
-            case ast.Join(condition, left, right):
-                left_plan, left_scope = self.table(left)
-                right_plan, right_scope = self.table(right)
-                scope = left_scope.joined(right_scope)
-                predicate = None if condition is None else Scalars(scope, "ON").condition(condition)
-                return Join(predicate, left_plan, right_plan), scope
+            case ast.Join():
+                return self.join(table)
             case _:
                 assert_never(table)
+
+    def join(self, join: ast.Join) -> tuple[Plan, Scope]:
+        left, left_scope = self.table(join.left)
+        right, right_scope = self.table(join.right)
+        scope = left_scope.joined(right_scope)
+        shared = join.using or (_shared(left_scope, right_scope, join.span) if join.natural else ())
+        pairs = [(_of_side(left_scope, name, "left"), _of_side(right_scope, name, "right")) for name in shared]
+        if shared:
+            predicate = conjunction(
+                tuple(equality(one, two, name.span) for (one, two), name in zip(pairs, shared, strict=True))
+            )
+        else:
+            predicate = None if join.condition is None else Scalars(scope, "ON").condition(join.condition)
+        plan = _joined(join.kind, predicate, left, right)
+        if join.kind in ("SEMI", "ANTI"):
+            return plan, left_scope
+        if not shared:
+            return plan, scope
+        plan, merged = self.merged(join.kind, plan, pairs)
+        return plan, scope.using(left_scope, right_scope, merged, join.span)
+
+    def merged(
+        self, kind: str | None, plan: Plan, pairs: list[tuple[Column, Column]]
+    ) -> tuple[Plan, tuple[Column, ...]]:
+        """The columns that stand for the shared ones: those of the side that always has them, or either."""
+        if kind != "FULL":
+            return plan, tuple(two if kind == "RIGHT" else one for one, two in pairs)
+        added: list[tuple[Column, Expression]] = []
+        for one, two in pairs:
+            type_ = meet([one.type, two.type])
+            assert type_ is not None, "columns that can be compared have a common type"
+            values = tuple(cast_to(ColumnRef(c.id, c.type), type_) for c in (one, two))
+            added.append((Column(self.ids.fresh(one.name), one.name, type_), Call("coalesce", values, type_)))
+        kept: list[tuple[Column, Expression]] = [(c, ColumnRef(c.id, c.type)) for c in schema(plan)]
+        return Map((*kept, *added), plan), tuple(column for column, _ in added)
 
     def stream_table(self, table: ast.StreamTable) -> tuple[Plan, Scope]:
         stream = self.catalog.get(table.name.name, table.name.span)
@@ -300,6 +341,45 @@ class _Binder:
             having = groups.condition(select.having, "HAVING")
         plan = groups.plan(source)
         return (plan if having is None else Filter(having, plan)), values
+
+
+def _joined(kind: str | None, predicate: Expression | None, left: Plan, right: Plan) -> Plan:
+    always = Literal(True, BOOLEAN) if predicate is None else predicate
+    match kind:
+        case "LEFT" | "FULL":
+            return OuterJoin(kind == "FULL", always, left, right)
+        case "RIGHT":  # columns go by their ids, so it is a left join from the other side
+            return OuterJoin(False, always, right, left)
+        case "SEMI" | "ANTI":
+            return SemiJoin(kind == "ANTI", predicate, left, right)
+    return Join(predicate, left, right)
+
+
+def _shared(left: Scope, right: Scope, span: Span) -> tuple[ast.Identifier, ...]:
+    """The names that NATURAL finds on both sides, in the order of the left."""
+    theirs = {column.name.lower() for relation in right.relations for column in relation.visible}
+    mine = dict.fromkeys(c.name for relation in left.relations for c in relation.visible)
+    return tuple(ast.Identifier(name, True, span=span) for name in mine if name.lower() in theirs)
+
+
+def _of_side(scope: Scope, name: ast.Identifier, side: str) -> Column:
+    found = scope.matches(name)
+    if len(found) == 1:
+        return found[0][1]
+    if found:
+        raise BindError(
+            f'column "{name.name}" is ambiguous on the {side} side of the join',
+            code="ambiguous-column",
+            hint="Write the condition with ON.",
+            span=name.span,
+        )
+    names = [column.name for relation in scope.relations for column in relation.visible]
+    raise BindError(
+        f'column "{name.name}" does not exist on the {side} side of the join',
+        code="unknown-column",
+        hint=suggestion(name.name, names, "Columns are"),
+        span=name.span,
+    )
 
 
 def _listed(union: ast.UnionAll) -> Iterator[ast.Query]:
@@ -363,6 +443,10 @@ def freshened(plan: Plan, fresh: Callable[[str], str]) -> Plan:
                 return Filter(substitute(predicate, refs), source)
             case Join(predicate, left, right):
                 return Join(None if predicate is None else substitute(predicate, refs), left, right)
+            case OuterJoin():
+                return replace(node, predicate=substitute(node.predicate, refs))
+            case SemiJoin(_, predicate, _, _):
+                return replace(node, predicate=None if predicate is None else substitute(predicate, refs))
             case Map(outputs, source):
                 values = [substitute(value, refs) for _, value in outputs]
                 return Map(tuple((define(c), v) for (c, _), v in zip(outputs, values, strict=True)), source)

@@ -12,10 +12,11 @@ from strandline.errors import ParseError
 from strandline.lang import ast
 from strandline.lang.expressions import Expressions
 from strandline.lang.phrases import MAX_DEPTH, RESERVED, too_deep
-from strandline.lang.tokens import Kind
+from strandline.lang.tokens import Kind, Token
 
 QUERY_DEPTH: Final = 2  # a nested query takes about twice the stack of a nested expression
-OTHER_JOINS: Final = ("LEFT", "RIGHT", "FULL", "NATURAL")
+OUTER_JOINS: Final = ("LEFT", "RIGHT", "FULL")
+PARTNER_JOINS: Final = ("SEMI", "ANTI")
 
 _WINDOW_HINT: Final = "Write WINDOW(RANGE 10 MINUTES), WINDOW(RANGE 10 MINUTES SLIDE 1 MINUTE) or WINDOW(NOW)."
 
@@ -170,29 +171,47 @@ class Queries(Expressions):
                 self.expect("JOIN")
                 right = self.table_operand()
                 left = ast.Join(None, left, right, span=self.since(start))
-            elif self.sees("JOIN") or self.sees("INNER"):
-                self.accept("INNER")
-                self.expect("JOIN")
-                right = self.table_operand()
-                left = ast.Join(self.join_condition(), left, right, span=self.since(start))
+            elif self.sees_any(("JOIN", "INNER", "NATURAL", *OUTER_JOINS)) or self.sees_partner_join():
+                left = self.join(left, start)
             else:
                 self.refuse_other_joins()
                 return left
 
-    def join_condition(self) -> ast.Expression:
-        if self.sees("USING"):
-            raise self.refusal("JOIN … USING", self.token.span, "Write ON a.x = b.x.")
-        self.expect("ON", hint="Write JOIN … ON condition, or CROSS JOIN for all pairs.")
-        return self.expression()
+    def join(self, left: ast.Table, start: Token) -> ast.Join:
+        """What follows the left side of a join, all but CROSS JOIN."""
+        natural = self.accept("NATURAL")
+        kind = None
+        if self.sees("LEFT") and self.sees_partner_join(1):
+            self.next()
+        if self.sees_partner_join():
+            kind = self.next().keyword
+        elif self.sees_any(OUTER_JOINS):
+            kind = self.next().keyword
+            self.accept("OUTER")
+        else:
+            self.accept("INNER")
+        self.expect("JOIN")
+        right = self.table_operand()
+        condition, using = (None, ()) if natural else self.join_condition()
+        return ast.Join(condition, left, right, kind, using, natural, span=self.since(start))
+
+    def sees_partner_join(self, ahead: int = 0) -> bool:
+        """SEMI JOIN or ANTI JOIN; the words are names elsewhere."""
+        return self.peek(ahead).keyword in PARTNER_JOINS and self.peek(ahead + 1).keyword == "JOIN"
+
+    def join_condition(self) -> tuple[ast.Expression | None, tuple[ast.Identifier, ...]]:
+        if self.accept("USING"):
+            self.expect_symbol("(")
+            names = self.listed(lambda: self.name("a column of both sides"))
+            self.expect_symbol(")")
+            return None, names
+        self.expect("ON", hint="Write JOIN … ON condition, JOIN … USING (columns), or CROSS JOIN for all pairs.")
+        return self.expression(), ()
 
     def refuse_other_joins(self) -> None:
         token = self.token
-        marked = token.keyword in ("SEMI", "ANTI", "ASOF") and self.peek().keyword == "JOIN"
-        if token.keyword not in OTHER_JOINS and not marked:
-            return
-        ahead = 2 if self.peek().keyword == "OUTER" else 1
-        span = token.span.to(self.peek(ahead).span) if self.peek(ahead).keyword == "JOIN" else token.span
-        raise self.refusal(f"{token.keyword} JOIN", span, "[INNER] JOIN … ON and CROSS JOIN are supported.")
+        if token.keyword == "ASOF" and self.peek().keyword == "JOIN":
+            raise self.refusal("ASOF JOIN", token.span.to(self.peek().span), "Join on the times that you mean.")
 
     def table_operand(self) -> ast.Table:
         if self.sees("LATERAL"):

@@ -26,7 +26,7 @@ from strandline.errors import BindError, Span
 from strandline.lang import ast
 from strandline.lang.literals import article, cast_to, number, read
 from strandline.lang.scope import Scope
-from strandline.types import BOOLEAN, INTERVAL, NULL, TIMESTAMP, VARCHAR, Type
+from strandline.types import BOOLEAN, INTERVAL, NULL, TIMESTAMP, VARCHAR, Column, Type
 
 # BETWEEN and CASE x WHEN repeat their operand. Nested in each other they would repeat it exponentially often.
 MAX_REPEATED_NODES: Final = 1_000
@@ -257,6 +257,11 @@ def _call(function: str, operands: list[Operand], span: Span) -> Expression:
         hint = "CAST them so that all have one type." if function in COMPARISONS else error.hint
         raise BindError(error.message, code=code, hint=hint, span=span) from None
     return Call(resolved.function, arguments, resolved.result)
+
+
+def equality(one: Column, two: Column, span: Span) -> Expression:
+    """That two columns are equal; `span` is where that is asked for."""
+    return _call("=", [Operand(ColumnRef(column.id, column.type), span) for column in (one, two)], span)
 
 
 def _negated(value: Expression, negated: bool) -> Expression:

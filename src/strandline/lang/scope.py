@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from strandline.errors import BindError, Span
 from strandline.lang import ast
@@ -36,6 +36,12 @@ class Relation:
     columns: tuple[Column, ...]
     stream: str | None
     span: Span
+    merged: frozenset[str] = frozenset()  # ids of columns that USING has merged: only a qualified name means them
+
+    @property
+    def visible(self) -> tuple[Column, ...]:
+        """The columns that a bare name may mean and that * lists."""
+        return tuple(column for column in self.columns if column.id not in self.merged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,7 @@ class Scope:
     relations: tuple[Relation, ...]
 
     def joined(self, other: Scope) -> Scope:
-        taken = {relation.alias.lower() for relation in self.relations}
+        taken = {relation.alias.lower() for relation in self.relations if relation.alias}
         for relation in other.relations:
             if relation.alias.lower() in taken:
                 raise BindError(
@@ -58,14 +64,21 @@ class Scope:
 
     def matches(self, name: ast.Identifier) -> list[tuple[Relation, Column]]:
         """The visible columns of this name, whatever their relation."""
-        return [(r, column) for r in self.relations for column in r.columns if name.matches(column.name)]
+        return [(r, column) for r in self.relations for column in r.visible if name.matches(column.name)]
+
+    def using(self, left: Scope, right: Scope, merged: tuple[Column, ...], span: Span) -> Scope:
+        """This scope of a join whose sides share columns: they are visible once, before all others."""
+        names = {column.name.lower() for column in merged}
+        hidden = {c.id for side in (left, right) for r in side.relations for c in r.visible if c.name.lower() in names}
+        others = tuple(replace(r, merged=r.merged | hidden) for r in self.relations)
+        return Scope((Relation("", merged, None, span), *others))
 
     def relation(self, qualifier: ast.Identifier) -> Relation:
         for relation in self.relations:
-            if qualifier.matches(relation.alias):
+            if relation.alias and qualifier.matches(relation.alias):
                 return relation
         renamed = [r.alias for r in self.relations if r.stream is not None and qualifier.matches(r.stream)]
-        hint = suggestion(qualifier.name, [r.alias for r in self.relations], "Names are")
+        hint = suggestion(qualifier.name, [r.alias for r in self.relations if r.alias], "Names are")
         raise BindError(
             f'the name "{qualifier.name}" is not known here',
             code="unknown-alias",
@@ -75,14 +88,15 @@ class Scope:
 
     def column(self, name: ast.ColumnName) -> Column:
         """The column that a name means."""
-        found = self.matches(name.column)
-        if name.qualifier is not None:
+        if name.qualifier is None:
+            found = self.matches(name.column)
+        else:
             relation = self.relation(name.qualifier)
-            found = [match for match in found if match[0] is relation]
+            found = [(relation, column) for column in relation.columns if name.column.matches(column.name)]
         if not found:
             raise self._unknown(name)
         if len(found) > 1:
-            qualified = " or ".join(f"{relation.alias}.{column.name}" for relation, column in found)
+            qualified = " or ".join(f"{relation.alias}.{column.name}" for relation, column in found if relation.alias)
             raise BindError(
                 f'column "{name.column.name}" is ambiguous',
                 code="ambiguous-column",

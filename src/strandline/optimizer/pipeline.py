@@ -15,7 +15,11 @@ from strandline.optimizer.rules.filter import (
     push_filter_below_union,
     push_filter_into_join,
 )
-from strandline.optimizer.rules.join import push_condition_below_join
+from strandline.optimizer.rules.join import (
+    push_condition_below_join,
+    push_condition_below_match,
+    push_filter_below_match,
+)
 from strandline.optimizer.rules.map import merge_maps, push_map_below_time_window
 
 STAGES = (
@@ -28,6 +32,8 @@ STAGES = (
             push_filter_below_time_window,
             push_filter_into_join,
             push_condition_below_join,
+            push_filter_below_match,
+            push_condition_below_match,
             push_filter_below_union,
             push_filter_below_set_operation,
             push_filter_below_distinct,

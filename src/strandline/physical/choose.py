@@ -26,6 +26,8 @@ from strandline.physical.plan import (
     Exchange,
     ExtendValidity,
     Fragment,
+    MatchJoin,
+    MatchKind,
     Merge,
     Mode,
     Node,
@@ -106,6 +108,10 @@ def _build(plan: Plan) -> Built:
             return _window(_build(source), range_us, slide_us)
         case logical.Join():
             return _join(plan)
+        case logical.OuterJoin(full):
+            return _match_join(plan, "full" if full else "left")
+        case logical.SemiJoin(anti):
+            return _match_join(plan, "anti" if anti else "semi")
         case logical.Aggregate(keys, aggregates, source):
             built = _build(source)
             if not keys:
@@ -143,13 +149,7 @@ def _join(plan: logical.Join) -> Built:
     left, l_refs = _with_keys(left, l_keys, "left")
     right, r_refs = _with_keys(right, r_keys, "right")
     left_ids, right_ids = tuple(k.id for k in l_refs), tuple(k.id for k in r_refs)
-    if (fit := _fits(left.where, left_ids)) is not None:
-        right = _to_exact_keys(right, tuple(right_ids[i] for i in fit))
-    elif (fit := _fits(right.where, right_ids)) is not None:
-        left = _to_exact_keys(left, tuple(left_ids[i] for i in fit))
-    else:
-        fit = tuple(range(len(left_ids)))
-        left, right = _to_exact_keys(left, left_ids), _to_exact_keys(right, right_ids)
+    left, right, fit = _side_by_side(left, left_ids, right, right_ids)
     if isinstance(left.where, InOne) and isinstance(right.where, InOne):
         where: Hashed | Spread | InOne = InOne()
     else:
@@ -159,6 +159,44 @@ def _join(plan: logical.Join) -> Built:
         node = Project(tuple((c, ColumnRef(c.id, c.type)) for c in columns), node)
         where = _restricted(where, frozenset(c.id for c in columns))
     return Built(node, where)
+
+
+def _match_join(plan: logical.OuterJoin | logical.SemiJoin, kind: MatchKind) -> Built:
+    left, right = _build(plan.left), _build(plan.right)
+    l_keys, r_keys, rest = _equalities(plan.predicate, left.node, right.node)
+    columns = schema(left.node) if kind in ("semi", "anti") else schema(left.node) + schema(right.node)
+    if not l_keys and kind == "full":
+        # Whether nobody matches an element can be said only where all of the other side is, and here for both.
+        left, right = _to_one(left), _to_one(right)
+        return Built(MatchJoin(kind, (), (), rest, left.node, right.node), InOne())
+    if not l_keys:
+        left = left if isinstance(left.where, Hashed | Spread | InOne) else _exchange(left, "spread", ())
+        right = _to_one(right) if isinstance(left.where, InOne) else _exchange(right, "all", ())
+        return Built(MatchJoin(kind, (), (), rest, left.node, right.node), left.where)
+    left, l_refs = _with_keys(left, l_keys, "left")
+    right, r_refs = _with_keys(right, r_keys, "right")
+    left_ids, right_ids = tuple(k.id for k in l_refs), tuple(k.id for k in r_refs)
+    left, right, fit = _side_by_side(left, left_ids, right, right_ids)
+    node: Node = MatchJoin(kind, l_refs, r_refs, rest, left.node, right.node)
+    # An element of the right without a partner lies by its own key, and has NULL for that of the left.
+    where: Hashed | Spread | InOne = (
+        Spread() if kind == "full" else Hashed(tuple(frozenset((left_ids[i],)) for i in fit))
+    )
+    if schema(node) != columns:
+        node = Project(tuple((c, ColumnRef(c.id, c.type)) for c in columns), node)
+        where = _restricted(where, frozenset(c.id for c in columns))
+    return Built(node, where)
+
+
+def _side_by_side(
+    left: Built, left_ids: tuple[str, ...], right: Built, right_ids: tuple[str, ...]
+) -> tuple[Built, Built, tuple[int, ...]]:
+    """Both sides of a join with equal keys in one bucket, and by which of the keys; moves as few as it can."""
+    if (fit := _fits(left.where, left_ids)) is not None:
+        return left, _to_exact_keys(right, tuple(right_ids[i] for i in fit)), fit
+    if (fit := _fits(right.where, right_ids)) is not None:
+        return _to_exact_keys(left, tuple(left_ids[i] for i in fit)), right, fit
+    return _to_exact_keys(left, left_ids), _to_exact_keys(right, right_ids), tuple(range(len(left_ids)))
 
 
 def _equalities(
@@ -385,7 +423,7 @@ def _only_in_one(node: Node) -> bool:
 
 def _with_sources(node: Node, inputs: tuple[Node, ...]) -> Node:
     match node:
-        case SymmetricJoin():
+        case SymmetricJoin() | MatchJoin():
             return replace(node, left=inputs[0], right=inputs[1])
         case Merge():
             return replace(node, sources=inputs)

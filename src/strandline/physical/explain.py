@@ -8,6 +8,7 @@ from strandline.physical.plan import (
     Exchange,
     ExtendValidity,
     Fragment,
+    MatchJoin,
     Merge,
     Node,
     Pipeline,
@@ -75,10 +76,11 @@ def _show_node(node: Node, feeders: dict[str, str]) -> str:
             return f"ExtendValidity {show_window(range_us, slide_us)}"
         case Reorder():
             return "Reorder"
-        case SymmetricJoin(left_keys, right_keys, condition, _, _):
-            pairs = ", ".join(f"{one.id} = {two.id}" for one, two in zip(left_keys, right_keys, strict=True))
-            rest = "" if condition is None else f" if {show_expression(condition)}"
-            return f"{'HashJoin on ' + pairs if pairs else 'NestedJoin'}{rest}"
+        case SymmetricJoin() | MatchJoin():
+            kind = f"{node.kind.capitalize()} " if isinstance(node, MatchJoin) else ""
+            pairs = ", ".join(f"{one.id} = {two.id}" for one, two in zip(node.left_keys, node.right_keys, strict=True))
+            rest = "" if node.condition is None else f" if {show_expression(node.condition)}"
+            return f"{kind}{'HashJoin on ' + pairs if pairs else 'NestedJoin'}{rest}"
         case SweepAggregate(keys, aggregates, _):
             by = f" by {', '.join(keys)}" if keys else ""
             computed = ", ".join(show_aggregate(c, a) for c, a in aggregates)

@@ -66,6 +66,21 @@ class SymmetricJoin:
     right: Node
 
 
+MatchKind: TypeAlias = Literal["left", "full", "semi", "anti"]
+
+
+@dataclass(frozen=True, slots=True)
+class MatchJoin:
+    """A join that also looks at elements without a partner: outer, semi and anti."""
+
+    kind: MatchKind
+    left_keys: tuple[ColumnRef, ...]
+    right_keys: tuple[ColumnRef, ...]
+    condition: Expression | None
+    left: Node
+    right: Node
+
+
 @dataclass(frozen=True, slots=True)
 class SweepAggregate:
     """Aggregate by sweeping over the instants at which something changes."""
@@ -133,6 +148,7 @@ Node: TypeAlias = (
     | ExtendValidity
     | Reorder
     | SymmetricJoin
+    | MatchJoin
     | SweepAggregate
     | RemoveDuplicates
     | Merge
@@ -207,7 +223,7 @@ def sources(node: Node) -> tuple[Node, ...]:
     match node:
         case Port():
             return ()
-        case SymmetricJoin():
+        case SymmetricJoin() | MatchJoin():
             return (node.left, node.right)
         case Merge():
             return node.sources
@@ -222,7 +238,9 @@ def schema(node: Node) -> Schema:
             return columns
         case Project(outputs, _):
             return tuple(column for column, _ in outputs)
-        case SymmetricJoin():
+        case MatchJoin("semi" | "anti"):
+            return schema(node.left)
+        case SymmetricJoin() | MatchJoin():
             return schema(node.left) + schema(node.right)
         case SweepAggregate(keys, aggregates, source):
             by_id = {c.id: c for c in schema(source)}

@@ -152,3 +152,29 @@ def running_maxima(
                 kept[count] = stairs[at]
                 count += 1
     return highest, kept[:count].copy()
+
+
+@compiled("Tuple((i8[::1], i8[::1], i8[::1], i8[::1]))(i8[::1], i8[::1], i8[::1], i8[::1], i8[::1])")
+def gaps(first: Index, start: Times, end: Times, since: Times, limit: Times) -> tuple[Index, Times, Times, Times]:
+    """What intervals leave uncovered of `since` to `limit`: whose gap, from when, until when; and for each owner until
+    when the intervals cover him without a gap at the end, or `since`.
+
+    The intervals of owner i are those from `first[i]` to `first[i + 1]`, by start.
+    """
+    owners = len(since)
+    who = np.empty(owners + len(start), np.int64)
+    begin, stop = np.empty(len(who), np.int64), np.empty(len(who), np.int64)
+    reach = np.empty(owners, np.int64)
+    count = 0
+    for owner in range(owners):
+        at = since[owner]
+        for interval in range(first[owner], first[owner + 1] + 1):
+            last = interval == first[owner + 1]
+            until = limit[owner] if last else min(start[interval], limit[owner])
+            if at < until:
+                who[count], begin[count], stop[count] = owner, at, until
+                count += 1
+            if not last:
+                at = max(at, end[interval])
+        reach[owner] = at
+    return who[:count].copy(), begin[:count].copy(), stop[:count].copy(), reach

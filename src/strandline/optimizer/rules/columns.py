@@ -11,8 +11,10 @@ from strandline.algebra.operators import (
     Filter,
     Join,
     Map,
+    OuterJoin,
     Plan,
     Scan,
+    SemiJoin,
     SetOperation,
     TimeWindow,
     Union,
@@ -45,6 +47,10 @@ def _prune(plan: Plan, needed: frozenset[str]) -> Plan:
             wanted = needed | (columns_of(predicate) if predicate is not None else frozenset())
             sides = [_prune(side, wanted & frozenset(c.id for c in schema(side))) for side in (left, right)]
             return Join(predicate, sides[0], sides[1])
+        case OuterJoin() | SemiJoin():
+            wanted = needed | (columns_of(plan.predicate) if plan.predicate is not None else frozenset())
+            sides = [_prune(side, wanted & frozenset(c.id for c in schema(side))) for side in (plan.left, plan.right)]
+            return replace(plan, left=sides[0], right=sides[1])
         case Aggregate(keys, aggregates, source):
             kept_aggregates = tuple((c, a) for c, a in aggregates if c.id in needed)
             arguments = frozenset(a.argument.id for _, a in kept_aggregates if a.argument)

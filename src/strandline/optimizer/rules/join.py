@@ -2,9 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from strandline.algebra.expressions import columns_of, conjunction, conjuncts
-from strandline.algebra.operators import Filter, Join, Plan
+from strandline.algebra.operators import Filter, Join, OuterJoin, Plan, SemiJoin
 from strandline.algebra.schema import schema
+
+
+def push_condition_below_match(plan: Plan) -> Plan | None:
+    """L ⟕(p ∧ q) R = L ⟕p σq(R) where q reads R only, and the same for semi and anti joins.
+
+    What reads L only stays: an element that it refuses is not gone but without a partner. A full join keeps both sides.
+    """
+    match plan:
+        case OuterJoin(False, condition, _, right) | SemiJoin(_, condition, _, right) if condition is not None:
+            columns = frozenset(c.id for c in schema(right))
+            parts = conjuncts(condition)
+            below = tuple(p for p in parts if columns_of(p) and columns_of(p) <= columns)
+            rest, pushed = conjunction(tuple(p for p in parts if p not in below)), conjunction(below)
+            if pushed is None or (rest is None and isinstance(plan, OuterJoin)):
+                return None
+            if isinstance(plan, OuterJoin):
+                assert rest is not None
+                return OuterJoin(False, rest, plan.left, Filter(pushed, right))
+            return SemiJoin(plan.anti, rest, plan.left, Filter(pushed, right))
+    return None
+
+
+def push_filter_below_match(plan: Plan) -> Plan | None:
+    """σp(L ⟕ R) = σp(L) ⟕ R where p reads L only, and the same for semi and anti joins, which have no other columns."""
+    match plan:
+        case Filter(predicate, (OuterJoin(False) | SemiJoin()) as join):
+            columns = frozenset(c.id for c in schema(join.left))
+            parts = conjuncts(predicate)
+            below = tuple(p for p in parts if columns_of(p) and columns_of(p) <= columns)
+            rest, pushed = conjunction(tuple(p for p in parts if p not in below)), conjunction(below)
+            if pushed is None:
+                return None
+            filtered = replace(join, left=Filter(pushed, join.left))
+            return filtered if rest is None else Filter(rest, filtered)
+    return None
 
 
 def push_condition_below_join(plan: Plan) -> Plan | None:
