@@ -180,9 +180,16 @@ class Writer:
             return Table(f"{name}{window} {alias}", fields, inner.chronon and "RANGE" not in window)
         self.scans -= 1
         stream = self.dice.choice(self.streams)
-        window = self.window()
+        window = self.rows_window(stream) if self.chance(6) else self.window()
         fields = tuple(Field(f"{alias}.{c}", FAMILY.get(c, "time")) for c, _ in stream.columns)
-        return Table(f"{stream.name}{window} {alias}", fields, "RANGE" not in window)
+        chronon = "RANGE" not in window and "ROWS" not in window
+        return Table(f"{stream.name}{window} {alias}", fields, chronon)
+
+    def rows_window(self, stream: Arrivals) -> str:
+        columns = [name for name, _ in stream.columns]
+        by = f"PARTITION BY {', '.join(self.dice.sample(columns, self.dice.randint(1, 2)))} " if self.chance(2) else ""
+        slide = f" SLIDE {self.dice.randint(1, 4)}" if self.chance(3) else ""
+        return f" [{by}ROWS {self.dice.randint(1, 4)}{slide}]"
 
     def tables(self, depth: int) -> Table:
         """A list of tables: joined on equal values, on any condition, or not at all."""

@@ -7,6 +7,7 @@ from datetime import datetime
 from strandline.algebra.expressions import AggregateCall, Call, Case, Cast, ColumnRef, Expression, Literal
 from strandline.algebra.operators import (
     Aggregate,
+    CountWindow,
     Distinct,
     Filter,
     Join,
@@ -96,6 +97,11 @@ def show_window(range_us: int, slide_us: int) -> str:
     return f"range {show_duration(range_us)}{slide}"
 
 
+def show_rows(partition: tuple[str, ...], rows: int, slide: int) -> str:
+    by = f" by {', '.join(partition)}" if partition else ""
+    return f"{rows} rows{by}{'' if slide == 1 else f' slide {slide}'}"
+
+
 def show_node(plan: Plan) -> str:
     """One node, without its inputs."""
     match plan:
@@ -104,6 +110,8 @@ def show_node(plan: Plan) -> str:
             return f"Scan {name} ({', '.join(c.name for c in columns)})"
         case TimeWindow(range_us, slide_us, _):
             return f"TimeWindow {show_window(range_us, slide_us)}"
+        case CountWindow(partition, rows, slide, _):
+            return f"CountWindow {show_rows(partition, rows, slide)}"
         case Filter(predicate, _):
             return f"Filter {show_expression(predicate)}"
         case Map(outputs, _):

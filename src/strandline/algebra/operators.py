@@ -39,6 +39,20 @@ class TimeWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class CountWindow:
+    """Keep the last `rows` elements of a chronon stream, or of each partition of it; moves every `slide` elements.
+
+    Of the first c elements of a partition up to an instant, in order of time and then of arrival, the window holds
+    those with T - rows < index <= T, T = floor(c / slide) * slide.
+    """
+
+    partition: tuple[str, ...]
+    rows: int
+    slide: int
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
 class Filter:
     """Keep the elements whose payload satisfies `predicate` (true; not false, not unknown)."""
 
@@ -133,5 +147,16 @@ class SetOperation:
 
 
 Plan: TypeAlias = (
-    Scan | TimeWindow | Filter | Map | Join | OuterJoin | SemiJoin | Aggregate | Distinct | Union | SetOperation
+    Scan
+    | TimeWindow
+    | CountWindow
+    | Filter
+    | Map
+    | Join
+    | OuterJoin
+    | SemiJoin
+    | Aggregate
+    | Distinct
+    | Union
+    | SetOperation
 )

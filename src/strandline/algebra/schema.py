@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from strandline.algebra.operators import (
     Aggregate,
+    CountWindow,
     Distinct,
     Filter,
     Join,
@@ -24,7 +25,7 @@ def schema(plan: Plan) -> Schema:
     match plan:
         case Scan(_, _, columns):
             return columns
-        case TimeWindow() | Filter() | Distinct():
+        case TimeWindow() | CountWindow() | Filter() | Distinct():
             return schema(plan.source)
         case Map(outputs, _):
             return tuple(column for column, _ in outputs)

@@ -16,6 +16,7 @@ from strandline.algebra.evaluate import aggregate, evaluate
 from strandline.algebra.expressions import Expression, Value
 from strandline.algebra.operators import (
     Aggregate,
+    CountWindow,
     Distinct,
     Filter,
     Join,
@@ -68,6 +69,13 @@ class _Meaning:
                 last = (t + 1) // slide_us * slide_us
                 held = sorted({s for s in self._times(source) if last - range_us <= s < last})
                 return [row for s in held for row in self.at(source, s)]
+            case CountWindow(partition, size, slide, source):
+                parts: dict[object, list[Row]] = {}
+                for s in sorted(s for s in self._times(source) if s <= t):
+                    for row in self.at(source, s):
+                        parts.setdefault(_key(tuple(row[k] for k in partition)), []).append(row)
+                moves = [(part, len(part) // slide * slide) for part in parts.values()]
+                return [row for part, last in moves for row in part[max(last - size, 0) : last]]
             case Filter(predicate, source):
                 return [row for row in self.at(source, t) if evaluate(predicate, row) is True]
             case Map(outputs, source):

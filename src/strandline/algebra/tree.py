@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from strandline.algebra.operators import (
     Aggregate,
+    CountWindow,
     Distinct,
     Filter,
     Join,
@@ -26,7 +27,7 @@ def sources(plan: Plan) -> tuple[Plan, ...]:
     match plan:
         case Scan():
             return ()
-        case TimeWindow() | Filter() | Map() | Aggregate() | Distinct():
+        case TimeWindow() | CountWindow() | Filter() | Map() | Aggregate() | Distinct():
             return (plan.source,)
         case Join() | OuterJoin() | SemiJoin() | SetOperation():
             return (plan.left, plan.right)
@@ -41,7 +42,7 @@ def with_sources(plan: Plan, inputs: tuple[Plan, ...]) -> Plan:
     match plan:
         case Scan():
             return plan
-        case TimeWindow() | Filter() | Map() | Aggregate() | Distinct():
+        case TimeWindow() | CountWindow() | Filter() | Map() | Aggregate() | Distinct():
             return replace(plan, source=inputs[0])
         case Join() | OuterJoin() | SemiJoin() | SetOperation():
             return replace(plan, left=inputs[0], right=inputs[1])

@@ -13,6 +13,7 @@ from strandline.execution.batch import Batch
 from strandline.execution.kernels.hashing import hash_rows
 from strandline.execution.operators.aggregate import AggregateOperator
 from strandline.execution.operators.base import Operator, Progress
+from strandline.execution.operators.count import CountWindowOperator
 from strandline.execution.operators.distinct import DistinctOperator
 from strandline.execution.operators.join import JoinOperator
 from strandline.execution.operators.match import MatchJoinOperator
@@ -50,6 +51,8 @@ def operator_for(node: Node) -> Operator:
             return ReorderOperator()
         case physical.SymmetricJoin(left_keys, right_keys, condition, left, right):
             return JoinOperator(left_keys, right_keys, condition, physical.schema(left), physical.schema(right))
+        case physical.LastRows(partition, rows, slide, source):
+            return CountWindowOperator(partition, rows, slide, physical.schema(source))
         case physical.MatchJoin(kind, left_keys, right_keys, condition, left, right):
             schemas = physical.schema(left), physical.schema(right)
             return MatchJoinOperator(kind, left_keys, right_keys, condition, *schemas)

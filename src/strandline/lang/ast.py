@@ -229,7 +229,16 @@ class NowWindow(Node):
     """`NOW`: each element counts for its own instant only, as without a window."""
 
 
-Window: TypeAlias = RangeWindow | NowWindow
+@dataclass(frozen=True, slots=True)
+class RowsWindow(Node):
+    """`[PARTITION BY column, …] ROWS n [SLIDE m]`; without SLIDE the window moves with every row."""
+
+    partition: tuple[ColumnName, ...]
+    rows: int
+    slide: int = 1
+
+
+Window: TypeAlias = RangeWindow | NowWindow | RowsWindow
 
 
 @dataclass(frozen=True, slots=True)

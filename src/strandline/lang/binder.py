@@ -29,6 +29,7 @@ from strandline.algebra.expressions import (
 from strandline.algebra.functions import meet
 from strandline.algebra.operators import (
     Aggregate,
+    CountWindow,
     Distinct,
     Filter,
     Join,
@@ -260,8 +261,8 @@ class _Binder:
                 return self.stream_table(table)
             case ast.QueryTable(query, window, alias):
                 plan = self.query(query, prefix=f"{alias.name}.")
-                relation = Relation(alias.name, schema(plan), None, alias.span)
-                return _windowed(plan, window, f'subquery "{alias.name}"'), Scope((relation,))
+                scope = Scope((Relation(alias.name, schema(plan), None, alias.span),))
+                return _windowed(plan, window, f'subquery "{alias.name}"', scope), scope
             case ast.Join():
                 return self.join(table)
             case _:
@@ -321,8 +322,8 @@ class _Binder:
                 plan = Map(renamed, inlined)
             case _:
                 assert_never(stream)
-        relation = Relation(alias, schema(plan), stream.name, label.span)
-        return _windowed(plan, table.window, f'stream "{stream.name}"'), Scope((relation,))
+        scope = Scope((Relation(alias, schema(plan), stream.name, label.span),))
+        return _windowed(plan, table.window, f'stream "{stream.name}"', scope), scope
 
     # ---- GROUP BY --------------------------------------------------------------------------------------------------
 
@@ -393,13 +394,13 @@ def _listed(union: ast.UnionAll) -> Iterator[ast.Query]:
             yield query
 
 
-def _windowed(plan: Plan, window: ast.Window | None, what: str) -> Plan:
+def _windowed(plan: Plan, window: ast.Window | None, what: str, scope: Scope) -> Plan:
     """The window over a plan whose elements are valid for one instant each; NOW and no window are that plan itself."""
     if window is None:
         return plan
-    cause = next((node for node in walk(plan) if isinstance(node, TimeWindow | Aggregate)), None)
+    cause = next((node for node in walk(plan) if isinstance(node, TimeWindow | CountWindow | Aggregate)), None)
     if cause is not None:
-        inside = "a window" if isinstance(cause, TimeWindow) else "an aggregate"
+        inside = "an aggregate" if isinstance(cause, Aggregate) else "a window"
         raise BindError(
             f"a window over {what}, whose elements have intervals already",
             code="window-over-intervals",
@@ -412,6 +413,17 @@ def _windowed(plan: Plan, window: ast.Window | None, what: str) -> Plan:
             return plan
         case ast.RangeWindow(length, slide):
             return TimeWindow(length.microseconds, slide.microseconds if slide else 1, plan)
+        case ast.RowsWindow(partition, rows, slide_rows):
+            if not all(isinstance(node, Scan | Filter | Map) for node in walk(plan)):
+                raise BindError(
+                    f"a window by rows over {what}, whose rows have no order of arrival",
+                    code="window-without-order",
+                    detail="It combines rows, and rows of one instant come in any order out of that.",
+                    hint="Put the window on the stream itself, or use WINDOW(RANGE …).",
+                    span=window.span,
+                )
+            keys = tuple(dict.fromkeys(scope.column(name).id for name in partition))
+            return CountWindow(keys, rows, slide_rows, plan)
         case _:
             assert_never(window)
 
@@ -457,6 +469,8 @@ def freshened(plan: Plan, fresh: Callable[[str], str]) -> Plan:
                 return Union(tuple(map(define, columns)), inputs)
             case SetOperation(_, columns, _, _):
                 return replace(node, columns=tuple(map(define, columns)))
+            case CountWindow(partition, _, _, _):
+                return replace(node, partition=tuple(names[key] for key in partition))
             case TimeWindow() | Distinct():
                 return node
             case _:

@@ -16,9 +16,12 @@ from strandline.lang.tokens import Kind, Token
 
 QUERY_DEPTH: Final = 2  # a nested query takes about twice the stack of a nested expression
 OUTER_JOINS: Final = ("LEFT", "RIGHT", "FULL")
+MOST_ROWS: Final = 10**9
 PARTNER_JOINS: Final = ("SEMI", "ANTI")
 
-_WINDOW_HINT: Final = "Write WINDOW(RANGE 10 MINUTES), WINDOW(RANGE 10 MINUTES SLIDE 1 MINUTE) or WINDOW(NOW)."
+_WINDOW_HINT: Final = (
+    "Write WINDOW(RANGE 10 MINUTES), WINDOW(RANGE 10 MINUTES SLIDE 1 MINUTE), WINDOW(ROWS 10) or WINDOW(NOW)."
+)
 
 
 class Queries(Expressions):
@@ -308,12 +311,12 @@ class Queries(Expressions):
         if self.accept("NOW"):
             self.expect_symbol(closing)
             return ast.NowWindow(span=self.since(start))
-        for words in (("PARTITION", "BY"), ("ROWS",), ("UNBOUNDED",)):
-            if self.sees(*words):
-                span = self.token.span.to(self.peek(len(words) - 1).span)
-                raise self.refusal(f"{' '.join(words)} in a window", span, "Use a time window: RANGE 10 MINUTES.")
+        if self.sees_any(("PARTITION", "ROWS")):
+            return self.rows_window(start, closing)
+        if self.sees("UNBOUNDED"):
+            raise self.refusal("UNBOUNDED in a window", self.token.span, "Use a time window: RANGE 10 MINUTES.")
         if not self.accept("RANGE"):
-            raise self.unexpected("RANGE or NOW", _WINDOW_HINT)
+            raise self.unexpected("RANGE, ROWS or NOW", _WINDOW_HINT)
         if self.sees_any(("UNBOUNDED", "MIN", "MAX")):
             raise self.refusal(
                 f"RANGE {self.token.keyword}", self.token.span, "Give the range a length: RANGE 10 MINUTES."
@@ -324,3 +327,21 @@ class Queries(Expressions):
             raise self.unexpected(closing if slide else f"SLIDE or {closing}", _WINDOW_HINT)
         self.next()
         return ast.RangeWindow(length, slide, span=self.since(start))
+
+    def rows_window(self, start: Token, closing: str) -> ast.RowsWindow:
+        partition: tuple[ast.ColumnName, ...] = ()
+        if self.accept("PARTITION"):
+            self.expect("BY")
+            partition = self.listed(self.partition_column)
+        self.expect("ROWS")
+        rows = self.whole_number("the number of rows", 1, MOST_ROWS)
+        slide = self.whole_number("the slide in rows", 1, MOST_ROWS) if self.accept("SLIDE") else 1
+        if not self.sees_symbol(closing):
+            raise self.unexpected(closing, _WINDOW_HINT)
+        self.next()
+        return ast.RowsWindow(partition, rows, slide, span=self.since(start))
+
+    def partition_column(self) -> ast.ColumnName:
+        start = self.token
+        name = self.name("a column of the stream")
+        return ast.ColumnName(None, name, span=self.since(start))

@@ -26,6 +26,7 @@ from strandline.physical.plan import (
     Exchange,
     ExtendValidity,
     Fragment,
+    LastRows,
     MatchJoin,
     MatchKind,
     Merge,
@@ -106,6 +107,10 @@ def _build(plan: Plan) -> Built:
             return Built(Project(outputs, built.node), _after_map(built.where, outputs))
         case logical.TimeWindow(range_us, slide_us, source):
             return _window(_build(source), range_us, slide_us)
+        case logical.CountWindow(partition, rows, slide, source):
+            built = _build(source)
+            built = _to_keys(built, partition) if partition else _to_one(built)
+            return replace(built, node=LastRows(partition, rows, slide, built.node))
         case logical.Join():
             return _join(plan)
         case logical.OuterJoin(full):

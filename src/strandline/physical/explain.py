@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from strandline.algebra.explain import show_aggregate, show_expression, show_outputs, show_window
+from strandline.algebra.explain import show_aggregate, show_expression, show_outputs, show_rows, show_window
 from strandline.physical.plan import (
     Coalesce,
     Exchange,
     ExtendValidity,
     Fragment,
+    LastRows,
     MatchJoin,
     Merge,
     Node,
@@ -74,6 +75,8 @@ def _show_node(node: Node, feeders: dict[str, str]) -> str:
             return f"Project {show_outputs(outputs)}"
         case ExtendValidity(range_us, slide_us, _):
             return f"ExtendValidity {show_window(range_us, slide_us)}"
+        case LastRows(partition, rows, slide, _):
+            return f"LastRows {show_rows(partition, rows, slide)}"
         case Reorder():
             return "Reorder"
         case SymmetricJoin() | MatchJoin():

@@ -49,6 +49,16 @@ class ExtendValidity:
 
 
 @dataclass(frozen=True, slots=True)
+class LastRows:
+    """Count window: the last rows of each partition."""
+
+    partition: tuple[str, ...]
+    rows: int
+    slide: int
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
 class Reorder:
     """Hold back what lies beyond the progress; release ordered slices."""
 
@@ -146,6 +156,7 @@ Node: TypeAlias = (
     | Select
     | Project
     | ExtendValidity
+    | LastRows
     | Reorder
     | SymmetricJoin
     | MatchJoin

@@ -7,6 +7,7 @@ from dataclasses import replace
 from strandline.algebra.expressions import ColumnRef, columns_of
 from strandline.algebra.operators import (
     Aggregate,
+    CountWindow,
     Distinct,
     Filter,
     Join,
@@ -41,6 +42,8 @@ def _prune(plan: Plan, needed: frozenset[str]) -> Plan:
             kept = tuple((c, e) for c, e in outputs if c.id in needed)
             below = frozenset().union(*(columns_of(e) for _, e in kept))
             return Map(kept, _prune(source, below))
+        case CountWindow(partition, _, _, source):
+            return _narrow(replace(plan, source=_prune(source, needed | frozenset(partition))), needed)
         case TimeWindow():
             return replace(plan, source=_prune(plan.source, needed))
         case Join(predicate, left, right):
@@ -72,7 +75,7 @@ def _prune(plan: Plan, needed: frozenset[str]) -> Plan:
 
 
 def _narrow(plan: Plan, needed: frozenset[str]) -> Plan:
-    """Drop the columns that only the filter just passed has read: they need not cross the exchange."""
+    """Drop the columns that only the operator just passed has read: they need not cross the exchange."""
     columns = schema(plan)
     if all(c.id in needed for c in columns):
         return plan
