@@ -220,6 +220,17 @@ class Writer:
         more = f" AND {self.condition(both, 1)}" if self.chance(4) else ""
         return f"{left_key.text} = {right_key.text}{more}"
 
+    def partner_test(self, fields: Fields) -> str:
+        """A subquery that asks for a row with a property, tied to the query around it or not."""
+        inner = self.table(0)
+        tied = f" WHERE {self.condition((*fields, *inner.fields), 1)}" if self.chance(2) else ""
+        pairs = [(l, r) for l in fields for r in inner.fields if l.family == r.family]  # noqa: E741
+        if not pairs or self.chance(3):
+            return f"{self.pick('', 'NOT ')}EXISTS (SELECT 1 FROM {inner.text}{tied})"
+        outer, other = self.dice.choice(pairs)
+        comparison = self.pick("IN", "IN", "NOT IN", "= ANY", "> ANY", "<> ALL", "<= ALL")
+        return f"{outer.text} {comparison} (SELECT {other.text} FROM {inner.text}{tied})"
+
     # ---- queries -------------------------------------------------------------------------------------------------
 
     def query(self, depth: int) -> Select:
@@ -234,6 +245,9 @@ class Writer:
     def select(self, depth: int, wanted: tuple[str, ...] | None = None) -> Select:
         tables = self.tables(depth)
         conditions = (*tables.conditions, *((self.condition(tables.fields),) if self.chance(3) else ()))
+        if self.scans > 0 and self.chance(5):
+            test = self.partner_test(tables.fields)
+            conditions += (test if self.chance(2) else f"({test} OR {self.condition(tables.fields, 1)})",)
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         match self.pick("plain", "plain", "distinct", "grouped", "grouped", "whole"):
             case "grouped":

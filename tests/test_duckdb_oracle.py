@@ -95,6 +95,26 @@ QUERIES: dict[str, str | tuple[str, str]] = {
     "intersect all": "SELECT sym FROM trade [RANGE 7 SECONDS] INTERSECT ALL SELECT sym FROM quote [RANGE 5 SECONDS]",
     "set operators in a row": """SELECT sym FROM trade [RANGE 3 SECONDS] UNION SELECT sym FROM quote [RANGE 5 SECONDS]
                                  INTERSECT SELECT sym FROM trade [RANGE 9 SECONDS] EXCEPT SELECT sym FROM quote""",
+    # subqueries
+    "exists": """SELECT sym, price FROM trade [RANGE 4 SECONDS] t
+                 WHERE EXISTS (SELECT 1 FROM quote [RANGE 2 SECONDS] q WHERE q.sym = t.sym AND q.bid < t.price)""",
+    "not exists": """SELECT sym, price FROM trade [RANGE 4 SECONDS] t
+                     WHERE NOT EXISTS (SELECT * FROM quote [RANGE 2 SECONDS] q WHERE q.sym = t.sym) AND qty > 1""",
+    "in": "SELECT sym, qty FROM trade [RANGE 5 SECONDS] t WHERE sym IN (SELECT sym FROM quote [RANGE 1 SECOND] q)",
+    "not in a subquery": """SELECT sym, qty FROM trade [RANGE 5 SECONDS] t
+                 WHERE sym NOT IN (SELECT sym FROM quote [RANGE 1 SECOND] q)""",
+    "any": """SELECT sym, price FROM trade [RANGE 5 SECONDS] t
+              WHERE price > ANY (SELECT ask FROM quote [RANGE 3 SECONDS] q WHERE q.sym = t.sym)""",
+    "all": """SELECT sym, price FROM trade [RANGE 5 SECONDS] t
+              WHERE price >= ALL (SELECT ask FROM quote [RANGE 3 SECONDS] q WHERE q.sym = t.sym)""",
+    "in anywhere": """SELECT sym, sym IN (SELECT sym FROM quote [RANGE 2 SECONDS] q) AS quoted
+                      FROM trade [RANGE 4 SECONDS] t
+                      WHERE qty > 3 OR price < ALL (SELECT bid FROM quote [RANGE 3 SECONDS] q)""",
+    "in of groups": """SELECT sym, price FROM trade [RANGE 5 SECONDS] t
+                       WHERE sym IN (SELECT sym FROM quote [RANGE 4 SECONDS] q GROUP BY sym HAVING COUNT(*) > 1)""",
+    "nested twice": """SELECT sym FROM trade [RANGE 5 SECONDS] t WHERE EXISTS (SELECT 1 FROM quote [RANGE 3 SECONDS] q
+                       WHERE q.sym = t.sym
+                       AND q.size IN (SELECT size FROM quote [RANGE 1 SECOND] r WHERE r.sym <> q.sym))""",
     # joins
     "left join": """SELECT t.sym, t.price, q.bid FROM trade [RANGE 5 SECONDS] t
                     LEFT JOIN quote [RANGE 2 SECONDS] q ON t.sym = q.sym AND t.price < q.ask""",

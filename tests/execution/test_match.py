@@ -13,7 +13,7 @@ from strandline.algebra.evaluate import compare, evaluate
 from strandline.algebra.expressions import Call, ColumnRef, Expression
 from strandline.execution.operators.match import MatchJoinOperator
 from strandline.physical.plan import MatchKind
-from strandline.types import BOOLEAN, DOUBLE, INT, VARCHAR, Schema
+from strandline.types import BOOLEAN, DOUBLE, INT, VARCHAR, Column, Schema
 from support import (
     Elements,
     Payload,
@@ -32,6 +32,7 @@ from support import (
 )
 
 KINDS: tuple[MatchKind, ...] = get_args(MatchKind)
+MARK = Column("mark", "mark", BOOLEAN)
 LEFT, RIGHT = columns(VARCHAR, prefix="l"), columns(VARCHAR, prefix="r")
 
 
@@ -49,7 +50,7 @@ def matched(
     """The join on the first `keys` columns of both sides."""
     l_keys, r_keys = ([ColumnRef(c.id, c.type) for c in side[:keys]] for side in (left, right))
     return drive(
-        lambda: MatchJoinOperator(kind, l_keys, r_keys, condition, left, right),
+        lambda: MatchJoinOperator(kind, l_keys, r_keys, condition, left, right, MARK if kind == "mark" else None),
         [(left, lefts), (right, rights)],
         slicing,
     )
@@ -60,6 +61,8 @@ def expected(
 ) -> list[Payload]:
     """The relational join of two bags."""
     has = [any(match(one, two) for two in rights) for one in lefts]
+    if kind == "mark":
+        return [(*one, found) for one, found in zip(lefts, has, strict=True)]
     if kind in ("semi", "anti"):
         return [one for one, found in zip(lefts, has, strict=True) if found == (kind == "semi")]
     rows = [one + two for one in lefts for two in rights if match(one, two)]

@@ -12,6 +12,7 @@ from strandline.algebra.operators import (
     Filter,
     Join,
     Map,
+    MarkJoin,
     OuterJoin,
     Plan,
     Scan,
@@ -126,6 +127,8 @@ def show_node(plan: Plan) -> str:
         case SemiJoin(anti, predicate, _, _):
             on = "" if predicate is None else f" on {show_expression(predicate)}"
             return f"{'Anti' if anti else 'Semi'} join{on}"
+        case MarkJoin(mark, predicate, _, _):
+            return f"Mark join {mark.id}{'' if predicate is None else f' on {show_expression(predicate)}'}"
         case Aggregate(keys, aggregates, _):
             by = f" by {', '.join(keys)}" if keys else ""
             computed = ", ".join(show_aggregate(c, a) for c, a in aggregates)

@@ -99,6 +99,16 @@ class SemiJoin:
 
 
 @dataclass(frozen=True, slots=True)
+class MarkJoin:
+    """The elements of the left with a further column that says whether they have a partner on the right."""
+
+    mark: Column
+    predicate: Expression | None
+    left: Plan
+    right: Plan
+
+
+@dataclass(frozen=True, slots=True)
 class Aggregate:
     """One element per instant and group with the aggregates over the group; the groups are the distinct `keys`.
 
@@ -155,6 +165,7 @@ Plan: TypeAlias = (
     | Join
     | OuterJoin
     | SemiJoin
+    | MarkJoin
     | Aggregate
     | Distinct
     | Union

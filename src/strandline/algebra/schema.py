@@ -9,6 +9,7 @@ from strandline.algebra.operators import (
     Filter,
     Join,
     Map,
+    MarkJoin,
     OuterJoin,
     Plan,
     Scan,
@@ -33,6 +34,8 @@ def schema(plan: Plan) -> Schema:
             return schema(plan.left) + schema(plan.right)
         case SemiJoin():
             return schema(plan.left)
+        case MarkJoin(mark, _, left, _):
+            return (*schema(left), mark)
         case Aggregate(keys, aggregates, source):
             by_id = {column.id: column for column in schema(source)}
             return tuple(by_id[key] for key in keys) + tuple(column for column, _ in aggregates)

@@ -21,6 +21,7 @@ from strandline.algebra.operators import (
     Filter,
     Join,
     Map,
+    MarkJoin,
     OuterJoin,
     Plan,
     Scan,
@@ -88,6 +89,9 @@ class _Meaning:
             case SemiJoin(anti, predicate, left, right):
                 others = self.at(right, t)
                 return [row for row in self.at(left, t) if any(_match(predicate, row, o) for o in others) != anti]
+            case MarkJoin(mark, predicate, left, right):
+                others = self.at(right, t)
+                return [{**row, mark.id: any(_match(predicate, row, o) for o in others)} for row in self.at(left, t)]
             case Aggregate():
                 return self._aggregate(plan, t)
             case Distinct(source):

@@ -12,6 +12,7 @@ from strandline.algebra.operators import (
     Filter,
     Join,
     Map,
+    MarkJoin,
     OuterJoin,
     Plan,
     Scan,
@@ -29,7 +30,7 @@ def sources(plan: Plan) -> tuple[Plan, ...]:
             return ()
         case TimeWindow() | CountWindow() | Filter() | Map() | Aggregate() | Distinct():
             return (plan.source,)
-        case Join() | OuterJoin() | SemiJoin() | SetOperation():
+        case Join() | OuterJoin() | SemiJoin() | MarkJoin() | SetOperation():
             return (plan.left, plan.right)
         case Union(_, inputs):
             return inputs
@@ -44,7 +45,7 @@ def with_sources(plan: Plan, inputs: tuple[Plan, ...]) -> Plan:
             return plan
         case TimeWindow() | CountWindow() | Filter() | Map() | Aggregate() | Distinct():
             return replace(plan, source=inputs[0])
-        case Join() | OuterJoin() | SemiJoin() | SetOperation():
+        case Join() | OuterJoin() | SemiJoin() | MarkJoin() | SetOperation():
             return replace(plan, left=inputs[0], right=inputs[1])
         case Union():
             return replace(plan, sources=inputs)

@@ -53,9 +53,9 @@ def operator_for(node: Node) -> Operator:
             return JoinOperator(left_keys, right_keys, condition, physical.schema(left), physical.schema(right))
         case physical.LastRows(partition, rows, slide, source):
             return CountWindowOperator(partition, rows, slide, physical.schema(source))
-        case physical.MatchJoin(kind, left_keys, right_keys, condition, left, right):
+        case physical.MatchJoin(kind, left_keys, right_keys, condition, left, right, mark):
             schemas = physical.schema(left), physical.schema(right)
-            return MatchJoinOperator(kind, left_keys, right_keys, condition, *schemas)
+            return MatchJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark)
         case physical.SweepAggregate(keys, aggregates, source):
             return AggregateOperator(keys, aggregates, physical.schema(source))
         case physical.RemoveDuplicates(source):

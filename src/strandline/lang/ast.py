@@ -154,6 +154,23 @@ class InList(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Exists(Node):
+    """`EXISTS (query)`."""
+
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class Quantified(Node):
+    """`operand operator ANY (query)` or `… ALL (query)`; IN is = ANY, NOT IN is <> ALL."""
+
+    operator: str
+    quantifier: str
+    operand: Expression
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
 class Like(Node):
     operand: Expression
     pattern: Expression
@@ -206,6 +223,8 @@ Expression: TypeAlias = (
     | IsTest
     | Between
     | InList
+    | Exists
+    | Quantified
     | Like
     | Case
     | Cast

@@ -17,12 +17,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final, assert_never
 
+from strandline.algebra.chronons import is_chronon
 from strandline.algebra.expressions import (
     AggregateCall,
     Call,
     ColumnRef,
     Expression,
     Literal,
+    columns_of,
     conjunction,
     substitute,
 )
@@ -34,6 +36,7 @@ from strandline.algebra.operators import (
     Filter,
     Join,
     Map,
+    MarkJoin,
     OuterJoin,
     Plan,
     Scan,
@@ -48,11 +51,12 @@ from strandline.algebra.tree import sources, transform_up, walk
 from strandline.catalog import BaseStream, Catalog, DerivedStream, SourceCall
 from strandline.errors import BindError, Span
 from strandline.lang import ast
-from strandline.lang.groups import Groups, grouping_key, has_aggregate
+from strandline.lang.groups import Groups, grouping_key, is_grouping
 from strandline.lang.literals import cast_to
 from strandline.lang.outputs import Output, output_columns
-from strandline.lang.scalars import Scalars, equality
+from strandline.lang.scalars import Operand, Scalars, equality
 from strandline.lang.scope import Ids, Relation, Scope, suggestion
+from strandline.lang.subqueries import Subqueries, is_partner_test
 from strandline.types import BOOLEAN, INTERVAL, NULL, VARCHAR, Column, Type
 
 # Every later phase walks plans recursively; this keeps the walks well inside of Python's stack.
@@ -222,15 +226,16 @@ class _Binder:
     def select(self, select: ast.Select, prefix: str, *, in_union: bool = False) -> Plan:
         """The plan of one SELECT; in a UNION ALL a bare NULL keeps its open type until the branches meet."""
         source, scope = self.tables(select.tables)
-        if select.where is not None:
-            predicate = Scalars(scope, "WHERE").condition(select.where)
-            source = Filter(predicate, source)
+        source, correlated = self.where(select.where, source, scope)
+        assert not correlated, "a query of its own has none around it"
         outputs = output_columns(select.items, scope)
-        if select.group_by or select.having is not None or any(has_aggregate(output.node) for output in outputs):
+        if is_grouping(select):
             source, values = self.grouped(select, outputs, source, scope)
         else:
-            scalars = Scalars(scope, "SELECT")
+            asked = Subqueries(self, source)
+            scalars = Scalars(scope, "SELECT", subquery=asked.value)
             values = [scalars.bind(output.node) for output in outputs]
+            source = asked.plan
         columns = []
         for output, value in zip(outputs, values, strict=True):
             if value.type == INTERVAL:
@@ -244,6 +249,40 @@ class _Binder:
         plan = Distinct(plan) if select.distinct else plan
         _check_height(plan, select.span)
         return plan
+
+    # ---- WHERE -----------------------------------------------------------------------------------------------------
+
+    def where(self, node: ast.Expression | None, source: Plan, scope: Scope) -> tuple[Plan, list[Expression]]:
+        """The source under a condition, and the parts of it that read columns of the query around this one."""
+        if node is None:
+            return source, []
+        parts = node.operands if isinstance(node, ast.Logical) and node.operator == "AND" else (node,)
+        joined = [part for part in parts if is_partner_test(part)]
+        asked = Subqueries(self, source)
+        scalars = Scalars(scope, "WHERE", subquery=asked.value)
+        conditions = [scalars.condition(part) for part in parts if part not in joined]
+        around = scope.outer_ids()
+        correlated = [each for each in conditions if columns_of(each) & around]
+        own = conjunction(tuple(each for each in conditions if each not in correlated))
+        plan = asked.plan if own is None else Filter(own, asked.plan)
+        last = Subqueries(self, plan)
+        for part in joined:
+            last.keep(part, Scalars(scope, "WHERE", subquery=last.value))
+        return last.plan, correlated
+
+    def inner(self, query: ast.Query, around: Scope) -> tuple[Plan, Callable[[], list[Operand]], list[Expression]]:
+        """A subquery in an expression: its rows, its outputs over them, and the conditions that tie it to the query
+        around it. What groups or combines has none: it is bound on its own."""
+        if not isinstance(query, ast.Select) or is_grouping(query):
+            plan = self.query(query, prefix="")
+            span = query.span
+            return plan, lambda: [Operand(ColumnRef(c.id, c.type), span) for c in schema(plan)], []
+        source, scope = self.tables(query.tables)
+        scope = replace(scope, outer=around)
+        source, correlated = self.where(query.where, source, scope)
+        outputs = output_columns(query.items, scope)
+        scalars = Scalars(scope, "SELECT")
+        return source, lambda: [scalars.operand(output.node) for output in outputs], correlated
 
     # ---- FROM ------------------------------------------------------------------------------------------------------
 
@@ -398,8 +437,8 @@ def _windowed(plan: Plan, window: ast.Window | None, what: str, scope: Scope) ->
     """The window over a plan whose elements are valid for one instant each; NOW and no window are that plan itself."""
     if window is None:
         return plan
-    cause = next((node for node in walk(plan) if isinstance(node, TimeWindow | CountWindow | Aggregate)), None)
-    if cause is not None:
+    if not is_chronon(plan):
+        cause = next(node for node in walk(plan) if isinstance(node, TimeWindow | CountWindow | Aggregate))
         inside = "an aggregate" if isinstance(cause, Aggregate) else "a window"
         raise BindError(
             f"a window over {what}, whose elements have intervals already",
@@ -459,6 +498,9 @@ def freshened(plan: Plan, fresh: Callable[[str], str]) -> Plan:
                 return replace(node, predicate=substitute(node.predicate, refs))
             case SemiJoin(_, predicate, _, _):
                 return replace(node, predicate=None if predicate is None else substitute(predicate, refs))
+            case MarkJoin(mark, predicate, _, _):
+                asked = None if predicate is None else substitute(predicate, refs)
+                return replace(node, mark=define(mark), predicate=asked)
             case Map(outputs, source):
                 values = [substitute(value, refs) for _, value in outputs]
                 return Map(tuple((define(c), v) for (c, _), v in zip(outputs, values, strict=True)), source)

@@ -75,12 +75,14 @@ class Expressions(Phrases):
         operator = self.next()
         if operator.value == "==":
             raise self.error("== is not an operator", "syntax", operator.span, "Write = to compare.")
-        if level == COMPARE and self.sees_any(("ANY", "ALL", "SOME")):
-            raise self.refusal(
-                f"{operator.value} {self.token.keyword}", self.since(operator).to(self.token.span), _SUBQUERY_HINT
-            )
-        right = self.expression(level + 1)
         symbol = "<>" if operator.value == "!=" else operator.value
+        if level == COMPARE and self.sees_any(("ANY", "ALL", "SOME")):
+            quantifier = "ALL" if self.next().keyword == "ALL" else "ANY"
+            self.expect_symbol("(", hint="Write x > ALL (SELECT …).")
+            if not self.sees_query():
+                raise self.unexpected("SELECT")
+            return ast.Quantified(symbol, quantifier, left, self.closed_query(), span=self.since(start))
+        right = self.expression(level + 1)
         return ast.Binary(symbol, left, right, span=self.since(start))
 
     def logical(self, start: Token, left: ast.Expression, level: int) -> ast.Logical:
@@ -114,7 +116,13 @@ class Expressions(Phrases):
                 high = self.expression(MATCH + 1)
                 return ast.Between(left, low, high, negated, span=self.since(start))
             case "IN":
-                items = self.in_items(operator)
+                self.expect_symbol("(", hint="Write x IN (value, …) or x IN (SELECT …).")
+                if self.sees_query():
+                    query = self.closed_query()
+                    comparison = ("<>", "ALL") if negated else ("=", "ANY")
+                    return ast.Quantified(*comparison, left, query, span=self.since(start))
+                items = self.listed(self.expression)
+                self.expect_symbol(")")
                 return ast.InList(left, items, negated, span=self.since(start))
             case "LIKE":
                 pattern = self.expression(MATCH + 1)
@@ -124,12 +132,21 @@ class Expressions(Phrases):
         hint = "Write lower(x) LIKE lower(pattern)." if operator.keyword == "ILIKE" else "Use LIKE."
         raise self.refusal(operator.keyword, operator.span, hint)
 
-    def in_items(self, operator: Token) -> tuple[ast.Expression, ...]:
-        self.expect_symbol("(", hint="Write x IN (value, …).")
-        self.refuse_subquery("IN (SELECT …)", operator)
-        items = self.listed(self.expression)
+    def sees_query(self) -> bool:
+        """Whether a query begins here, inside of a parenthesis, itself in parentheses perhaps."""
+        ahead = 0
+        while self.sees_symbol("(", ahead):
+            ahead += 1
+        return self.peek(ahead).keyword in ("SELECT", "WITH", "VALUES")
+
+    def closed_query(self) -> ast.Query:
+        query = self.query()
         self.expect_symbol(")")
-        return items
+        return query
+
+    def query(self) -> ast.Query:
+        """A query inside of an expression; the room above knows how to read one."""
+        raise AssertionError("queries are read by the room above")
 
     def refuse_subquery(self, feature: str, start: Token) -> None:
         """Refuse a query that begins here, inside of a parenthesis; `start` is where the whole construct begins."""
@@ -193,8 +210,10 @@ class Expressions(Phrases):
                 return self.cast()
             case "EXISTS":
                 self.next()
-                closing = self.tokens[self.closing(self.at)] if self.sees_symbol("(") else start
-                raise self.refusal("EXISTS", start.span.to(closing.span), _SUBQUERY_HINT)
+                self.expect_symbol("(", hint="Write EXISTS (SELECT …).")
+                if not self.sees_query():
+                    raise self.unexpected("SELECT")
+                return ast.Exists(self.closed_query(), span=self.since(start))
             case ("TIMESTAMP" | "DATE") as word if self.peek().kind is Kind.TEXT:
                 self.next()
                 text = self.next().value

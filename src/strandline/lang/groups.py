@@ -30,6 +30,12 @@ def has_aggregate(node: ast.Expression) -> bool:
     return False
 
 
+def is_grouping(select: ast.Select) -> bool:
+    """Whether a SELECT groups: by its clauses, or because it lists an aggregate."""
+    listed = (item.value for item in select.items if not isinstance(item.value, ast.Star))
+    return bool(select.group_by) or select.having is not None or any(has_aggregate(value) for value in listed)
+
+
 def grouping_key(node: ast.Expression, outputs: list[Output], scope: Scope) -> tuple[ast.Expression, str]:
     """The expression that an element of GROUP BY means, and a name for it.
 

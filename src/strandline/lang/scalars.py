@@ -67,13 +67,18 @@ class Operand:
         return NULL if self.open else self.value.type
 
 
+# Called with a subquery in an expression and the binder of that expression: its value.
+Ask: TypeAlias = "Callable[[ast.Exists | ast.Quantified, Scalars], Expression]"
+
+
 class Scalars:
     """Binds scalar expressions over one scope; aggregates only where there is one to `collect` them."""
 
-    def __init__(self, scope: Scope, clause: str, collect: Collect | None = None) -> None:
+    def __init__(self, scope: Scope, clause: str, collect: Collect | None = None, subquery: Ask | None = None) -> None:
         self.scope = scope
         self.clause = clause
         self.collect = collect
+        self.subquery = subquery
         self.places = Places()
 
     def condition(self, node: ast.Expression, what: str | None = None) -> Expression:
@@ -120,6 +125,15 @@ class Scalars:
                 return self.between(node)
             case ast.InList(operand, items, negated):
                 return _negated(self.apply("in", (operand, *items), node.span), negated)
+            case ast.Exists() | ast.Quantified():
+                if self.subquery is None:
+                    raise BindError(
+                        f"a subquery in {self.clause}",
+                        code="misplaced-subquery",
+                        hint="Subqueries stand in WHERE, and in the SELECT list of a query that does not group.",
+                        span=node.span,
+                    )
+                return self.subquery(node, self)
             case ast.Like(operand, pattern, negated):
                 return _negated(self.apply("like", (operand, pattern), node.span), negated)
             case ast.Case():
@@ -257,6 +271,11 @@ def _call(function: str, operands: list[Operand], span: Span) -> Expression:
         hint = "CAST them so that all have one type." if function in COMPARISONS else error.hint
         raise BindError(error.message, code=code, hint=hint, span=span) from None
     return Call(resolved.function, arguments, resolved.result)
+
+
+def compared(operator: str, one: Operand, two: Operand, span: Span) -> Expression:
+    """The comparison of two bound operands."""
+    return _call(operator, [one, two], span)
 
 
 def equality(one: Column, two: Column, span: Span) -> Expression:

@@ -46,9 +46,15 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The relations that names may refer to."""
+    """The relations that names may refer to; in a subquery also those of the query `outer` around it."""
 
     relations: tuple[Relation, ...]
+    outer: Scope | None = None
+
+    def outer_ids(self) -> frozenset[str]:
+        """The columns of the query around this one."""
+        around = self.outer.relations if self.outer is not None else ()
+        return frozenset(column.id for relation in around for column in relation.columns)
 
     def joined(self, other: Scope) -> Scope:
         taken = {relation.alias.lower() for relation in self.relations if relation.alias}
@@ -87,7 +93,9 @@ class Scope:
         )
 
     def column(self, name: ast.ColumnName) -> Column:
-        """The column that a name means."""
+        """The column that a name means: one of its own query, else one of the query around it."""
+        if self.outer is not None and not self._is_own(name):
+            return self.outer.column(name)
         if name.qualifier is None:
             found = self.matches(name.column)
         else:
@@ -104,6 +112,15 @@ class Scope:
                 span=name.span,
             )
         return found[0][1]
+
+    def _is_own(self, name: ast.ColumnName) -> bool:
+        """Whether this query has something of the name, or nobody has: then it is for this one to complain."""
+        assert self.outer is not None
+        if name.qualifier is not None:
+            has = [any(r.alias and name.qualifier.matches(r.alias) for r in s.relations) for s in (self, self.outer)]
+        else:
+            has = [bool(s.matches(name.column)) for s in (self, self.outer)]
+        return has[0] or not has[1]
 
     def _unknown(self, name: ast.ColumnName) -> BindError:
         relations = self.relations if name.qualifier is None else (self.relation(name.qualifier),)

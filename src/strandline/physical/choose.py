@@ -117,6 +117,8 @@ def _build(plan: Plan) -> Built:
             return _match_join(plan, "full" if full else "left")
         case logical.SemiJoin(anti):
             return _match_join(plan, "anti" if anti else "semi")
+        case logical.MarkJoin(mark):
+            return _match_join(plan, "mark", mark)
         case logical.Aggregate(keys, aggregates, source):
             built = _build(source)
             if not keys:
@@ -166,10 +168,12 @@ def _join(plan: logical.Join) -> Built:
     return Built(node, where)
 
 
-def _match_join(plan: logical.OuterJoin | logical.SemiJoin, kind: MatchKind) -> Built:
+def _match_join(
+    plan: logical.OuterJoin | logical.SemiJoin | logical.MarkJoin, kind: MatchKind, mark: Column | None = None
+) -> Built:
     left, right = _build(plan.left), _build(plan.right)
     l_keys, r_keys, rest = _equalities(plan.predicate, left.node, right.node)
-    columns = schema(left.node) if kind in ("semi", "anti") else schema(left.node) + schema(right.node)
+    columns = logical_schema(plan)
     if not l_keys and kind == "full":
         # Whether nobody matches an element can be said only where all of the other side is, and here for both.
         left, right = _to_one(left), _to_one(right)
@@ -177,12 +181,12 @@ def _match_join(plan: logical.OuterJoin | logical.SemiJoin, kind: MatchKind) -> 
     if not l_keys:
         left = left if isinstance(left.where, Hashed | Spread | InOne) else _exchange(left, "spread", ())
         right = _to_one(right) if isinstance(left.where, InOne) else _exchange(right, "all", ())
-        return Built(MatchJoin(kind, (), (), rest, left.node, right.node), left.where)
+        return Built(MatchJoin(kind, (), (), rest, left.node, right.node, mark), left.where)
     left, l_refs = _with_keys(left, l_keys, "left")
     right, r_refs = _with_keys(right, r_keys, "right")
     left_ids, right_ids = tuple(k.id for k in l_refs), tuple(k.id for k in r_refs)
     left, right, fit = _side_by_side(left, left_ids, right, right_ids)
-    node: Node = MatchJoin(kind, l_refs, r_refs, rest, left.node, right.node)
+    node: Node = MatchJoin(kind, l_refs, r_refs, rest, left.node, right.node, mark)
     # An element of the right without a partner lies by its own key, and has NULL for that of the left.
     where: Hashed | Spread | InOne = (
         Spread() if kind == "full" else Hashed(tuple(frozenset((left_ids[i],)) for i in fit))

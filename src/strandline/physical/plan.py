@@ -76,7 +76,7 @@ class SymmetricJoin:
     right: Node
 
 
-MatchKind: TypeAlias = Literal["left", "full", "semi", "anti"]
+MatchKind: TypeAlias = Literal["left", "full", "semi", "anti", "mark"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,7 @@ class MatchJoin:
     condition: Expression | None
     left: Node
     right: Node
+    mark: Column | None = None  # for "mark": the column that says whether there is a partner
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +250,8 @@ def schema(node: Node) -> Schema:
             return columns
         case Project(outputs, _):
             return tuple(column for column, _ in outputs)
-        case MatchJoin("semi" | "anti"):
-            return schema(node.left)
+        case MatchJoin("semi" | "anti" | "mark"):
+            return schema(node.left) + (() if node.mark is None else (node.mark,))
         case SymmetricJoin() | MatchJoin():
             return schema(node.left) + schema(node.right)
         case SweepAggregate(keys, aggregates, source):

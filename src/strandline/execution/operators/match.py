@@ -1,4 +1,4 @@
-"""Joins that ask whether an element has a partner: outer, semi and anti joins."""
+"""Joins that ask whether an element has a partner: outer, semi, anti and mark joins."""
 
 from __future__ import annotations
 
@@ -45,15 +45,16 @@ class MatchJoinOperator(Operator):
         condition: Expression | None,
         left: Schema,
         right: Schema,
+        mark: Column | None = None,
     ) -> None:
-        self.kind = kind
+        self.kind, self.mark = kind, mark
         numbered = (*left, Column(LEFT, LEFT, BIGINT))
         self.join = JoinOperator(left_keys, right_keys, condition, numbered, (*right, Column(RIGHT, RIGHT, BIGINT)))
-        self.output = left if kind in ("semi", "anti") else (*left, *right)
+        self.output = (*left, *right) if kind in ("left", "full") else left
         self.left_columns = [column.id for column in left]
         self.numbers = {LEFT: 0, RIGHT: 0}
         self.lonely: dict[str, Lonely] = {}
-        if kind in ("left", "full", "anti"):
+        if kind != "semi":
             self.lonely[LEFT] = Lonely(left, LEFT)
         if kind == "full":
             self.lonely[RIGHT] = Lonely(right, RIGHT)
@@ -62,16 +63,24 @@ class MatchJoinOperator(Operator):
     def step(self, inputs: list[Batch], progress: Progress) -> Batch:
         arrived = {name: self._numbered(batch.frame, name) for name, batch in zip((LEFT, RIGHT), inputs, strict=True)}
         pairs = self.join.step([Batch(frame) for frame in arrived.values()], progress).frame
-        if self.kind == "semi":
-            once = self.matched.step([Batch(pairs.select(*self.left_columns, LEFT, FROM, UNTIL))], progress)
-            return Batch(once.frame.drop(LEFT))
         shape = frame_schema(self.output)
-        found = [] if self.kind == "anti" else [pairs.select(list(shape))]
+        found: list[pl.DataFrame] = []
+        if self.kind in ("left", "full"):
+            found.append(pairs.select(list(shape)))
+        if self.kind in ("semi", "mark"):
+            once = self.matched.step([Batch(pairs.select(*self.left_columns, LEFT, FROM, UNTIL))], progress)
+            found.append(self._marked(once.frame.select(list(shape)), True))
         for name, lonely in self.lonely.items():
             alone = lonely.step(arrived[name], pairs, progress.until)
             missing = [pl.lit(None, dtype).alias(id) for id, dtype in shape.items() if id not in alone.columns]
-            found.append(alone.with_columns(missing).select(list(shape)))
+            found.append(self._marked(alone.with_columns(missing).select(list(shape)), False))
         return Batch(pl.concat(found, rechunk=True))
+
+    def _marked(self, frame: pl.DataFrame, has_partner: bool) -> pl.DataFrame:
+        if self.mark is None:
+            return frame
+        marked = frame.with_columns(pl.lit(has_partner).alias(self.mark.id))
+        return marked.select(*self.left_columns, self.mark.id, FROM, UNTIL)
 
     def _numbered(self, frame: pl.DataFrame, name: str) -> pl.DataFrame:
         first = self.numbers[name]

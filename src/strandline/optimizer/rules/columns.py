@@ -12,6 +12,7 @@ from strandline.algebra.operators import (
     Filter,
     Join,
     Map,
+    MarkJoin,
     OuterJoin,
     Plan,
     Scan,
@@ -50,7 +51,9 @@ def _prune(plan: Plan, needed: frozenset[str]) -> Plan:
             wanted = needed | (columns_of(predicate) if predicate is not None else frozenset())
             sides = [_prune(side, wanted & frozenset(c.id for c in schema(side))) for side in (left, right)]
             return Join(predicate, sides[0], sides[1])
-        case OuterJoin() | SemiJoin():
+        case MarkJoin(mark, _, left, _) if mark.id not in needed:
+            return _prune(left, needed)
+        case OuterJoin() | SemiJoin() | MarkJoin():
             wanted = needed | (columns_of(plan.predicate) if plan.predicate is not None else frozenset())
             sides = [_prune(side, wanted & frozenset(c.id for c in schema(side))) for side in (plan.left, plan.right)]
             return replace(plan, left=sides[0], right=sides[1])

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from strandline.algebra.expressions import columns_of, conjunction, conjuncts
-from strandline.algebra.operators import Filter, Join, OuterJoin, Plan, SemiJoin
+from strandline.algebra.operators import Filter, Join, MarkJoin, OuterJoin, Plan, SemiJoin
 from strandline.algebra.schema import schema
 
 
 def push_condition_below_match(plan: Plan) -> Plan | None:
-    """L ⟕(p ∧ q) R = L ⟕p σq(R) where q reads R only, and the same for semi and anti joins.
+    """L ⟕(p ∧ q) R = L ⟕p σq(R) where q reads R only, and the same for semi, anti and mark joins.
 
     What reads L only stays: an element that it refuses is not gone but without a partner. A full join keeps both sides.
     """
@@ -25,14 +25,14 @@ def push_condition_below_match(plan: Plan) -> Plan | None:
             if isinstance(plan, OuterJoin):
                 assert rest is not None
                 return OuterJoin(False, rest, plan.left, Filter(pushed, right))
-            return SemiJoin(plan.anti, rest, plan.left, Filter(pushed, right))
+            return replace(plan, predicate=rest, right=Filter(pushed, right))
     return None
 
 
 def push_filter_below_match(plan: Plan) -> Plan | None:
-    """σp(L ⟕ R) = σp(L) ⟕ R where p reads L only, and the same for semi and anti joins, which have no other columns."""
+    """σp(L ⟕ R) = σp(L) ⟕ R where p reads L only, and the same for semi, anti and mark joins."""
     match plan:
-        case Filter(predicate, (OuterJoin(False) | SemiJoin()) as join):
+        case Filter(predicate, (OuterJoin(False) | SemiJoin() | MarkJoin()) as join):
             columns = frozenset(c.id for c in schema(join.left))
             parts = conjuncts(predicate)
             below = tuple(p for p in parts if columns_of(p) and columns_of(p) <= columns)
