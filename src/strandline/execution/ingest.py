@@ -10,7 +10,7 @@ import polars as pl
 
 from strandline.catalog import BaseStream
 from strandline.execution.advance import Piece
-from strandline.execution.batch import FROM, UNTIL, Batch, Mask, Times, times
+from strandline.execution.batch import FROM, UNTIL, Batch, Mask, Times, is_sorted, times
 from strandline.execution.operators.base import Progress
 from strandline.execution.progress import Heartbeat, progress_of
 from strandline.execution.runtime import FragmentRunner, Outbox
@@ -87,6 +87,9 @@ def _elements(rows: pl.DataFrame, fragment: Fragment) -> dict[str, Batch]:
 
 def late_rows(time: Times, high: Instant, disorder_us: int, floor: Instant) -> Mask:
     """Which rows come too late: more than the disorder behind the latest row before them, or behind the floor."""
+    first_in_time = max(high - disorder_us if high != BEFORE_ALL else BEFORE_ALL, floor)
+    if not len(time) or (time[0] >= first_in_time and is_sorted(time)):
+        return np.zeros(len(time), dtype=np.bool_)
     latest_before = np.maximum.accumulate(np.concatenate(([high], time)))[:-1]
     bound = np.where(latest_before == BEFORE_ALL, BEFORE_ALL, latest_before - disorder_us)
     late: Mask = time < np.maximum(bound, floor)

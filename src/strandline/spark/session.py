@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from strandline.errors import SetupError
+from strandline.spark import zygote
 from strandline.spark.daemon import MEMORY_SETTINGS, THREAD_LIMITS
 from strandline.spark.java import VECTOR_MODULE, Java, find_java
 
@@ -471,6 +472,7 @@ class _Jvm:
                 env=environment,
                 start_new_session=True,
             )
+        self._zygote = _start_zygote(scratch, environment) if _is_local(master) else None
 
     def connect(self) -> SparkSession:
         """Wait for the gateway and let PySpark make its session through it."""
@@ -480,7 +482,8 @@ class _Jvm:
 
         port, secret = self._wait_for_gateway()
         local = _is_local(self._master)
-        python = sys.executable if local else os.environ.get("PYSPARK_PYTHON", sys.executable)
+        ours = zygote.interpreter(str(self.scratch.directory), sys.executable)
+        python = ours if local else os.environ.get("PYSPARK_PYTHON", sys.executable)
         gateway = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
         with _variables(gateway | {"PYSPARK_PYTHON": python}):
             self._gateway = launch_gateway()  # type: ignore[no-untyped-call]
@@ -511,15 +514,31 @@ class _Jvm:
         if self._gateway is not None:
             _forget_gateway(self._gateway)
             self._gateway = None
-        if self._process.stdin is not None:
-            with contextlib.suppress(OSError):
-                self._process.stdin.close()
+        for process in (self._process, self._zygote):
+            if process is not None and process.stdin is not None:
+                with contextlib.suppress(OSError):
+                    process.stdin.close()
         try:
             self._process.wait(_ARCHIVE_SECONDS if self._archiving else _EXIT_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        if self._zygote is not None:
+            self._zygote.wait()
         self.scratch.remove()
+
+
+def _start_zygote(scratch: _Scratch, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """The process from which planning processes are forked; it ends with its standard input, as the JVM does."""
+    with scratch.log_file.open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", zygote.__name__, zygote.address(str(scratch.directory))],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            env={**environment, **THREAD_LIMITS},
+            start_new_session=True,
+        )
 
 
 def _environment(java: Java, pyspark: Path, master: str) -> dict[str, str]:
