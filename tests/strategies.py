@@ -265,7 +265,9 @@ class Writer:
         items, families = self.items(visible, wanted, must_aggregate=not keys)
         group = f" GROUP BY {', '.join(field.text for field in by)}" if by else ""
         having = f" HAVING {self.condition(visible, 1)}" if self.chance(4) else ""
-        return Select(f"SELECT {items} FROM {tables.text}{where}{group}{having}", families, False)
+        return Select(
+            f"SELECT {items} FROM {tables.text}{where}{group}{having}", families, bool(keys) and tables.chronon
+        )
 
     def key(self, fields: Fields) -> Field:
         field = self.dice.choice(fields)

@@ -20,13 +20,16 @@ from strandline.types import BIGINT, NULL, VARCHAR, Column, Type
 
 
 def has_aggregate(node: ast.Expression) -> bool:
-    """Whether an aggregate stands anywhere in the expression, which makes its SELECT a grouping one."""
+    """Whether an aggregate stands anywhere in the expression, which makes its SELECT a grouping one.
+
+    What stands in a subquery belongs to that.
+    """
     pending: list[ast.Node] = [node]
     while pending:
         each = pending.pop()
         if isinstance(each, ast.Function) and each.name.name.lower() in AGGREGATES:
             return True
-        pending.extend(ast.children(each))
+        pending.extend(child for child in ast.children(each) if not isinstance(child, ast.Query))
     return False
 
 

@@ -48,11 +48,7 @@ def _expanded(value: ast.Expression | ast.Star, scope: Scope) -> list[ast.Expres
     relations = scope.relations if value.qualifier is None else (scope.relation(value.qualifier),)
     qualified = value.qualifier is not None
     return [
-        ast.ColumnName(
-            _exactly(relation.alias, value.span) if relation.alias else None,
-            _exactly(column.name, value.span),
-            span=value.span,
-        )
+        ast.ColumnName(_exactly(relation.alias, value.span), _exactly(column.name, value.span), span=value.span)
         for relation in relations
         for column in (relation.columns if qualified else relation.visible)
     ]

@@ -39,6 +39,11 @@ class Relation:
     merged: frozenset[str] = frozenset()  # ids of columns that USING has merged: only a qualified name means them
 
     @property
+    def is_named(self) -> bool:
+        """Whether the user can name it; what USING has merged has an alias of ours."""
+        return not self.alias.startswith("#")
+
+    @property
     def visible(self) -> tuple[Column, ...]:
         """The columns that a bare name may mean and that * lists."""
         return tuple(column for column in self.columns if column.id not in self.merged)
@@ -57,7 +62,7 @@ class Scope:
         return frozenset(column.id for relation in around for column in relation.columns)
 
     def joined(self, other: Scope) -> Scope:
-        taken = {relation.alias.lower() for relation in self.relations if relation.alias}
+        taken = {relation.alias.lower() for relation in self.relations}
         for relation in other.relations:
             if relation.alias.lower() in taken:
                 raise BindError(
@@ -77,14 +82,14 @@ class Scope:
         names = {column.name.lower() for column in merged}
         hidden = {c.id for side in (left, right) for r in side.relations for c in r.visible if c.name.lower() in names}
         others = tuple(replace(r, merged=r.merged | hidden) for r in self.relations)
-        return Scope((Relation("", merged, None, span), *others))
+        return Scope((Relation(f"#{merged[0].id}", merged, None, span), *others))
 
     def relation(self, qualifier: ast.Identifier) -> Relation:
         for relation in self.relations:
-            if relation.alias and qualifier.matches(relation.alias):
+            if qualifier.matches(relation.alias):
                 return relation
         renamed = [r.alias for r in self.relations if r.stream is not None and qualifier.matches(r.stream)]
-        hint = suggestion(qualifier.name, [r.alias for r in self.relations if r.alias], "Names are")
+        hint = suggestion(qualifier.name, [r.alias for r in self.relations if r.is_named], "Names are")
         raise BindError(
             f'the name "{qualifier.name}" is not known here',
             code="unknown-alias",
@@ -104,7 +109,9 @@ class Scope:
         if not found:
             raise self._unknown(name)
         if len(found) > 1:
-            qualified = " or ".join(f"{relation.alias}.{column.name}" for relation, column in found if relation.alias)
+            qualified = " or ".join(
+                f"{relation.alias}.{column.name}" for relation, column in found if relation.is_named
+            )
             raise BindError(
                 f'column "{name.column.name}" is ambiguous',
                 code="ambiguous-column",
@@ -117,7 +124,7 @@ class Scope:
         """Whether this query has something of the name, or nobody has: then it is for this one to complain."""
         assert self.outer is not None
         if name.qualifier is not None:
-            has = [any(r.alias and name.qualifier.matches(r.alias) for r in s.relations) for s in (self, self.outer)]
+            has = [any(name.qualifier.matches(r.alias) for r in s.relations) for s in (self, self.outer)]
         else:
             has = [bool(s.matches(name.column)) for s in (self, self.outer)]
         return has[0] or not has[1]
