@@ -167,6 +167,8 @@ def aggregate_type(name: str, argument: Type | None) -> Type:
             return DOUBLE
         case "avg", Type() as kind if is_numeric(kind):
             return DOUBLE
+        case "bool_and" | "every" | "bool_or", Type("BOOLEAN" | "NULL"):
+            return BOOLEAN
     raise FunctionError(f"{key} does not accept ({argument})", f"{usage} {AGGREGATES[key].doc}")
 
 
@@ -495,6 +497,9 @@ AGGREGATES: Final[Mapping[str, AggregateFunction]] = MappingProxyType(
         "avg": AggregateFunction("avg", "AVG(x)", "The mean of numbers as a DOUBLE; NULL if there are none."),
         "min": AggregateFunction("min", "MIN(x)", "The least value; NULL if there is none."),
         "max": AggregateFunction("max", "MAX(x)", "The greatest value; NULL if there is none."),
+        "bool_and": AggregateFunction("bool_and", "BOOL_AND(x)", "Whether all are true; NULL if there is none."),
+        "every": AggregateFunction("every", "EVERY(x)", "The same as BOOL_AND."),
+        "bool_or": AggregateFunction("bool_or", "BOOL_OR(x)", "Whether one is true; NULL if there is none."),
     }
 )
 

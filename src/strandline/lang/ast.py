@@ -139,6 +139,15 @@ class IsTest(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class DistinctTest(Node):
+    """`left IS [NOT] DISTINCT FROM right`: as <> and =, with NULL as a value like any other."""
+
+    left: Expression
+    right: Expression
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Between(Node):
     operand: Expression
     low: Expression
@@ -207,6 +216,7 @@ class Function(Node):
 
     name: Identifier
     arguments: tuple[Expression, ...] | Star
+    filter: Expression | None = None  # of an aggregate: FILTER (WHERE …)
 
 
 Expression: TypeAlias = (
@@ -221,6 +231,7 @@ Expression: TypeAlias = (
     | Binary
     | Logical
     | IsTest
+    | DistinctTest
     | Between
     | InList
     | Exists

@@ -97,8 +97,9 @@ class Expressions(Phrases):
         if word.keyword != "IS":
             return ast.IsTest(left, "NULL", word.keyword == "NOTNULL", span=self.since(start))
         negated = self.accept("NOT")
-        if self.sees("DISTINCT", "FROM"):
-            raise self.refusal("IS DISTINCT FROM", self.since(word).to(self.peek().span), "Combine = with IS NULL.")
+        if self.accept("DISTINCT"):
+            self.expect("FROM")
+            return ast.DistinctTest(left, self.expression(IS + 1), negated, span=self.since(start))
         if not self.sees_any(("NULL", "TRUE", "FALSE", "UNKNOWN")):
             raise self.unexpected("NULL, TRUE, FALSE or UNKNOWN after IS")
         what = self.next().keyword
@@ -124,13 +125,14 @@ class Expressions(Phrases):
                 items = self.listed(self.expression)
                 self.expect_symbol(")")
                 return ast.InList(left, items, negated, span=self.since(start))
-            case "LIKE":
+            case "LIKE" | "ILIKE":
                 pattern = self.expression(MATCH + 1)
+                if operator.keyword == "ILIKE":
+                    left, pattern = _lowered(left), _lowered(pattern)
                 if self.sees("ESCAPE"):
                     raise self.refusal("LIKE … ESCAPE", self.token.span, "The escape character is the backslash.")
                 return ast.Like(left, pattern, negated, span=self.since(start))
-        hint = "Write lower(x) LIKE lower(pattern)." if operator.keyword == "ILIKE" else "Use LIKE."
-        raise self.refusal(operator.keyword, operator.span, hint)
+        raise self.refusal(operator.keyword, operator.span, "Use LIKE.")
 
     def sees_query(self) -> bool:
         """Whether a query begins here, inside of a parenthesis, itself in parentheses perhaps."""
@@ -267,10 +269,19 @@ class Expressions(Phrases):
                     f"{self.token.keyword} in {start.value}(…)", self.token.span, self.argument_hint(start)
                 )
         self.expect_symbol(")")
-        if self.sees_any(("OVER", "FILTER", "WITHIN")) and (self.sees_symbol("(", 1) or self.sees("WITHIN", "GROUP")):
-            hint = "Use CASE inside of the aggregate." if self.sees("FILTER") else "Group a windowed stream instead."
-            raise self.refusal(self.token.keyword, self.token.span, hint)
-        return ast.Function(name, arguments, span=self.since(start))
+        condition = self.filter() if self.sees("FILTER") and self.sees_symbol("(", 1) else None
+        if self.sees_any(("OVER", "WITHIN")) and (self.sees_symbol("(", 1) or self.sees("WITHIN", "GROUP")):
+            raise self.refusal(self.token.keyword, self.token.span, "Group a windowed stream instead.")
+        return ast.Function(name, arguments, condition, span=self.since(start))
+
+    def filter(self) -> ast.Expression:
+        """`FILTER (WHERE condition)`."""
+        self.expect("FILTER")
+        self.expect_symbol("(")
+        self.expect("WHERE", hint="Write FILTER (WHERE condition).")
+        condition = self.expression()
+        self.expect_symbol(")")
+        return condition
 
     def refuse_argument_syntax(self, start: Token) -> None:
         if self.sees("DISTINCT"):
@@ -309,3 +320,7 @@ class Expressions(Phrases):
         kind = self.cast_type()
         self.expect_symbol(")")
         return ast.Cast(operand, kind, span=self.since(start))
+
+
+def _lowered(value: ast.Expression) -> ast.Function:
+    return ast.Function(ast.Identifier("lower", False, span=value.span), (value,), span=value.span)

@@ -67,6 +67,9 @@ class Operand:
         return NULL if self.open else self.value.type
 
 
+# Truth values are ordered: all are true if the least is, and one is if the greatest is.
+BY_ORDER: Final = {"bool_and": "min", "every": "min", "bool_or": "max"}
+
 # Called with a subquery in an expression and the binder of that expression: its value.
 Ask: TypeAlias = "Callable[[ast.Exists | ast.Quantified, Scalars], Expression]"
 
@@ -121,6 +124,8 @@ class Scalars:
                 return self.apply(operator.lower(), operands, node.span)
             case ast.IsTest():
                 return self.is_test(node)
+            case ast.DistinctTest():
+                return self.distinct_test(node)
             case ast.Between():
                 return self.between(node)
             case ast.InList(operand, items, negated):
@@ -168,6 +173,15 @@ class Scalars:
             return _negated(Call("is_null", (truth,), BOOLEAN), node.negated)
         truth = _negated(truth, node.what == "FALSE")
         return _negated(Call("coalesce", (truth, Literal(False, BOOLEAN)), BOOLEAN), node.negated)
+
+    def distinct_test(self, node: ast.DistinctTest) -> Expression:
+        left, right = self.operand(node.left), self.operand(node.right)
+        for operand in (left, right):
+            _check_repeatable(operand)
+        nothing = [_call("is_null", [operand], node.span) for operand in (left, right)]
+        # Unknown only if one of them is NULL: then they are the same if both are.
+        same = (_call("=", [left, right], node.span), Call("and", tuple(nothing), BOOLEAN))
+        return _negated(Call("coalesce", same, BOOLEAN), not node.negated)
 
     def between(self, node: ast.Between) -> Expression:
         operand = self.operand(node.operand)
@@ -217,6 +231,9 @@ class Scalars:
         name = node.name.name.lower()
         if name in AGGREGATES:
             return self.aggregate(name, node)
+        if node.filter is not None:
+            hint = "Use CASE for other functions."
+            raise BindError(f"{name} is no aggregate to FILTER", code="type-mismatch", hint=hint, span=node.span)
         if isinstance(node.arguments, ast.Star):
             hint = "Only COUNT(*) takes a star."
             raise BindError(f"{name} does not take *", code="type-mismatch", hint=hint, span=node.arguments.span)
@@ -245,6 +262,13 @@ class Scalars:
             kind = aggregate_type(name, None if value is None else value.type)
         except FunctionError as error:
             raise BindError(error.message, code="type-mismatch", hint=error.hint, span=node.span) from None
+        if name in BY_ORDER:
+            name, value = BY_ORDER[name], cast_to(value, BOOLEAN) if value is not None else None
+        if node.filter is not None:
+            # An aggregate leaves out NULLs: what is filtered out becomes one.
+            wanted = Scalars(self.scope, "FILTER").condition(node.filter)
+            counted = Literal(True, BOOLEAN) if value is None else value
+            value = Case(((wanted, counted),), Literal(None, counted.type), counted.type)
         return self.collect(name, value, kind)
 
     def misplaced_aggregate(self, name: str, span: Span) -> BindError:
