@@ -97,10 +97,11 @@ QUERIES: dict[str, str | tuple[str, str]] = {
                                  INTERSECT SELECT sym FROM trade [RANGE 9 SECONDS] EXCEPT SELECT sym FROM quote""",
     "filter": """SELECT sym, COUNT(*) FILTER (WHERE buy) AS bought, SUM(qty) FILTER (WHERE price > 10) AS dear,
                  MAX(price) FILTER (WHERE qty < 3) AS top FROM trade [RANGE 5 SECONDS] GROUP BY sym""",
-    "truth values": """SELECT sym, BOOL_AND(buy) AS all_bought, BOOL_OR(qty > 4) AS many, EVERY(price > 1) AS dear
+    "truth values": """SELECT sym, BOOL_AND(buy) AS all_bought, BOOL_OR(qty > 4) AS many
                        FROM trade [RANGE 4 SECONDS] GROUP BY sym""",
     "distinct from": """SELECT sym, price FROM trade [RANGE 3 SECONDS]
-                        WHERE buy IS DISTINCT FROM TRUE AND sym IS NOT DISTINCT FROM sym AND NULL IS DISTINCT FROM qty""",
+                        WHERE buy IS DISTINCT FROM TRUE AND sym IS NOT DISTINCT FROM sym
+                        AND NULL IS DISTINCT FROM qty""",
     "ilike": "SELECT sym, sym ILIKE 'A%' AS a, 'AbC' ILIKE 'abc' AS b FROM trade [RANGE 3 SECONDS]",
     # subqueries
     "exists": """SELECT sym, price FROM trade [RANGE 4 SECONDS] t
