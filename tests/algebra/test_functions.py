@@ -19,6 +19,7 @@ from strandline.algebra.expressions import AggregateCall, Call, Case, Cast, Colu
 from strandline.algebra.functions import (
     AGGREGATES,
     ALIASES,
+    BY_ORDER,
     FUNCTIONS,
     FunctionError,
     aggregate_type,
@@ -559,10 +560,15 @@ def test_aggregates_refuse(function: str, argument: Type | None, message: str) -
 
 
 def test_an_empty_group_counts_nothing_and_has_no_other_value() -> None:
-    for function in AGGREGATES:
+    for function in set(AGGREGATES) - set(BY_ORDER):
         assert over(function, INT) == (0 if function == "count" else None)
         assert over(function, INT, None, None) == (0 if function == "count" else None)
     assert aggregate(AggregateCall("count", None, BIGINT), [], 3) == 3
+
+
+def test_aggregates_of_truth_values_are_the_least_and_the_greatest() -> None:
+    for function, by_order in BY_ORDER.items():
+        assert aggregate_type(function, BOOLEAN) == aggregate_type(by_order, BOOLEAN) == BOOLEAN
 
 
 @pytest.mark.parametrize(

@@ -503,6 +503,9 @@ AGGREGATES: Final[Mapping[str, AggregateFunction]] = MappingProxyType(
     }
 )
 
+# Truth values are ordered: all are true if the least is, and one is if the greatest is. The algebra has those two only.
+BY_ORDER: Final[Mapping[str, str]] = MappingProxyType({"bool_and": "min", "every": "min", "bool_or": "max"})
+
 
 def _count(number: int) -> str:
     return "1 argument" if number == 1 else f"{number} arguments"

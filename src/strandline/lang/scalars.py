@@ -14,6 +14,7 @@ from strandline.algebra.expressions import Call, Case, ColumnRef, Expression, Li
 from strandline.algebra.functions import (
     AGGREGATES,
     ALIASES,
+    BY_ORDER,
     FUNCTIONS,
     FunctionError,
     aggregate_type,
@@ -66,9 +67,6 @@ class Operand:
     def type(self) -> Type:
         return NULL if self.open else self.value.type
 
-
-# Truth values are ordered: all are true if the least is, and one is if the greatest is.
-BY_ORDER: Final = {"bool_and": "min", "every": "min", "bool_or": "max"}
 
 # Called with a subquery in an expression and the binder of that expression: its value.
 Ask: TypeAlias = "Callable[[ast.Exists | ast.Quantified, Scalars], Expression]"
