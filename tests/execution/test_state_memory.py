@@ -12,7 +12,6 @@ PROGRAM = """
 import gc, sys
 from pathlib import Path
 
-import pytest
 import numpy as np, polars as pl
 from strandline.algebra.expressions import ColumnRef
 from strandline.execution.batch import Batch

@@ -4,11 +4,13 @@ Every column gets an id that no other column of the plan has. Ids are readable: 
 called b in FROM, a computed column has the name of the output, and `#2` marks the second of a kind. The one place
 where an id appears again is the Map below an Aggregate, which passes columns on under the ids that they had.
 
-The shape of a SELECT is always the same, from the bottom: scans and joins, Filter (WHERE), then if it groups
-Map (keys and arguments), Aggregate and Filter (HAVING), and on top the Map of the output columns and a Distinct.
+The shape of a SELECT is always the same, from the bottom: scans and joins, Filter (WHERE) and the joins of its
+subqueries, then if it groups Map (keys and arguments), Aggregate and Filter (HAVING), and on top the Map of the output
+columns and a Distinct.
 
 The rooms below, each with one question: `scope` (what does a name mean), `literals` (what value is written),
-`scalars` (what does an expression mean), `outputs` (what does SELECT list), `groups` (what does GROUP BY keep).
+`scalars` (what does an expression mean), `subqueries` (who has a partner), `outputs` (what does SELECT list), `groups`
+(what does GROUP BY keep).
 """
 
 from __future__ import annotations
