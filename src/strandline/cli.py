@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import sys
@@ -36,6 +37,8 @@ class Stopped(Exception):
 def main() -> None:
     """Run the command line; errors are one message, and exit code 0 means that all went well."""
     debug = "--debug" in sys.argv
+    if not debug:  # libraries that tell of an interrupt, with a trace, when all is said already
+        logging.getLogger().addHandler(logging.NullHandler())
     try:
         code = app(standalone_mode=False)  # an exit code, where a command left with one
         sys.exit(code if isinstance(code, int) else 0)

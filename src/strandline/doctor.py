@@ -17,8 +17,11 @@ from typing import Final, Literal, TypeAlias
 from rich.text import Text
 
 from strandline.errors import StrandlineError
+from strandline.spark.archive import archive_file
 from strandline.spark.java import find_java
-from strandline.spark.session import archive_file, first_job, start, usable_cores, usable_memory
+from strandline.spark.jvm import pyspark_directory
+from strandline.spark.session import first_job, start
+from strandline.spark.settings import usable_cores, usable_memory
 
 State: TypeAlias = Literal["ok", "warning", "problem"]
 
@@ -178,7 +181,9 @@ def _spark() -> Iterator[Finding]:
     try:
         started = time.monotonic()
         faster = (
-            None if archive_file(session.java).exists() else "strandline.spark.session.build_archive() halves this."
+            None
+            if archive_file(session.java, pyspark_directory()).exists()
+            else "strandline.spark.session.build_archive() halves this."
         )
         yield Finding("Spark", "ok", f"{session.spark.version} started in {started - before:.1f} s", faster)
         answer = sorted(row["id"] for row in first_job(session.spark).collect())

@@ -143,7 +143,7 @@ class Query:
 
     def metrics(self) -> dict[str, Any]:
         """Counters and gauges: rows in and out, late, rejected, progress, state, batches."""
-        delivery, run = self._group.delivery, self._group.run
+        delivery = self._group.delivery
         beats = delivery.heartbeats
         progress = self.progress
         return {
@@ -157,8 +157,11 @@ class Query:
             "state_rows": delivery.state_rows,
             "state_bytes": delivery.state_bytes,
             "batches": self._group.batches,
-            "batch_durations_ms": run.durations() if run is not None else [],
         }
+
+    def batch_durations(self) -> list[dict[str, Any]]:
+        """What recent batches took, by phase, in milliseconds."""
+        return self._group.run.durations() if self._group.run is not None else []
 
     def explain(self) -> str:
         """The plan that runs."""

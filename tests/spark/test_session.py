@@ -24,7 +24,7 @@ import pytest
 
 from strandline import doctor
 from strandline.errors import SetupError
-from strandline.spark import session
+from strandline.spark import scratch, session, settings
 from strandline.spark.daemon import THREAD_LIMITS
 from strandline.spark.java import find_java
 
@@ -98,17 +98,17 @@ def test_a_broken_java_gives_way_to_the_one_that_came_with_the_package(tmp_path:
     ("master", "slots"), [("local", 1), ("local[3]", 3), ("local[3,2]", 3), ("local-cluster[2, 3, 512]", 6)]
 )
 def test_an_exchange_has_a_partition_per_task_that_runs_at_once(tmp_path: Path, master: str, slots: int) -> None:
-    assert session.default_config(master, tmp_path)["spark.sql.shuffle.partitions"] == str(slots)
+    assert settings.default_config(master, tmp_path)["spark.sql.shuffle.partitions"] == str(slots)
 
 
 def test_a_local_cluster_gives_its_executors_what_the_master_grants(tmp_path: Path) -> None:
-    assert session.default_config("local-cluster[2,1,512]", tmp_path)["spark.executor.memory"] == "512m"
+    assert settings.default_config("local-cluster[2,1,512]", tmp_path)["spark.executor.memory"] == "512m"
 
 
 def test_a_path_too_long_for_a_socket_does_without(tmp_path: Path) -> None:
     key = "spark.python.unix.domain.socket.enabled"
-    assert session.default_config("local", Path("/tmp/x")).get(key) == "true"
-    assert key not in session.default_config("local", Path("/tmp") / ("x" * 100))
+    assert settings.default_config("local", Path("/tmp/x")).get(key) == "true"
+    assert key not in settings.default_config("local", Path("/tmp") / ("x" * 100))
 
 
 def test_another_spark_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ def test_what_the_dead_left_behind_is_removed_and_what_the_living_use_is_not(tmp
         (tmp_path / name / "lock").touch()
     with (tmp_path / "run-alive" / "lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        session._sweep(tmp_path)
+        scratch._sweep(tmp_path)
         assert [path.name for path in tmp_path.iterdir()] == ["run-alive"]
 
 
@@ -348,7 +348,7 @@ def test_ctrl_c_spares_the_jvm_and_kill_9_does_not(life: Life) -> None:
     life.process.wait()
     _, alive = psutil.wait_procs([jvm, *family], timeout=30)
     assert not alive
-    session._sweep(Path(life.facts["scratch"]).parent)
+    scratch._sweep(Path(life.facts["scratch"]).parent)
     assert not Path(life.facts["scratch"]).exists()
 
 

@@ -31,7 +31,8 @@ from strandline.bench.data import declare, stream
 from strandline.bench.measure import Cost, measured
 from strandline.errors import StrandlineError
 from strandline.sinks import Callback, Parquet
-from strandline.spark.session import SPARK_ALONE, Session, start
+from strandline.spark.session import Session, start
+from strandline.spark.settings import SPARK_ALONE
 from strandline.temporal import SECOND
 
 Figures = dict[str, Any]
@@ -275,7 +276,7 @@ def latency(bench: Bench) -> Figures:
             query = database.sql(sql, sink=Callback(heard), name="q")
             query.await_end()
     ours = _delays("strandline", np.concatenate(delays), cost)
-    batches = [d["triggerExecution"] for d in query.metrics()["batch_durations_ms"]]
+    batches = [d["triggerExecution"] for d in query.batch_durations()]
     ours["batches"], ours["batch_p50_ms"] = len(batches), statistics.median(batches) if batches else None
     bench.say(f"strandline: p50 {ours['p50_ms']} ms, p99 {ours['p99_ms']} ms, a batch {ours['batch_p50_ms']} ms")
     spark = _spark_latency(bench, total, rate)

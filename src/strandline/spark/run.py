@@ -21,16 +21,22 @@ from strandline.spark.worker import Job, stage_function
 
 
 class SparkRun:
-    """Source, exchanges, stages and delivery, wired and started."""
+    """Source, exchanges, stages and delivery, wired and started.
+
+    A thread of its own watches Spark's query and ends it. Whoever waits for the end waits for that thread, so that an
+    interrupt never falls into a conversation with the JVM.
+    """
 
     def __init__(
         self, spark: SparkSession, job: Job, batch_rows: int, delivery: Delivery, name: str, log_file: str | None
     ) -> None:
         self.delivery = delivery
         self.log_file = log_file
-        self.ended = threading.Event()
+        self._wrote_last = threading.Event()
+        self._over = threading.Event()
         self._failure: StrandlineError | None = None
         self._stopped = False
+        self._stopping = threading.Lock()
         spark.dataSource.register(PipelineSource)
         self.planner = Planner(job.pipeline, Path(job.checkpoint), batch_rows)
         source = spark.readStream.format("strandline").option("planner", self.planner.address)
@@ -44,48 +50,51 @@ class SparkRun:
             .option("checkpointLocation", str(Path(job.checkpoint) / "spark"))
             .start()
         )
+        self._watcher = threading.Thread(target=self._watch, name="strandline-watch", daemon=True)
+        self._watcher.start()
 
     def _deliver(self, frame: DataFrame, batch: int) -> None:
         column = frame.toArrow()["data"]
         self.delivery.deliver(batch, (m for value in column for m in decode(value.as_buffer())))
         if self.delivery.ended:
-            self.ended.set()
+            self._wrote_last.set()
+
+    def _watch(self) -> None:
+        try:
+            while not self._wrote_last.wait(0.05) and self.query.isActive:
+                pass
+            if self._wrote_last.is_set():
+                self.query.processAllAvailable()  # lets Spark commit the last batch
+            if not self._stopped and (error := self.query.exception()) is not None:
+                self._failure = explain_failure(_message(error), self.log_file)
+            elif not self._stopped and not self.delivery.ended:
+                self._failure = explain_failure("Spark has ended the query without a word", self.log_file)
+            self.stop()
+        except Exception as error:  # the JVM is gone, or has something to say about our last batch
+            if not self._stopped:
+                self._failure = explain_failure(_message(error), self.log_file)
+        finally:
+            self._over.set()
 
     def await_end(self, timeout: float | None = None) -> bool:
         """Wait until all sources have ended; raises what made the query fail. False if the time ran out."""
-        waited = 0.0
-        while timeout is None or waited < timeout:
-            if self.ended.wait(0.05):
-                self._finish()
-                return True
-            waited += 0.05
-            self.check()
-            if self._stopped:
-                return True
-        return False
+        over = self._over.wait(timeout)
+        self.check()
+        return over
 
     def check(self) -> None:
         """Raise what made the query fail, if something did."""
-        if self._failure is None and not self._stopped:
-            error = self.query.exception()
-            if error is not None:
-                self._failure = explain_failure(_message(error), self.log_file)
-            elif not self.query.isActive and not self.delivery.ended:
-                self._failure = explain_failure("Spark has ended the query without a word", self.log_file)
         if self._failure is not None:
             raise self._failure
 
-    def _finish(self) -> None:
-        """Let Spark commit the last batch, then end."""
-        if not self._stopped:
-            self.query.processAllAvailable()
-            self.stop()
-
     def stop(self) -> None:
-        if not self._stopped:
-            self._stopped = True
-            self.query.stop()
-            self.planner.close()
+        with self._stopping:
+            if not self._stopped:
+                self._stopped = True
+                self.query.stop()
+                self.planner.close()
+        if threading.current_thread() is not self._watcher:
+            self._over.wait()
 
     def durations(self) -> list[dict[str, Any]]:
         """What recent batches took, by phase, in milliseconds."""
