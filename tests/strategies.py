@@ -278,9 +278,26 @@ class Writer:
             return Field("COUNT(*)", "int")
         family = self.pick(*sorted({field.family for field in fields}))
         argument = self.value(fields, family, 1)
-        function = self.pick("COUNT", "MIN", "MAX", *(("SUM", "AVG") if family in NUMBERS else ()))
-        result = {"COUNT": "int", "AVG": "double"}.get(function, family)
-        return Field(f"{function}({argument})", result)
+        numeric = ("SUM", "AVG", "STDDEV", "VAR_POP", "MEDIAN", "PERCENTILE_CONT")
+        others = ("COUNT", "MIN", "MAX", "FIRST", "LAST", "MODE", "PERCENTILE_DISC")
+        texts = ("STRING_AGG",) if family == "text" else ()
+        function = self.pick(*others, *texts, *(numeric if family in NUMBERS else ()))
+        doubles = ("AVG", "STDDEV", "VAR_POP", "MEDIAN", "PERCENTILE_CONT")
+        result = "int" if function == "COUNT" else "double" if function in doubles else family
+        direction = self.pick("", " DESC", " NULLS FIRST")
+        match function:
+            case "PERCENTILE_CONT" | "PERCENTILE_DISC":
+                fraction = self.pick("0", "0.25", "0.5", "1")
+                return Field(f"{function}({fraction}) WITHIN GROUP (ORDER BY {argument}{direction})", result)
+            case "MODE":
+                return Field(f"MODE() WITHIN GROUP (ORDER BY {argument}{direction})", result)
+            case "FIRST" | "LAST":
+                return Field(f"{function}({argument} ORDER BY {self.dice.choice(fields).text}{direction})", result)
+            case "STRING_AGG":
+                order = f" ORDER BY {self.dice.choice(fields).text}{direction}" if self.chance(2) else ""
+                return Field(f"STRING_AGG({argument}, '|'{order})", result)
+        distinct = "DISTINCT " if self.chance(3) else ""
+        return Field(f"{function}({distinct}{argument})", result)
 
     def items(
         self, fields: Fields, wanted: tuple[str, ...] | None, must_aggregate: bool = False

@@ -33,8 +33,9 @@ import pytest
 import typer
 
 import strandline as sl
+from strandline.algebra.aggregates import AGGREGATES
 from strandline.algebra.explain import show_plan
-from strandline.algebra.functions import AGGREGATES, ALIASES, FUNCTIONS, TRUNC_UNITS
+from strandline.algebra.functions import ALIASES, FUNCTIONS, TRUNC_UNITS
 from strandline.algebra.operators import Plan
 from strandline.catalog import BaseStream
 from strandline.cli import app

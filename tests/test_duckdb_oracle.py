@@ -79,6 +79,39 @@ QUERIES: dict[str, str | tuple[str, str]] = {
                                    FROM trade [RANGE 7 SECONDS] GROUP BY sym""",
     "big sums": "SELECT SUM(size) AS s, AVG(size) AS a FROM quote [RANGE 10 SECONDS]",
     "nothing": "SELECT COUNT(*) AS n, MAX(price) AS top FROM trade [RANGE 5 SECONDS] WHERE qty > 1000000",
+    "distinct values": """SELECT sym, COUNT(*) AS n, COUNT(DISTINCT qty) AS kinds, SUM(DISTINCT qty) AS s,
+                          AVG(DISTINCT price) AS a, COUNT(DISTINCT buy) AS b
+                          FROM trade [RANGE 9 SECONDS] GROUP BY sym""",
+    "distinct values of all": """SELECT COUNT(DISTINCT sym) AS n, SUM(fee) AS s
+                                 FROM trade [RANGE 9 SECONDS SLIDE 2 SECONDS]""",
+    "deviations": """SELECT sym, STDDEV(price) AS s, VARIANCE(qty) AS v, STDDEV_POP(fee) AS p, VAR_POP(price) AS q
+                     FROM trade [RANGE 8 SECONDS] GROUP BY sym""",
+    "percentiles": """SELECT buy, MEDIAN(price) AS m, PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY qty) AS c,
+                      PERCENTILE_CONT(0.3) WITHIN GROUP (ORDER BY price DESC) AS e
+                      FROM trade [RANGE 12 SECONDS] GROUP BY buy""",
+    "discrete percentiles": """SELECT PERCENTILE_DISC(0.9) WITHIN GROUP (ORDER BY qty) AS d,
+                               PERCENTILE_DISC(0.25) WITHIN GROUP (ORDER BY sym) AS s FROM trade [RANGE 6 SECONDS]""",
+    "mode": (
+        "SELECT sym, MODE() WITHIN GROUP (ORDER BY qty) AS m FROM trade [RANGE 9 SECONDS] GROUP BY sym",
+        """SELECT sym, (SELECT c.qty FROM (SELECT u AS qty, count(*) AS n FROM unnest(list(qty)) t(u)
+           WHERE u IS NOT NULL GROUP BY u) c ORDER BY n DESC, qty LIMIT 1) FROM trade [RANGE 9 SECONDS] GROUP BY sym""",
+    ),
+    "first and last": (
+        """SELECT sym, FIRST(price) AS f, LAST(qty) AS l, LAST(sym ORDER BY price) AS p
+           FROM trade [RANGE 7 SECONDS] GROUP BY sym""",
+        """SELECT sym, first(price ORDER BY ts, price) FILTER (WHERE price IS NOT NULL),
+           last(qty ORDER BY ts, qty) FILTER (WHERE qty IS NOT NULL),
+           last(sym ORDER BY price) FILTER (WHERE sym IS NOT NULL)
+           FROM trade [RANGE 7 SECONDS] GROUP BY sym""",
+    ),
+    "joined texts": (
+        """SELECT buy, STRING_AGG(sym, '-') AS t, STRING_AGG(DISTINCT sym, '' ORDER BY sym DESC) AS d,
+           STRING_AGG(sym, ',' ORDER BY price DESC NULLS LAST) FILTER (WHERE qty > 2) AS f
+           FROM trade [RANGE 5 SECONDS] GROUP BY buy""",
+        """SELECT buy, string_agg(sym, '-' ORDER BY sym), string_agg(DISTINCT sym, '' ORDER BY sym DESC),
+           string_agg(sym, ',' ORDER BY price DESC NULLS LAST, sym) FILTER (WHERE qty > 2)
+           FROM trade [RANGE 5 SECONDS] GROUP BY buy""",
+    ),
     # duplicates and unions
     "distinct": "SELECT DISTINCT sym, buy FROM trade [RANGE 6 SECONDS]",
     "distinct numbers": "SELECT DISTINCT fee, price FROM trade [RANGE 9 SECONDS SLIDE 2 SECONDS] WHERE qty < 4",

@@ -1,4 +1,4 @@
-"""The meaning of expressions and aggregates, row by row: slow, obvious, and the judge of the fast path.
+"""The meaning of expressions, row by row: slow, obvious, and the judge of the fast path.
 
 Arithmetic that has no result yields NULL: one bad row must not stop a continuous query. That is division by zero, the
 square root of a negative number, and whatever does not fit its type. DOUBLE follows IEEE 754 otherwise, but NaN equals
@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
-from fractions import Fraction
 from functools import cache, lru_cache
 from typing import Any, Final, assert_never
 
-from strandline.algebra.expressions import AggregateCall, Call, Case, Cast, ColumnRef, Expression, Literal, Value
+from strandline.algebra.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, Value
 from strandline.algebra.functions import trunc_unit
 from strandline.types import Type
 
@@ -62,7 +61,7 @@ def evaluate(expression: Expression, row: Mapping[str, Value]) -> Value:
             if any(value is None for value in values):
                 return None
             result_of: Callable[..., Value] = _STRICT[function]
-            return _fit(result_of(*values), kind)
+            return fit(result_of(*values), kind)
         case _:
             assert_never(expression)
 
@@ -79,37 +78,10 @@ def compare(left: Any, right: Any) -> int:
     return int(left > right) - int(left < right)
 
 
-def aggregate(call: AggregateCall, values: Sequence[Value], rows: int) -> Value:
-    """An aggregate over a group of `rows` rows whose argument has these values; NULLs do not count.
-
-    Sums are exact: the order of the rows does not matter, and a DOUBLE sum is the exact sum, rounded once. So is the
-    mean of exact numbers; the mean of DOUBLEs is their sum as a DOUBLE over their number.
-    """
-    if call.argument is None:
-        return rows
-    known: list[Any] = [value for value in values if value is not None]
-    match call.function:
-        case "count":
-            return len(known)
-        case _ if not known:
-            return None
-        case "min":
-            return _best(known, -1)
-        case "max":
-            return _best(known, 1)
-        case "sum":
-            return _fit(_double_sum(known) if call.type.name == "DOUBLE" else _exact_sum(known), call.type)
-        case "avg" if call.argument.type.name == "DOUBLE":
-            return _double_sum(known) / len(known)
-        case "avg":
-            return float(sum(map(Fraction, known)) / len(known))
-    raise AssertionError(f"aggregate {call.function} has no meaning")
-
-
 # ---- values and their types ----------------------------------------------------------------------------------------
 
 
-def _fit(value: Any, kind: Type) -> Value:
+def fit(value: Any, kind: Type) -> Value:
     """The value in the form of its type; None where the type has no room for it."""
     match kind.name:
         case "INT":
@@ -140,36 +112,6 @@ def _best(values: list[Any], wanted: int) -> Value:
         if compare(value, best) == wanted:
             best = value
     return best
-
-
-def _exact_sum(values: list[Any]) -> Any:
-    total = values[0]
-    for value in values[1:]:
-        total = _EXACT.add(total, value) if isinstance(total, Decimal) else total + value
-    return total
-
-
-def _special_sum(values: list[Any]) -> float | None:
-    """What NaN and the infinities among the values make of any sum; None if there are none."""
-    special = [value for value in values if isinstance(value, float) and not math.isfinite(value)]
-    return sum(special) if special else None
-
-
-def _double_sum(values: list[float]) -> float:
-    special = _special_sum(values)
-    if special is not None:
-        return special
-    try:
-        return math.fsum(values)
-    except OverflowError:  # of a partial sum; the whole may still be a DOUBLE
-        return _to_double(sum(map(Fraction, values), Fraction()))
-
-
-def _to_double(value: Fraction) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
 
 
 # ---- functions that see NULLs --------------------------------------------------------------------------------------
@@ -450,7 +392,7 @@ _STRICT: Final[Mapping[str, Callable[..., Any]]] = {
 def cast(value: Any, source: Type, target: Type) -> Value:
     """The value in another type; None where a text does not denote one or the type has no room for it."""
     if value is None or source == target:
-        return None if value is None else _fit(value, target)
+        return None if value is None else fit(value, target)
     match source.name, target.name:
         case _, "VARCHAR":
             return show(value)
@@ -470,8 +412,8 @@ def cast(value: Any, source: Type, target: Type) -> Value:
         case "DOUBLE", _:
             return _double_to_exact(value, target)
         case "DECIMAL", "INT" | "BIGINT":
-            return _fit(value.quantize(_unit(0), ROUND_HALF_UP, _EXACT), target)
-    return _fit(Decimal(value) if target.name == "DECIMAL" else value, target)
+            return fit(value.quantize(_unit(0), ROUND_HALF_UP, _EXACT), target)
+    return fit(Decimal(value) if target.name == "DECIMAL" else value, target)
 
 
 def _double_to_exact(value: float, target: Type) -> Value:
@@ -479,11 +421,11 @@ def _double_to_exact(value: float, target: Type) -> Value:
     if not math.isfinite(value):
         return None
     if target.name != "DECIMAL":
-        return _fit(round(value), target)
+        return fit(round(value), target)
     scaled = value * float(10**target.scale)
     if not math.isfinite(scaled):
         return None
-    return _fit(_EXACT.scaleb(Decimal(int(_half_away(scaled))), -target.scale), target)
+    return fit(_EXACT.scaleb(Decimal(int(_half_away(scaled))), -target.scale), target)
 
 
 def show(value: Value) -> str:
@@ -527,7 +469,7 @@ def parse(text: str, kind: Type) -> Value:
             word = text.lower()
             return True if word in TRUE_TEXTS else False if word in FALSE_TEXTS else None
         case "INT" | "BIGINT":
-            return _fit(_bounded_int(text), kind) if re.fullmatch(INTEGER_TEXT, text) else None
+            return fit(_bounded_int(text), kind) if re.fullmatch(INTEGER_TEXT, text) else None
         case "DOUBLE":
             return _parse_double(text)
         case "DECIMAL":

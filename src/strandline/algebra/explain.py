@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from strandline.algebra.expressions import AggregateCall, Call, Case, Cast, ColumnRef, Expression, Literal
+from strandline.algebra.expressions import AggregateCall, Call, Case, Cast, ColumnRef, Expression, Literal, SortKey
 from strandline.algebra.operators import (
     Aggregate,
     CountWindow,
@@ -83,7 +83,15 @@ def _show_literal(value: object, is_interval: bool) -> str:
 
 def show_aggregate(column: Column, call: AggregateCall) -> str:
     argument = "*" if call.argument is None else call.argument.id
-    return f"{column.id} := {call.function}({argument})"
+    distinct = "distinct " if call.distinct else ""
+    parameter = "" if call.parameter is None else f", {_show_literal(call.parameter, is_interval=False)}"
+    order = f" order by {', '.join(map(show_sort_key, call.order))}" if call.order else ""
+    return f"{column.id} := {call.function}({distinct}{argument}{parameter}{order})"
+
+
+def show_sort_key(key: SortKey) -> str:
+    nulls = "" if key.nulls_first == key.descending else f" nulls {'first' if key.nulls_first else 'last'}"
+    return f"{key.column.id}{' desc' if key.descending else ''}{nulls}"
 
 
 def show_outputs(outputs: tuple[tuple[Column, Expression], ...]) -> str:

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from strandline.algebra.evaluate import aggregate, evaluate
+from strandline.algebra.aggregates import aggregate
+from strandline.algebra.evaluate import evaluate
 from strandline.algebra.expressions import Expression, Value
 from strandline.algebra.operators import (
     Aggregate,
@@ -136,8 +137,7 @@ class _Meaning:
         for rows in groups.values():
             out: Row = {key: rows[0][key] for key in plan.keys} if rows else {}
             for column, call in plan.aggregates:
-                values = [row[call.argument.id] for row in rows] if call.argument else []
-                out[column.id] = aggregate(call, values, len(rows))
+                out[column.id] = aggregate(call, rows)
             result.append(out)
         return result
 

@@ -77,20 +77,31 @@ class FragmentRunner:
 
     def __init__(self, root: Node) -> None:
         self.operators: list[Operator] = []
-        self._step = self._wire(root)
+        self._number: dict[Node, int] = {}  # equal parts of the tree are one operator with one state
+        self._root = root
+        self._wire(root)
 
-    def _wire(self, node: Node) -> Callable[[Mapping[str, Batch], Progress], Batch]:
-        if isinstance(node, physical.Port):
-            name, empty = node.name, Batch.empty(node.columns)
-            return lambda inputs, _: inputs.get(name, empty)
-        below = [self._wire(source) for source in physical.sources(node)]
-        operator = operator_for(node)
-        self.operators.append(operator)
-        return lambda inputs, progress: operator.step([step(inputs, progress) for step in below], progress)
+    def _wire(self, node: Node) -> None:
+        if isinstance(node, physical.Port) or node in self._number:
+            return
+        for source in physical.sources(node):
+            self._wire(source)
+        self._number[node] = len(self.operators)
+        self.operators.append(operator_for(node))
 
     def step(self, inputs: Mapping[str, Batch], progress: Progress) -> Batch:
         """The output up to the progress; inputs by port."""
-        return self._step(inputs, progress)
+        done: dict[Node, Batch] = {}
+
+        def output(node: Node) -> Batch:
+            if isinstance(node, physical.Port):
+                return inputs[node.name] if node.name in inputs else Batch.empty(node.columns)
+            if node not in done:
+                below = [output(source) for source in physical.sources(node)]
+                done[node] = self.operators[self._number[node]].step(below, progress)
+            return done[node]
+
+        return output(self._root)
 
     def restore(self, states: Sequence[State]) -> None:
         for operator, state in zip(self.operators, states, strict=True):

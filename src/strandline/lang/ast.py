@@ -211,12 +211,24 @@ class Star(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class SortItem(Node):
+    """An element of ORDER BY; `nulls` is FIRST, LAST or, if nothing is said, None."""
+
+    value: Expression
+    descending: bool
+    nulls: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Function(Node):
     """A call of a function or an aggregate; which of the two is for the binder to say."""
 
     name: Identifier
     arguments: tuple[Expression, ...] | Star
     filter: Expression | None = None  # of an aggregate: FILTER (WHERE …)
+    distinct: bool = False  # of an aggregate: name(DISTINCT x)
+    order: tuple[SortItem, ...] = ()  # of an aggregate: name(x ORDER BY …)
+    within: tuple[SortItem, ...] = ()  # of an aggregate: WITHIN GROUP (ORDER BY …)
 
 
 Expression: TypeAlias = (

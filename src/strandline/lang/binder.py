@@ -350,10 +350,12 @@ class _Binder:
         label = table.alias or table.name
         alias = table.alias.name if table.alias else stream.name
         plan: Plan
+        time = None
         match stream:
             case BaseStream():
                 columns = tuple(Column(self.ids.fresh(f"{alias}.{name}"), name, kind) for name, kind in stream.columns)
                 plan = Scan(stream.name, alias, columns)
+                time = next(column.id for column in columns if column.name == stream.time_column)
             case DerivedStream():
                 inlined = freshened(stream.plan, self.ids.fresh)
                 renamed = tuple(
@@ -363,7 +365,7 @@ class _Binder:
                 plan = Map(renamed, inlined)
             case _:
                 assert_never(stream)
-        scope = Scope((Relation(alias, schema(plan), stream.name, label.span),))
+        scope = Scope((Relation(alias, schema(plan), stream.name, label.span, time_column=time),))
         return _windowed(plan, table.window, f'stream "{stream.name}"', scope), scope
 
     # ---- GROUP BY --------------------------------------------------------------------------------------------------
@@ -481,12 +483,12 @@ def freshened(plan: Plan, fresh: Callable[[str], str]) -> Plan:
         refs[column.id] = ColumnRef(names[column.id], column.type)
         return replace(column, id=names[column.id])
 
-    def argument(call: AggregateCall) -> AggregateCall:
-        return (
-            call
-            if call.argument is None
-            else replace(call, argument=replace(call.argument, id=names[call.argument.id]))
-        )
+    def renamed(column: ColumnRef) -> ColumnRef:
+        return replace(column, id=names[column.id])
+
+    def arguments(call: AggregateCall) -> AggregateCall:
+        order = tuple(replace(key, column=renamed(key.column)) for key in call.order)
+        return replace(call, argument=None if call.argument is None else renamed(call.argument), order=order)
 
     def change(node: Plan) -> Plan:
         match node:
@@ -507,7 +509,7 @@ def freshened(plan: Plan, fresh: Callable[[str], str]) -> Plan:
                 values = [substitute(value, refs) for _, value in outputs]
                 return Map(tuple((define(c), v) for (c, _), v in zip(outputs, values, strict=True)), source)
             case Aggregate(keys, aggregates, source):
-                calls = tuple((define(column), argument(call)) for column, call in aggregates)
+                calls = tuple((define(column), arguments(call)) for column, call in aggregates)
                 return Aggregate(tuple(names[key] for key in keys), calls, source)
             case Union(columns, inputs):
                 return Union(tuple(map(define, columns)), inputs)

@@ -22,6 +22,7 @@ from strandline.algebra.operators import Plan
 from strandline.algebra.schema import schema as logical_schema
 from strandline.algebra.tree import streams_read
 from strandline.catalog import BaseStream
+from strandline.physical.aggregation import sweep
 from strandline.physical.plan import (
     Exchange,
     ExtendValidity,
@@ -121,10 +122,9 @@ def _build(plan: Plan) -> Built:
             return _match_join(plan, "mark", mark)
         case logical.Aggregate(keys, aggregates, source):
             built = _build(source)
-            if not keys:
-                return Built(SweepAggregate(keys, aggregates, _to_one(built).node), InOne())
-            built = _to_keys(built, keys)
-            return Built(SweepAggregate(keys, aggregates, built.node), _restricted(built.where, frozenset(keys)))
+            built = _to_keys(built, keys) if keys else _to_one(built)
+            node = sweep(keys, aggregates, built.node)
+            return Built(node, _restricted(built.where, frozenset(keys)) if keys else InOne())
         case logical.Distinct(source):
             built = _to_keys(_build(source), tuple(column.id for column in logical_schema(source)))
             return Built(RemoveDuplicates(built.node), built.where)
@@ -393,23 +393,26 @@ def _cut(built: Built, query: str, streams: frozenset[str], first: int) -> list[
     done: list[Fragment] = []
     numbers = count()
 
-    def carve(node: Node, feeders: list[tuple[Node, int, Exchange, Port]]) -> tuple[Node, int]:
-        """The tree with ports in place of exchanges, and the stage in which it can run; what feeds the ports."""
+    def carve(node: Node, feeders: dict[Exchange, tuple[Node, int, Port]]) -> tuple[Node, int]:
+        """The tree with ports in place of exchanges, and the stage in which it can run; what feeds the ports.
+
+        What a fragment asks for twice is brought to it once.
+        """
         if isinstance(node, Port):
             return node, 0
         if isinstance(node, Exchange):
-            below, stage = finish(node.source)
-            port = Port(f"{query}.{next(numbers)}", schema(node.source))
-            feeders.append((below, stage, node, port))
-            return port, stage + 1
+            if node not in feeders:
+                port = Port(f"{query}.{next(numbers)}", schema(node.source))
+                feeders[node] = (*finish(node.source), port)
+            return feeders[node][2], feeders[node][1] + 1
         parts = [carve(source, feeders) for source in sources(node)]
         return _with_sources(node, tuple(part for part, _ in parts)), max(stage for _, stage in parts)
 
     def finish(node: Node) -> tuple[Node, int]:
         """Carve one fragment; its feeders, now that its stage is known, become fragments that route to it."""
-        feeders: list[tuple[Node, int, Exchange, Port]] = []
+        feeders: dict[Exchange, tuple[Node, int, Port]] = {}
         carved, stage = carve(node, feeders)
-        for below, below_stage, exchange, port in feeders:
+        for exchange, (below, below_stage, port) in feeders.items():
             route = ToPort(port.name, stage, exchange.mode, exchange.keys)
             done.append(_fragment(below, below_stage, route, first + len(done), streams))
         return carved, stage

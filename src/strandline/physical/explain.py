@@ -37,7 +37,7 @@ def show_pipeline(pipeline: Pipeline) -> str:
         lines.append(f"stage {stage}, {where}")
         for fragment in pipeline.at(stage):
             lines.append(f"  {fragment.id} → {_show_route(fragment)}")
-            lines.append(_show_tree(fragment.root, 2, feeders))
+            lines.append(_show_tree(fragment.root, 2, feeders, set()))
     return "\n".join(lines)
 
 
@@ -56,9 +56,12 @@ def _show_route(fragment: Fragment) -> str:
             return "exchange to one bucket"
 
 
-def _show_tree(node: Node, depth: int, feeders: dict[str, str]) -> str:
-    lines = ["  " * depth + _show_node(node, feeders)]
-    lines += [_show_tree(source, depth + 1, feeders) for source in sources(node)]
+def _show_tree(node: Node, depth: int, feeders: dict[str, str], shown: set[Node]) -> str:
+    """A tree; what appears twice in it runs once and is shown once."""
+    again = node in shown and not isinstance(node, Port)
+    lines = ["  " * depth + _show_node(node, feeders) + (", as above" if again else "")]
+    shown.add(node)
+    lines += [_show_tree(source, depth + 1, feeders, shown) for source in sources(node) if not again]
     return "\n".join(lines)
 
 

@@ -59,7 +59,7 @@ def _prune(plan: Plan, needed: frozenset[str]) -> Plan:
             return replace(plan, left=sides[0], right=sides[1])
         case Aggregate(keys, aggregates, source):
             kept_aggregates = tuple((c, a) for c, a in aggregates if c.id in needed)
-            arguments = frozenset(a.argument.id for _, a in kept_aggregates if a.argument)
+            arguments = frozenset(column.id for _, a in kept_aggregates for column in a.columns)
             return Aggregate(keys, kept_aggregates, _prune(source, frozenset(keys) | arguments))
         case Distinct(source):
             return Distinct(_prune(source, frozenset(c.id for c in schema(source))))
