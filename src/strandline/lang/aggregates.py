@@ -59,8 +59,6 @@ def bind_aggregate(
     name = function.name
     if name == _TAKES_STAR and isinstance(value, Literal) and value.value is not None and not node.distinct:
         value = None  # COUNT(1) counts rows
-    if value is not None and value.type == NULL:
-        value = cast_to(value, VARCHAR)
     if name in ("first", "last") and not order:
         order = (_by_time(name, node, time),)
     if name == "median":
@@ -72,6 +70,8 @@ def bind_aggregate(
         raise BindError(error.message, code="type-mismatch", hint=error.hint, span=node.span) from None
     if name in BY_ORDER:
         name, value = BY_ORDER[name], None if value is None else cast_to(value, BOOLEAN)
+    if value is not None and value.type == NULL:
+        value = cast_to(value, VARCHAR)
     _check_distinct(name, node, value, order)
     if node.filter is not None:
         # An aggregate leaves out NULLs: what is filtered out becomes one.
