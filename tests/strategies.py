@@ -231,6 +231,20 @@ class Writer:
         comparison = self.pick("IN", "IN", "NOT IN", "= ANY", "> ANY", "<> ALL", "<= ALL")
         return f"{outer.text} {comparison} (SELECT {other.text} FROM {inner.text}{tied})"
 
+    def scalar(self, fields: Fields) -> Field:
+        """A subquery that is a value, tied to the query around it or not."""
+        inner = self.table(0)
+        found = self.aggregate(inner.fields)
+        ties = [f"{l.text} = {r.text}" for l in fields for r in inner.fields if l.family == r.family]  # noqa: E741
+        tied = self.pick("", "", self.pick(*ties) if ties else "", self.condition((*fields, *inner.fields), 1))
+        having = f" HAVING {self.condition((found,), 0)}" if self.chance(6) else ""
+        where = f" WHERE {tied}" if tied else ""
+        return Field(f"(SELECT {found.text} FROM {inner.text}{where}{having})", found.family)
+
+    def scalar_test(self, fields: Fields) -> str:
+        found = self.scalar(fields)
+        return f"{self.value(fields, found.family, 0)} {self.pick('=', '<>', '<=', '>')} {found.text}"
+
     # ---- queries -------------------------------------------------------------------------------------------------
 
     def query(self, depth: int) -> Select:
@@ -248,6 +262,8 @@ class Writer:
         if self.scans > 0 and self.chance(5):
             test = self.partner_test(tables.fields)
             conditions += (test if self.chance(2) else f"({test} OR {self.condition(tables.fields, 1)})",)
+        if self.scans > 0 and self.chance(5):
+            conditions += (self.scalar_test(tables.fields),)
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         match self.pick("plain", "plain", "distinct", "grouped", "grouped", "whole"):
             case "grouped":
@@ -255,13 +271,16 @@ class Writer:
             case "whole":
                 return self.grouped(tables, where, wanted, keys=0)
             case shape:
-                items, families = self.items(tables.fields, wanted)
+                scalars = (self.scalar(tables.fields),) if self.scans > 0 and self.chance(6) else ()
+                items, families = self.items((*tables.fields, *scalars), wanted)
                 distinct = "DISTINCT " if shape == "distinct" else ""
                 return Select(f"SELECT {distinct}{items} FROM {tables.text}{where}", families, tables.chronon)
 
     def grouped(self, tables: Table, where: str, wanted: tuple[str, ...] | None, keys: int) -> Select:
         by = [self.key(tables.fields) for _ in range(keys)]
         visible = [*by, *(self.aggregate(tables.fields) for _ in range(self.dice.randint(0 if keys else 1, 3)))]
+        if self.scans > 0 and self.chance(6):
+            visible.append(self.scalar(by))
         items, families = self.items(visible, wanted, must_aggregate=not keys)
         group = f" GROUP BY {', '.join(field.text for field in by)}" if by else ""
         having = f" HAVING {self.condition(visible, 1)}" if self.chance(4) else ""

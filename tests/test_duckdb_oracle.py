@@ -156,6 +156,25 @@ QUERIES: dict[str, str | tuple[str, str]] = {
     "nested twice": """SELECT sym FROM trade [RANGE 5 SECONDS] t WHERE EXISTS (SELECT 1 FROM quote [RANGE 3 SECONDS] q
                        WHERE q.sym = t.sym
                        AND q.size IN (SELECT size FROM quote [RANGE 1 SECOND] r WHERE r.sym <> q.sym))""",
+    "value": """SELECT sym, price, (SELECT MAX(bid) FROM quote [RANGE 3 SECONDS] q) AS top
+                FROM trade [RANGE 4 SECONDS] t WHERE price > (SELECT AVG(price) FROM trade [RANGE 9 SECONDS] u)""",
+    "tied value": """SELECT sym, price, (SELECT COUNT(*) FROM quote [RANGE 6 SECONDS] q WHERE q.sym = t.sym) AS quotes,
+                     (SELECT SUM(size) + t.qty FROM quote [RANGE 3 SECONDS] q WHERE q.sym = t.sym AND size < 9) AS sizes
+                     FROM trade [RANGE 4 SECONDS] t""",
+    "value by comparison": """SELECT sym, price,
+                              (SELECT COUNT(*) FROM trade [RANGE 5 SECONDS] u WHERE u.price > t.price) AS r,
+                              (SELECT MIN(u.qty + t.qty) FROM trade [RANGE 2 SECONDS] u WHERE u.sym = t.sym) AS m
+                              FROM trade [RANGE 5 SECONDS] t""",
+    "value with having": """SELECT sym, (SELECT MAX(bid) FROM quote [RANGE 4 SECONDS] q WHERE q.sym = t.sym
+                            HAVING COUNT(*) <> 1) AS top FROM trade [RANGE 3 SECONDS] t""",
+    "values above groups": """SELECT sym, SUM(qty) AS s,
+                              (SELECT COUNT(*) FROM quote [RANGE 4 SECONDS] q WHERE q.sym = t.sym) AS n
+                              FROM trade [RANGE 6 SECONDS] t GROUP BY sym
+                              HAVING SUM(qty) > (SELECT AVG(qty) FROM trade [RANGE 6 SECONDS] u)
+                              OR sym IN (SELECT sym FROM quote [RANGE 1 SECOND] r)""",
+    "exists above groups": """SELECT sym, COUNT(*) AS n,
+                              EXISTS (SELECT 1 FROM quote [RANGE 1 SECOND] q WHERE q.sym = t.sym) AS e
+                              FROM trade [RANGE 6 SECONDS] t GROUP BY sym""",
     # joins
     "left join": """SELECT t.sym, t.price, q.bid FROM trade [RANGE 5 SECONDS] t
                     LEFT JOIN quote [RANGE 2 SECONDS] q ON t.sym = q.sym AND t.price < q.ask""",

@@ -180,6 +180,13 @@ class Quantified(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class ScalarQuery(Node):
+    """`(query)` as a value."""
+
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
 class Like(Node):
     operand: Expression
     pattern: Expression
@@ -248,6 +255,7 @@ Expression: TypeAlias = (
     | InList
     | Exists
     | Quantified
+    | ScalarQuery
     | Like
     | Case
     | Cast

@@ -234,10 +234,10 @@ class _Binder:
         if is_grouping(select):
             source, values = self.grouped(select, outputs, source, scope)
         else:
-            asked = Subqueries(self, source)
+            asked = Subqueries(self)
             scalars = Scalars(scope, "SELECT", subquery=asked.value)
             values = [scalars.bind(output.node) for output in outputs]
-            source = asked.plan
+            source = asked.joined(source)
         columns = []
         for output, value in zip(outputs, values, strict=True):
             if value.type == INTERVAL:
@@ -260,17 +260,18 @@ class _Binder:
             return source, []
         parts = node.operands if isinstance(node, ast.Logical) and node.operator == "AND" else (node,)
         joined = [part for part in parts if is_partner_test(part)]
-        asked = Subqueries(self, source)
+        asked = Subqueries(self)
         scalars = Scalars(scope, "WHERE", subquery=asked.value)
         conditions = [scalars.condition(part) for part in parts if part not in joined]
         around = scope.outer_ids()
         correlated = [each for each in conditions if columns_of(each) & around]
         own = conjunction(tuple(each for each in conditions if each not in correlated))
-        plan = asked.plan if own is None else Filter(own, asked.plan)
-        last = Subqueries(self, plan)
+        plan = asked.joined(source)
+        plan = plan if own is None else Filter(own, plan)
+        last = Subqueries(self)
         for part in joined:
             last.keep(part, Scalars(scope, "WHERE", subquery=last.value))
-        return last.plan, correlated
+        return last.joined(plan), correlated
 
     def inner(self, query: ast.Query, around: Scope) -> tuple[Plan, Callable[[], list[Operand]], list[Expression]]:
         """A subquery in an expression: its rows, its outputs over them, and the conditions that tie it to the query
@@ -279,12 +280,17 @@ class _Binder:
             plan = self.query(query, prefix="")
             span = query.span
             return plan, lambda: [Operand(ColumnRef(c.id, c.type), span) for c in schema(plan)], []
-        source, scope = self.tables(query.tables)
-        scope = replace(scope, outer=around)
-        source, correlated = self.where(query.where, source, scope)
+        source, scope, correlated = self.below(query, around)
         outputs = output_columns(query.items, scope)
         scalars = Scalars(scope, "SELECT")
         return source, lambda: [scalars.operand(output.node) for output in outputs], correlated
+
+    def below(self, select: ast.Select, around: Scope) -> tuple[Plan, Scope, list[Expression]]:
+        """A subquery up to its WHERE, what it can name, and the conditions that tie it to the query around it."""
+        source, scope = self.tables(select.tables)
+        scope = replace(scope, outer=around)
+        source, correlated = self.where(select.where, source, scope)
+        return source, scope, correlated
 
     # ---- FROM ------------------------------------------------------------------------------------------------------
 
@@ -379,12 +385,13 @@ class _Binder:
         for node in select.group_by:
             key, name = grouping_key(node, outputs, scope)
             groups.add_key(scalars.bind(key), name)
-        values = [groups.bind(output.node, "SELECT") for output in outputs]
+        listed, asked = Subqueries(self, groups.regrouped), Subqueries(self, groups.regrouped)
+        values = [groups.bind(output.node, "SELECT", listed.value) for output in outputs]
         having = None
         if select.having is not None:
-            having = groups.condition(select.having, "HAVING")
-        plan = groups.plan(source)
-        return (plan if having is None else Filter(having, plan)), values
+            having = groups.condition(select.having, "HAVING", asked.value)
+        plan = asked.joined(groups.plan(source))
+        return listed.joined(plan if having is None else Filter(having, plan)), values
 
 
 def _joined(kind: str | None, predicate: Expression | None, left: Plan, right: Plan) -> Plan:

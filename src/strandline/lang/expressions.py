@@ -21,7 +21,7 @@ BINARY: Final = {
 }
 MATCHES: Final = ("BETWEEN", "IN", "LIKE", "ILIKE", "SIMILAR")
 
-_SUBQUERY_HINT: Final = "Where a join says the same, put the subquery into FROM."
+_SUBQUERY_HINT: Final = "A subquery that is an argument has parentheses of its own: abs((SELECT …))."
 
 
 class Expressions(Phrases):
@@ -178,7 +178,8 @@ class Expressions(Phrases):
     def prefix_symbol(self) -> ast.Expression:
         start = self.token
         if self.accept_symbol("("):
-            self.refuse_subquery("a subquery in an expression", start)
+            if self.sees_any(("SELECT", "WITH", "VALUES")):
+                return ast.ScalarQuery(self.closed_query(), span=self.since(start))
             inner = self.expression()
             if self.sees_symbol(","):
                 raise self.refusal(

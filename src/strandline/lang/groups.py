@@ -15,7 +15,7 @@ from strandline.lang import ast
 from strandline.lang.aggregates import BoundAggregate
 from strandline.lang.literals import cast_to
 from strandline.lang.outputs import Output, output_name
-from strandline.lang.scalars import Places, Scalars
+from strandline.lang.scalars import Ask, Places, Scalars
 from strandline.lang.scope import Ids, Scope
 from strandline.types import BIGINT, NULL, VARCHAR, Column
 
@@ -92,7 +92,8 @@ class Groups:
     def input(self, value: Expression, name: str) -> Column:
         """The column of the Map below that has this value."""
         if value not in self.inputs:
-            column = self.named[value.id] if isinstance(value, ColumnRef) else None
+            # A column of the query around has its place in that.
+            column = self.named.get(value.id) if isinstance(value, ColumnRef) else None
             self.inputs[value] = column or Column(self.ids.fresh(name), name, value.type)
         return self.inputs[value]
 
@@ -113,16 +114,16 @@ class Groups:
         column = self.input(value, "order")
         return ColumnRef(column.id, column.type)
 
-    def bind(self, node: ast.Expression, clause: str) -> Expression:
-        scalars = Scalars(self.scope, clause, self.aggregate)
+    def bind(self, node: ast.Expression, clause: str, subquery: Ask | None = None) -> Expression:
+        scalars = Scalars(self.scope, clause, self.aggregate, subquery)
         return self.regrouped(scalars.bind(node), scalars.places)
 
-    def condition(self, node: ast.Expression, clause: str) -> Expression:
-        scalars = Scalars(self.scope, clause, self.aggregate)
+    def condition(self, node: ast.Expression, clause: str, subquery: Ask | None = None) -> Expression:
+        scalars = Scalars(self.scope, clause, self.aggregate, subquery)
         return self.regrouped(scalars.condition(node), scalars.places)
 
-    def regrouped(self, value: Expression, places: Places) -> Expression:
-        """The value in terms of keys and aggregates."""
+    def regrouped(self, value: Expression, places: Places, around: Span | None = None) -> Expression:
+        """The value in terms of keys and aggregates; `around` is where it stands if nothing closer is known."""
         if value in self.keys:
             key = self.keys[value]
             return ColumnRef(key.id, key.type)
@@ -131,15 +132,17 @@ class Groups:
                 return value
             case ColumnRef(id, _):
                 if id in self.named:
-                    raise self.ungrouped(id, places.span(value))
+                    raise self.ungrouped(id, places.span(value) or around)
                 return value
             case Call(function, arguments, kind):
-                return Call(function, tuple(self.regrouped(each, places) for each in arguments), kind)
+                return Call(function, tuple(self.regrouped(each, places, around) for each in arguments), kind)
             case Case(branches, otherwise, kind):
-                changed = tuple((self.regrouped(c, places), self.regrouped(r, places)) for c, r in branches)
-                return Case(changed, self.regrouped(otherwise, places), kind)
+                changed = tuple(
+                    (self.regrouped(c, places, around), self.regrouped(r, places, around)) for c, r in branches
+                )
+                return Case(changed, self.regrouped(otherwise, places, around), kind)
             case Cast(operand, kind):
-                return Cast(self.regrouped(operand, places), kind)
+                return Cast(self.regrouped(operand, places, around), kind)
             case _:
                 assert_never(value)
 

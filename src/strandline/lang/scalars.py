@@ -69,7 +69,8 @@ class Operand:
 
 
 # Called with a subquery in an expression and the binder of that expression: its value.
-Ask: TypeAlias = "Callable[[ast.Exists | ast.Quantified, Scalars], Expression]"
+Subquery: TypeAlias = ast.Exists | ast.Quantified | ast.ScalarQuery
+Ask: TypeAlias = "Callable[[Subquery, Scalars], Expression]"
 
 
 class Scalars:
@@ -128,7 +129,7 @@ class Scalars:
                 return self.between(node)
             case ast.InList(operand, items, negated):
                 return _negated(self.apply("in", (operand, *items), node.span), negated)
-            case ast.Exists() | ast.Quantified():
+            case ast.Exists() | ast.Quantified() | ast.ScalarQuery():
                 if self.subquery is None:
                     raise BindError(
                         f"a subquery in {self.clause}",
