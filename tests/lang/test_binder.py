@@ -547,7 +547,7 @@ def test_every_text_is_accepted_or_refused_with_a_place() -> None:
                         bind_create_stream(statement)
                     case ast.CreateStreamAs(_, query) | ast.Explain(ast.CreateStreamAs(_, query)) | ast.Explain(query):
                         bind_query(query, CATALOG)
-                    case ast.Select() | ast.UnionAll() | ast.SetOperation():
+                    case ast.Select() | ast.UnionAll() | ast.SetOperation() | ast.Changes() | ast.Ordered():
                         bind_query(statement, CATALOG)
             codes["accepted"] += 1
         except StrandlineError as error:

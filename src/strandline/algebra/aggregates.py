@@ -13,7 +13,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
 from functools import cmp_to_key
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from strandline.algebra.evaluate import compare, fit
 from strandline.algebra.expressions import AggregateCall, SortKey, Value
@@ -168,8 +168,7 @@ def aggregate(call: AggregateCall, rows: Sequence[Mapping[str, Value]]) -> Value
         kept = list({_identity(row[name]): row for row in kept}.values())
     # Rows that the order leaves side by side follow by their values: an answer must not depend on who came first.
     keys = (*call.order, SortKey(call.argument))
-    kept.sort(key=cmp_to_key(lambda one, two: _compare_rows(keys, one, two)))
-    known: list[Any] = [row[name] for row in kept]
+    known: list[Any] = [row[name] for row in in_order(kept, keys)]
     if call.function == "count":
         return len(known)
     return _over_values(call, known) if known else None
@@ -217,7 +216,20 @@ def _identity(value: Any) -> object:
     return value
 
 
-def _compare_rows(keys: Sequence[SortKey], one: Mapping[str, Value], two: Mapping[str, Value]) -> int:
+RowType = TypeVar("RowType", bound=Mapping[str, Value])
+
+
+def in_order(rows: Sequence[RowType], keys: Sequence[SortKey]) -> list[RowType]:
+    """The rows in an order; those that are level stay as they were."""
+
+    def comparison(one: RowType, two: RowType) -> int:
+        return compare_rows(keys, one, two)
+
+    return sorted(rows, key=cmp_to_key(comparison))
+
+
+def compare_rows(keys: Sequence[SortKey], one: Mapping[str, Value], two: Mapping[str, Value]) -> int:
+    """-1, 0 or 1: which of two rows comes first in an order."""
     for key in keys:
         left, right = one[key.column.id], two[key.column.id]
         if left is None or right is None:

@@ -7,9 +7,11 @@ from datetime import datetime
 from strandline.algebra.expressions import AggregateCall, Call, Case, Cast, ColumnRef, Expression, Literal, SortKey
 from strandline.algebra.operators import (
     Aggregate,
+    Changes,
     CountWindow,
     Distinct,
     Filter,
+    Granularity,
     Join,
     Map,
     MarkJoin,
@@ -17,8 +19,10 @@ from strandline.algebra.operators import (
     Plan,
     Scan,
     SemiJoin,
+    SessionWindow,
     SetOperation,
     TimeWindow,
+    TopRows,
     Union,
 )
 from strandline.algebra.tree import sources
@@ -111,6 +115,11 @@ def show_rows(partition: tuple[str, ...], rows: int, slide: int) -> str:
     return f"{rows} rows{by}{'' if slide == 1 else f' slide {slide}'}"
 
 
+def show_session(partition: tuple[str, ...], gap_us: int) -> str:
+    by = f" by {', '.join(partition)}" if partition else ""
+    return f"gap {show_duration(gap_us)}{by}"
+
+
 def show_node(plan: Plan) -> str:
     """One node, without its inputs."""
     match plan:
@@ -121,6 +130,14 @@ def show_node(plan: Plan) -> str:
             return f"TimeWindow {show_window(range_us, slide_us)}"
         case CountWindow(partition, rows, slide, _):
             return f"CountWindow {show_rows(partition, rows, slide)}"
+        case SessionWindow(partition, gap_us, _):
+            return f"SessionWindow {show_session(partition, gap_us)}"
+        case Granularity(granule_us, _):
+            return f"Granularity {show_duration(granule_us)}"
+        case Changes(kind, _):
+            return f"Changes {kind}"
+        case TopRows(order, limit, _):
+            return f"TopRows {limit} by {', '.join(map(show_sort_key, order))}"
         case Filter(predicate, _):
             return f"Filter {show_expression(predicate)}"
         case Map(outputs, _):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from strandline.algebra.expressions import AggregateCall, Expression
+from strandline.algebra.expressions import AggregateCall, Expression, SortKey
 from strandline.types import Column
 
 
@@ -43,12 +43,52 @@ class CountWindow:
     """Keep the last `rows` elements of a chronon stream, or of each partition of it; moves every `slide` elements.
 
     Of the first c elements of a partition up to an instant, in order of time and then of arrival, the window holds
-    those with T - rows < index <= T, T = floor(c / slide) * slide.
+    those with T - rows < index <= T, T = floor(c / slide) * slide. Where a plan combines rows, nobody knows in which
+    order those of one instant arrived: they go by their values, column by column.
     """
 
     partition: tuple[str, ...]
     rows: int
     slide: int
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWindow:
+    """Keep the elements of a chronon stream, or of each partition of it, for as long as their session lasts.
+
+    A session goes on while no `gap_us` pass between one element and the next. At instant t the window holds the
+    elements up to t that are joined to t by a chain of elements, each less than the gap after the one before, and the
+    last less than the gap before t.
+    """
+
+    partition: tuple[str, ...]
+    gap_us: int
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Granularity:
+    """Look at a stream only once per granule: at instant t it is as it was at floor(t / granule) * granule."""
+
+    granule_us: int
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What has come (`insert`) or gone (`delete`) since the instant before, valid for the one instant of the change."""
+
+    kind: ChangeKind
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class TopRows:
+    """The first `limit` rows in an order, and all that are level with the last of them."""
+
+    order: tuple[SortKey, ...]
+    limit: int
     source: Plan
 
 
@@ -136,6 +176,7 @@ class Union:
     sources: tuple[Plan, ...]
 
 
+ChangeKind: TypeAlias = Literal["insert", "delete"]
 SetKind: TypeAlias = Literal["except all", "except", "except strict", "intersect all", "intersect", "union max"]
 
 
@@ -160,6 +201,10 @@ Plan: TypeAlias = (
     Scan
     | TimeWindow
     | CountWindow
+    | SessionWindow
+    | Granularity
+    | Changes
+    | TopRows
     | Filter
     | Map
     | Join

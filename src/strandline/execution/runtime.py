@@ -13,19 +13,23 @@ from strandline.execution.batch import Batch
 from strandline.execution.kernels.hashing import hash_rows
 from strandline.execution.operators.aggregate import AggregateOperator
 from strandline.execution.operators.base import Operator, Progress
+from strandline.execution.operators.changes import NetChangesOperator
 from strandline.execution.operators.count import CountWindowOperator
 from strandline.execution.operators.distinct import DistinctOperator
 from strandline.execution.operators.join import JoinOperator
 from strandline.execution.operators.match import MatchJoinOperator
 from strandline.execution.operators.pieces import CoalesceOperator, SplitOperator
 from strandline.execution.operators.reorder import ReorderOperator
+from strandline.execution.operators.session import SessionWindowOperator
 from strandline.execution.operators.stateless import (
     FilterOperator,
     MapOperator,
     MergeOperator,
     RepeatOperator,
+    RoundUpOperator,
     WindowOperator,
 )
+from strandline.execution.operators.top import TopOperator
 from strandline.execution.progress import Heartbeat, progress_of, together
 from strandline.execution.state import State
 from strandline.execution.wire import DRIVER, Message, to_table
@@ -51,8 +55,16 @@ def operator_for(node: Node) -> Operator:
             return ReorderOperator()
         case physical.SymmetricJoin(left_keys, right_keys, condition, left, right):
             return JoinOperator(left_keys, right_keys, condition, physical.schema(left), physical.schema(right))
-        case physical.LastRows(partition, rows, slide, source):
-            return CountWindowOperator(partition, rows, slide, physical.schema(source))
+        case physical.LastRows(partition, rows, slide, by_value, source):
+            return CountWindowOperator(partition, rows, slide, by_value, physical.schema(source))
+        case physical.LastSession(partition, gap_us, source):
+            return SessionWindowOperator(partition, gap_us, physical.schema(source))
+        case physical.RoundUp(granule_us, _):
+            return RoundUpOperator(granule_us)
+        case physical.NetChanges(change, source):
+            return NetChangesOperator(change, physical.schema(source))
+        case physical.SweepTop(order, limit, source):
+            return TopOperator(order, limit, physical.schema(source))
         case physical.MatchJoin(kind, left_keys, right_keys, condition, left, right, mark):
             schemas = physical.schema(left), physical.schema(right)
             return MatchJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark)

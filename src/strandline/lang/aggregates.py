@@ -111,7 +111,7 @@ def _sorted(item: ast.SortItem, bind: Bind) -> Sorted:
     value = bind(item.value)
     if value.type == NULL:
         value = cast_to(value, VARCHAR)
-    # As in PostgreSQL, NULL is greater than every value.
+    # As in PostgreSQL, NULL is greater than every value unless something else is said.
     nulls_first = item.descending if item.nulls is None else item.nulls == "FIRST"
     return Sorted(value, item.descending, nulls_first)
 

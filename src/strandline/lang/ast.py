@@ -288,7 +288,15 @@ class RowsWindow(Node):
     slide: int = 1
 
 
-Window: TypeAlias = RangeWindow | NowWindow | RowsWindow
+@dataclass(frozen=True, slots=True)
+class SessionWindow(Node):
+    """`[PARTITION BY column, …] SESSION n unit`; a session ends when nothing has come for that long."""
+
+    partition: tuple[ColumnName, ...]
+    gap: Duration
+
+
+Window: TypeAlias = RangeWindow | NowWindow | RowsWindow | SessionWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +306,7 @@ class StreamTable(Node):
     name: Identifier
     window: Window | None
     alias: Identifier | None
+    granularity: Duration | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +316,7 @@ class QueryTable(Node):
     query: Query
     window: Window | None
     alias: Identifier
+    granularity: Duration | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,7 +373,24 @@ class SetOperation(Node):
     right: Query
 
 
-Query: TypeAlias = Select | UnionAll | SetOperation
+@dataclass(frozen=True, slots=True)
+class Changes(Node):
+    """`ISTREAM(query)`, `DSTREAM(query)` or `RSTREAM(query)`."""
+
+    kind: str
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered(Node):
+    """`query ORDER BY … LIMIT n`: the first n rows at every instant, and those that are level with the last of them."""
+
+    query: Query
+    order: tuple[SortItem, ...]
+    limit: int
+
+
+Query: TypeAlias = Select | UnionAll | SetOperation | Changes | Ordered
 
 
 # ---- statements ----------------------------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final, assert_never
 
-from strandline.algebra.chronons import is_chronon
 from strandline.algebra.expressions import (
     AggregateCall,
     Call,
@@ -33,9 +32,11 @@ from strandline.algebra.expressions import (
 from strandline.algebra.functions import meet
 from strandline.algebra.operators import (
     Aggregate,
+    Changes,
     CountWindow,
     Distinct,
     Filter,
+    Granularity,
     Join,
     Map,
     MarkJoin,
@@ -43,22 +44,25 @@ from strandline.algebra.operators import (
     Plan,
     Scan,
     SemiJoin,
+    SessionWindow,
     SetKind,
     SetOperation,
     TimeWindow,
+    TopRows,
     Union,
 )
 from strandline.algebra.schema import schema
-from strandline.algebra.tree import sources, transform_up, walk
+from strandline.algebra.tree import sources, transform_up
 from strandline.catalog import BaseStream, Catalog, DerivedStream, SourceCall
 from strandline.errors import BindError, Span
 from strandline.lang import ast
 from strandline.lang.groups import Groups, grouping_key, is_grouping
 from strandline.lang.literals import cast_to
-from strandline.lang.outputs import Output, output_columns
+from strandline.lang.outputs import Output, is_listed, listed_column, output_columns, sort_key
 from strandline.lang.scalars import Operand, Scalars, equality
 from strandline.lang.scope import Ids, Relation, Scope, suggestion
 from strandline.lang.subqueries import Subqueries, is_partner_test
+from strandline.lang.windows import granular, windowed
 from strandline.types import BOOLEAN, INTERVAL, NULL, VARCHAR, Column, Type
 
 # Every later phase walks plans recursively; this keeps the walks well inside of Python's stack.
@@ -159,8 +163,32 @@ class _Binder:
                 plan = SetOperation(_SET_KINDS[operator], columns, *plans)
                 _check_height(plan, query.span)
                 return plan
+            case ast.Changes(kind, inner):
+                whole = self.query(inner, prefix)
+                # All rows at every instant, RSTREAM, is what an answer is.
+                return whole if kind == "RSTREAM" else Changes("insert" if kind == "ISTREAM" else "delete", whole)
+            case ast.Ordered():
+                return self.ordered(query, prefix)
             case _:
                 assert_never(query)
+
+    def ordered(self, query: ast.Ordered, prefix: str) -> Plan:
+        """The first rows of a query. What it is ordered by need not be among its columns."""
+        if isinstance(query.query, ast.Select):
+            return self.select(query.query, prefix, top=query)
+        plan = self.query(query.query, prefix)
+        keys = []
+        for item in query.order:
+            column = listed_column(item.value, [(c.name, c) for c in schema(plan)])
+            if column is None:
+                raise BindError(
+                    "ORDER BY something that is not a column of the answer",
+                    code="order-by-output",
+                    hint="Name a column of the answer, or its position.",
+                    span=item.span,
+                )
+            keys.append(sort_key(item, ColumnRef(column.id, column.type)))
+        return TopRows(tuple(keys), query.limit, plan)
 
     def union(self, union: ast.UnionAll, prefix: str) -> Plan:
         columns, plans = self.branches("UNION ALL", list(_listed(union)), prefix)
@@ -225,21 +253,27 @@ class _Binder:
         )
         return Map(outputs, plan)
 
-    def select(self, select: ast.Select, prefix: str, *, in_union: bool = False) -> Plan:
-        """The plan of one SELECT; in a UNION ALL a bare NULL keeps its open type until the branches meet."""
+    def select(
+        self, select: ast.Select, prefix: str, *, in_union: bool = False, top: ast.Ordered | None = None
+    ) -> Plan:
+        """The plan of one SELECT, of which only the first rows in an order if there is a `top`.
+
+        In a UNION ALL a bare NULL keeps its open type until the branches meet.
+        """
         source, scope = self.tables(select.tables)
         source, correlated = self.where(select.where, source, scope)
         assert not correlated, "a query of its own has none around it"
         outputs = output_columns(select.items, scope)
+        hidden = [] if top is None else [i.value for i in top.order if not is_listed(i.value, outputs)]
         if is_grouping(select):
-            source, values = self.grouped(select, outputs, source, scope)
+            source, values = self.grouped(select, [*(o.node for o in outputs), *hidden], outputs, source, scope)
         else:
             asked = Subqueries(self)
             scalars = Scalars(scope, "SELECT", subquery=asked.value)
-            values = [scalars.bind(output.node) for output in outputs]
+            values = [scalars.bind(node) for node in (*(o.node for o in outputs), *hidden)]
             source = asked.joined(source)
         columns = []
-        for output, value in zip(outputs, values, strict=True):
+        for output, value in zip(outputs, values, strict=False):
             if value.type == INTERVAL:
                 hint = "Results hold no INTERVAL; write epoch(later) - epoch(earlier) for seconds."
                 raise BindError(
@@ -247,9 +281,43 @@ class _Binder:
                 )
             kept = value if in_union or value.type != NULL else cast_to(value, VARCHAR)
             columns.append((Column(self.ids.fresh(prefix + output.name), output.name, kept.type), kept))
+        if top is not None:
+            return self.top(top, select, outputs, columns, values[len(outputs) :], source)
         plan: Plan = Map(tuple(columns), source)
         plan = Distinct(plan) if select.distinct else plan
         _check_height(plan, select.span)
+        return plan
+
+    def top(
+        self,
+        top: ast.Ordered,
+        select: ast.Select,
+        outputs: list[Output],
+        columns: list[tuple[Column, Expression]],
+        hidden: list[Expression],
+        source: Plan,
+    ) -> Plan:
+        """The first rows of a SELECT; `hidden` are the values of ORDER BY that it does not list."""
+        more = [(Column(self.ids.fresh("order"), "order", value.type), value) for value in hidden]
+        if more and select.distinct:
+            raise BindError(
+                "SELECT DISTINCT is ordered by something that it does not list",
+                code="order-by-output",
+                hint="Which of several rows that become one would count? Order by a column of the answer.",
+                span=top.span,
+            )
+        plan: Plan = Map((*columns, *more), source)
+        plan = Distinct(plan) if select.distinct else plan
+        named = [(output.name, column) for output, (column, _) in zip(outputs, columns, strict=True)]
+        rest = iter(more)
+        keys = []
+        for item in top.order:
+            column = listed_column(item.value, named) or next(rest)[0]
+            keys.append(sort_key(item, ColumnRef(column.id, column.type)))
+        plan = TopRows(tuple(keys), top.limit, plan)
+        if more:
+            plan = Map(tuple((column, ColumnRef(column.id, column.type)) for column, _ in columns), plan)
+        _check_height(plan, top.span)
         return plan
 
     # ---- WHERE -----------------------------------------------------------------------------------------------------
@@ -306,10 +374,11 @@ class _Binder:
         match table:
             case ast.StreamTable():
                 return self.stream_table(table)
-            case ast.QueryTable(query, window, alias):
+            case ast.QueryTable(query, window, alias, granularity):
                 plan = self.query(query, prefix=f"{alias.name}.")
                 scope = Scope((Relation(alias.name, schema(plan), None, alias.span),))
-                return _windowed(plan, window, f'subquery "{alias.name}"', scope), scope
+                plan = windowed(plan, window, f'subquery "{alias.name}"', scope)
+                return granular(plan, granularity), scope
             case ast.Join():
                 return self.join(table)
             case _:
@@ -372,21 +441,27 @@ class _Binder:
             case _:
                 assert_never(stream)
         scope = Scope((Relation(alias, schema(plan), stream.name, label.span, time_column=time),))
-        return _windowed(plan, table.window, f'stream "{stream.name}"', scope), scope
+        plan = windowed(plan, table.window, f'stream "{stream.name}"', scope)
+        return granular(plan, table.granularity), scope
 
     # ---- GROUP BY --------------------------------------------------------------------------------------------------
 
     def grouped(
-        self, select: ast.Select, outputs: list[Output], source: Plan, scope: Scope
+        self,
+        select: ast.Select,
+        nodes: list[ast.Expression],
+        outputs: list[Output],
+        source: Plan,
+        scope: Scope,
     ) -> tuple[Plan, list[Expression]]:
-        """The plan up to HAVING, and the values of the outputs over its columns."""
+        """The plan up to HAVING, and the values of some expressions over its columns."""
         groups = Groups(self.ids, scope)
         scalars = Scalars(scope, "GROUP BY")
         for node in select.group_by:
             key, name = grouping_key(node, outputs, scope)
             groups.add_key(scalars.bind(key), name)
         listed, asked = Subqueries(self, groups.regrouped), Subqueries(self, groups.regrouped)
-        values = [groups.bind(output.node, "SELECT", listed.value) for output in outputs]
+        values = [groups.bind(node, "SELECT", listed.value) for node in nodes]
         having = None
         if select.having is not None:
             having = groups.condition(select.having, "HAVING", asked.value)
@@ -444,40 +519,6 @@ def _listed(union: ast.UnionAll) -> Iterator[ast.Query]:
             yield query
 
 
-def _windowed(plan: Plan, window: ast.Window | None, what: str, scope: Scope) -> Plan:
-    """The window over a plan whose elements are valid for one instant each; NOW and no window are that plan itself."""
-    if window is None:
-        return plan
-    if not is_chronon(plan):
-        cause = next(node for node in walk(plan) if isinstance(node, TimeWindow | CountWindow | Aggregate))
-        inside = "an aggregate" if isinstance(cause, Aggregate) else "a window"
-        raise BindError(
-            f"a window over {what}, whose elements have intervals already",
-            code="window-over-intervals",
-            detail=f"It contains {inside}, so its elements are valid for longer than one instant.",
-            hint="Leave out this window, or put the windows on the streams that it reads.",
-            span=window.span,
-        )
-    match window:
-        case ast.NowWindow():
-            return plan
-        case ast.RangeWindow(length, slide):
-            return TimeWindow(length.microseconds, slide.microseconds if slide else 1, plan)
-        case ast.RowsWindow(partition, rows, slide_rows):
-            if not all(isinstance(node, Scan | Filter | Map) for node in walk(plan)):
-                raise BindError(
-                    f"a window by rows over {what}, whose rows have no order of arrival",
-                    code="window-without-order",
-                    detail="It combines rows, and rows of one instant come in any order out of that.",
-                    hint="Put the window on the stream itself, or use WINDOW(RANGE …).",
-                    span=window.span,
-                )
-            keys = tuple(dict.fromkeys(scope.column(name).id for name in partition))
-            return CountWindow(keys, rows, slide_rows, plan)
-        case _:
-            assert_never(window)
-
-
 def freshened(plan: Plan, fresh: Callable[[str], str]) -> Plan:
     """The same plan under other ids, so that it can stand in one plan with its original."""
     names: dict[str, str] = {}
@@ -522,9 +563,11 @@ def freshened(plan: Plan, fresh: Callable[[str], str]) -> Plan:
                 return Union(tuple(map(define, columns)), inputs)
             case SetOperation(_, columns, _, _):
                 return replace(node, columns=tuple(map(define, columns)))
-            case CountWindow(partition, _, _, _):
+            case CountWindow(partition, _, _, _) | SessionWindow(partition, _, _):
                 return replace(node, partition=tuple(names[key] for key in partition))
-            case TimeWindow() | Distinct():
+            case TopRows(order, _, _):
+                return replace(node, order=tuple(replace(key, column=renamed(key.column)) for key in order))
+            case TimeWindow() | Distinct() | Granularity() | Changes():
                 return node
             case _:
                 assert_never(node)

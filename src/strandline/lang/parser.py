@@ -72,6 +72,8 @@ class _Parser(Queries):
         match token.keyword:
             case "SELECT":
                 return self.query()
+            case _ if self.sees_changes():
+                return self.query()
             case "CREATE":
                 return self.create()
             case "DROP":
@@ -98,7 +100,7 @@ class _Parser(Queries):
                 hint = "EXPLAIN shows the plan of a SELECT or CREATE STREAM … AS SELECT."
                 raise self.error("a stream from a source has no plan", "nothing-to-explain", statement.span, hint)
             return ast.Explain(statement, span=self.since(start))
-        if not self.sees("SELECT") and not self.sees_symbol("("):
+        if not self.sees_query():
             raise self.unexpected("SELECT or CREATE STREAM after EXPLAIN")
         return ast.Explain(self.query(), span=self.since(start))
 
@@ -116,7 +118,7 @@ class _Parser(Queries):
             raise self.refusal("IF NOT EXISTS", self.token.span.to(self.peek(2).span), "Leave it out.")
         name = self.name("a stream name")
         if self.accept("AS"):
-            if not self.sees("SELECT") and not self.sees_symbol("("):
+            if not self.sees_query():
                 raise self.unexpected("SELECT after AS")
             return ast.CreateStreamAs(name, self.query(), span=self.since(start))
         self.expect_symbol(

@@ -17,7 +17,7 @@ import pyarrow as pa
 from strandline.algebra.expressions import AggregateCall, SortKey
 from strandline.execution.batch import Index, Mask, gather
 from strandline.execution.kernels.members import list_members, running_places
-from strandline.execution.kernels.ranking import Ranking
+from strandline.execution.kernels.ranking import order_ranks
 from strandline.execution.wire import to_table
 
 OF_MEMBERS: Final = frozenset(("percentile_cont", "percentile_disc", "first", "last", "mode", "string_agg"))
@@ -132,13 +132,7 @@ class Members:
         assert call.argument is not None
         keys = (*call.order, SortKey(call.argument))
         if keys not in self._places:
-            ranks: list[Index] = []
-            for key in keys:
-                column = self.elements.get_column(key.column.id)
-                codes = Ranking(column).codes
-                missing = column.is_null().to_numpy()
-                ranks.append(missing.astype(np.int64) * (-1 if key.nulls_first else 1))
-                ranks.append(np.where(missing, 0, ~codes if key.descending else codes))
+            ranks = order_ranks(self.elements, keys)
             present = np.flatnonzero(self.elements.get_column(call.argument.id).is_not_null().to_numpy())
             order = present[np.lexsort([rank[present] for rank in reversed([self.groups, *ranks])])]
             first = np.searchsorted(self.groups[order], np.arange(self.group_count + 1)).astype(np.int64)
