@@ -358,7 +358,7 @@ def bind(text: str, streams: Sequence[Arrivals]) -> Plan:
         match statement:
             case ast.CreateStreamAs():
                 catalog.add(bind_derived_stream(statement, catalog))
-            case ast.Select() | ast.UnionAll() | ast.SetOperation():
+            case ast.Select() | ast.UnionAll() | ast.SetOperation() | ast.With():
                 return bind_query(statement, catalog)
     raise AssertionError(f"no query in {text}")
 

@@ -217,6 +217,13 @@ QUERIES: dict[str, str | tuple[str, str]] = {
                               JOIN silence [RANGE 5 SECONDS] s ON t.sym = s.sym""",
     "count of silence": """SELECT COUNT(*) AS n, COUNT(s.price) AS p
                            FROM silence [RANGE 5 SECONDS] s, trade [RANGE 1 SECOND] t""",
+    # queries with a name
+    "with": """WITH x AS (SELECT sym, price * qty AS value FROM trade [RANGE 5 SECONDS] WHERE buy),
+               top (sym, best) AS (SELECT sym, MAX(value) FROM x GROUP BY sym)
+               SELECT x.sym, x.value FROM x JOIN top ON x.sym = top.sym AND x.value = top.best""",
+    "with inside of a subquery": """SELECT sym, price FROM trade [RANGE 4 SECONDS] t WHERE price > ALL (
+                                    WITH bids AS (SELECT bid FROM quote [RANGE 3 SECONDS] q WHERE size > 1)
+                                    SELECT bid FROM bids)""",
     # queries in FROM
     "filtered subquery": """SELECT x.sym, x.value FROM (SELECT sym, price * qty AS value FROM trade [RANGE 5 SECONDS]
                             WHERE buy) x WHERE x.value > 100""",

@@ -363,7 +363,24 @@ class SetOperation(Node):
     right: Query
 
 
-Query: TypeAlias = Select | UnionAll | SetOperation
+@dataclass(frozen=True, slots=True)
+class CommonTable(Node):
+    """`name [(columns)] AS (query)` in WITH; without a list the columns keep their names."""
+
+    name: Identifier
+    columns: tuple[Identifier, ...]
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class With(Node):
+    """`WITH name AS (query), … query`."""
+
+    tables: tuple[CommonTable, ...]
+    body: Query
+
+
+Query: TypeAlias = Select | UnionAll | SetOperation | With
 
 
 # ---- statements ----------------------------------------------------------------------------------------------------

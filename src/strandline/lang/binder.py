@@ -8,9 +8,9 @@ The shape of a SELECT is always the same, from the bottom: scans and joins, Filt
 subqueries, then if it groups Map (keys and arguments), Aggregate and Filter (HAVING), and on top the Map of the output
 columns and a Distinct.
 
-The rooms below, each with one question: `scope` (what does a name mean), `literals` (what value is written),
-`scalars` (what does an expression mean), `subqueries` (who has a partner), `outputs` (what does SELECT list), `groups`
-(what does GROUP BY keep).
+The rooms below, each with one question: `scope` (what does a name mean), `names` (and in FROM), `literals` (what value
+is written), `scalars` (what does an expression mean), `subqueries` (who has a partner), `outputs` (what does SELECT
+list), `groups` (what does GROUP BY keep).
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ from strandline.errors import BindError, Span
 from strandline.lang import ast
 from strandline.lang.groups import Groups, grouping_key, is_grouping
 from strandline.lang.literals import cast_to
+from strandline.lang.names import Names
 from strandline.lang.outputs import Output, output_columns
 from strandline.lang.scalars import Operand, Scalars, equality
 from strandline.lang.scope import Ids, Relation, Scope, suggestion
@@ -78,14 +79,14 @@ _SET_KINDS: Final[dict[str, SetKind]] = {
 
 def bind_query(query: ast.Query, catalog: Catalog) -> Plan:
     """The plan of a query. Its schema gives the result columns with their names."""
-    return _Binder(catalog).query(query, prefix="")
+    return _Binder(Names(catalog)).query(query, prefix="")
 
 
 def bind_derived_stream(statement: ast.CreateStreamAs, catalog: Catalog) -> DerivedStream:
     """The stream that `CREATE STREAM name AS query` declares."""
-    binder = _Binder(catalog)
-    plan = binder.query(statement.query, prefix="")
-    return DerivedStream(statement.name.name, plan, statement.query.text, frozenset(binder.reads))
+    names = Names(catalog)
+    plan = _Binder(names).query(statement.query, prefix="")
+    return DerivedStream(statement.name.name, plan, statement.query.text, frozenset(names.reads))
 
 
 def bind_create_stream(statement: ast.CreateStream) -> BaseStream:
@@ -140,10 +141,9 @@ def _folded(name: ast.Identifier) -> str:
 class _Binder:
     """Binds one statement: the ids of all its parts come from one source."""
 
-    def __init__(self, catalog: Catalog) -> None:
-        self.catalog = catalog
+    def __init__(self, names: Names) -> None:
+        self.names = names
         self.ids = Ids()
-        self.reads: set[str] = set()  # the streams named in FROM; the plan itself holds only base streams
 
     def query(self, query: ast.Query, prefix: str) -> Plan:
         """The plan of a query whose output columns get ids that begin with `prefix`."""
@@ -159,8 +159,15 @@ class _Binder:
                 plan = SetOperation(_SET_KINDS[operator], columns, *plans)
                 _check_height(plan, query.span)
                 return plan
+            case ast.With(tables, body):
+                with self.names.within(tables, self.apart):
+                    return self.query(body, prefix)
             case _:
                 assert_never(query)
+
+    def apart(self, query: ast.Query) -> Plan:
+        """The plan of a query under a name: with ids of its own, of which every use makes new ones."""
+        return _Binder(self.names).query(query, prefix="")
 
     def union(self, union: ast.UnionAll, prefix: str) -> Plan:
         columns, plans = self.branches("UNION ALL", list(_listed(union)), prefix)
@@ -276,6 +283,9 @@ class _Binder:
     def inner(self, query: ast.Query, around: Scope) -> tuple[Plan, Callable[[], list[Operand]], list[Expression]]:
         """A subquery in an expression: its rows, its outputs over them, and the conditions that tie it to the query
         around it. What groups or combines has none: it is bound on its own."""
+        if isinstance(query, ast.With):
+            with self.names.within(query.tables, self.apart):
+                return self.inner(query.body, around)
         if not isinstance(query, ast.Select) or is_grouping(query):
             plan = self.query(query, prefix="")
             span = query.span
@@ -351,8 +361,7 @@ class _Binder:
         return Map((*kept, *added), plan), tuple(column for column, _ in added)
 
     def stream_table(self, table: ast.StreamTable) -> tuple[Plan, Scope]:
-        stream = self.catalog.get(table.name.name, table.name.span)
-        self.reads.add(stream.name)
+        stream = self.names.get(table.name)
         label = table.alias or table.name
         alias = table.alias.name if table.alias else stream.name
         plan: Plan
@@ -372,7 +381,8 @@ class _Binder:
             case _:
                 assert_never(stream)
         scope = Scope((Relation(alias, schema(plan), stream.name, label.span, time_column=time),))
-        return _windowed(plan, table.window, f'stream "{stream.name}"', scope), scope
+        what = "query" if self.names.is_local(stream) else "stream"
+        return _windowed(plan, table.window, f'{what} "{stream.name}"', scope), scope
 
     # ---- GROUP BY --------------------------------------------------------------------------------------------------
 

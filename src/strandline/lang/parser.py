@@ -70,7 +70,7 @@ class _Parser(Queries):
     def statement(self) -> ast.Statement:
         token = self.token
         match token.keyword:
-            case "SELECT":
+            case "SELECT" | "WITH":
                 return self.query()
             case "CREATE":
                 return self.create()
@@ -78,8 +78,6 @@ class _Parser(Queries):
                 return self.drop()
             case "EXPLAIN":
                 return self.explain()
-            case "WITH":
-                raise self.refusal("WITH", token.span, "Name the query first: CREATE STREAM name AS SELECT ….")
             case word if word in OTHER_STATEMENTS:
                 raise self.refusal(word, token.span, "Statements are SELECT, CREATE STREAM, DROP STREAM and EXPLAIN.")
         if self.sees_symbol("("):
@@ -98,7 +96,7 @@ class _Parser(Queries):
                 hint = "EXPLAIN shows the plan of a SELECT or CREATE STREAM … AS SELECT."
                 raise self.error("a stream from a source has no plan", "nothing-to-explain", statement.span, hint)
             return ast.Explain(statement, span=self.since(start))
-        if not self.sees("SELECT") and not self.sees_symbol("("):
+        if not self.sees_query():
             raise self.unexpected("SELECT or CREATE STREAM after EXPLAIN")
         return ast.Explain(self.query(), span=self.since(start))
 
@@ -116,7 +114,7 @@ class _Parser(Queries):
             raise self.refusal("IF NOT EXISTS", self.token.span.to(self.peek(2).span), "Leave it out.")
         name = self.name("a stream name")
         if self.accept("AS"):
-            if not self.sees("SELECT") and not self.sees_symbol("("):
+            if not self.sees_query():
                 raise self.unexpected("SELECT after AS")
             return ast.CreateStreamAs(name, self.query(), span=self.since(start))
         self.expect_symbol(

@@ -28,13 +28,39 @@ class Queries(Expressions):
     """SELECTs and what stands in FROM; `query` is the way in."""
 
     def query(self) -> ast.Query:
-        """SELECTs joined by set operators, of which INTERSECT binds most."""
+        """SELECTs joined by set operators, of which INTERSECT binds most; WITH before them names queries."""
         self.deeper(QUERY_DEPTH)
-        query = self.set_operations(("UNION", "EXCEPT", "MINUS"), self.intersections)
+        start = self.token
+        named = self.common_tables() if self.sees("WITH") else ()
+        query: ast.Query = self.set_operations(("UNION", "EXCEPT", "MINUS"), self.intersections)
         if self.sees_any(("ORDER", "LIMIT", "OFFSET", "FETCH")):
             raise self.order_refusal()
         self.depth -= QUERY_DEPTH
-        return query
+        return ast.With(named, query, span=self.since(start)) if named else query
+
+    def common_tables(self) -> tuple[ast.CommonTable, ...]:
+        start = self.next()
+        if self.sees("RECURSIVE"):
+            hint = "A query of WITH may read the ones before it, not itself."
+            raise self.refusal("WITH RECURSIVE", start.span.to(self.token.span), hint)
+        return self.listed(self.common_table)
+
+    def common_table(self) -> ast.CommonTable:
+        start = self.token
+        name = self.name("a name for a query")
+        columns = self.column_names()
+        self.expect("AS", hint="Write WITH name AS (SELECT …) SELECT … FROM name.")
+        self.expect_symbol("(", hint="Write WITH name AS (SELECT …) SELECT … FROM name.")
+        query = self.closed_query()
+        return ast.CommonTable(name, columns, query, span=self.since(start))
+
+    def column_names(self) -> tuple[ast.Identifier, ...]:
+        """`(name, …)`, or nothing."""
+        if not self.accept_symbol("("):
+            return ()
+        names = self.listed(lambda: self.name("a column name"))
+        self.expect_symbol(")")
+        return names
 
     def intersections(self) -> ast.Query:
         return self.set_operations(("INTERSECT",), self.query_operand)
@@ -80,8 +106,11 @@ class Queries(Expressions):
     def query_operand(self) -> ast.Query:
         if self.sees("SELECT"):
             return self.select()
-        if self.sees_any(("WITH", "VALUES")):
-            raise self.refusal(self.token.keyword, self.token.span, "A query begins with SELECT.")
+        if self.sees("WITH"):
+            hint = "WITH stands before the whole query, or in parentheses: (WITH … SELECT …)."
+            raise self.error("WITH is out of place", "syntax", self.token.span, hint)
+        if self.sees("VALUES"):
+            raise self.refusal("VALUES", self.token.span, "A query begins with SELECT.")
         if not self.accept_symbol("("):
             raise self.unexpected("SELECT")
         query = self.query()
