@@ -336,9 +336,11 @@ class Writer:
         if self.chance(3):
             view = self.query(1)
             name = self.name("v")
-            self.statements.append(f"CREATE STREAM {name} AS {view.text};")
             self.declared.append((name, view))
             self.scans = max(self.scans, 1)
+            if self.chance(3):
+                return f"WITH {name} AS ({view.text}) {self.query(2).text}"
+            self.statements.append(f"CREATE {self.pick('STREAM', 'VIEW')} {name} AS {view.text};")
         self.statements.append(self.query(2).text)
         return "\n".join(self.statements)
 

@@ -35,7 +35,7 @@ from strandline.execution.local import LocalRun
 from strandline.execution.operators.base import Operator, Progress
 from strandline.execution.sources.base import REJECT_SCHEMA, Chunk, Source
 from strandline.lang import ast
-from strandline.lang.binder import bind_derived_stream, bind_query
+from strandline.lang.binder import bind_derived_stream, bind_query, bind_view
 from strandline.lang.parser import parse
 from strandline.optimizer.pipeline import optimize
 from strandline.physical.choose import choose
@@ -358,6 +358,8 @@ def bind(text: str, streams: Sequence[Arrivals]) -> Plan:
         match statement:
             case ast.CreateStreamAs():
                 catalog.add(bind_derived_stream(statement, catalog))
+            case ast.CreateView():
+                catalog.add(bind_view(statement, catalog))
             case ast.Select() | ast.UnionAll() | ast.SetOperation() | ast.With():
                 return bind_query(statement, catalog)
     raise AssertionError(f"no query in {text}")

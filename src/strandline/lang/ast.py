@@ -429,17 +429,46 @@ class CreateStreamAs(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class DropStream(Node):
+class CreateView(Node):
+    """`CREATE [OR REPLACE] VIEW name [(columns)] AS query`; without a list the columns keep their names."""
+
+    name: Identifier
+    columns: tuple[Identifier, ...]
+    query: Query
+    replace: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Drop(Node):
+    """`DROP kind [IF EXISTS] name [CASCADE]`, with the kind STREAM or VIEW."""
+
+    kind: str
     name: Identifier
     if_exists: bool
+    cascade: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Explain(Node):
-    statement: Query | CreateStreamAs
+    statement: Query | CreateStreamAs | CreateView
 
 
-Statement: TypeAlias = CreateStream | CreateStreamAs | DropStream | Explain | Query
+@dataclass(frozen=True, slots=True)
+class Show(Node):
+    """`SHOW what`, with what one of STREAMS, VIEWS, QUERIES."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Describe(Node):
+    """`DESCRIBE name`."""
+
+    name: Identifier
+
+
+Declaration: TypeAlias = CreateStream | CreateStreamAs | CreateView | Drop
+Statement: TypeAlias = Declaration | Explain | Show | Describe | Query
 
 
 def children(node: Node) -> Iterator[Node]:

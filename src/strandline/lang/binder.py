@@ -55,7 +55,7 @@ from strandline.errors import BindError, Span
 from strandline.lang import ast
 from strandline.lang.groups import Groups, grouping_key, is_grouping
 from strandline.lang.literals import cast_to
-from strandline.lang.names import Names
+from strandline.lang.names import Names, with_names
 from strandline.lang.outputs import Output, output_columns
 from strandline.lang.scalars import Operand, Scalars, equality
 from strandline.lang.scope import Ids, Relation, Scope, suggestion
@@ -79,14 +79,28 @@ _SET_KINDS: Final[dict[str, SetKind]] = {
 
 def bind_query(query: ast.Query, catalog: Catalog) -> Plan:
     """The plan of a query. Its schema gives the result columns with their names."""
-    return _Binder(Names(catalog)).query(query, prefix="")
+    return bind_reading(query, catalog)[0]
+
+
+def bind_reading(query: ast.Query, catalog: Catalog) -> tuple[Plan, frozenset[str]]:
+    """The plan of a query, and the streams and views that its text names."""
+    names = Names(catalog)
+    plan = _Binder(names).query(query, prefix="")
+    return plan, frozenset(names.reads)
 
 
 def bind_derived_stream(statement: ast.CreateStreamAs, catalog: Catalog) -> DerivedStream:
     """The stream that `CREATE STREAM name AS query` declares."""
-    names = Names(catalog)
-    plan = _Binder(names).query(statement.query, prefix="")
-    return DerivedStream(statement.name.name, plan, statement.query.text, frozenset(names.reads))
+    plan, reads = bind_reading(statement.query, catalog)
+    return DerivedStream(statement.name.name, plan, statement.query.text, reads)
+
+
+def bind_view(statement: ast.CreateView, catalog: Catalog) -> DerivedStream:
+    """The view that `CREATE VIEW name AS query` declares."""
+    plan, reads = bind_reading(statement.query, catalog)
+    name = statement.name.name
+    plan = with_names(plan, statement.columns, f'view "{name}"')
+    return DerivedStream(name, plan, statement.query.text, reads, is_view=True)
 
 
 def bind_create_stream(statement: ast.CreateStream) -> BaseStream:
@@ -381,7 +395,7 @@ class _Binder:
             case _:
                 assert_never(stream)
         scope = Scope((Relation(alias, schema(plan), stream.name, label.span, time_column=time),))
-        what = "query" if self.names.is_local(stream) else "stream"
+        what = "query" if self.names.is_local(stream) else stream.word
         return _windowed(plan, table.window, f'{what} "{stream.name}"', scope), scope
 
     # ---- GROUP BY --------------------------------------------------------------------------------------------------

@@ -57,7 +57,9 @@ class Names:
         for number, table in enumerate(tables):
             name = table.name.name
             if any(name.lower() == other.name.name.lower() for other in tables[:number]):
-                raise BindError(f'the name "{name}" is used twice in WITH', code="duplicate-alias", span=table.name.span)
+                raise BindError(
+                    f'the name "{name}" is used twice in WITH', code="duplicate-alias", span=table.name.span
+                )
             later = {other.name.name.lower(): "is defined further down" for other in tables[number + 1 :]}
             self._not_yet = {**not_yet, **later, name.lower(): "reads itself"}
             plan = with_names(bind(table.query), table.columns, f'query "{name}"')
