@@ -27,7 +27,10 @@ class SourceCall:
 
 @dataclass(frozen=True, slots=True)
 class BaseStream:
-    """A stream that comes from outside: its columns, its source and the promise about its order."""
+    """A stream that comes from outside: its columns, its source and the promise about its order.
+
+    A row is valid for the instant of its time column or, where there is an end column, from the one until the other.
+    """
 
     name: str
     columns: tuple[tuple[str, Type], ...]
@@ -35,6 +38,16 @@ class BaseStream:
     time_column: str
     disorder_us: int = 0
     idle_after_us: int | None = None
+    end_column: str | None = None
+
+    @property
+    def has_intervals(self) -> bool:
+        return self.end_column is not None
+
+    @property
+    def time_columns(self) -> tuple[str, ...]:
+        """The columns that say when a row is valid."""
+        return (self.time_column,) if self.end_column is None else (self.time_column, self.end_column)
 
     @property
     def word(self) -> str:

@@ -62,10 +62,16 @@ def _source_facts(stream: BaseStream) -> list[tuple[str, str | None, str | None]
     idle = f"after {show_duration(stream.idle_after_us)}" if stream.idle_after_us is not None else "never"
     return [
         ("source", None, show_source(stream.source)),
-        ("time", stream.time_column, None),
+        *_time_facts(stream),
         ("disorder", None, show_duration(stream.disorder_us) if stream.disorder_us else "none"),
         ("idle", None, idle),
     ]
+
+
+def _time_facts(stream: BaseStream) -> list[tuple[str, str | None, str | None]]:
+    if stream.end_column is not None:
+        return [("valid from", stream.time_column, None), ("valid until", stream.end_column, None)]
+    return [("time", stream.time_column, None)]
 
 
 def _kind(stream: Stream) -> str:

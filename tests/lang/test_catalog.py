@@ -7,8 +7,9 @@ import pytest
 from strandline.catalog import Catalog, DerivedStream, Reader
 from strandline.errors import CatalogError
 from strandline.lang import ast
-from strandline.lang.binder import bind_create_stream, bind_derived_stream, bind_view
+from strandline.lang.binder import bind_derived_stream, bind_view
 from strandline.lang.parser import parse, parse_one
+from strandline.lang.streams import bind_create_stream
 
 SCRIPT = """
 CREATE STREAM Bid (auction BIGINT, price DOUBLE, ts TIMESTAMP) SOURCE file('bids') ORDERED BY ts;

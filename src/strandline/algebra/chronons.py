@@ -24,7 +24,7 @@ def is_chronon(plan: Plan) -> bool:
     """Whether no element of the plan is valid for longer than one instant."""
     match plan:
         case Scan():
-            return True
+            return not plan.intervals
         case TimeWindow() | CountWindow():
             return False
         case Filter() | Map() | Distinct():

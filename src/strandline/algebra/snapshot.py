@@ -34,7 +34,7 @@ from strandline.algebra.operators import (
 )
 from strandline.algebra.schema import schema
 from strandline.algebra.tree import streams_read, walk
-from strandline.temporal import Instant
+from strandline.temporal import FOREVER, Instant
 from strandline.types import Column
 
 Row: TypeAlias = dict[str, Value]
@@ -42,10 +42,16 @@ Row: TypeAlias = dict[str, Value]
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """An element of a raw stream: its timestamp and its values by declared column name."""
+    """An element of a raw stream: its timestamp and its values by declared column name; where the stream has intervals,
+    the first instant at which it is no longer valid."""
 
     time: Instant
     values: Mapping[str, Value]
+    until: Instant | None = None
+
+    @property
+    def end(self) -> Instant:
+        return self.time + 1 if self.until is None else self.until
 
 
 RawStreams: TypeAlias = Mapping[str, Sequence[Element]]
@@ -65,7 +71,7 @@ class _Meaning:
     def at(self, plan: Plan, t: Instant) -> list[Row]:
         match plan:
             case Scan(stream, _, columns):
-                elements = (e for e in self.streams.get(stream, ()) if e.time == t)
+                elements = (e for e in self.streams.get(stream, ()) if e.time <= t < e.end)
                 return [{c.id: e.values[c.name] for c in columns} for e in elements]
             case TimeWindow(range_us, slide_us, source):
                 last = (t + 1) // slide_us * slide_us
@@ -167,8 +173,9 @@ def _copies(kind: SetKind, left: int, right: int) -> int:
 
 def change_instants(plan: Plan, streams: RawStreams) -> list[Instant]:
     """Every instant at which the answer can change, and the ones just before and after."""
-    times = {e.time for name in streams_read(plan) for e in streams.get(name, ())}
-    edges = set(times) | {t + 1 for t in times}
+    elements = [e for name in streams_read(plan) for e in streams.get(name, ())]
+    times = {e.time for e in elements}
+    edges = set(times) | {e.end for e in elements}
     for node in walk(plan):
         if isinstance(node, TimeWindow):
             for s in times:
@@ -176,7 +183,7 @@ def change_instants(plan: Plan, streams: RawStreams) -> list[Instant]:
                 first = s // node.slide_us * node.slide_us + node.slide_us
                 last = (s + node.range_us) // node.slide_us * node.slide_us + node.slide_us
                 edges |= {first - 1, last - 1}
-    return sorted({t + d for t in edges for d in (-1, 0, 1)})
+    return sorted({t + d for t in edges if t < FOREVER for d in (-1, 0, 1)})
 
 
 def bag(rows: Sequence[Sequence[Value]]) -> list[object]:

@@ -66,12 +66,14 @@ def _accept(
         kept = pl.Series(late)
         # What is kept aside is the row as it came, also where the queries need only a part of it.
         aside = (chunk.whole() if chunk.whole is not None else rows).filter(kept)
-        out.for_driver.append(Message("late", stream.name, DRIVER, table=to_table(aside.drop(FROM))))
+        out.for_driver.append(
+            Message("late", stream.name, DRIVER, table=to_table(aside.drop(FROM, UNTIL, strict=False)))
+        )
         rows = rows.filter(~kept)
         time = times(rows, FROM)
     if rows.height:
         for fragment in fragments:
-            # One row in, one chronon out: stage 0 knows no state and no progress.
+            # One row in, one element out: stage 0 knows no state and no progress.
             batch = _elements(rows, fragment)
             out.route(fragment.route, FragmentRunner(fragment.root).step(batch, Progress(FOREVER)).frame)
         beat = replace(beat, low=min(beat.low, int(time.min())), high=max(beat.high, int(time.max())))
@@ -79,10 +81,11 @@ def _accept(
 
 
 def _elements(rows: pl.DataFrame, fragment: Fragment) -> dict[str, Batch]:
-    """Rows as the chronon stream that the fragment scans, under the column ids of its plan."""
+    """Rows as the stream that the fragment scans, under the column ids of its plan: chronons, unless they say more."""
     port = ports(fragment.root)[0]
     columns = [pl.col(c.name).alias(c.id) for c in port.columns]
-    return {port.name: Batch(rows.select(*columns, pl.col(FROM), (pl.col(FROM) + 1).alias(UNTIL)))}
+    until = pl.col(UNTIL) if UNTIL in rows.columns else (pl.col(FROM) + 1).alias(UNTIL)
+    return {port.name: Batch(rows.select(*columns, pl.col(FROM), until))}
 
 
 def late_rows(time: Times, high: Instant, disorder_us: int, floor: Instant) -> Mask:

@@ -410,7 +410,8 @@ class ColumnDefinition(Node):
 
 @dataclass(frozen=True, slots=True)
 class CreateStream(Node):
-    """`CREATE STREAM name (columns) SOURCE … ORDERED BY column [WITHIN …] [IDLE AFTER …]`."""
+    """`CREATE STREAM name (columns) SOURCE … ORDERED BY column [WITHIN …] [IDLE AFTER …]`; in place of ORDERED BY
+    stands `VALID FROM column UNTIL column` where rows bring their intervals."""
 
     name: Identifier
     columns: tuple[ColumnDefinition, ...]
@@ -418,6 +419,7 @@ class CreateStream(Node):
     time_column: Identifier
     within: Duration | None
     idle_after: Duration | None
+    end_column: Identifier | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ from strandline.algebra.operators import (
 )
 from strandline.algebra.schema import schema
 from strandline.algebra.tree import sources, transform_up, walk
-from strandline.catalog import BaseStream, Catalog, DerivedStream, SourceCall
+from strandline.catalog import BaseStream, Catalog, DerivedStream
 from strandline.errors import BindError, Span
 from strandline.lang import ast
 from strandline.lang.groups import Groups, grouping_key, is_grouping
@@ -64,8 +64,6 @@ from strandline.types import BOOLEAN, INTERVAL, NULL, VARCHAR, Column, Type
 
 # Every later phase walks plans recursively; this keeps the walks well inside of Python's stack.
 MAX_PLAN_HEIGHT: Final = 100
-
-TIME_TYPES: Final = ("TIMESTAMP", "DATE", "BIGINT")
 
 _SET_KINDS: Final[dict[str, SetKind]] = {
     "EXCEPT ALL": "except all",
@@ -101,52 +99,6 @@ def bind_view(statement: ast.CreateView, catalog: Catalog) -> DerivedStream:
     name = statement.name.name
     plan = with_names(plan, statement.columns, f'view "{name}"')
     return DerivedStream(name, plan, statement.query.text, reads, is_view=True)
-
-
-def bind_create_stream(statement: ast.CreateStream) -> BaseStream:
-    """The stream that `CREATE STREAM name (columns) SOURCE …` declares; whether the source exists is not asked."""
-    seen: set[str] = set()
-    for column in statement.columns:
-        if column.name.name.lower() in seen:
-            raise BindError(
-                f'column "{column.name.name}" is declared twice', code="duplicate-column", span=column.name.span
-            )
-        seen.add(column.name.name.lower())
-    source = statement.source
-    options = {_folded(name): value.value for name, value in source.options}
-    return BaseStream(
-        name=statement.name.name,
-        columns=tuple((column.name.name, column.type.type) for column in statement.columns),
-        source=SourceCall(_folded(source.function), tuple(each.value for each in source.arguments), options),
-        time_column=_time_column(statement),
-        disorder_us=statement.within.microseconds if statement.within else 0,
-        idle_after_us=statement.idle_after.microseconds if statement.idle_after else None,
-    )
-
-
-def _time_column(statement: ast.CreateStream) -> str:
-    wanted = statement.time_column
-    found = next((column for column in statement.columns if wanted.matches(column.name.name)), None)
-    if found is None:
-        names = [column.name.name for column in statement.columns]
-        raise BindError(
-            f'column "{wanted.name}" does not exist in stream "{statement.name.name}"',
-            code="unknown-column",
-            hint=suggestion(wanted.name, names, "Columns are"),
-            span=wanted.span,
-        )
-    if found.type.type.name not in TIME_TYPES:
-        raise BindError(
-            f'the time column "{found.name.name}" is {found.type.type}',
-            code="time-column-type",
-            hint="A time column is a TIMESTAMP, a DATE, or a BIGINT in microseconds since 1970.",
-            span=wanted.span,
-        )
-    return found.name.name
-
-
-def _folded(name: ast.Identifier) -> str:
-    return name.name if name.quoted else name.name.lower()
 
 
 # ---- queries ---------------------------------------------------------------------------------------------------------
@@ -383,8 +335,8 @@ class _Binder:
         match stream:
             case BaseStream():
                 columns = tuple(Column(self.ids.fresh(f"{alias}.{name}"), name, kind) for name, kind in stream.columns)
-                plan = Scan(stream.name, alias, columns)
-                time = next(column.id for column in columns if column.name == stream.time_column)
+                plan = Scan(stream.name, alias, columns, stream.has_intervals)
+                time = next((column.id for column in columns if column.name == stream.time_column), None)
             case DerivedStream():
                 inlined = freshened(stream.plan, self.ids.fresh)
                 renamed = tuple(
@@ -473,12 +425,10 @@ def _windowed(plan: Plan, window: ast.Window | None, what: str, scope: Scope) ->
     if window is None:
         return plan
     if not is_chronon(plan):
-        cause = next(node for node in walk(plan) if isinstance(node, TimeWindow | CountWindow | Aggregate))
-        inside = "an aggregate" if isinstance(cause, Aggregate) else "a window"
         raise BindError(
             f"a window over {what}, whose elements have intervals already",
             code="window-over-intervals",
-            detail=f"It contains {inside}, so its elements are valid for longer than one instant.",
+            detail=_why_intervals(plan),
             hint="Leave out this window, or put the windows on the streams that it reads.",
             span=window.span,
         )
@@ -502,6 +452,19 @@ def _windowed(plan: Plan, window: ast.Window | None, what: str, scope: Scope) ->
             assert_never(window)
 
 
+def _why_intervals(plan: Plan) -> str:
+    cause = next(node for node in walk(plan) if _lengthens(node))
+    if isinstance(cause, Scan):
+        return f'The rows of stream "{cause.stream}" say themselves how long they are valid.'
+    inside = "an aggregate" if isinstance(cause, Aggregate) else "a window"
+    return f"It contains {inside}, so its elements are valid for longer than one instant."
+
+
+def _lengthens(node: Plan) -> bool:
+    """Whether a node is why elements are valid for longer than an instant."""
+    return isinstance(node, TimeWindow | CountWindow | Aggregate) or (isinstance(node, Scan) and node.intervals)
+
+
 def freshened(plan: Plan, fresh: Callable[[str], str]) -> Plan:
     """The same plan under other ids, so that it can stand in one plan with its original."""
     names: dict[str, str] = {}
@@ -523,8 +486,8 @@ def freshened(plan: Plan, fresh: Callable[[str], str]) -> Plan:
 
     def change(node: Plan) -> Plan:
         match node:
-            case Scan(stream, alias, columns):
-                return Scan(stream, alias, tuple(map(define, columns)))
+            case Scan(_, _, columns):
+                return replace(node, columns=tuple(map(define, columns)))
             case Filter(predicate, source):
                 return Filter(substitute(predicate, refs), source)
             case Join(predicate, left, right):

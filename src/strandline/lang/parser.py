@@ -155,8 +155,7 @@ class _Parser(Queries):
     ) -> ast.CreateStream:
         self.expect("SOURCE", hint="Say where the rows come from: SOURCE file('path') ORDERED BY column.")
         source = self.source()
-        self.expect("ORDERED", "BY", hint="Say which column is the time: ORDERED BY column [WITHIN 5 SECONDS].")
-        time_column = self.name("the time column")
+        time_column, end_column = self.time_columns()
         within: ast.Duration | None = None
         idle_after: ast.Duration | None = None
         while True:
@@ -170,7 +169,19 @@ class _Parser(Queries):
                 raise self.error(f"{clause.keyword} is given twice", "duplicate-clause", clause.span)
             else:
                 break
-        return ast.CreateStream(name, columns, source, time_column, within, idle_after, span=self.since(start))
+        return ast.CreateStream(
+            name, columns, source, time_column, within, idle_after, end_column, span=self.since(start)
+        )
+
+    def time_columns(self) -> tuple[ast.Identifier, ast.Identifier | None]:
+        """`ORDERED BY column`, or `VALID FROM column UNTIL column`."""
+        if self.accept("VALID"):
+            self.expect("FROM", hint="Write VALID FROM column UNTIL column.")
+            begin = self.name("the column with the start")
+            self.expect("UNTIL", hint="Write VALID FROM column UNTIL column.")
+            return begin, self.name("the column with the end")
+        self.expect("ORDERED", "BY", hint="Say which column is the time: ORDERED BY column [WITHIN 5 SECONDS].")
+        return self.name("the time column"), None
 
     def column_definition(self) -> ast.ColumnDefinition:
         start = self.token

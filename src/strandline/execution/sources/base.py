@@ -23,7 +23,8 @@ REJECT_SCHEMA = {"place": pl.String(), "row": pl.Int64(), "reason": pl.String(),
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Rows in order of arrival: well-formed ones under their declared names with `@from`, and malformed ones.
+    """Rows in order of arrival: well-formed ones under their declared names with `@from`, and malformed ones. The rows of
+    a stream with intervals have `@until` as well.
 
     Where a source left out columns that nobody asked for, `whole` gets the same rows with all of them.
     """
