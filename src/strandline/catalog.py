@@ -30,12 +30,13 @@ class BaseStream:
     """A stream that comes from outside: its columns, its source and the promise about its order.
 
     A row is valid for the instant of its time column or, where there is an end column, from the one until the other.
+    Without a time column it is valid for the instant at which it arrives.
     """
 
     name: str
     columns: tuple[tuple[str, Type], ...]
     source: SourceCall
-    time_column: str
+    time_column: str | None
     disorder_us: int = 0
     idle_after_us: int | None = None
     end_column: str | None = None
@@ -47,7 +48,7 @@ class BaseStream:
     @property
     def time_columns(self) -> tuple[str, ...]:
         """The columns that say when a row is valid."""
-        return (self.time_column,) if self.end_column is None else (self.time_column, self.end_column)
+        return tuple(name for name in (self.time_column, self.end_column) if name is not None)
 
     @property
     def word(self) -> str:

@@ -59,6 +59,8 @@ def describe(stream: Stream) -> Listing:
 
 
 def _source_facts(stream: BaseStream) -> list[tuple[str, str | None, str | None]]:
+    if stream.time_column is None:
+        return [("source", None, show_source(stream.source)), *_time_facts(stream)]
     idle = f"after {show_duration(stream.idle_after_us)}" if stream.idle_after_us is not None else "never"
     return [
         ("source", None, show_source(stream.source)),
@@ -69,6 +71,8 @@ def _source_facts(stream: BaseStream) -> list[tuple[str, str | None, str | None]
 
 
 def _time_facts(stream: BaseStream) -> list[tuple[str, str | None, str | None]]:
+    if stream.time_column is None:
+        return [("time", None, "when a row arrives")]
     if stream.end_column is not None:
         return [("valid from", stream.time_column, None), ("valid until", stream.end_column, None)]
     return [("time", stream.time_column, None)]

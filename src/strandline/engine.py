@@ -480,7 +480,7 @@ class _Checkpoint:
     def claim(self, pipeline: Pipeline, plan: str, places: Mapping[str, str]) -> None:
         """Make sure that the checkpoint belongs to these queries and their results, and say so in it."""
         declared = repr([(s.name, s.columns, s.source.function, s.source.arguments, sorted(s.source.options.items()),
-                          s.time_column, s.end_column, s.disorder_us, s.idle_after_us) for s in pipeline.streams])  # fmt: skip
+                          s.time_columns, s.disorder_us, s.idle_after_us) for s in pipeline.streams])  # fmt: skip
         fingerprint = hashlib.sha256(f"{plan}\n{declared}\n{sorted(places.items())}".encode()).hexdigest()
         names = [query.name for query in pipeline.queries]
         if not self.fresh:

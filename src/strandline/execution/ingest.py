@@ -37,7 +37,8 @@ def ingest(
     beat = before.get(stream.name) or Heartbeat(stream.name)
     if piece.start > piece.begin:
         # The first piece goes on with the counts; the others bring theirs and know only how far time had come.
-        beat = Heartbeat(stream.name, high=max(beat.high, source.latest(piece.begin, piece.start)))
+        before_it = piece.arrived if stream.time_column is None else source.latest(piece.begin, piece.start)
+        beat = Heartbeat(stream.name, high=max(beat.high, before_it))
     floor = _floor(pipeline, stream.name, before)
     fragments = [f for f in pipeline.at(0) if ports(f.root)[0].name == f"source:{stream.name}"]
     wanted = frozenset(c.name for f in fragments for c in ports(f.root)[0].columns)
@@ -47,12 +48,19 @@ def ingest(
                 out.for_driver.append(Message("rejected", stream.name, DRIVER, table=to_table(chunk.rejected)))
                 beat = replace(beat, rejected=beat.rejected + chunk.rejected.height)
             if chunk.rows.height:
-                beat = _accept(stream, chunk, beat, floor, fragments, out)
+                timed = _at_arrival(chunk, piece) if stream.time_column is None else chunk
+                beat = _accept(stream, timed, beat, floor, fragments, out)
     beat = _tell_time(beat, stream, floor, piece)
     for bucket in range(pipeline.buckets):
         out.send(bucket, Message("heartbeat", stream.name, 1, facts=beat.to_json()))
     out.for_driver.append(Message("heartbeat", stream.name, DRIVER, facts=beat.to_json()))
     return beat
+
+
+def _at_arrival(chunk: Chunk, piece: Piece) -> Chunk:
+    """Rows that do not know their time, with that of their batch. It was decided with the offsets, so a batch that is
+    read again has the same."""
+    return Chunk(chunk.rows.with_columns(pl.lit(piece.arrived, pl.Int64).alias(FROM)), chunk.rejected)
 
 
 def _accept(
@@ -103,6 +111,8 @@ def _tell_time(beat: Heartbeat, stream: BaseStream, floor: Instant, piece: Piece
     if piece.ended:
         return replace(beat, progress=FOREVER, idle=False, ended=True)
     progress = max(beat.progress, floor)
+    if stream.time_column is None:
+        return replace(beat, progress=max(progress, piece.arrived + 1))  # the next batch arrives later
     if beat.high != BEFORE_ALL:
         # A source that has fallen silent is taken at its word: what it has sent is all there was.
         progress = max(progress, beat.high + 1 if piece.idle else beat.high - stream.disorder_us)

@@ -411,12 +411,12 @@ class ColumnDefinition(Node):
 @dataclass(frozen=True, slots=True)
 class CreateStream(Node):
     """`CREATE STREAM name (columns) SOURCE … ORDERED BY column [WITHIN …] [IDLE AFTER …]`; in place of ORDERED BY
-    stands `VALID FROM column UNTIL column` where rows bring their intervals."""
+    stands `VALID FROM column UNTIL column` where rows bring their intervals, and nothing where their arrival counts."""
 
     name: Identifier
     columns: tuple[ColumnDefinition, ...]
     source: Source
-    time_column: Identifier
+    time_column: Identifier | None
     within: Duration | None
     idle_after: Duration | None
     end_column: Identifier | None = None

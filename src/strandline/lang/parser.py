@@ -173,15 +173,24 @@ class _Parser(Queries):
             name, columns, source, time_column, within, idle_after, end_column, span=self.since(start)
         )
 
-    def time_columns(self) -> tuple[ast.Identifier, ast.Identifier | None]:
-        """`ORDERED BY column`, or `VALID FROM column UNTIL column`."""
+    def time_columns(self) -> tuple[ast.Identifier | None, ast.Identifier | None]:
+        """`ORDERED BY column`, `VALID FROM column UNTIL column`, or nothing."""
         if self.accept("VALID"):
             self.expect("FROM", hint="Write VALID FROM column UNTIL column.")
             begin = self.name("the column with the start")
             self.expect("UNTIL", hint="Write VALID FROM column UNTIL column.")
             return begin, self.name("the column with the end")
-        self.expect("ORDERED", "BY", hint="Say which column is the time: ORDERED BY column [WITHIN 5 SECONDS].")
-        return self.name("the time column"), None
+        if self.accept("ORDERED"):
+            self.expect("BY", hint="Say which column is the time: ORDERED BY column [WITHIN 5 SECONDS].")
+            return self.name("the time column"), None
+        if self.sees_any(("WITHIN", "IDLE")):
+            raise self.error(
+                f"{self.token.keyword} is about the order of a time column, and there is none",
+                "clause-without-order",
+                self.token.span,
+                "Put ORDERED BY column before it, or leave it out: then the time of a row is that of its arrival.",
+            )
+        return None, None
 
     def column_definition(self) -> ast.ColumnDefinition:
         start = self.token

@@ -30,7 +30,7 @@ def bind_create_stream(statement: ast.CreateStream) -> BaseStream:
         name=statement.name.name,
         columns=tuple((column.name.name, column.type.type) for column in statement.columns),
         source=SourceCall(_folded(source.function), tuple(each.value for each in source.arguments), options),
-        time_column=_time_column(statement, statement.time_column),
+        time_column=None if statement.time_column is None else _time_column(statement, statement.time_column),
         disorder_us=statement.within.microseconds if statement.within else 0,
         idle_after_us=statement.idle_after.microseconds if statement.idle_after else None,
         end_column=_end_column(statement),
@@ -38,7 +38,7 @@ def bind_create_stream(statement: ast.CreateStream) -> BaseStream:
 
 
 def _end_column(statement: ast.CreateStream) -> str | None:
-    if statement.end_column is None:
+    if statement.end_column is None or statement.time_column is None:
         return None
     end = _time_column(statement, statement.end_column)
     if end == _time_column(statement, statement.time_column):

@@ -15,7 +15,7 @@ _ROW = "@row"
 
 
 def conform(raw: pl.DataFrame, stream: BaseStream, place: str, numbers: pl.Series | int) -> Chunk:
-    """Convert columns to their declared types; rows with a value that does not convert, or without a usable time, are
+    """Convert columns to their declared types; rows with a value that does not convert, or without usable times, are
     rejected with the reason. `raw` has declared columns under declared names, in any type; `numbers` says which rows of
     the input they are, or which the first is.
     """
@@ -37,7 +37,9 @@ def conform(raw: pl.DataFrame, stream: BaseStream, place: str, numbers: pl.Serie
     rows = rows.with_columns(_validity(stream))
     wrong_times = _wrong_times(stream)
     masks = raw.select(bad).rename(lambda n: f"@bad {n}") if bad else pl.DataFrame()
-    rejected = rows.select(pl.any_horizontal(wrong for wrong, _ in wrong_times).alias("@time")).to_series()
+    rejected = pl.repeat(False, rows.height, eager=True)
+    if wrong_times:
+        rejected = rows.select(pl.any_horizontal(wrong for wrong, _ in wrong_times).alias("@time")).to_series()
     for mask in masks.get_columns() if masks.width else []:
         rejected = rejected | mask
     if not rejected.any():
@@ -61,6 +63,8 @@ def conform(raw: pl.DataFrame, stream: BaseStream, place: str, numbers: pl.Serie
 
 def _validity(stream: BaseStream) -> list[pl.Expr]:
     """When a row is valid, as far as it says so itself; without an end it is valid for ever."""
+    if stream.time_column is None:
+        return []
     found = [_time(stream.time_column, stream.column_type(stream.time_column)).alias(FROM)]
     if stream.end_column is not None:
         end = _time(stream.end_column, stream.column_type(stream.end_column))
@@ -71,6 +75,8 @@ def _validity(stream: BaseStream) -> list[pl.Expr]:
 def _wrong_times(stream: BaseStream) -> list[tuple[pl.Expr, str]]:
     """What makes the times of a row unusable, and the reason in words."""
     start, end = stream.time_column, stream.end_column
+    if start is None:
+        return []
     found = [
         (pl.col(FROM).is_null(), f"{start}: the time is NULL"),
         (~_within(FROM, EARLIEST, LATEST), f"{start}: the time is outside of the years 1678 to 2261"),

@@ -243,7 +243,7 @@ class FileSource(Source):
             yield from self._read_json(unit)
 
     def _no_rows(self) -> pl.DataFrame:
-        interval = (FROM, UNTIL) if self.stream.has_intervals else (FROM,)
+        interval = (FROM, UNTIL)[: len(self.stream.time_columns)]
         payload = {n: polars_type(t) for n, t in self.stream.columns}
         return pl.DataFrame(schema={**payload, **dict.fromkeys(interval, pl.Int64())})
 
@@ -257,6 +257,7 @@ class FileSource(Source):
                 # Columns that nobody needs are read all the same if some of their values might not fit.
                 if name in columns or name in self.stream.time_columns or not converts_always(types[name], kind):
                     wanted.append(name)
+        wanted = wanted or [self.stream.columns[0][0]]  # without a column nobody knows how many rows there are
         chunk = self._read_row_groups(unit, wanted, self.stream)
         every = frozenset(name for name, _ in self.stream.columns)
         if len(wanted) == len(every):
