@@ -239,6 +239,8 @@ QUERIES: dict[str, str | tuple[str, str]] = {
     "with inside of a subquery": """SELECT sym, price FROM trade [RANGE 4 SECONDS] t WHERE price > ALL (
                                     WITH bids AS (SELECT bid FROM quote [RANGE 3 SECONDS] q WHERE size > 1)
                                     SELECT bid FROM bids)""",
+    "with inside of a value": """SELECT sym, (WITH x AS (SELECT sym, bid FROM quote [RANGE 3 SECONDS] q)
+                                 SELECT MAX(bid) FROM x WHERE x.sym = t.sym) AS bid FROM trade [RANGE 2 SECONDS] t""",
     # queries in FROM
     "filtered subquery": """SELECT x.sym, x.value FROM (SELECT sym, price * qty AS value FROM trade [RANGE 5 SECONDS]
                             WHERE buy) x WHERE x.value > 100""",

@@ -16,6 +16,7 @@ list), `groups` (what does GROUP BY keep).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Final, assert_never
 
@@ -126,14 +127,14 @@ class _Binder:
                 _check_height(plan, query.span)
                 return plan
             case ast.With(tables, body):
-                with self.names.within(tables, self.apart):
+                with self.named(tables):
                     return self.query(body, prefix)
             case _:
                 assert_never(query)
 
-    def apart(self, query: ast.Query) -> Plan:
-        """The plan of a query under a name: with ids of its own, of which every use makes new ones."""
-        return _Binder(self.names).query(query, prefix="")
+    def named(self, tables: tuple[ast.CommonTable, ...]) -> AbstractContextManager[None]:
+        """Within it the queries of a WITH have their names. Each has ids of its own, of which every use makes new ones."""
+        return self.names.within(tables, lambda query: _Binder(self.names).query(query, prefix=""))
 
     def union(self, union: ast.UnionAll, prefix: str) -> Plan:
         columns, plans = self.branches("UNION ALL", list(_listed(union)), prefix)
@@ -250,7 +251,7 @@ class _Binder:
         """A subquery in an expression: its rows, its outputs over them, and the conditions that tie it to the query
         around it. What groups or combines has none: it is bound on its own."""
         if isinstance(query, ast.With):
-            with self.names.within(query.tables, self.apart):
+            with self.named(query.tables):
                 return self.inner(query.body, around)
         if not isinstance(query, ast.Select) or is_grouping(query):
             plan = self.query(query, prefix="")
