@@ -15,7 +15,7 @@ from random import Random
 from typing import TypeAlias
 
 from strandline.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, Type
-from support import DOMAIN, MONEY, Arrivals, Cuts, arrange
+from support import DOMAIN, MONEY, Arrivals, Cuts, arrange, arrange_intervals
 
 LETTERS: dict[str, Type] = {
     "i": INT,
@@ -180,9 +180,9 @@ class Writer:
             return Table(f"{name}{window} {alias}", fields, inner.chronon and "RANGE" not in window)
         self.scans -= 1
         stream = self.dice.choice(self.streams)
-        window = self.rows_window(stream) if self.chance(6) else self.window()
+        window = "" if stream.intervals else self.rows_window(stream) if self.chance(6) else self.window()
         fields = tuple(Field(f"{alias}.{c}", FAMILY.get(c, "time")) for c, _ in stream.columns)
-        chronon = "RANGE" not in window and "ROWS" not in window
+        chronon = not stream.intervals and "RANGE" not in window and "ROWS" not in window
         return Table(f"{stream.name}{window} {alias}", fields, chronon)
 
     def rows_window(self, stream: Arrivals) -> str:
@@ -336,9 +336,11 @@ class Writer:
         if self.chance(3):
             view = self.query(1)
             name = self.name("v")
-            self.statements.append(f"CREATE STREAM {name} AS {view.text};")
             self.declared.append((name, view))
             self.scans = max(self.scans, 1)
+            if self.chance(3):
+                return f"WITH {name} AS ({view.text}) {self.query(2).text}"
+            self.statements.append(f"CREATE {self.pick('STREAM', 'VIEW')} {name} AS {view.text};")
         self.statements.append(self.query(2).text)
         return "\n".join(self.statements)
 
@@ -354,7 +356,8 @@ def question(dice: Random) -> Question:
 
 
 def stream(dice: Random, name: str, letters: Sequence[str], rows: int) -> Arrivals:
-    """Rows at random times, out of order within a bound; most values are common ones, so that rows meet."""
+    """Rows at random times, out of order within a bound; most values are common ones, so that rows meet. Now and then
+    a row says itself how long it is valid."""
     disorder = dice.choice((0, 0, 1, 6))
     drawn = []
     for _ in range(rows):
@@ -363,7 +366,11 @@ def stream(dice: Random, name: str, letters: Sequence[str], rows: int) -> Arriva
             domain = DOMAIN[LETTERS[letter].name]
             payload.append(dice.choice((*domain[:2], domain[1], domain[1], dice.choice(domain), None)))
         drawn.append((dice.randint(-5, 15), dice.randint(0, 6), tuple(payload)))
-    return arrange(name, {letter: LETTERS[letter] for letter in letters}, drawn, disorder)
+    columns = {letter: LETTERS[letter] for letter in letters}
+    if dice.randint(1, 5) < 5:
+        return arrange(name, columns, drawn, disorder)
+    lengths = [dice.choice((1, 2, 5, 9, 20, None)) for _ in drawn]
+    return arrange_intervals(name, columns, [(*row, n) for row, n in zip(drawn, lengths, strict=True)], disorder)
 
 
 def cut(dice: Random, streams: Sequence[Arrivals]) -> Cuts:

@@ -159,7 +159,7 @@ def run_sql(text: str, drawn: bool) -> str:
         except StrandlineError as error:
             return error.render() + "\n"
         streams = [stream for stream in database.catalog if isinstance(stream, BaseStream)]
-        counted = all(stream.column_type(stream.time_column) == BIGINT for stream in streams)
+        counted = all(s.time_column is not None and s.column_type(s.time_column) == BIGINT for s in streams)
         parts = list(script.explanations)
         parts += [draw(queries)] if drawn else [show_answer(q, counted, len(queries) > 1) for q in queries]
         parts += [aside for stream in streams if (aside := show_aside(queries, stream.name))]

@@ -34,6 +34,7 @@ STREAMS = {
     "quote": "sym VARCHAR, bid DOUBLE, ask DOUBLE, size BIGINT, ts TIMESTAMP",
     "news": "topic VARCHAR, sym VARCHAR, score INT, ts TIMESTAMP",
     "silence": "sym VARCHAR, price DOUBLE, ts TIMESTAMP",
+    "stay": "sym VARCHAR, guests INT, ts TIMESTAMP, til TIMESTAMP",
 }
 
 # Where the two dialects differ, the second text is DuckDB's.
@@ -217,6 +218,29 @@ QUERIES: dict[str, str | tuple[str, str]] = {
                               JOIN silence [RANGE 5 SECONDS] s ON t.sym = s.sym""",
     "count of silence": """SELECT COUNT(*) AS n, COUNT(s.price) AS p
                            FROM silence [RANGE 5 SECONDS] s, trade [RANGE 1 SECOND] t""",
+    # rows that bring their intervals
+    "intervals": "SELECT * FROM stay",
+    "filtered intervals": "SELECT sym, guests + 1 AS more FROM stay WHERE guests > 2",
+    "count of intervals": "SELECT COUNT(*) AS n, SUM(guests) AS g, MAX(guests) AS most FROM stay",
+    "groups of intervals": "SELECT sym, COUNT(*) AS n, AVG(guests) AS g FROM stay GROUP BY sym",
+    "distinct intervals": "SELECT DISTINCT sym FROM stay",
+    "intervals joined": """SELECT s.sym, s.guests, t.price FROM stay s JOIN trade [RANGE 3 SECONDS] t
+                           ON s.sym = t.sym AND s.guests < t.qty""",
+    "intervals and now": "SELECT t.sym, t.price, s.guests FROM trade t LEFT JOIN stay s ON s.sym = t.sym",
+    "intervals with each other": """SELECT a.sym, a.guests, b.guests AS others FROM stay a JOIN stay b
+                                    ON a.sym = b.sym AND a.ts < b.ts""",
+    "except intervals": "SELECT sym FROM trade [RANGE 6 SECONDS] EXCEPT SELECT sym FROM stay WHERE guests < 3",
+    "no interval": """SELECT sym, price FROM trade [RANGE 3 SECONDS] t
+                      WHERE NOT EXISTS (SELECT 1 FROM stay s WHERE s.sym = t.sym AND s.guests > 3)""",
+    # queries with a name
+    "with": """WITH x AS (SELECT sym, price * qty AS value FROM trade [RANGE 5 SECONDS] WHERE buy),
+               top (sym, best) AS (SELECT sym, MAX(value) FROM x GROUP BY sym)
+               SELECT x.sym, x.value FROM x JOIN top ON x.sym = top.sym AND x.value = top.best""",
+    "with inside of a subquery": """SELECT sym, price FROM trade [RANGE 4 SECONDS] t WHERE price > ALL (
+                                    WITH bids AS (SELECT bid FROM quote [RANGE 3 SECONDS] q WHERE size > 1)
+                                    SELECT bid FROM bids)""",
+    "with inside of a value": """SELECT sym, (WITH x AS (SELECT sym, bid FROM quote [RANGE 3 SECONDS] q)
+                                 SELECT MAX(bid) FROM x WHERE x.sym = t.sym) AS bid FROM trade [RANGE 2 SECONDS] t""",
     # queries in FROM
     "filtered subquery": """SELECT x.sym, x.value FROM (SELECT sym, price * qty AS value FROM trade [RANGE 5 SECONDS]
                             WHERE buy) x WHERE x.value > 100""",
@@ -241,9 +265,17 @@ def rows(dice: Random, stream: str, count: int) -> list[tuple[object, ...]]:
     made: list[tuple[int, tuple[object, ...]]] = []
     for number in range(count):
         second = dice.randrange(SECONDS) if number else 0  # every stream begins with the world
-        made.append((second, (*payload(dice, stream), BEGIN + timedelta(seconds=second))))
+        ends = (until(dice, second),) if stream == "stay" else ()
+        made.append((second, (*payload(dice, stream), BEGIN + timedelta(seconds=second), *ends)))
     made.sort(key=lambda pair: pair[0] + dice.randint(0, DISORDER))
     return [row for _, row in made]
+
+
+def until(dice: Random, second: int) -> datetime | None:
+    """An end; at times none, and at times one that is not after the start, which makes the row malformed."""
+    if dice.random() < 0.05:
+        return None
+    return BEGIN + timedelta(seconds=second + dice.choice((1, 2, 3, 5, 8, 0, -4)))
 
 
 def payload(dice: Random, stream: str) -> tuple[object, ...]:
@@ -261,6 +293,8 @@ def payload(dice: Random, stream: str) -> tuple[object, ...]:
             return sym, maybe(bid), maybe(bid + dice.random()), maybe(dice.choice((1, 2**40, -(2**62), 2**62, 7)))
         case "news":
             return dice.choice(("x", "y")), sym, maybe(dice.randrange(9))
+        case "stay":
+            return sym, maybe(dice.randrange(6))
     raise AssertionError(f"no rows for {stream}")
 
 
@@ -279,14 +313,15 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     duck = duckdb.connect()
     duck.execute("SET threads = 1")
     with sl.connect(engine="local", buckets=2, batch_rows=70) as ours:
-        for (name, columns), count in zip(STREAMS.items(), (300, 220, 60, 0), strict=True):
+        for (name, columns), count in zip(STREAMS.items(), (300, 220, 60, 0, 90), strict=True):
             duck.execute(f"CREATE TABLE {name} ({columns})")
             for row in rows(dice, name, count):
                 duck.execute(f"INSERT INTO {name} VALUES ({', '.join('?' for _ in row)})", row)
             path = directory / f"{name}.parquet"
             # Many row groups: the stream comes in many batches.
             duck.table(name).pl().write_parquet(path, row_group_size=23)
-            bound = f"ORDERED BY ts WITHIN {DISORDER} SECONDS"
+            order = "VALID FROM ts UNTIL til" if name == "stay" else "ORDERED BY ts"
+            bound = f"{order} WITHIN {DISORDER} SECONDS"
             ours.sql(f"CREATE STREAM {name} ({columns}) SOURCE file('{path}') {bound}")
         duck.execute("CREATE TABLE instants AS SELECT unnest(?) AS t", [INSTANTS])
         yield World(ours, duck)
@@ -307,7 +342,9 @@ def at_every_instant(query: str) -> str:
         stream, alias = found[1], found[6] or found[1]
         length, slide = found[2] or found[4], found[3] or found[5]
         time = "epoch_us(ts)"
-        if length is None:
+        if stream == "stay":
+            held = f"{time} <= i.t AND (til IS NULL OR i.t < epoch_us(til))"
+        elif length is None:
             held = f"{time} = i.t"
         elif slide is None:
             held = f"{time} <= i.t AND i.t < {time} + {int(length) * SECOND}"

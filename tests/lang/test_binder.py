@@ -31,8 +31,9 @@ from strandline.algebra.tree import sources, transform_up, walk
 from strandline.catalog import BaseStream, Catalog, SourceCall
 from strandline.errors import BindError, StrandlineError
 from strandline.lang import ast
-from strandline.lang.binder import MAX_PLAN_HEIGHT, bind_create_stream, bind_derived_stream, bind_query, freshened
+from strandline.lang.binder import MAX_PLAN_HEIGHT, bind_derived_stream, bind_query, freshened
 from strandline.lang.parser import MAX_DEPTH, parse, parse_one
+from strandline.lang.streams import bind_create_stream
 from strandline.temporal import instant
 from strandline.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, decimal
 

@@ -34,7 +34,9 @@ from strandline.algebra.tree import sources, walk
 def is_chronon(plan: Plan) -> bool:
     """Whether no element of the plan is valid for longer than one instant."""
     match plan:
-        case Scan() | Changes():
+        case Scan():
+            return not plan.intervals
+        case Changes():
             return True
         case TimeWindow() | CountWindow() | SessionWindow() | Granularity():
             return False

@@ -125,7 +125,7 @@ def show_node(plan: Plan) -> str:
     match plan:
         case Scan(stream, alias, columns):
             name = stream if alias == stream else f"{stream} as {alias}"
-            return f"Scan {name} ({', '.join(c.name for c in columns)})"
+            return f"Scan {name} ({', '.join(c.name for c in columns)}){' with intervals' if plan.intervals else ''}"
         case TimeWindow(range_us, slide_us, _):
             return f"TimeWindow {show_window(range_us, slide_us)}"
         case CountWindow(partition, rows, slide, _):

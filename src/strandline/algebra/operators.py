@@ -15,7 +15,8 @@ from strandline.types import Column
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """A base stream: each element is valid for the single instant of its timestamp (a chronon stream).
+    """A base stream: each element is valid for the single instant of its timestamp (a chronon stream) or, with
+    `intervals`, for an interval that it brings along.
 
     `columns` are the stream's declared columns, in order, under the ids of this use; rules may narrow them.
     """
@@ -23,6 +24,7 @@ class Scan:
     stream: str
     alias: str
     columns: tuple[Column, ...]
+    intervals: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ from strandline.algebra.operators import (
 )
 from strandline.algebra.schema import schema
 from strandline.algebra.tree import sources, streams_read
-from strandline.temporal import Instant
+from strandline.temporal import FOREVER, Instant
 from strandline.types import Column
 
 Row: TypeAlias = dict[str, Value]
@@ -47,10 +47,16 @@ Row: TypeAlias = dict[str, Value]
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """An element of a raw stream: its timestamp and its values by declared column name."""
+    """An element of a raw stream: its timestamp and its values by declared column name; where the stream has intervals,
+    the first instant at which it is no longer valid."""
 
     time: Instant
     values: Mapping[str, Value]
+    until: Instant | None = None
+
+    @property
+    def end(self) -> Instant:
+        return self.time + 1 if self.until is None else self.until
 
 
 RawStreams: TypeAlias = Mapping[str, Sequence[Element]]
@@ -77,7 +83,7 @@ class _Meaning:
     def _at(self, plan: Plan, t: Instant) -> list[Row]:
         match plan:
             case Scan(stream, _, columns):
-                elements = (e for e in self.streams.get(stream, ()) if e.time == t)
+                elements = (e for e in self.streams.get(stream, ()) if e.time <= t < e.end)
                 return [{c.id: e.values[c.name] for c in columns} for e in elements]
             case TimeWindow(range_us, slide_us, source):
                 last = (t + 1) // slide_us * slide_us
@@ -230,7 +236,8 @@ def changes(plan: Plan, streams: RawStreams) -> set[Instant]:
     """Every instant at which the answer can be another than at the instant before; some where it is not."""
     match plan:
         case Scan(stream, _, _):
-            return {e.time + d for e in streams.get(stream, ()) for d in (0, 1)}
+            edges = {t for e in streams.get(stream, ()) for t in (e.time, e.end)}
+            return edges - {FOREVER}
         case TimeWindow(range_us, slide_us, source):
             found = changes(source, streams)
             length = granule(source)

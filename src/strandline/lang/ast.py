@@ -390,7 +390,24 @@ class Ordered(Node):
     limit: int
 
 
-Query: TypeAlias = Select | UnionAll | SetOperation | Changes | Ordered
+@dataclass(frozen=True, slots=True)
+class CommonTable(Node):
+    """`name [(columns)] AS (query)` in WITH; without a list the columns keep their names."""
+
+    name: Identifier
+    columns: tuple[Identifier, ...]
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class With(Node):
+    """`WITH name AS (query), … query`."""
+
+    tables: tuple[CommonTable, ...]
+    body: Query
+
+
+Query: TypeAlias = Select | UnionAll | SetOperation | Changes | Ordered | With
 
 
 # ---- statements ----------------------------------------------------------------------------------------------------
@@ -420,14 +437,16 @@ class ColumnDefinition(Node):
 
 @dataclass(frozen=True, slots=True)
 class CreateStream(Node):
-    """`CREATE STREAM name (columns) SOURCE … ORDERED BY column [WITHIN …] [IDLE AFTER …]`."""
+    """`CREATE STREAM name (columns) SOURCE … ORDERED BY column [WITHIN …] [IDLE AFTER …]`; in place of ORDERED BY
+    stands `VALID FROM column UNTIL column` where rows bring their intervals, and nothing where their arrival counts."""
 
     name: Identifier
     columns: tuple[ColumnDefinition, ...]
     source: Source
-    time_column: Identifier
+    time_column: Identifier | None
     within: Duration | None
     idle_after: Duration | None
+    end_column: Identifier | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,17 +458,46 @@ class CreateStreamAs(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class DropStream(Node):
+class CreateView(Node):
+    """`CREATE [OR REPLACE] VIEW name [(columns)] AS query`; without a list the columns keep their names."""
+
+    name: Identifier
+    columns: tuple[Identifier, ...]
+    query: Query
+    replace: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Drop(Node):
+    """`DROP kind [IF EXISTS] name [CASCADE]`, with the kind STREAM or VIEW."""
+
+    kind: str
     name: Identifier
     if_exists: bool
+    cascade: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Explain(Node):
-    statement: Query | CreateStreamAs
+    statement: Query | CreateStreamAs | CreateView
 
 
-Statement: TypeAlias = CreateStream | CreateStreamAs | DropStream | Explain | Query
+@dataclass(frozen=True, slots=True)
+class Show(Node):
+    """`SHOW what`, with what one of STREAMS, VIEWS, QUERIES."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Describe(Node):
+    """`DESCRIBE name`."""
+
+    name: Identifier
+
+
+Declaration: TypeAlias = CreateStream | CreateStreamAs | CreateView | Drop
+Statement: TypeAlias = Declaration | Explain | Show | Describe | Query
 
 
 def children(node: Node) -> Iterator[Node]:

@@ -8,14 +8,15 @@ The shape of a SELECT is always the same, from the bottom: scans and joins, Filt
 subqueries, then if it groups Map (keys and arguments), Aggregate and Filter (HAVING), and on top the Map of the output
 columns and a Distinct.
 
-The rooms below, each with one question: `scope` (what does a name mean), `literals` (what value is written),
-`scalars` (what does an expression mean), `subqueries` (who has a partner), `outputs` (what does SELECT list), `groups`
-(what does GROUP BY keep).
+The rooms below, each with one question: `scope` (what does a name mean), `names` (and in FROM), `literals` (what value
+is written), `scalars` (what does an expression mean), `subqueries` (who has a partner), `outputs` (what does SELECT
+list), `groups` (what does GROUP BY keep).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Final, assert_never
 
@@ -53,11 +54,12 @@ from strandline.algebra.operators import (
 )
 from strandline.algebra.schema import schema
 from strandline.algebra.tree import sources, transform_up
-from strandline.catalog import BaseStream, Catalog, DerivedStream, SourceCall
+from strandline.catalog import BaseStream, Catalog, DerivedStream
 from strandline.errors import BindError, Span
 from strandline.lang import ast
 from strandline.lang.groups import Groups, grouping_key, is_grouping
 from strandline.lang.literals import cast_to
+from strandline.lang.names import Names, with_names
 from strandline.lang.outputs import Output, is_listed, listed_column, output_columns, sort_key
 from strandline.lang.scalars import Operand, Scalars, equality
 from strandline.lang.scope import Ids, Relation, Scope, suggestion
@@ -67,8 +69,6 @@ from strandline.types import BOOLEAN, INTERVAL, NULL, VARCHAR, Column, Type
 
 # Every later phase walks plans recursively; this keeps the walks well inside of Python's stack.
 MAX_PLAN_HEIGHT: Final = 100
-
-TIME_TYPES: Final = ("TIMESTAMP", "DATE", "BIGINT")
 
 _SET_KINDS: Final[dict[str, SetKind]] = {
     "EXCEPT ALL": "except all",
@@ -82,60 +82,28 @@ _SET_KINDS: Final[dict[str, SetKind]] = {
 
 def bind_query(query: ast.Query, catalog: Catalog) -> Plan:
     """The plan of a query. Its schema gives the result columns with their names."""
-    return _Binder(catalog).query(query, prefix="")
+    return bind_reading(query, catalog)[0]
+
+
+def bind_reading(query: ast.Query, catalog: Catalog) -> tuple[Plan, frozenset[str]]:
+    """The plan of a query, and the streams and views that its text names."""
+    names = Names(catalog)
+    plan = _Binder(names).query(query, prefix="")
+    return plan, frozenset(names.reads)
 
 
 def bind_derived_stream(statement: ast.CreateStreamAs, catalog: Catalog) -> DerivedStream:
     """The stream that `CREATE STREAM name AS query` declares."""
-    binder = _Binder(catalog)
-    plan = binder.query(statement.query, prefix="")
-    return DerivedStream(statement.name.name, plan, statement.query.text, frozenset(binder.reads))
+    plan, reads = bind_reading(statement.query, catalog)
+    return DerivedStream(statement.name.name, plan, statement.query.text, reads)
 
 
-def bind_create_stream(statement: ast.CreateStream) -> BaseStream:
-    """The stream that `CREATE STREAM name (columns) SOURCE …` declares; whether the source exists is not asked."""
-    seen: set[str] = set()
-    for column in statement.columns:
-        if column.name.name.lower() in seen:
-            raise BindError(
-                f'column "{column.name.name}" is declared twice', code="duplicate-column", span=column.name.span
-            )
-        seen.add(column.name.name.lower())
-    source = statement.source
-    options = {_folded(name): value.value for name, value in source.options}
-    return BaseStream(
-        name=statement.name.name,
-        columns=tuple((column.name.name, column.type.type) for column in statement.columns),
-        source=SourceCall(_folded(source.function), tuple(each.value for each in source.arguments), options),
-        time_column=_time_column(statement),
-        disorder_us=statement.within.microseconds if statement.within else 0,
-        idle_after_us=statement.idle_after.microseconds if statement.idle_after else None,
-    )
-
-
-def _time_column(statement: ast.CreateStream) -> str:
-    wanted = statement.time_column
-    found = next((column for column in statement.columns if wanted.matches(column.name.name)), None)
-    if found is None:
-        names = [column.name.name for column in statement.columns]
-        raise BindError(
-            f'column "{wanted.name}" does not exist in stream "{statement.name.name}"',
-            code="unknown-column",
-            hint=suggestion(wanted.name, names, "Columns are"),
-            span=wanted.span,
-        )
-    if found.type.type.name not in TIME_TYPES:
-        raise BindError(
-            f'the time column "{found.name.name}" is {found.type.type}',
-            code="time-column-type",
-            hint="A time column is a TIMESTAMP, a DATE, or a BIGINT in microseconds since 1970.",
-            span=wanted.span,
-        )
-    return found.name.name
-
-
-def _folded(name: ast.Identifier) -> str:
-    return name.name if name.quoted else name.name.lower()
+def bind_view(statement: ast.CreateView, catalog: Catalog) -> DerivedStream:
+    """The view that `CREATE VIEW name AS query` declares."""
+    plan, reads = bind_reading(statement.query, catalog)
+    name = statement.name.name
+    plan = with_names(plan, statement.columns, f'view "{name}"')
+    return DerivedStream(name, plan, statement.query.text, reads, is_view=True)
 
 
 # ---- queries ---------------------------------------------------------------------------------------------------------
@@ -144,10 +112,9 @@ def _folded(name: ast.Identifier) -> str:
 class _Binder:
     """Binds one statement: the ids of all its parts come from one source."""
 
-    def __init__(self, catalog: Catalog) -> None:
-        self.catalog = catalog
+    def __init__(self, names: Names) -> None:
+        self.names = names
         self.ids = Ids()
-        self.reads: set[str] = set()  # the streams named in FROM; the plan itself holds only base streams
 
     def query(self, query: ast.Query, prefix: str) -> Plan:
         """The plan of a query whose output columns get ids that begin with `prefix`."""
@@ -169,6 +136,9 @@ class _Binder:
                 return whole if kind == "RSTREAM" else Changes("insert" if kind == "ISTREAM" else "delete", whole)
             case ast.Ordered():
                 return self.ordered(query, prefix)
+            case ast.With(tables, body):
+                with self.named(tables):
+                    return self.query(body, prefix)
             case _:
                 assert_never(query)
 
@@ -189,6 +159,10 @@ class _Binder:
                 )
             keys.append(sort_key(item, ColumnRef(column.id, column.type)))
         return TopRows(tuple(keys), query.limit, plan)
+
+    def named(self, tables: tuple[ast.CommonTable, ...]) -> AbstractContextManager[None]:
+        """Within it the queries of a WITH have their names. Each has ids of its own; every use makes new ones."""
+        return self.names.within(tables, lambda query: _Binder(self.names).query(query, prefix=""))
 
     def union(self, union: ast.UnionAll, prefix: str) -> Plan:
         columns, plans = self.branches("UNION ALL", list(_listed(union)), prefix)
@@ -344,6 +318,9 @@ class _Binder:
     def inner(self, query: ast.Query, around: Scope) -> tuple[Plan, Callable[[], list[Operand]], list[Expression]]:
         """A subquery in an expression: its rows, its outputs over them, and the conditions that tie it to the query
         around it. What groups or combines has none: it is bound on its own."""
+        if isinstance(query, ast.With):
+            with self.named(query.tables):
+                return self.inner(query.body, around)
         if not isinstance(query, ast.Select) or is_grouping(query):
             plan = self.query(query, prefix="")
             span = query.span
@@ -420,8 +397,7 @@ class _Binder:
         return Map((*kept, *added), plan), tuple(column for column, _ in added)
 
     def stream_table(self, table: ast.StreamTable) -> tuple[Plan, Scope]:
-        stream = self.catalog.get(table.name.name, table.name.span)
-        self.reads.add(stream.name)
+        stream = self.names.get(table.name)
         label = table.alias or table.name
         alias = table.alias.name if table.alias else stream.name
         plan: Plan
@@ -429,8 +405,8 @@ class _Binder:
         match stream:
             case BaseStream():
                 columns = tuple(Column(self.ids.fresh(f"{alias}.{name}"), name, kind) for name, kind in stream.columns)
-                plan = Scan(stream.name, alias, columns)
-                time = next(column.id for column in columns if column.name == stream.time_column)
+                plan = Scan(stream.name, alias, columns, stream.has_intervals)
+                time = next((column.id for column in columns if column.name == stream.time_column), None)
             case DerivedStream():
                 inlined = freshened(stream.plan, self.ids.fresh)
                 renamed = tuple(
@@ -441,7 +417,8 @@ class _Binder:
             case _:
                 assert_never(stream)
         scope = Scope((Relation(alias, schema(plan), stream.name, label.span, time_column=time),))
-        plan = windowed(plan, table.window, f'stream "{stream.name}"', scope)
+        what = "query" if self.names.is_local(stream) else stream.word
+        plan = windowed(plan, table.window, f'{what} "{stream.name}"', scope)
         return granular(plan, table.granularity), scope
 
     # ---- GROUP BY --------------------------------------------------------------------------------------------------
@@ -540,8 +517,8 @@ def freshened(plan: Plan, fresh: Callable[[str], str]) -> Plan:
 
     def change(node: Plan) -> Plan:
         match node:
-            case Scan(stream, alias, columns):
-                return Scan(stream, alias, tuple(map(define, columns)))
+            case Scan(_, _, columns):
+                return replace(node, columns=tuple(map(define, columns)))
             case Filter(predicate, source):
                 return Filter(substitute(predicate, refs), source)
             case Join(predicate, left, right):

@@ -34,13 +34,39 @@ class Queries(Expressions):
     """SELECTs and what stands in FROM; `query` is the way in."""
 
     def query(self) -> ast.Query:
-        """SELECTs joined by set operators, of which INTERSECT binds most."""
+        """SELECTs joined by set operators, of which INTERSECT binds most; WITH before them names queries."""
         self.deeper(QUERY_DEPTH)
-        query = self.set_operations(("UNION", "EXCEPT", "MINUS"), self.intersections)
+        start = self.token
+        named = self.common_tables() if self.sees("WITH") else ()
+        query: ast.Query = self.set_operations(("UNION", "EXCEPT", "MINUS"), self.intersections)
         if self.sees_any(("ORDER", "LIMIT", "OFFSET", "FETCH")):
             query = self.ordered(query)
         self.depth -= QUERY_DEPTH
-        return query
+        return ast.With(named, query, span=self.since(start)) if named else query
+
+    def common_tables(self) -> tuple[ast.CommonTable, ...]:
+        start = self.next()
+        if self.sees("RECURSIVE"):
+            hint = "A query of WITH may read the ones before it, not itself."
+            raise self.refusal("WITH RECURSIVE", start.span.to(self.token.span), hint)
+        return self.listed(self.common_table)
+
+    def common_table(self) -> ast.CommonTable:
+        start = self.token
+        name = self.name("a name for a query")
+        columns = self.column_names()
+        self.expect("AS", hint="Write WITH name AS (SELECT …) SELECT … FROM name.")
+        self.expect_symbol("(", hint="Write WITH name AS (SELECT …) SELECT … FROM name.")
+        query = self.closed_query()
+        return ast.CommonTable(name, columns, query, span=self.since(start))
+
+    def column_names(self) -> tuple[ast.Identifier, ...]:
+        """`(name, …)`, or nothing."""
+        if not self.accept_symbol("("):
+            return ()
+        names = self.listed(lambda: self.name("a column name"))
+        self.expect_symbol(")")
+        return names
 
     def ordered(self, query: ast.Query) -> ast.Query:
         """`ORDER BY … LIMIT n` or `ORDER BY … FETCH FIRST n ROWS WITH TIES`."""
@@ -109,8 +135,11 @@ class Queries(Expressions):
             return self.select()
         if self.sees_changes():
             return self.changes()
-        if self.sees_any(("WITH", "VALUES")):
-            raise self.refusal(self.token.keyword, self.token.span, "A query begins with SELECT.")
+        if self.sees("WITH"):
+            hint = "WITH stands before the whole query, or in parentheses: (WITH … SELECT …)."
+            raise self.error("WITH is out of place", "syntax", self.token.span, hint)
+        if self.sees("VALUES"):
+            raise self.refusal("VALUES", self.token.span, "A query begins with SELECT.")
         if not self.accept_symbol("("):
             raise self.unexpected("SELECT")
         query = self.query()
@@ -118,7 +147,7 @@ class Queries(Expressions):
         return query
 
     def sees_query(self) -> bool:
-        return self.sees("SELECT") or self.sees_symbol("(") or self.sees_changes()
+        return self.sees_any(("SELECT", "WITH")) or self.sees_symbol("(") or self.sees_changes()
 
     def sees_changes(self) -> bool:
         """ISTREAM(…), DSTREAM(…) or RSTREAM(…); the words are names elsewhere."""
@@ -289,7 +318,8 @@ class Queries(Expressions):
             inner += 1
         if inner - self.at > MAX_DEPTH:
             raise too_deep(self.tokens[inner].span)
-        if self.tokens[inner].keyword not in ("SELECT", "WITH", "VALUES", *CHANGES):
+        changes = self.tokens[inner].keyword in CHANGES and self.tokens[inner + 1].value == "("
+        if self.tokens[inner].keyword not in ("SELECT", "WITH", "VALUES") and not changes:
             return False
         for opening in range(inner - 1, self.at, -1):
             after = self.tokens[min(self.closing(opening) + 1, len(self.tokens) - 1)]

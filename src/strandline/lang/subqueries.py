@@ -18,6 +18,8 @@ that finds no group has the value of an aggregate over nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Final, Protocol, TypeAlias
@@ -56,6 +58,8 @@ class Binder(Protocol):
     def inner(self, query: ast.Query, around: Scope) -> tuple[Plan, Callable[[], list[Operand]], list[Expression]]: ...
 
     def below(self, select: ast.Select, around: Scope) -> tuple[Plan, Scope, list[Expression]]: ...
+
+    def named(self, tables: tuple[ast.CommonTable, ...]) -> AbstractContextManager[None]: ...
 
 
 def is_partner_test(node: ast.Expression) -> bool:
@@ -142,6 +146,9 @@ class Subqueries:
 
     def scalar(self, node: ast.ScalarQuery, scalars: Scalars) -> Expression:
         """The value of a subquery that has one column and always one row."""
+        if isinstance(node.query, ast.With):
+            with self.binder.named(node.query.tables):
+                return self.scalar(replace(node, query=node.query.body), scalars)
         select = _single_row(node.query)
         source, scope, ties = self.binder.below(select, scalars.scope)
         outputs = output_columns(select.items, scope)

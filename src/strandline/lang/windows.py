@@ -13,6 +13,7 @@ from strandline.algebra.operators import (
     CountWindow,
     Granularity,
     Plan,
+    Scan,
     SessionWindow,
     TimeWindow,
 )
@@ -77,13 +78,26 @@ def _check_multiple(length: ast.Duration, granule_us: int) -> None:
 
 
 def _over_intervals(plan: Plan, window: ast.Window, what: str) -> BindError:
-    kinds = {TimeWindow: "a window", CountWindow: "a window", SessionWindow: "a window", Aggregate: "an aggregate"}
-    cause = next((kinds[type(node)] for node in walk(plan) if type(node) in kinds), "a granularity")
     return BindError(
         f"a window over {what}, whose elements have intervals already",
         code="window-over-intervals",
-        detail=f"It contains {cause}, so its elements are valid for longer than one instant.",
+        detail=_why_intervals(plan),
         hint="Leave out this window, take the changes of it, as in ISTREAM(SELECT …), or look at it once per granule: "
         "FROM s WINDOW(…) GRANULARITY(1 SECOND).",
         span=window.span,
     )
+
+
+def _why_intervals(plan: Plan) -> str:
+    cause = next(node for node in walk(plan) if _lengthens(node))
+    if isinstance(cause, Scan):
+        return f'The rows of stream "{cause.stream}" say themselves how long they are valid.'
+    inside = "an aggregate" if isinstance(cause, Aggregate) else "a window"
+    return f"It contains {inside}, so its elements are valid for longer than one instant."
+
+
+def _lengthens(node: Plan) -> bool:
+    """Whether a node is why elements are valid for longer than an instant."""
+    if isinstance(node, Scan):
+        return node.intervals
+    return isinstance(node, TimeWindow | CountWindow | SessionWindow | Granularity | Aggregate)

@@ -39,8 +39,8 @@ def prune_columns(plan: Plan) -> Plan:
 
 def _prune(plan: Plan, needed: frozenset[str]) -> Plan:
     match plan:
-        case Scan(stream, alias, columns):
-            return Scan(stream, alias, tuple(c for c in columns if c.id in needed))
+        case Scan(_, _, columns):
+            return replace(plan, columns=tuple(c for c in columns if c.id in needed))
         case Filter(predicate, source):
             pruned = Filter(predicate, _prune(source, needed | columns_of(predicate)))
             return _narrow(pruned, needed)
