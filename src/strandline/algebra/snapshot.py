@@ -34,7 +34,7 @@ from strandline.algebra.operators import (
 )
 from strandline.algebra.schema import schema
 from strandline.algebra.tree import streams_read, walk
-from strandline.temporal import FOREVER, Instant
+from strandline.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.types import Column
 
 Row: TypeAlias = dict[str, Value]
@@ -75,7 +75,8 @@ class _Meaning:
                 return [{c.id: e.values[c.name] for c in columns} for e in elements]
             case TimeWindow(range_us, slide_us, source):
                 last = (t + 1) // slide_us * slide_us
-                held = sorted({s for s in self._times(source) if last - range_us <= s < last})
+                first = BEFORE_ALL if range_us is None else last - range_us
+                held = sorted({s for s in self._times(source) if first <= s < last})
                 return [row for s in held for row in self.at(source, s)]
             case CountWindow(partition, size, slide, source):
                 parts: dict[object, list[Row]] = {}
@@ -181,8 +182,9 @@ def change_instants(plan: Plan, streams: RawStreams) -> list[Instant]:
             for s in times:
                 # Seen from the definition: s is held while T - range <= s < T, and T grows in steps of the slide.
                 first = s // node.slide_us * node.slide_us + node.slide_us
-                last = (s + node.range_us) // node.slide_us * node.slide_us + node.slide_us
-                edges |= {first - 1, last - 1}
+                edges.add(first - 1)
+                if node.range_us is not None:
+                    edges.add((s + node.range_us) // node.slide_us * node.slide_us + node.slide_us - 1)
     return sorted({t + d for t in edges if t < FOREVER for d in (-1, 0, 1)})
 
 

@@ -133,7 +133,7 @@ class _Binder:
                 assert_never(query)
 
     def named(self, tables: tuple[ast.CommonTable, ...]) -> AbstractContextManager[None]:
-        """Within it the queries of a WITH have their names. Each has ids of its own, of which every use makes new ones."""
+        """Inside of it the queries of a WITH have their names; each use of one makes new ids out of the ids it has."""
         return self.names.within(tables, lambda query: _Binder(self.names).query(query, prefix=""))
 
     def union(self, union: ast.UnionAll, prefix: str) -> Plan:
@@ -437,7 +437,7 @@ def _windowed(plan: Plan, window: ast.Window | None, what: str, scope: Scope) ->
         case ast.NowWindow():
             return plan
         case ast.RangeWindow(length, slide):
-            return TimeWindow(length.microseconds, slide.microseconds if slide else 1, plan)
+            return TimeWindow(length.microseconds if length else None, slide.microseconds if slide else 1, plan)
         case ast.RowsWindow(partition, rows, slide_rows):
             if not all(isinstance(node, Scan | Filter | Map) for node in walk(plan)):
                 raise BindError(

@@ -72,7 +72,7 @@ class InOne:
 class AtSource:
     """Elements are where they were read and in order of arrival; a window may still have to be applied."""
 
-    window: tuple[int, int] | None = None
+    window: tuple[int | None, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def _build(plan: Plan) -> Built:
             return _set_operation(plan)
 
 
-def _window(built: Built, range_us: int, slide_us: int) -> Built:
+def _window(built: Built, range_us: int | None, slide_us: int) -> Built:
     if isinstance(built.where, AtSource):
         # Which elements a window holds depends on time only, so it waits until after the exchange: rows travel with
         # one timestamp instead of two.
