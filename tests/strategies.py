@@ -161,9 +161,9 @@ class Writer:
         """A window clause; empty for every fourth or so."""
         if self.chance(4):
             return self.pick("", " WINDOW(NOW)", " [NOW]")
-        length = self.dice.choice((8, 14, 5, 3, 1))
+        length = "UNBOUNDED" if self.chance(7) else f"{self.dice.choice((8, 14, 5, 3, 1))} MICROSECONDS"
         slide = f" SLIDE {self.dice.randint(1, 9)} MICROSECONDS" if self.chance(3) else ""
-        text = f"RANGE {length} MICROSECONDS{slide}"
+        text = f"RANGE {length}{slide}"
         return f" WINDOW({text})" if self.chance(2) else f" [{text}]"
 
     def table(self, depth: int) -> Table:

@@ -218,6 +218,17 @@ QUERIES: dict[str, str | tuple[str, str]] = {
                               JOIN silence [RANGE 5 SECONDS] s ON t.sym = s.sym""",
     "count of silence": """SELECT COUNT(*) AS n, COUNT(s.price) AS p
                            FROM silence [RANGE 5 SECONDS] s, trade [RANGE 1 SECOND] t""",
+    # windows without a bound
+    "unbounded": "SELECT sym, qty FROM trade [RANGE UNBOUNDED] WHERE price > 80",
+    "unbounded that jumps": "SELECT sym, qty FROM trade WINDOW(RANGE UNBOUNDED SLIDE 7 SECONDS) WHERE price > 80",
+    "totals of all time": """SELECT sym, COUNT(*) AS n, SUM(qty) AS s, MIN(price) AS lo, MAX(fee) AS hi
+                             FROM trade [RANGE UNBOUNDED] GROUP BY sym""",
+    "one total of all time": "SELECT COUNT(*) AS n, AVG(price) AS mean, MAX(ts) AS latest FROM trade [RANGE UNBOUNDED]",
+    "all that ever came": "SELECT DISTINCT sym, buy FROM trade [RANGE UNBOUNDED]",
+    "joined with the past": """SELECT t.sym, t.price, n.topic FROM trade [RANGE 2 SECONDS] t
+                               JOIN news [RANGE UNBOUNDED] n ON t.sym = n.sym AND t.qty = n.score""",
+    "never seen before": """SELECT t.sym, t.qty FROM trade [RANGE 3 SECONDS] t
+                            ANTI JOIN news [RANGE UNBOUNDED] n ON t.sym = n.sym AND t.qty = n.score""",
     # rows that bring their intervals
     "intervals": "SELECT * FROM stay",
     "filtered intervals": "SELECT sym, guests + 1 AS more FROM stay WHERE guests > 2",
@@ -330,7 +341,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 # From the first second on: a scalar aggregate has no row before the first element, and SQL knows no such time.
 INSTANTS = [BEGIN_US + second * SECOND + d for second in range(SECONDS + 15) for d in (-1, 0, 1)][1:]
 
-WINDOW = r"RANGE (\d+) SECONDS?(?: SLIDE (\d+) SECONDS?)?"
+WINDOW = r"RANGE (\d+|UNBOUNDED)(?: SECONDS?)?(?: SLIDE (\d+) SECONDS?)?"
 ALIAS = r"(?!WHERE|GROUP|HAVING|UNION|EXCEPT|INTERSECT|LEFT|RIGHT|FULL|SEMI|ANTI|JOIN|CROSS|ON)(\w+)"
 REFERENCE = re.compile(rf"\b({'|'.join(STREAMS)}|large)\b(?: WINDOW\({WINDOW}\)| \[{WINDOW}\])?(?: {ALIAS})?")
 
@@ -346,6 +357,9 @@ def at_every_instant(query: str) -> str:
             held = f"{time} <= i.t AND (til IS NULL OR i.t < epoch_us(til))"
         elif length is None:
             held = f"{time} = i.t"
+        elif length == "UNBOUNDED":
+            jump = int(slide) * SECOND if slide else 1
+            held = f"{time} < ((i.t + 1) // {jump}) * {jump}"
         elif slide is None:
             held = f"{time} <= i.t AND i.t < {time} + {int(length) * SECOND}"
         else:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from strandline.algebra.explain import show_plan
+from strandline.algebra.growth import growing_state
 from strandline.algebra.operators import Plan
 from strandline.algebra.schema import schema
 from strandline.algebra.tree import streams_read
@@ -173,7 +174,10 @@ class Database:
         parts = ["logical plan", _indent(show_plan(plan))]
         if better != plan:
             parts += ["optimised plan", _indent(show_plan(better))]
-        return "\n".join([*parts, "physical plan", _indent(show_pipeline(pipeline))])
+        parts += ["physical plan", _indent(show_pipeline(pipeline))]
+        if growing := growing_state(better):
+            parts += ["state that grows without bound", *map(_indent, growing)]
+        return "\n".join(parts)
 
     def query(self, name: str, *, sink: Sink | None = None) -> Query:
         """Start the query behind a derived stream."""

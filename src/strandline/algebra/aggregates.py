@@ -110,6 +110,9 @@ BY_ORDER: Final[Mapping[str, str]] = MappingProxyType({"bool_and": "min", "every
 # What a second copy of a value does not change.
 BLIND_TO_COPIES: Final = frozenset(("min", "max", "first", "last"))
 
+# What has to look at all values of a group, where others get by with totals.
+OF_MEMBERS: Final = frozenset(("percentile_cont", "percentile_disc", "first", "last", "mode", "string_agg"))
+
 DISPERSIONS: Final = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
 
 

@@ -67,7 +67,8 @@ def granule(plan: Plan) -> int | None:
             return None
         case TimeWindow(range_us, slide_us, source):
             below = granule(source)
-            return below if below is not None and range_us % below == 0 and (slide_us == 1) else None
+            whole = below is not None and (range_us is None or range_us % below == 0)
+            return below if whole and slide_us == 1 else None
         case Aggregate(keys, _, source):  # the one group of an aggregation without keys begins at any instant
             return granule(source) if keys else None
         case _:

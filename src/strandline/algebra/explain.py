@@ -105,9 +105,9 @@ def show_outputs(outputs: tuple[tuple[Column, Expression], ...]) -> str:
     )
 
 
-def show_window(range_us: int, slide_us: int) -> str:
+def show_window(range_us: int | None, slide_us: int) -> str:
     slide = "" if slide_us == 1 else f" slide {show_duration(slide_us)}"
-    return f"range {show_duration(range_us)}{slide}"
+    return f"range {'unbounded' if range_us is None else show_duration(range_us)}{slide}"
 
 
 def show_rows(partition: tuple[str, ...], rows: int, slide: int) -> str:

@@ -32,10 +32,10 @@ class TimeWindow:
     """Keep each element of a chronon stream valid for `range_us`; the window moves every `slide_us`.
 
     At instant t the window holds the elements with T - range <= s < T, T = floor((t + 1) / slide) * slide.
-    `slide_us = 1` (a chronon) is the sliding window: s <= t < s + range.
+    `slide_us = 1` (a chronon) is the sliding window: s <= t < s + range. Without a range elements never leave: s < T.
     """
 
-    range_us: int
+    range_us: int | None
     slide_us: int
     source: Plan
 

@@ -39,7 +39,7 @@ from strandline.algebra.operators import (
 )
 from strandline.algebra.schema import schema
 from strandline.algebra.tree import sources, streams_read
-from strandline.temporal import FOREVER, Instant
+from strandline.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.types import Column
 
 Row: TypeAlias = dict[str, Value]
@@ -87,7 +87,8 @@ class _Meaning:
                 return [{c.id: e.values[c.name] for c in columns} for e in elements]
             case TimeWindow(range_us, slide_us, source):
                 last = (t + 1) // slide_us * slide_us
-                held = [s for s in self._occasions(source, last) if last - range_us <= s]
+                first = BEFORE_ALL if range_us is None else last - range_us
+                held = [s for s in self._occasions(source, last) if first <= s]
                 return [row for s in held for row in self.at(source, s)]
             case CountWindow(partition, size, slide, source):
                 parts = self._parts(partition, source, t).values()
@@ -247,9 +248,9 @@ def changes(plan: Plan, streams: RawStreams) -> set[Instant]:
             edges = set(found)
             for s in found:
                 # Seen from the definition: s is held while T - range <= s < T, and T grows in steps of the slide.
-                first = s // slide_us * slide_us + slide_us
-                last = (s + range_us) // slide_us * slide_us + slide_us
-                edges |= {first - 1, last - 1}
+                edges.add(s // slide_us * slide_us + slide_us - 1)
+                if range_us is not None:
+                    edges.add((s + range_us) // slide_us * slide_us + slide_us - 1)
             return edges
         case SessionWindow(_, gap_us, source):
             found = changes(source, streams)

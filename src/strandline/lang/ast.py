@@ -268,9 +268,9 @@ Expression: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class RangeWindow(Node):
-    """`RANGE n unit [SLIDE n unit]`; without SLIDE the window moves with every instant."""
+    """`RANGE n unit [SLIDE n unit]`; without SLIDE the window moves with every instant. No range is UNBOUNDED."""
 
-    range: Duration
+    range: Duration | None
     slide: Duration | None
 
 

@@ -421,15 +421,13 @@ class Queries(Expressions):
             return ast.NowWindow(span=self.since(start))
         if self.sees_any(("PARTITION", "ROWS", "SESSION")):
             return self.partitioned_window(start, closing)
-        if self.sees("UNBOUNDED"):
-            raise self.refusal("UNBOUNDED in a window", self.token.span, "Use a time window: RANGE 10 MINUTES.")
         if not self.accept("RANGE"):
             raise self.unexpected("RANGE, ROWS, SESSION or NOW", _WINDOW_HINT)
-        if self.sees_any(("UNBOUNDED", "MIN", "MAX")):
+        if self.sees_any(("MIN", "MAX")):
             raise self.refusal(
                 f"RANGE {self.token.keyword}", self.token.span, "Give the range a length: RANGE 10 MINUTES."
             )
-        length = self.duration("RANGE", least=1)
+        length = None if self.accept("UNBOUNDED") else self.duration("RANGE", least=1)
         slide = self.duration("SLIDE", least=1) if self.accept("SLIDE") else None
         if not self.sees_symbol(closing):
             raise self.unexpected(closing if slide else f"SLIDE or {closing}", _WINDOW_HINT)
@@ -446,6 +444,8 @@ class Queries(Expressions):
             self.expect_symbol(closing)
             return ast.SessionWindow(partition, gap, span=self.since(start))
         self.expect("ROWS")
+        if self.sees("UNBOUNDED"):
+            raise self.refusal("ROWS UNBOUNDED", self.token.span, "All rows so far are RANGE UNBOUNDED.")
         rows = self.whole_number("the number of rows", 1, MOST_ROWS)
         slide = self.whole_number("the slide in rows", 1, MOST_ROWS) if self.accept("SLIDE") else 1
         if not self.sees_symbol(closing):

@@ -36,10 +36,11 @@ def windowed(plan: Plan, window: ast.Window | None, what: str, scope: Scope) -> 
             raise AssertionError("NOW over anything else than a chronon stream is refused")
         case ast.RangeWindow(range_, slide):
             if length is not None:
-                _check_multiple(range_, length)
+                if range_ is not None:
+                    _check_multiple(range_, length)
                 if slide is not None:
                     _check_multiple(slide, length)
-            return TimeWindow(range_.microseconds, slide.microseconds if slide else 1, plan)
+            return TimeWindow(range_.microseconds if range_ else None, slide.microseconds if slide else 1, plan)
         case ast.RowsWindow(partition, rows, slide_rows):
             return CountWindow(_columns(partition, scope), rows, slide_rows, plan)
         case ast.SessionWindow(partition, gap):

@@ -79,7 +79,7 @@ class AtSource:
     """Elements are where they were read and in order of arrival; a window and then granules may still have to be
     applied."""
 
-    window: tuple[int, int] | None = None
+    window: tuple[int | None, int] | None = None
     granule: int | None = None
 
     def applied(self, node: Node) -> Node:
@@ -179,7 +179,7 @@ def _granular(built: Built, granule_us: int) -> Built:
     return replace(built, node=Reorder(RoundUp(granule_us, built.node)))
 
 
-def _window(built: Built, range_us: int, slide_us: int) -> Built:
+def _window(built: Built, range_us: int | None, slide_us: int) -> Built:
     if isinstance(built.where, AtSource):
         # Which elements a window holds depends on time only, so it waits until after the exchange: rows travel with
         # one timestamp instead of two.

@@ -44,7 +44,7 @@ class Project:
 class ExtendValidity:
     """Time window: from timestamps to intervals."""
 
-    range_us: int
+    range_us: int | None
     slide_us: int
     source: Node
 

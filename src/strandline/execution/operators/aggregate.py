@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from strandline.algebra.aggregates import DISPERSIONS
+from strandline.algebra.aggregates import DISPERSIONS, OF_MEMBERS
 from strandline.algebra.expressions import AggregateCall
 from strandline.execution.batch import FROM, UNTIL, Batch, Index, Mask, Times, frame_schema, gather, times
 from strandline.execution.expressions import polars_type
@@ -17,7 +17,7 @@ from strandline.execution.kernels.ranking import Ranking
 from strandline.execution.kernels.summation import Limbs, from_limbs, means, to_limbs
 from strandline.execution.kernels.sweep import lay_out, running_maxima, running_totals
 from strandline.execution.operators.base import Operator, Progress
-from strandline.execution.operators.members import OF_MEMBERS, Comings, Members
+from strandline.execution.operators.members import Comings, Members
 from strandline.execution.state import Segment, SortedLog, State
 from strandline.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.types import Column, Schema

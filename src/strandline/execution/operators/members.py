@@ -20,8 +20,6 @@ from strandline.execution.kernels.members import list_members, running_places
 from strandline.execution.kernels.ranking import order_ranks
 from strandline.execution.wire import to_table
 
-OF_MEMBERS: Final = frozenset(("percentile_cont", "percentile_disc", "first", "last", "mode", "string_agg"))
-
 _MOST_LISTED: Final = 2**23  # members in memory at a time
 
 

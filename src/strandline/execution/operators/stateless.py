@@ -52,13 +52,14 @@ class WindowOperator(Operator):
         b                     [===)
     """
 
-    def __init__(self, range_us: int, slide_us: int) -> None:
+    def __init__(self, range_us: int | None, slide_us: int) -> None:
         self.range_us, self.slide_us = range_us, slide_us
 
     def step(self, inputs: list[Batch], progress: Progress) -> Batch:
         start, end = window(inputs[0].start, self.range_us, self.slide_us)
         moved = inputs[0].with_times(start, end)
-        return moved if self.slide_us <= self.range_us else moved.keep(start < end)
+        sees_all = self.range_us is None or self.slide_us <= self.range_us
+        return moved if sees_all else moved.keep(start < end)
 
 
 class RoundUpOperator(Operator):
