@@ -57,7 +57,7 @@ from strandline.algebra.tree import sources, transform_up
 from strandline.catalog import BaseStream, Catalog, DerivedStream
 from strandline.errors import BindError, Span
 from strandline.lang import ast
-from strandline.lang.groups import Groups, grouping_key, is_grouping
+from strandline.lang.groups import Groups, grouping_key, grouping_sets, is_grouping
 from strandline.lang.literals import cast_to
 from strandline.lang.names import Names, with_names
 from strandline.lang.outputs import Output, is_listed, listed_column, output_columns, sort_key
@@ -423,6 +423,10 @@ class _Binder:
 
     # ---- GROUP BY --------------------------------------------------------------------------------------------------
 
+    def group_key(self, node: ast.Expression, groups: Groups, outputs: list[Output], scalars: Scalars) -> Expression:
+        key, name = grouping_key(node, outputs, scalars.scope)
+        return groups.add_key(scalars.bind(key), name)
+
     def grouped(
         self,
         select: ast.Select,
@@ -434,9 +438,8 @@ class _Binder:
         """The plan up to HAVING, and the values of some expressions over its columns."""
         groups = Groups(self.ids, scope)
         scalars = Scalars(scope, "GROUP BY")
-        for node in select.group_by:
-            key, name = grouping_key(node, outputs, scope)
-            groups.add_key(scalars.bind(key), name)
+        for chosen in grouping_sets(select.group_by):
+            groups.sets.append(tuple(self.group_key(node, groups, outputs, scalars) for node in chosen))
         listed, asked = Subqueries(self, groups.regrouped), Subqueries(self, groups.regrouped)
         values = [groups.bind(node, "SELECT", listed.value) for node in nodes]
         having = None
