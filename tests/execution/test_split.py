@@ -49,6 +49,16 @@ def test_what_never_ends_is_cut_up_to_the_progress() -> None:
         assert out == [(("a",), start + n, start + n + 4) for n in (0, 4, 8)]
 
 
+def test_at_the_end_what_never_ends_has_as_many_pieces_as_a_window_holds() -> None:
+    #   length=4, two of them   t  0   4   8
+    #   a                          [========…
+    #   out                        [========…
+    #                                  [====…
+    assert show(drive(lambda: SplitOperator(4, 2), [(TEXT, line("a[0,∞)"))])) == "a[0,∞) a[4,∞)"
+    late = drive(lambda: SplitOperator(4, 2), [(TEXT, line("a[0,∞)"))], Slicing((6,)))
+    assert show(late) == "a[0,4) a[4,8) a[8,∞) a[12,∞)"
+
+
 @settings(max_examples=examples(50))
 @given(intervals(payloads(VARCHAR)), st.integers(1, 9), slicings())
 def test_split_keeps_the_snapshots(source: Elements, length: int, slicing: Slicing) -> None:
