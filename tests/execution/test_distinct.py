@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from thesis import S1
 
 from strandline.algebra.snapshot import bag
 from strandline.execution.operators.distinct import DistinctOperator
@@ -36,10 +35,6 @@ def test_the_second_copy_begins_where_the_first_ends() -> None:
     #   a         [===========)
     #  out  [===========)[====)
     assert show(drive(lambda: DistinctOperator(TEXT), [(TEXT, line("a[0,6) a[3,9)"))])) == "a[0,6) a[6,9)"
-
-
-def test_thesis_table_11_7() -> None:
-    assert show(drive(lambda: DistinctOperator(TEXT), [(TEXT, line(S1))])) == "c[1,8) a[5,11) d[6,14) b[12,17)"
 
 
 def test_a_piece_that_begins_after_the_slice_waits_for_it() -> None:
