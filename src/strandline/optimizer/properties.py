@@ -1,0 +1,124 @@
+"""Facts derived from a plan: how long its elements are valid, in which order they end, and who knows when.
+
+`algebra/chronons.py` has the first of these facts, since the binder asks for it. In which order elements *start* is no
+fact of a plan: every operator takes and gives slices of time, whatever the plan (`execution/operators/base.py`).
+
+A fact is a promise. Where it cannot be seen from the operators alone it is not given, though it may hold by chance.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import assert_never
+
+from strandline.algebra.chronons import is_chronon
+from strandline.algebra.operators import (
+    Aggregate,
+    CountWindow,
+    Distinct,
+    Filter,
+    Join,
+    Map,
+    MarkJoin,
+    OuterJoin,
+    Plan,
+    Scan,
+    SemiJoin,
+    SetOperation,
+    TimeWindow,
+    Union,
+)
+
+
+class UpdatePattern(Enum):
+    """How the elements of an answer leave it again, after Golab and Özsu.
+
+    They call grouping weak, because a new aggregate of a group takes the place of the old one. Here an element has an
+    end, and that of an aggregate is when the next one comes: it is strict. So are windows by rows, which they leave
+    out.
+    """
+
+    MONOTONIC = "appended"  # valid at one instant: a row of a log
+    WEAKEST = "leaves in order"  # the end is certain from the beginning, and who comes first leaves first
+    WEAK = "leaves at a known time"  # the end is certain from the beginning
+    STRICT = "leaves when told"  # rows that come later may end it
+
+
+def update_pattern(plan: Plan) -> UpdatePattern:
+    """The strongest promise about how elements leave."""
+    if is_chronon(plan):
+        return UpdatePattern.MONOTONIC
+    if not has_certain_ends(plan):
+        return UpdatePattern.STRICT
+    return UpdatePattern.WEAKEST if ends_in_order(plan) else UpdatePattern.WEAK
+
+
+def constant_duration(plan: Plan) -> int | None:
+    """How long each element is valid, in microseconds, if all are valid equally long."""
+    match plan:
+        case Scan():
+            return 1
+        case TimeWindow(range_us, slide_us, _):
+            # Both ends of an element are rounded to the slide: by the same amount if the range is a multiple of it.
+            return range_us if range_us % slide_us == 0 else None
+        case Filter() | Map():
+            return constant_duration(plan.source)
+        case Union(_, inputs):
+            durations = {constant_duration(source) for source in inputs}
+            return durations.pop() if len(durations) == 1 else None
+        case CountWindow() | Join() | OuterJoin() | SemiJoin() | MarkJoin() | Aggregate() | Distinct() | SetOperation():
+            return 1 if is_chronon(plan) else None
+        case _:
+            assert_never(plan)
+
+
+def ends_in_order(plan: Plan) -> bool:
+    """Whether an element that starts before another never ends after it: expiry is a queue and no heap.
+
+    Table 12.1 of Krämer's thesis, with the cases added in which all elements are valid equally long.
+    """
+    if constant_duration(plan) is not None:
+        return True
+    match plan:
+        case Scan() | TimeWindow():  # windows enforce it: both ends grow with the time of the row
+            return True
+        case CountWindow(partition, _, _, _):  # a partition may fall silent while others go on
+            return not partition
+        case Aggregate(keys, _, _):  # one row at a time, each ends where the next begins
+            return not keys
+        case Filter() | Map():
+            return ends_in_order(plan.source)
+        case Join() | OuterJoin() | SemiJoin() | MarkJoin() | Distinct() | Union() | SetOperation():
+            return False
+        case _:
+            assert_never(plan)
+
+
+def has_certain_ends(plan: Plan) -> bool:
+    """Whether an element, once it has come, stays as long as it would if nothing else came.
+
+    Law    for all T ≤ t: the answer at t over the rows up to T is contained in the answer at t over all rows
+
+    This holds for operators that give more for more: σ, μ, ⋈, ∪, ∩, δ. It does not where a further row takes something
+    away: it changes an aggregate, ends loneliness, cancels a copy, or pushes another row out of its window.
+    """
+    if is_chronon(plan):
+        return True
+    match plan:
+        case Scan() | TimeWindow():
+            return True
+        case Filter() | Map() | Distinct():
+            return has_certain_ends(plan.source)
+        case Join(_, left, right):
+            return has_certain_ends(left) and has_certain_ends(right)
+        case SemiJoin(anti, _, left, right):
+            return not anti and has_certain_ends(left) and has_certain_ends(right)
+        case SetOperation(kind, _, left, right):
+            gives_more = kind in ("intersect", "intersect all", "union max")
+            return gives_more and has_certain_ends(left) and has_certain_ends(right)
+        case Union(_, inputs):
+            return all(map(has_certain_ends, inputs))
+        case CountWindow() | OuterJoin() | MarkJoin() | Aggregate():
+            return False
+        case _:
+            assert_never(plan)
