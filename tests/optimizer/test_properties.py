@@ -99,12 +99,16 @@ PATTERNS: dict[str, tuple[UpdatePattern, int | None]] = {
     f"SELECT l.x FROM l JOIN {B} ON l.k = r.k": (MONOTONIC, 1),
     f"SELECT l.x FROM l LEFT JOIN {B} ON l.k = r.k": (MONOTONIC, 1),
     f"SELECT x FROM l EXCEPT SELECT x FROM {B}": (MONOTONIC, 1),
+    "SELECT x FROM l ORDER BY x LIMIT 1": (MONOTONIC, 1),
     f"SELECT x FROM {A} INTERSECT SELECT x FROM r": (MONOTONIC, 1),
     f"SELECT x FROM {A}": (WEAKEST, 8),
     f"SELECT x || x AS y FROM {A} WHERE k = 1": (WEAKEST, 8),
     "SELECT x FROM l WINDOW(RANGE 8 MICROSECONDS SLIDE 2 MICROSECONDS)": (WEAKEST, 8),
     "SELECT x FROM l WINDOW(RANGE 8 MICROSECONDS SLIDE 5 MICROSECONDS)": (WEAKEST, None),
     f"SELECT x FROM {A} UNION ALL SELECT x FROM r WINDOW(RANGE 8 MICROSECONDS)": (WEAKEST, 8),
+    "SELECT x FROM l WINDOW(RANGE UNBOUNDED)": (WEAKEST, None),
+    f"SELECT x FROM {A} GRANULARITY(4 MICROSECONDS)": (WEAKEST, 8),
+    f"SELECT x FROM {A} GRANULARITY(3 MICROSECONDS)": (WEAKEST, None),
     f"SELECT x FROM {A} UNION ALL SELECT x FROM {B}": (WEAK, None),
     f"SELECT l.x FROM {A} JOIN {B} ON l.k = r.k": (WEAK, None),
     f"SELECT x FROM {A} SEMI JOIN {B} ON l.k = r.k": (WEAK, None),
@@ -120,6 +124,8 @@ PATTERNS: dict[str, tuple[UpdatePattern, int | None]] = {
     f"SELECT COUNT(*) AS n FROM {A}": (STRICT, None),
     "SELECT COUNT(*) AS n FROM l": (STRICT, None),
     f"SELECT x FROM {A} EXCEPT ALL SELECT x FROM {B}": (STRICT, None),
+    f"SELECT x FROM {A} ORDER BY x DESC LIMIT 1": (STRICT, None),
+    "SELECT x FROM DSTREAM(SELECT x FROM l [RANGE 3 MICROSECONDS]) AS d [RANGE 5 MICROSECONDS]": (STRICT, 5),
     f"SELECT DISTINCT n FROM (SELECT COUNT(*) AS n FROM {A}) AS counts": (STRICT, None),
 }
 
@@ -142,9 +148,12 @@ def read_by(text: str) -> list[Arrivals]:
 # Whether a queue is enough to know who leaves next.
 ORDER = {
     "SELECT x FROM l WINDOW(ROWS 2)": True,
+    "SELECT x FROM l WINDOW(SESSION 3 MICROSECONDS)": True,
+    f"SELECT x FROM {A} GRANULARITY(3 MICROSECONDS)": True,
     f"SELECT COUNT(*) AS n FROM {A}": True,
     f"SELECT COUNT(*) AS n FROM {A} HAVING COUNT(*) > 1": True,
     "SELECT x FROM l WINDOW(PARTITION BY k ROWS 1)": False,
+    "SELECT x FROM l WINDOW(PARTITION BY k SESSION 4 MICROSECONDS)": False,
     f"SELECT k, COUNT(*) AS n FROM {A} GROUP BY k": False,
     f"SELECT x FROM {A} UNION ALL SELECT x FROM {B}": False,
     f"SELECT x FROM {A} EXCEPT ALL SELECT x FROM {B}": False,

@@ -70,6 +70,16 @@ TABLES: dict[str, tuple[str, Logical]] = {
 }
 
 
+# Table 20.1 has rows at the instants of the coarser time only, 2, 4 and 6, and nothing in between. Algorithm 24 and
+# table 20.2 keep what was there until the next of them, and so do we.
+GRANULES = {2: "a a a", 4: "a a a b c", 6: "b b"}
+
+
+def test_table_20_1() -> None:
+    kept = {t: GRANULES[t // 2 * 2] for t in range(2, 8)}
+    check_query("SELECT x FROM S1 GRANULARITY(2 MICROSECONDS)", STREAMS[:1], kept)
+
+
 @pytest.mark.parametrize("table", TABLES)
 def test_table(table: str) -> None:
     script, expected = TABLES[table]

@@ -15,15 +15,26 @@ from tables import S1, S2, S3, WORTH, WORTH_SQL, arriving, check_query, logical,
 from strandline.algebra.expressions import AggregateCall, Call, Case, ColumnRef, Expression, Literal
 from strandline.execution.operators.aggregate import AggregateOperator
 from strandline.execution.operators.base import Operator
+from strandline.execution.operators.changes import NetChangesOperator
 from strandline.execution.operators.count import CountWindowOperator
 from strandline.execution.operators.distinct import DistinctOperator
 from strandline.execution.operators.join import JoinOperator
 from strandline.execution.operators.pieces import CoalesceOperator, SplitOperator
-from strandline.execution.operators.stateless import FilterOperator, MapOperator, MergeOperator, WindowOperator
+from strandline.execution.operators.stateless import (
+    FilterOperator,
+    MapOperator,
+    MergeOperator,
+    RoundUpOperator,
+    WindowOperator,
+)
 from strandline.types import BIGINT, BOOLEAN, INT, VARCHAR, Column, Schema
 from support import TEXT, Arrivals, Elements, columns, drive, line, show
 
 X = ColumnRef("x", VARCHAR)
+
+
+# Table 20.2. Both ends are rounded up to a multiple of 2; a[9,10) becomes empty.
+GRANULES_OF_S1 = "c[2,8) a[6,12) d[6,14) b[12,18)"
 
 
 def is_letter(letter: str) -> Expression:
@@ -87,6 +98,12 @@ TABLES: dict[str, tuple[str, str]] = {
         "SELECT x FROM S3 WINDOW(RANGE 50 MICROSECONDS SLIDE 10 MICROSECONDS)",
         "b[9,59) a[9,59) c[9,59) a[9,59) b[19,69)",
     ),
+    "17.3 istream": ("ISTREAM(S2)", "b[1,2) d[3,4) a[4,5) e[10,11)"),
+    # In the table a row of Dstream stands at the last instant at which its element is valid. Formula 17.4 and CQL have
+    # it at the first instant at which it is not, and so do we: one instant later.
+    "17.4 dstream": ("DSTREAM(S2)", "a[5,6) d[9,10) b[15,16) e[18,19)"),
+    "section 17.2 rstream": ("RSTREAM(S2)", S2),
+    "20.2 granularity": ("SELECT x FROM (SELECT x FROM S1) AS s GRANULARITY(2 MICROSECONDS)", GRANULES_OF_S1),
     # The fifth element waits for a sixth and is never seen.
     "17.2 advance by rows": ("SELECT x FROM S3 WINDOW(ROWS 2 SLIDE 2)", "b[3,7) a[3,7) c[7,∞) a[7,∞)"),
 }
@@ -159,13 +176,17 @@ def test_time_windows_11_11_and_17_1() -> None:
     assert alone(WindowOperator(50, 10), line(S3)) == ordered(TABLES["17.1 advance by time"][1])
 
 
+def count_window(partition: tuple[str, ...], rows: int, slide: int = 1) -> Operator:
+    return CountWindowOperator(partition, rows, slide, False, TEXT)
+
+
 def test_count_windows_11_12_and_17_2() -> None:
-    assert alone(CountWindowOperator((), 1, 1, TEXT), line(S3)) == ordered(TABLES["11.12 count window"][1])
-    assert alone(CountWindowOperator((), 2, 2, TEXT), line(S3)) == ordered(TABLES["17.2 advance by rows"][1])
+    assert alone(count_window((), 1), line(S3)) == ordered(TABLES["11.12 count window"][1])
+    assert alone(count_window((), 2, 2), line(S3)) == ordered(TABLES["17.2 advance by rows"][1])
 
 
 def test_partitioned_window_11_13() -> None:
-    assert alone(CountWindowOperator(("x",), 1, 1, TEXT), line(S3)) == ordered(TABLES["11.13 partitioned window"][1])
+    assert alone(count_window(("x",), 1), line(S3)) == ordered(TABLES["11.13 partitioned window"][1])
 
 
 def test_split_11_14() -> None:
@@ -180,6 +201,15 @@ def test_coalesce_11_15() -> None:
     """Ours has no maximal length: what touches within a slice of time is joined, however long it gets. In the table
     the maximum of 20 has no effect either."""
     assert alone(CoalesceOperator(TEXT), line(S2)) == "b[1,15) d[3,9) a[4,5) e[10,18)"
+
+
+def test_changes_17_3_and_17_4() -> None:
+    assert alone(NetChangesOperator("insert", TEXT), line(S2)) == ordered(TABLES["17.3 istream"][1])
+    assert alone(NetChangesOperator("delete", TEXT), line(S2)) == ordered(TABLES["17.4 dstream"][1])
+
+
+def test_granularity_20_2() -> None:
+    assert alone(RoundUpOperator(2), line(S1)) == ordered(GRANULES_OF_S1)
 
 
 # ---- section 17.1: the window advance, beyond its tables -------------------------------------------------------------

@@ -79,7 +79,9 @@ def expressions(plan: Plan) -> tuple[Expression, ...]:
             return (plan.predicate,) if plan.predicate is not None else ()
         case Map(outputs, _):
             return tuple(expression for _, expression in outputs)
-        case Scan() | TimeWindow() | CountWindow() | Aggregate() | Distinct() | Union() | SetOperation():
+        case Scan() | TimeWindow() | CountWindow() | SessionWindow() | Granularity() | Changes() | TopRows():
+            return ()
+        case Aggregate() | Distinct() | Union() | SetOperation():
             return ()
 
 

@@ -14,9 +14,11 @@ from typing import assert_never
 from strandline.algebra.chronons import is_chronon
 from strandline.algebra.operators import (
     Aggregate,
+    Changes,
     CountWindow,
     Distinct,
     Filter,
+    Granularity,
     Join,
     Map,
     MarkJoin,
@@ -24,10 +26,13 @@ from strandline.algebra.operators import (
     Plan,
     Scan,
     SemiJoin,
+    SessionWindow,
     SetOperation,
     TimeWindow,
+    TopRows,
     Union,
 )
+from strandline.algebra.tree import walk
 
 
 class UpdatePattern(Enum):
@@ -56,17 +61,20 @@ def update_pattern(plan: Plan) -> UpdatePattern:
 def constant_duration(plan: Plan) -> int | None:
     """How long each element is valid, in microseconds, if all are valid equally long."""
     match plan:
-        case Scan():
-            return 1
         case TimeWindow(range_us, slide_us, _):
             # Both ends of an element are rounded to the slide: by the same amount if the range is a multiple of it.
-            return range_us if range_us % slide_us == 0 else None
+            return range_us if range_us is not None and range_us % slide_us == 0 else None
+        case Granularity(granule_us, source):
+            duration = constant_duration(source)
+            return duration if duration is not None and duration % granule_us == 0 else None
         case Filter() | Map():
             return constant_duration(plan.source)
         case Union(_, inputs):
             durations = {constant_duration(source) for source in inputs}
             return durations.pop() if len(durations) == 1 else None
-        case CountWindow() | Join() | OuterJoin() | SemiJoin() | MarkJoin() | Aggregate() | Distinct() | SetOperation():
+        case Scan() | CountWindow() | SessionWindow() | Changes() | TopRows() | Aggregate() | Distinct():
+            return 1 if is_chronon(plan) else None
+        case Join() | OuterJoin() | SemiJoin() | MarkJoin() | SetOperation():
             return 1 if is_chronon(plan) else None
         case _:
             assert_never(plan)
@@ -80,15 +88,17 @@ def ends_in_order(plan: Plan) -> bool:
     if constant_duration(plan) is not None:
         return True
     match plan:
-        case Scan() | TimeWindow():  # windows enforce it: both ends grow with the time of the row
+        case TimeWindow():  # windows enforce it: both ends grow with the time of the row
             return True
-        case CountWindow(partition, _, _, _):  # a partition may fall silent while others go on
-            return not partition
+        case CountWindow() | SessionWindow():  # a partition may fall silent while others go on
+            return not plan.partition
         case Aggregate(keys, _, _):  # one row at a time, each ends where the next begins
             return not keys
-        case Filter() | Map():
+        case Filter() | Map() | Granularity():  # granules round both ends up
             return ends_in_order(plan.source)
         case Join() | OuterJoin() | SemiJoin() | MarkJoin() | Distinct() | Union() | SetOperation():
+            return False
+        case Scan() | Changes() | TopRows():  # rows that bring their intervals end as they please
             return False
         case _:
             assert_never(plan)
@@ -100,14 +110,15 @@ def has_certain_ends(plan: Plan) -> bool:
     Law    for all T ≤ t: the answer at t over the rows up to T is contained in the answer at t over all rows
 
     This holds for operators that give more for more: σ, μ, ⋈, ∪, ∩, δ. It does not where a further row takes something
-    away: it changes an aggregate, ends loneliness, cancels a copy, or pushes another row out of its window.
+    away: it changes an aggregate, ends loneliness, cancels a copy or a change to come, pushes another row out of its
+    window or from the first places.
     """
-    if is_chronon(plan):
-        return True
+    if is_chronon(plan) and not any(isinstance(node, Changes) for node in walk(plan)):
+        return True  # each instant has its own rows, and nothing is foreseen
     match plan:
-        case Scan() | TimeWindow():
+        case Scan():
             return True
-        case Filter() | Map() | Distinct():
+        case Filter() | Map() | Distinct() | TimeWindow() | Granularity():
             return has_certain_ends(plan.source)
         case Join(_, left, right):
             return has_certain_ends(left) and has_certain_ends(right)
@@ -118,7 +129,7 @@ def has_certain_ends(plan: Plan) -> bool:
             return gives_more and has_certain_ends(left) and has_certain_ends(right)
         case Union(_, inputs):
             return all(map(has_certain_ends, inputs))
-        case CountWindow() | OuterJoin() | MarkJoin() | Aggregate():
+        case CountWindow() | SessionWindow() | Changes() | TopRows() | OuterJoin() | MarkJoin() | Aggregate():
             return False
         case _:
             assert_never(plan)
