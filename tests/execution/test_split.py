@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from thesis import S1
 
 from strandline.execution.operators.base import Progress
 from strandline.execution.operators.pieces import SplitOperator
@@ -33,12 +32,6 @@ def test_an_element_is_cut_into_pieces() -> None:
     #   a             [=======)
     #   out           [==)[==)[)
     assert show(drive(lambda: SplitOperator(3), [(TEXT, line("a[0,8)"))])) == "a[0,3) a[3,6) a[6,8)"
-
-
-def test_thesis_table_11_14() -> None:
-    out = show(drive(lambda: SplitOperator(1), [(TEXT, line(S1))]))
-    assert out.startswith("c[1,2) c[2,3) c[3,4) c[4,5) a[5,6) c[5,6) a[6,7) c[6,7) d[6,7) ")
-    assert out.endswith(" b[16,17)") and len(out.split()) == 7 + 6 + 8 + 1 + 5
 
 
 def test_what_never_ends_is_cut_up_to_the_progress() -> None:

@@ -53,7 +53,7 @@ from strandline.algebra.operators import (
     Union,
 )
 from strandline.algebra.schema import schema
-from strandline.algebra.tree import sources, transform_up
+from strandline.algebra.tree import size, sources, transform_up
 from strandline.catalog import BaseStream, Catalog, DerivedStream
 from strandline.errors import BindError, Span
 from strandline.lang import ast
@@ -69,6 +69,8 @@ from strandline.types import BOOLEAN, INTERVAL, NULL, VARCHAR, Column, Type
 
 # Every later phase walks plans recursively; this keeps the walks well inside of Python's stack.
 MAX_PLAN_HEIGHT: Final = 100
+# What a statement may take over from the queries behind its streams, in nodes of plans and expressions.
+MAX_INLINED: Final = 20_000
 
 _SET_KINDS: Final[dict[str, SetKind]] = {
     "EXCEPT ALL": "except all",
@@ -115,6 +117,7 @@ class _Binder:
     def __init__(self, names: Names) -> None:
         self.names = names
         self.ids = Ids()
+        self.inlined = 0
 
     def query(self, query: ast.Query, prefix: str) -> Plan:
         """The plan of a query whose output columns get ids that begin with `prefix`."""
@@ -408,6 +411,7 @@ class _Binder:
                 plan = Scan(stream.name, alias, columns, stream.has_intervals)
                 time = next((column.id for column in columns if column.name == stream.time_column), None)
             case DerivedStream():
+                self.take_over(stream, table.span)
                 inlined = freshened(stream.plan, self.ids.fresh)
                 renamed = tuple(
                     (Column(self.ids.fresh(f"{alias}.{c.name}"), c.name, c.type), ColumnRef(c.id, c.type))
@@ -420,6 +424,17 @@ class _Binder:
         what = "query" if self.names.is_local(stream) else stream.word
         plan = windowed(plan, table.window, f'{what} "{stream.name}"', scope)
         return granular(plan, table.granularity), scope
+
+    def take_over(self, stream: DerivedStream, span: Span) -> None:
+        """Count what comes from behind a name: queries that read others twice double with every level."""
+        self.inlined += size(stream.plan)
+        if self.inlined > MAX_INLINED:
+            raise BindError(
+                "the queries behind these streams make too large a plan",
+                code="too-large",
+                hint="A derived stream is its query, written out wherever it is read. Read it less often.",
+                span=span,
+            )
 
     # ---- GROUP BY --------------------------------------------------------------------------------------------------
 
