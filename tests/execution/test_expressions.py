@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 from strandline.algebra.evaluate import evaluate, parse
 from strandline.algebra.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, Value, columns_of
 from strandline.algebra.functions import FUNCTIONS, TRUNC_UNITS, FunctionError, castable, meet, resolve
-from strandline.execution.expressions import cast_text, compile, evaluate_columns, filter_frame, polars_type
+from strandline.execution.expressions import compile, evaluate_columns, filter_frame
+from strandline.execution.scalars.basis import polars_type
+from strandline.execution.scalars.casts import cast_text
 from strandline.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, INTERVAL, TIMESTAMP, VARCHAR, Type, decimal
 
 # ---- values ----------------------------------------------------------------------------------------------------------

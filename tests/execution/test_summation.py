@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from strandline.algebra.evaluate import aggregate
 from strandline.algebra.expressions import AggregateCall, ColumnRef
 from strandline.algebra.functions import aggregate_type
-from strandline.execution.expressions import polars_type
 from strandline.execution.kernels.summation import from_limbs, means, to_limbs
 from strandline.execution.operators.aggregate import AggregateOperator
+from strandline.execution.scalars.basis import polars_type
 from strandline.temporal import FOREVER
 from strandline.types import BIGINT, DOUBLE, INT, Column, Type, decimal
 from support import Elements, Slicing, any_decimal, at, columns, drive, edges, examples, slicings
