@@ -34,8 +34,9 @@ import typer
 
 import strandline as sl
 from strandline.algebra.explain import show_plan
-from strandline.algebra.functions import AGGREGATES, ALIASES, FUNCTIONS, TRUNC_UNITS
+from strandline.algebra.functions import AGGREGATES, ALIASES, ROOMS
 from strandline.algebra.operators import Plan
+from strandline.algebra.scalars.times import TRUNC_UNITS
 from strandline.catalog import BaseStream
 from strandline.cli import app
 from strandline.engine import connected_groups
@@ -447,11 +448,14 @@ def show_functions() -> str:
     other: dict[str, list[str]] = {}
     for alias, name in ALIASES.items():
         other.setdefault(name, []).append(f"`{alias}`")
-    rows = []
-    for function in FUNCTIONS.values():
-        also = f" Also {', '.join(other[function.name])}." if function.name in other else ""
-        rows.append((f"`{function.usage}`", function.doc + also))
-    return markdown_table(("written", "meaning"), rows)
+    tables = []
+    for room, functions in ROOMS.items():
+        rows = []
+        for function in functions:
+            also = f" Also {', '.join(other[function.name])}." if function.name in other else ""
+            rows.append((f"`{function.usage}`", function.doc + also))
+        tables.append(f"### {room}\n\n{markdown_table(('written', 'meaning'), rows)}")
+    return "\n\n".join(tables)
 
 
 def show_aggregates() -> str:

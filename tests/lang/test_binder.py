@@ -13,7 +13,6 @@ from typing import Any
 import duckdb
 import pytest
 
-from strandline.algebra.evaluate import show as show_value
 from strandline.algebra.expressions import (
     Call,
     Case,
@@ -28,6 +27,7 @@ from strandline.algebra.operators import Aggregate, Distinct, Filter, Join, Map,
 from strandline.algebra.schema import schema
 from strandline.algebra.snapshot import Element, snapshot
 from strandline.algebra.tree import sources, transform_up, walk
+from strandline.algebra.values import show as show_value
 from strandline.catalog import BaseStream, Catalog, SourceCall
 from strandline.errors import BindError, StrandlineError
 from strandline.lang import ast

@@ -13,18 +13,21 @@ from typing import Final, assert_never
 
 import polars as pl
 
-from strandline.algebra.evaluate import evaluate, is_strict
+from strandline.algebra.evaluate import evaluate
 from strandline.algebra.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, children
-from strandline.execution.scalars import choices, numbers, patterns, texts, times
+from strandline.algebra.functions import FUNCTIONS
+from strandline.execution.scalars import choices, formats, mathematics, numbers, patterns, texts, times
 from strandline.execution.scalars.basis import constant, polars_type
 from strandline.execution.scalars.casts import cast_column
 
 _CALLS: Final[Mapping[str, Callable[..., pl.Expr]]] = {
     **choices.CALLS,
     **numbers.CALLS,
+    **mathematics.CALLS,
     **texts.CALLS,
     **patterns.CALLS,
     **times.CALLS,
+    **formats.CALLS,
 }
 
 
@@ -92,7 +95,7 @@ def _fold(expression: Expression) -> Expression:
             folded = Case(parts, _fold(otherwise), kind)
         case Call(function, arguments, kind):
             folded = Call(function, tuple(_fold(argument) for argument in arguments), kind)
-            if is_strict(function) and any(isinstance(a, Literal) and a.value is None for a in folded.arguments):
+            if FUNCTIONS[function].strict and any(isinstance(a, Literal) and a.value is None for a in folded.arguments):
                 return Literal(None, kind)
         case _:
             assert_never(expression)

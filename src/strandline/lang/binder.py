@@ -30,7 +30,6 @@ from strandline.algebra.expressions import (
     conjunction,
     substitute,
 )
-from strandline.algebra.functions import meet
 from strandline.algebra.operators import (
     Aggregate,
     CountWindow,
@@ -49,6 +48,7 @@ from strandline.algebra.operators import (
     Union,
 )
 from strandline.algebra.schema import schema
+from strandline.algebra.signatures import meet
 from strandline.algebra.tree import sources, transform_up, walk
 from strandline.catalog import BaseStream, Catalog, DerivedStream, SourceCall
 from strandline.errors import BindError, Span

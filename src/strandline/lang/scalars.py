@@ -11,18 +11,8 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, assert_never
 
 from strandline.algebra.expressions import Call, Case, ColumnRef, Expression, Literal, children
-from strandline.algebra.functions import (
-    AGGREGATES,
-    ALIASES,
-    BY_ORDER,
-    FUNCTIONS,
-    FunctionError,
-    aggregate_type,
-    castable,
-    check,
-    meet,
-    resolve,
-)
+from strandline.algebra.functions import AGGREGATES, ALIASES, BY_ORDER, FUNCTIONS, aggregate_type, check, resolve
+from strandline.algebra.signatures import FunctionError, castable, meet
 from strandline.errors import BindError, Span
 from strandline.lang import ast
 from strandline.lang.literals import article, cast_to, number, read

@@ -8,8 +8,8 @@ from typing import Final, TypeAlias
 
 import polars as pl
 
-from strandline.algebra.evaluate import CHRONON, EPOCH
 from strandline.algebra.expressions import Value
+from strandline.algebra.values import CHRONON, EPOCH
 from strandline.types import Type
 
 Step: TypeAlias = Callable[..., pl.Expr]
@@ -52,6 +52,11 @@ def constant(value: Value, kind: Type) -> pl.Expr:
 def mapped(column: pl.Expr, function: Callable[[pl.Series], pl.Series], kind: Type) -> pl.Expr:
     """A function of whole columns, where what to do depends on what the column holds."""
     return column.map_batches(function, return_dtype=polars_type(kind), is_elementwise=True)
+
+
+def together(function: Callable[[Sequence[pl.Series]], pl.Series], *columns: pl.Expr, kind: Type) -> pl.Expr:
+    """A function of several whole columns; a constant among them is a column of one row."""
+    return pl.map_batches(list(columns), function, return_dtype=polars_type(kind), is_elementwise=True)
 
 
 def let(values: Sequence[pl.Expr], *steps: Step) -> pl.Expr:

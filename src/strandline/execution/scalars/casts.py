@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.algebra.evaluate import BLANKS, FALSE_TEXTS, TIMESTAMP_TEXT, TRUE_TEXTS
+from strandline.algebra.values import BLANKS, FALSE_TEXTS, TIMESTAMP_TEXT, TRUE_TEXTS
 from strandline.execution.scalars import decimals
 from strandline.execution.scalars.basis import FIRST_INSTANT, LAST_INSTANT, mapped, polars_type
 from strandline.temporal import DAY, HOUR, MINUTE, SECOND

@@ -95,3 +95,13 @@ def drop_digits(value: pl.Expr, digits: int) -> pl.Expr:
         lambda v, q: v - q * power,
         lambda v, q, r: q + ((r > half) | ((r == half) & (v > 0))).cast(pl.Int128),
     )
+
+
+def cut(value: pl.Expr, zeros: int) -> pl.Expr:
+    """128-bit integers toward zero to a multiple of a power of ten."""
+    if zeros <= 0:
+        return value
+    if zeros > MAX_PRECISION:
+        return value * 0
+    power = power_of_ten(zeros)
+    return let((value,), lambda v: (v.abs() // power) * power * v.sign())

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
 import polars as pl
 
-from strandline.algebra.evaluate import WHOLE_DOUBLE
 from strandline.algebra.expressions import Call, Cast, Expression, Literal
+from strandline.algebra.values import WHOLE_DOUBLE
 from strandline.execution.scalars import decimals
 from strandline.execution.scalars.basis import (
     FIRST_DAY,
@@ -23,9 +24,10 @@ from strandline.execution.scalars.basis import (
     polars_type,
     quotient,
     stretched,
+    together,
     within,
 )
-from strandline.types import Type
+from strandline.types import BIGINT, Type
 
 
 def _limit(expression: Expression) -> int:
@@ -176,15 +178,9 @@ def _ceil(call: Call, value: pl.Expr) -> pl.Expr:
 
 
 def _round(call: Call, value: pl.Expr, _: pl.Expr | None = None) -> pl.Expr:
-    match call.arguments[1:]:
-        case ():
-            digits = 0
-        case (Literal(None, _),):
-            return constant(None, call.type)
-        case (Literal(int(digits), _),):
-            pass
-        case _:
-            raise AssertionError("the number of digits is checked when the query is bound")
+    digits = _digits(call)
+    if digits is None:
+        return constant(None, call.type)
     match call.type.name:
         case "DOUBLE":
             return _round_double(value, digits)
@@ -210,26 +206,69 @@ def _round_double(value: pl.Expr, digits: int) -> pl.Expr:
     )
 
 
-def _sqrt(_: Call, value: pl.Expr) -> pl.Expr:
-    return let((value,), lambda v: pl.when(v >= 0).then(v.sqrt()))
+def _trunc(call: Call, value: pl.Expr, _: pl.Expr | None = None) -> pl.Expr:
+    """Toward zero."""
+    if call.type.name == "DOUBLE":
+        return value.truncate(0)
+    digits = _digits(call)
+    if digits is None:
+        return constant(None, call.type)
+    if call.type.name != "DECIMAL":
+        return decimals.cut(value.cast(pl.Int128), -digits).cast(pl.Int64)
+    source = call.arguments[0].type
+    cut = decimals.cut(decimals.unscaled(value), source.scale - min(digits, source.scale))
+    dropped = source.scale - call.type.scale
+    return decimals.scaled(cut // decimals.power_of_ten(dropped) if dropped else cut, call.type)
 
 
-def _power(_: Call, base: pl.Expr, exponent: pl.Expr) -> pl.Expr:
-    return pl.map_batches([base, exponent], _powers, return_dtype=pl.Float64(), is_elementwise=True)
+def _digits(call: Call) -> int | None:
+    match call.arguments[1:]:
+        case ():
+            return 0
+        case (Literal(int(digits), _),):
+            return digits
+        case (Literal(None, _),):
+            return None
+    raise AssertionError("the number of digits is checked when the query is bound")
 
 
-def _powers(columns: Sequence[pl.Series]) -> pl.Series:
-    """C's power, NULL where it has no real value.
+def _shift(columns: Sequence[pl.Series], left: bool) -> pl.Series:
+    """Bits moved; NULL unless the number of places is 0 to 63."""
+    value, places = (stretched(column, columns) for column in columns)
+    possible = value.is_not_null() & places.is_between(0, 63)
+    amount = places.fill_null(0).cast(pl.Int64).to_numpy() & 63
+    bits = value.fill_null(0).to_numpy()
+    moved = np.left_shift(bits, amount) if left else np.right_shift(bits, amount)
+    return pl.select(pl.when(possible).then(pl.Series(moved))).to_series()
 
-    Polars multiplies if there is a single small exponent, with other last digits: then an answer would depend on how
-    the rows are cut into batches. So there are always two exponents at least.
-    """
-    base, exponent = (stretched(column, columns) for column in columns)
-    twice = len(base) == 1
-    powers = pl.concat([base, base]).pow(pl.concat([exponent, exponent])).head(1) if twice else base.pow(exponent)
-    fractional = exponent.is_finite() & (exponent != exponent.floor())
-    impossible = ((base == 0) & (exponent < 0)) | ((base < 0) & fractional)
-    return pl.select(pl.when(~impossible).then(powers)).to_series()
+
+def _shifted(left: bool) -> Callable[..., pl.Expr]:
+    def shifted(_: Call, value: pl.Expr, places: pl.Expr) -> pl.Expr:
+        return together(partial(_shift, left=left), value, places, kind=BIGINT)
+
+    return shifted
+
+
+def _gcds(columns: Sequence[pl.Series]) -> pl.Series:
+    """NULL where it is 2 to the power of 63."""
+    one, two = (stretched(column, columns) for column in columns)
+    known = one.is_not_null() & two.is_not_null()
+    found = pl.Series(np.gcd(one.fill_null(0).to_numpy(), two.fill_null(0).to_numpy()))
+    return pl.select(pl.when(known & (found >= 0)).then(found)).to_series()
+
+
+def _gcd(_: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
+    return together(_gcds, left, right, kind=BIGINT)
+
+
+def _lcm(call: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
+    # The divisor as 128 bits: that of the least BIGINT and itself has no 64.
+    return let(
+        (left, right),
+        lambda a, b: _gcd(call, a, b).cast(pl.Int128).fill_null(2**63),
+        lambda a, b, g: pl.when(g == 0).then(0).otherwise(a.cast(pl.Int128) // g * b.cast(pl.Int128)).abs(),
+        lambda a, b, g, product: product.cast(pl.Int64, strict=False),
+    )
 
 
 CALLS: Final[Mapping[str, Callable[..., pl.Expr]]] = {
@@ -244,6 +283,14 @@ CALLS: Final[Mapping[str, Callable[..., pl.Expr]]] = {
     "floor": _floor,
     "ceil": _ceil,
     "round": _round,
-    "sqrt": _sqrt,
-    "power": _power,
+    "trunc": _trunc,
+    "div": _divide,
+    "gcd": _gcd,
+    "lcm": _lcm,
+    "&": lambda _, a, b: a & b,
+    "|": lambda _, a, b: a | b,
+    "#": lambda _, a, b: a ^ b,
+    "~": lambda _, a: -1 - a,
+    "<<": _shifted(left=True),
+    ">>": _shifted(left=False),
 }
