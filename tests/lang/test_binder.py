@@ -158,7 +158,7 @@ def test_error(text: str, expected: str) -> None:
     ("item", "code", "place"),
     [
         ("frobnicate(a)", "unknown-function", "frobnicate"),
-        ("a + date_trunc('fortnight', ts)", "type-mismatch", "date_trunc('fortnight', ts)"),
+        ("a + date_trunc('fortnight', ts)", "type-mismatch", "'fortnight'"),
         ("1 + round(amount, a)", "type-mismatch", "round(amount, a)"),
         ("ok + length(a)", "type-mismatch", "length(a)"),
         ("MAX(a) || SUM(ok)", "type-mismatch", "SUM(ok)"),

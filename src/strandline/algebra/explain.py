@@ -25,8 +25,8 @@ from strandline.algebra.tree import sources
 from strandline.temporal import show_duration
 from strandline.types import INTERVAL, Column
 
-_INFIX = {"or": 1, "and": 2, "=": 4, "<>": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "like": 4, "||": 5, "+": 6, "-": 6}
-_INFIX |= {"*": 7, "/": 7, "%": 7}
+_INFIX = {"or": 1, "and": 2, "=": 4, "<>": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "like": 4, "+": 6, "-": 6}
+_INFIX |= {"||": 5, "&": 5, "|": 5, "#": 5, "<<": 5, ">>": 5, "*": 7, "/": 7, "%": 7}
 
 
 def show_expression(expression: Expression, around: int = 0) -> str:
@@ -44,6 +44,8 @@ def show_expression(expression: Expression, around: int = 0) -> str:
             return f"NOT {show_expression(operand, 8)}"
         case Call("neg", (operand,), _):
             return f"-{show_expression(operand, 8)}"
+        case Call("~", (operand,), _):
+            return f"~{show_expression(operand, 8)}"
         case Call("is_null", (operand,), _):
             return f"{show_expression(operand, 8)} IS NULL"
         case Call("in", (operand, *options), _):

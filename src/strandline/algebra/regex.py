@@ -1,4 +1,4 @@
-"""Regular expressions of the language, read by ourselves and written anew in a form that means one thing everywhere.
+r"""Regular expressions of the language, read by ourselves and written anew in a form that means one thing everywhere.
 
 The dialect is that of PostgreSQL as far as it needs no memory: no references back to a group and no looking ahead or
 behind, so that every pattern is matched in linear time. Of several ways to match, the leftmost and then the first one
@@ -11,7 +11,7 @@ may be of either case as sets.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -158,11 +158,13 @@ _HEX_DIGITS: Final = {"x": 2, "u": 4, "U": 8}
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A part of what is written: how large it is once compiled, and whether it may be repeated."""
+    """A part of what is written: how large it is once compiled, and what matters for repeating it."""
 
     text: str
     states: int
     repeatable: bool = True
+    may_be_empty: bool = False
+    has_groups: bool = False
 
 
 class _Reader:
@@ -227,31 +229,45 @@ class _Reader:
         while self.accept("|"):
             branches.append(self.branch())
         self.depth -= 1
-        return _Piece("|".join(b.text for b in branches), 1 + sum(b.states for b in branches))
+        return _Piece(
+            "|".join(branch.text for branch in branches),
+            1 + sum(branch.states for branch in branches),
+            may_be_empty=any(branch.may_be_empty for branch in branches),
+            has_groups=any(branch.has_groups for branch in branches),
+        )
 
     def branch(self) -> _Piece:
         parts: list[_Piece] = []
         while self.at < len(self.pattern) and not self.sees("|") and not self.sees(")"):
             parts.append(self.repeated())
-        return _Piece("".join(part.text for part in parts), sum(part.states for part in parts))
+        return _Piece(
+            "".join(part.text for part in parts),
+            sum(part.states for part in parts),
+            may_be_empty=all(part.may_be_empty for part in parts),
+            has_groups=any(part.has_groups for part in parts),
+        )
 
     def repeated(self) -> _Piece:
         start = self.at
         piece = self.atom()
         while (found := self.quantifier()) is not None:
-            text, times = found
+            text, least, most = found
             if not piece.repeatable:
                 raise RegexError("there is nothing to repeat", start)
-            piece = _Piece(piece.text + text, piece.states * times, repeatable=False)
+            if piece.may_be_empty and piece.has_groups and most != 1:
+                # What the group holds after a last, empty turn is not the same everywhere.
+                raise RegexError("a repeated part that may be empty has a group; write (?:…) for it", start)
+            states = piece.states * max(least + 1, most or 0)
+            piece = _Piece(piece.text + text, states, False, piece.may_be_empty or least == 0, piece.has_groups)
             if piece.states > MOST_STATES:
                 raise RegexError("it is too large once its repeats are written out", start)
         return piece
 
-    def quantifier(self) -> tuple[str, int] | None:
-        """How often, as it is written, and how often it is written out."""
-        for symbol in "*+?":
+    def quantifier(self) -> tuple[str, int, int | None] | None:
+        """How often, as it is written, and as numbers: at least, and at most if there is a bound."""
+        for symbol, least, bound in (("*", 0, None), ("+", 1, None), ("?", 0, 1)):
             if self.accept(symbol):
-                return symbol + self.lazy(), 1
+                return symbol + self.lazy(), least, bound
         if not (self.sees("{") and self.pattern[self.at + 1 : self.at + 2].isdecimal()):
             return None
         start = self.at
@@ -265,7 +281,7 @@ class _Reader:
         if max(least, most or 0) > MOST_REPEATS or (most is not None and most < least):
             raise RegexError(f"a repeat is {{least,most}}, up to {MOST_REPEATS}", start)
         bounds = f"{{{least}}}" if most == least else f"{{{least},{'' if most is None else most}}}"
-        return bounds + self.lazy(), max(least, most or 0) + 1
+        return bounds + self.lazy(), least, most
 
     def lazy(self) -> str:
         return "?" if self.accept("?") else ""
@@ -298,9 +314,9 @@ class _Reader:
             case ".":
                 return self.set_of(_complement(((10, 10),)) if self.lines else _ALL)
             case "^":
-                return _Piece("(?m:^)" if self.lines else r"\A", 1, repeatable=False)
+                return _Piece("(?m:^)" if self.lines else r"\A", 1, repeatable=False, may_be_empty=True)
             case "$":
-                return _Piece("(?m:$)" if self.lines else _END, 1, repeatable=False)
+                return _Piece("(?m:$)" if self.lines else _END, 1, repeatable=False, may_be_empty=True)
         return None
 
     def set_of(self, ranges: Ranges) -> _Piece:
@@ -317,7 +333,7 @@ class _Reader:
         inner = self.alternatives()
         if not self.accept(")"):
             raise RegexError("a ( has no )", start)
-        return _Piece(f"({'' if captures else '?:'}{inner.text})", inner.states + 1)
+        return replace(inner, text=f"({'' if captures else '?:'}{inner.text})", has_groups=inner.has_groups or captures)
 
     def escaped(self, start: int) -> _Piece:
         character = self.next()
@@ -325,11 +341,11 @@ class _Reader:
             return _Piece(_write(_SHORT_SETS[character]), 8)
         match character:
             case "A":
-                return _Piece(r"\A", 1, repeatable=False)
+                return _Piece(r"\A", 1, repeatable=False, may_be_empty=True)
             case "Z":
-                return _Piece(_END, 1, repeatable=False)
+                return _Piece(_END, 1, repeatable=False, may_be_empty=True)
             case "y":
-                return _Piece(_BOUNDARY, 1, repeatable=False)
+                return _Piece(_BOUNDARY, 1, repeatable=False, may_be_empty=True)
         code = self.escaped_code(character, start)
         return self.set_of(((code, code),))
 
@@ -416,7 +432,7 @@ class _SimilarReader(_Reader):
     def special(self, character: str) -> _Piece | None:
         match character:
             case "%":
-                return _Piece("(?s:.)*", 2, repeatable=False)
+                return _Piece("(?s:.)*", 2, repeatable=False, may_be_empty=True)
             case "_":
                 return _Piece(_write(_ALL), 1)
         return None

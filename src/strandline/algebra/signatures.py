@@ -34,12 +34,16 @@ Types: TypeAlias = tuple[Type, ...]
 
 
 class FunctionError(ValueError):
-    """A function does not exist or does not accept its arguments; the caller knows the place in the text."""
+    """A function does not exist or does not accept its arguments; the caller knows the places in the text.
 
-    def __init__(self, message: str, hint: str | None = None) -> None:
+    `argument` says which one is to blame, if it is one.
+    """
+
+    def __init__(self, message: str, hint: str | None = None, argument: int | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.argument = argument
 
 
 # A typing rule gives the types to which the arguments are cast and the result type, or None if it does not apply.

@@ -106,7 +106,7 @@ class ColumnName(Node):
 
 @dataclass(frozen=True, slots=True)
 class Unary(Node):
-    """A prefix operator: `-`, `+` or `NOT`."""
+    """A prefix operator: `-`, `+`, `~` or `NOT`."""
 
     operator: str
     operand: Expression
@@ -114,7 +114,7 @@ class Unary(Node):
 
 @dataclass(frozen=True, slots=True)
 class Binary(Node):
-    """An arithmetic operator, `||` or a comparison; `!=` is stored as `<>`."""
+    """An operator of arithmetic, bits or texts, or a comparison; `!=` is stored as `<>`."""
 
     operator: str
     left: Expression
@@ -153,6 +153,7 @@ class Between(Node):
     low: Expression
     high: Expression
     negated: bool
+    symmetric: bool = False  # whether the bounds may be in either order
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +182,13 @@ class Quantified(Node):
 
 @dataclass(frozen=True, slots=True)
 class Like(Node):
+    """LIKE, or SIMILAR TO."""
+
     operand: Expression
     pattern: Expression
     negated: bool
+    escape: Expression | None = None
+    similar: bool = False
 
 
 @dataclass(frozen=True, slots=True)

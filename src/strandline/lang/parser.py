@@ -3,7 +3,7 @@
 What belongs to SQL but not to the language yet is recognised and refused by name (`not-supported`), so that a user
 learns what is missing rather than which comma was unexpected. To add such a feature, replace its refusal by a node.
 
-Here are the statements and the sources of streams; below are `queries`, `expressions`, `phrases` and `tokens`.
+Here are the statements and the sources of streams; below are `queries`, `expressions`, `forms`, `phrases` and `tokens`.
 """
 
 from __future__ import annotations

@@ -162,9 +162,9 @@ def _known_form(arguments: Sequence[Expression]) -> None:
                 return
             except FormatError as error:
                 raise FunctionError(
-                    f"to_char does not know {error}", 'Put words that stand for themselves in quotes: "T".'
+                    f"to_char does not know {error}", 'Put words that stand for themselves in quotes: "T".', 1
                 ) from None
-    raise FunctionError("the form of to_char is not a text literal", "Write to_char(ts, 'YYYY-MM-DD').")
+    raise FunctionError("the form of to_char is not a text literal", "Write to_char(ts, 'YYYY-MM-DD').", 1)
 
 
 DECLARED: Final = (
