@@ -36,7 +36,7 @@ import strandline as sl
 from strandline.algebra.explain import show_plan
 from strandline.algebra.functions import AGGREGATES, ALIASES, ROOMS
 from strandline.algebra.operators import Plan
-from strandline.algebra.scalars.times import TRUNC_UNITS
+from strandline.algebra.scalars.times import PARTS, TRUNC_UNITS
 from strandline.catalog import BaseStream
 from strandline.cli import app
 from strandline.engine import connected_groups
@@ -652,7 +652,7 @@ def test_types_and_units_have_their_place() -> None:
         assert f"`{name}" in types, name
     for unit in UNITS:
         assert unit in section(page, "Durations"), unit
-    for unit in TRUNC_UNITS:
+    for unit in (*TRUNC_UNITS, *PARTS):
         assert f"`{unit}`" in section(page, "Functions"), unit
 
 

@@ -22,6 +22,12 @@ def _power(base: float, exponent: float) -> float | None:
         return -math.inf if base < 0 and exponent % 2 == 1 else math.inf
 
 
+def _cube_root(x: float) -> float:
+    """C's result and one step of Newton's: some libraries say that the cube root of 27 is a little more than 3."""
+    root = math.cbrt(x)
+    return root if root == 0 or not math.isfinite(root) else root - (root - x / (root * root)) / 3
+
+
 def _unbounded(function: Callable[[float], float]) -> Callable[[float], float]:
     """Too large is infinite, with the sign of the argument: sinh(-1000). An exponential is never negative."""
 
@@ -52,8 +58,9 @@ def _log(base: float, x: float | None = None) -> float | None:
         return None if base <= 0 else math.log10(base)
     if base <= 0 or base == 1 or x <= 0:
         return None
-    below = math.log(base)
-    return math.log(x) / below
+    if base in (2, 10):  # a quotient of logarithms may miss a whole number
+        return math.log2(x) if base == 2 else math.log10(x)
+    return math.log(x) / math.log(base)
 
 
 def _width_bucket(x: float, low: float, high: float, count: int) -> int | None:
@@ -77,7 +84,7 @@ _TEST = fixed(BOOLEAN, DOUBLE)
 DECLARED: Final = (
     Function("sqrt", "sqrt(x)", "The square root; NULL if x is negative.",
              1, 1, _DOUBLE, lambda x: None if x < 0 else math.sqrt(x)),
-    Function("cbrt", "cbrt(x)", "The cube root.", 1, 1, _DOUBLE, math.cbrt),
+    Function("cbrt", "cbrt(x)", "The cube root.", 1, 1, _DOUBLE, _cube_root),
     Function("power", "power(x, y)", "x to the power of y, also x ^ y; NULL if there is no real result.",
              2, 2, _TWO, _power),
     Function("exp", "exp(x)", "e to the power of x.", 1, 1, _DOUBLE, _unbounded(math.exp)),

@@ -51,13 +51,20 @@ def _in_unit(x: pl.Expr) -> pl.Expr:
 
 
 _ln = _where(_positive, pc.ln)
+_log2 = _where(_positive, pc.log2)
 _log10 = _where(_positive, pc.log10)
 
 
 def _log(call: Call, base: pl.Expr, x: pl.Expr | None = None) -> pl.Expr:
     if x is None:
         return _log10(call, base)
-    return bound((_ln(call, base), _ln(call, x)), lambda below, above: pl.when(below != 0).then(above / below))
+    return bound(
+        (base, x),
+        lambda b, v: _ln(call, b),
+        lambda b, v, below: pl.when(below != 0).then(_ln(call, v) / below),
+        lambda b, v, below, quotient: pl.when(b == 2).then(_log2(call, v)).otherwise(quotient),
+        lambda b, v, below, quotient, found: pl.when(b == 10).then(_log10(call, v)).otherwise(found),
+    )
 
 
 def _sqrt(_: Call, value: pl.Expr) -> pl.Expr:
@@ -65,7 +72,12 @@ def _sqrt(_: Call, value: pl.Expr) -> pl.Expr:
 
 
 def _cube_roots(values: pl.Series) -> pl.Series:
-    return pl.select(pl.when(values.is_not_null()).then(pl.Series(np.cbrt(values.to_numpy())))).to_series()
+    x = values.to_numpy()
+    root = np.cbrt(x)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        better = root - (root - x / (root * root)) / 3
+    roots = pl.Series(np.where((root == 0) | ~np.isfinite(root), root, better))
+    return pl.select(pl.when(values.is_not_null()).then(roots)).to_series()
 
 
 def _power(_: Call, base: pl.Expr, exponent: pl.Expr) -> pl.Expr:
@@ -117,7 +129,7 @@ CALLS: Final[Mapping[str, Callable[..., pl.Expr]]] = {
     "ln": _ln,
     "log": _log,
     "log10": _log10,
-    "log2": _where(_positive, pc.log2),
+    "log2": _log2,
     "sin": _where(_finite, pc.sin),
     "cos": _where(_finite, pc.cos),
     "tan": _where(_finite, pc.tan),
