@@ -14,7 +14,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,6 +23,7 @@ from strandline.algebra.explain import show_plan
 from strandline.algebra.operators import Plan
 from strandline.algebra.schema import schema
 from strandline.algebra.tree import streams_read
+from strandline.algebra.user import user_functions
 from strandline.catalog import BaseStream, Catalog, DerivedStream
 from strandline.errors import CatalogError, CheckpointError, QueryError, SetupError, SinkError, StrandlineError
 from strandline.execution.delivery import Delivery
@@ -30,6 +31,7 @@ from strandline.execution.sinks import ParquetTarget
 from strandline.execution.sources.base import open_source
 from strandline.lang import ast
 from strandline.lang.binder import bind_create_stream, bind_derived_stream, bind_query
+from strandline.lang.definitions import define
 from strandline.lang.parser import parse
 from strandline.optimizer.pipeline import optimize
 from strandline.physical.choose import choose
@@ -91,6 +93,24 @@ class Database:
                     query_name = name or f"q{next(self._numbers)}"
                     result = self.start([(query_name, plan, sink or Memory())], self._place(query_name))[0]
         return result
+
+    def function(
+        self,
+        name: str | None = None,
+        body: Callable[..., Any] | None = None,
+        *,
+        arguments: Sequence[str],
+        returns: str,
+    ) -> Any:
+        """Make a Python function part of the language: it takes an Arrow array per argument and returns one.
+
+        `db.function("vat", lambda x: pc.multiply(x, 1.19), arguments=["DOUBLE"], returns="DOUBLE")`, or as a decorator
+        without `body`; then the name may be left out, too. Returns the Python function.
+        """
+        if body is None:
+            return lambda decorated: self.function(name, decorated, arguments=arguments, returns=returns)
+        self.catalog.add_function(define(name or body.__name__, body, arguments, returns))
+        return body
 
     def declare(self, statement: ast.CreateStream | ast.CreateStreamAs | ast.DropStream) -> None:
         """Change the catalog."""
@@ -410,7 +430,10 @@ class _Checkpoint:
         """Make sure that the checkpoint belongs to these queries and their results, and say so in it."""
         declared = repr([(s.name, s.columns, s.source.function, s.source.arguments, sorted(s.source.options.items()),
                           s.time_column, s.disorder_us, s.idle_after_us) for s in pipeline.streams])  # fmt: skip
-        fingerprint = hashlib.sha256(f"{plan}\n{declared}\n{sorted(places.items())}".encode()).hexdigest()
+        # By name and types: what a function does may change, as long as it fits in.
+        functions = "".join(f"\n{function}" for _, function in sorted(user_functions(pipeline).items()))
+        identity = f"{plan}\n{declared}\n{sorted(places.items())}{functions}"
+        fingerprint = hashlib.sha256(identity.encode()).hexdigest()
         names = [query.name for query in pipeline.queries]
         if not self.fresh:
             known = self._known()

@@ -20,6 +20,7 @@ from strandline.algebra.expressions import (
     ColumnRef,
     Expression,
     Literal,
+    UserCall,
     columns_of,
     substitute,
 )
@@ -125,6 +126,8 @@ def words(value: Expression) -> str:
             return f"'{text}'" if kind == VARCHAR else f"{text}:{kind}"
         case Call(function, arguments, _):
             return f"{function}({', '.join(map(words, arguments))})"
+        case UserCall(called, arguments):
+            return f"{called.name}({', '.join(map(words, arguments))})"
         case Case(branches, otherwise, _):
             whens = "".join(f"WHEN {words(c)} THEN {words(r)} " for c, r in branches)
             return f"CASE {whens}ELSE {words(otherwise)} END"

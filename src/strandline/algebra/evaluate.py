@@ -11,9 +11,22 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, assert_never
 
-from strandline.algebra.expressions import AggregateCall, Call, Case, Cast, ColumnRef, Expression, Literal, Value
+import pyarrow as pa
+
+from strandline.algebra.expressions import (
+    AggregateCall,
+    Call,
+    Case,
+    Cast,
+    ColumnRef,
+    Expression,
+    Literal,
+    UserCall,
+    Value,
+)
 from strandline.algebra.functions import FUNCTIONS
 from strandline.algebra.values import EXACT, best, cast, fit
+from strandline.types import arrow_type
 
 
 def evaluate(expression: Expression, row: Mapping[str, Value]) -> Value:
@@ -36,6 +49,11 @@ def evaluate(expression: Expression, row: Mapping[str, Value]) -> Value:
             if declared.strict and any(value is None for value in values):
                 return None
             return fit(declared.meaning(*values), kind)
+        case UserCall(called, arguments):
+            pairs = zip(arguments, called.arguments, strict=True)
+            columns = [pa.array([evaluate(argument, row)], arrow_type(kind)) for argument, kind in pairs]
+            value_of_user: Value = called.over(columns)[0].as_py()
+            return value_of_user
         case _:
             assert_never(expression)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from strandline.algebra.expressions import AggregateCall, Call, Case, Cast, ColumnRef, Expression, Literal
+from strandline.algebra.expressions import AggregateCall, Call, Case, Cast, ColumnRef, Expression, Literal, UserCall
 from strandline.algebra.operators import (
     Aggregate,
     CountWindow,
@@ -52,6 +52,8 @@ def show_expression(expression: Expression, around: int = 0) -> str:
             return f"{show_expression(operand, 8)} IN ({', '.join(map(show_expression, options))})"
         case Call(function, arguments, _):
             return f"{function}({', '.join(map(show_expression, arguments))})"
+        case UserCall(called, arguments):
+            return f"{called.name}({', '.join(map(show_expression, arguments))}): {called.returns}"
         case Case(branches, otherwise, _):
             parts = "".join(f" WHEN {show_expression(c)} THEN {show_expression(r)}" for c, r in branches)
             return f"CASE{parts} ELSE {show_expression(otherwise)} END"

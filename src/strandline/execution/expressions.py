@@ -14,7 +14,7 @@ from typing import Final, assert_never
 import polars as pl
 
 from strandline.algebra.evaluate import evaluate
-from strandline.algebra.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, children
+from strandline.algebra.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, UserCall, children, rebuilt
 from strandline.algebra.functions import FUNCTIONS
 from strandline.execution.scalars import choices, formats, mathematics, numbers, patterns, texts, times
 from strandline.execution.scalars.basis import constant, polars_type
@@ -41,13 +41,49 @@ def evaluate_columns(
         types = {name: polars_type(expression.type) for name, expression in outputs}
         return pl.DataFrame(schema={**types, **{name: frame.schema[name] for name in keep}})
     # `select` would give a single row if every output is constant; `with_columns` knows the height.
-    computed = _spelled_out(frame).with_columns(compile(expression).alias(name) for name, expression in outputs)
-    return computed.select(*names, *keep)
+    frame, expressions = _called(_spelled_out(frame), [expression for _, expression in outputs])
+    pairs = zip(names, expressions, strict=True)
+    return frame.with_columns(compile(expression).alias(name) for name, expression in pairs).select(*names, *keep)
 
 
 def filter_frame(frame: pl.DataFrame, predicate: Expression) -> pl.DataFrame:
     """The rows for which the predicate is true; not false, not unknown."""
-    return _spelled_out(frame).filter(compile(predicate)) if frame.height else frame
+    if not frame.height:
+        return frame
+    columns = frame.columns
+    frame, (condition,) = _called(_spelled_out(frame), [predicate])
+    return frame.filter(compile(condition)).select(columns)
+
+
+def _called(frame: pl.DataFrame, expressions: Sequence[Expression]) -> tuple[pl.DataFrame, list[Expression]]:
+    """The expressions with columns in the place of calls of the user's functions, and the frame with these columns.
+
+    The functions are called here and not inside of Polars, which would bury what they raise.
+    """
+    if not any(map(_has_call, expressions)):
+        return frame, list(expressions)
+    known: dict[UserCall, ColumnRef] = {}
+
+    def call(expression: Expression) -> Expression:
+        nonlocal frame
+        expression = rebuilt(expression, call)
+        if not isinstance(expression, UserCall):
+            return expression
+        if expression not in known:
+            function = expression.function
+            id = f"@call {len(known)}"
+            arguments = [(str(number), argument) for number, argument in enumerate(expression.arguments)]
+            result = function.over([column.to_arrow() for column in evaluate_columns(frame, arguments)])
+            frame = frame.with_columns(pl.Series(id, result, dtype=polars_type(function.returns)))
+            known[expression] = ColumnRef(id, function.returns)
+        return known[expression]
+
+    changed = [call(expression) for expression in expressions]
+    return frame, changed
+
+
+def _has_call(expression: Expression) -> bool:
+    return isinstance(expression, UserCall) or any(map(_has_call, children(expression)))
 
 
 def _spelled_out(frame: pl.DataFrame) -> pl.DataFrame:
@@ -77,6 +113,8 @@ def _compile(expression: Expression) -> pl.Expr:
             for condition, choice in reversed(branches):
                 result = pl.when(_compile(condition)).then(_compile(choice)).otherwise(result)
             return result
+        case UserCall():
+            raise AssertionError("functions of the user's are called before")
         case Call(function, arguments, _):
             return _CALLS[function](expression, *(_compile(argument) for argument in arguments))
         case _:
@@ -85,20 +123,13 @@ def _compile(expression: Expression) -> pl.Expr:
 
 def _fold(expression: Expression) -> Expression:
     """The expression with its constant parts as literals: functions look for literals to take a shorter way."""
-    match expression:
+    folded = rebuilt(expression, _fold)
+    match folded:
         case Literal() | ColumnRef():
-            return expression
-        case Cast(operand, kind):
-            folded: Expression = Cast(_fold(operand), kind)
-        case Case(branches, otherwise, kind):
-            parts = tuple((_fold(condition), _fold(choice)) for condition, choice in branches)
-            folded = Case(parts, _fold(otherwise), kind)
-        case Call(function, arguments, kind):
-            folded = Call(function, tuple(_fold(argument) for argument in arguments), kind)
-            if FUNCTIONS[function].strict and any(isinstance(a, Literal) and a.value is None for a in folded.arguments):
+            return folded
+        case Call(function, arguments, kind) if FUNCTIONS[function].strict:
+            if any(isinstance(argument, Literal) and argument.value is None for argument in arguments):
                 return Literal(None, kind)
-        case _:
-            assert_never(expression)
     if all(isinstance(child, Literal) for child in children(folded)):
         return Literal(evaluate(folded, {}), folded.type)
     return folded

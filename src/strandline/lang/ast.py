@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import TypeAlias
 
+from strandline.algebra.user import UserFunction
 from strandline.catalog import Argument
 from strandline.errors import Span
 from strandline.types import Type
@@ -222,6 +223,7 @@ class Function(Node):
     name: Identifier
     arguments: tuple[Expression, ...] | Star
     filter: Expression | None = None  # of an aggregate: FILTER (WHERE …)
+    definition: UserFunction | None = None  # if it is a function of the user's; `definitions` sets it
 
 
 Expression: TypeAlias = (

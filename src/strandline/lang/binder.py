@@ -53,6 +53,7 @@ from strandline.algebra.tree import sources, transform_up, walk
 from strandline.catalog import BaseStream, Catalog, DerivedStream, SourceCall
 from strandline.errors import BindError, Span
 from strandline.lang import ast
+from strandline.lang.definitions import with_definitions
 from strandline.lang.groups import Groups, grouping_key, is_grouping
 from strandline.lang.literals import cast_to
 from strandline.lang.outputs import Output, output_columns
@@ -78,13 +79,13 @@ _SET_KINDS: Final[dict[str, SetKind]] = {
 
 def bind_query(query: ast.Query, catalog: Catalog) -> Plan:
     """The plan of a query. Its schema gives the result columns with their names."""
-    return _Binder(catalog).query(query, prefix="")
+    return _Binder(catalog).query(with_definitions(query, catalog.functions), prefix="")
 
 
 def bind_derived_stream(statement: ast.CreateStreamAs, catalog: Catalog) -> DerivedStream:
     """The stream that `CREATE STREAM name AS query` declares."""
     binder = _Binder(catalog)
-    plan = binder.query(statement.query, prefix="")
+    plan = binder.query(with_definitions(statement.query, catalog.functions), prefix="")
     return DerivedStream(statement.name.name, plan, statement.query.text, frozenset(binder.reads))
 
 

@@ -5,9 +5,7 @@ A room of the binder. It builds the Map of keys and arguments and the Aggregate 
 
 from __future__ import annotations
 
-from typing import assert_never
-
-from strandline.algebra.expressions import AggregateCall, Call, Case, Cast, ColumnRef, Expression, Literal
+from strandline.algebra.expressions import AggregateCall, ColumnRef, Expression, rebuilt
 from strandline.algebra.functions import AGGREGATES
 from strandline.algebra.operators import Aggregate, Map, Plan
 from strandline.errors import BindError, Span
@@ -120,22 +118,9 @@ class Groups:
         if value in self.keys:
             key = self.keys[value]
             return ColumnRef(key.id, key.type)
-        match value:
-            case Literal():
-                return value
-            case ColumnRef(id, _):
-                if id in self.named:
-                    raise self.ungrouped(id, places.span(value))
-                return value
-            case Call(function, arguments, kind):
-                return Call(function, tuple(self.regrouped(each, places) for each in arguments), kind)
-            case Case(branches, otherwise, kind):
-                changed = tuple((self.regrouped(c, places), self.regrouped(r, places)) for c, r in branches)
-                return Case(changed, self.regrouped(otherwise, places), kind)
-            case Cast(operand, kind):
-                return Cast(self.regrouped(operand, places), kind)
-            case _:
-                assert_never(value)
+        if isinstance(value, ColumnRef) and value.id in self.named:
+            raise self.ungrouped(value.id, places.span(value))
+        return rebuilt(value, lambda each: self.regrouped(each, places))
 
     def ungrouped(self, id: str, span: Span | None) -> BindError:
         name = self.named[id].name

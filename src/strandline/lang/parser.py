@@ -17,6 +17,7 @@ from strandline.lang import ast
 from strandline.lang.phrases import MAX_DEPTH, RESERVED, too_deep, words
 from strandline.lang.queries import Queries
 from strandline.lang.tokens import Kind, Token, plain_number
+from strandline.types import Type
 
 STATEMENTS: Final = ("SELECT", "CREATE", "DROP", "EXPLAIN")
 OTHER_STATEMENTS: Final = words("ALTER DELETE DESCRIBE INSERT MERGE SHOW TRUNCATE UPDATE VALUES")
@@ -40,6 +41,15 @@ def parse_one(text: str) -> ast.Statement:
             span=statements[1].span,
         )
     return statements[0]
+
+
+def parse_type(text: str) -> Type:
+    """The type that a text such as `DECIMAL(10, 2)` denotes."""
+    parser = _Parser(text)
+    kind = parser.type_name()
+    if not parser.at_end():
+        raise parser.unexpected("the end of the type")
+    return kind.type
 
 
 class _Parser(Queries):

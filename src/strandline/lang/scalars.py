@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias, assert_never
 
-from strandline.algebra.expressions import Call, Case, ColumnRef, Expression, Literal, children
+from strandline.algebra.expressions import Call, Case, ColumnRef, Expression, Literal, UserCall, children
 from strandline.algebra.functions import AGGREGATES, ALIASES, BY_ORDER, FUNCTIONS, aggregate_type, check, resolve
 from strandline.algebra.scalars.times import PARTS, part_of
-from strandline.algebra.signatures import FunctionError, castable, meet
+from strandline.algebra.signatures import FunctionError, castable, meet, widens
+from strandline.algebra.user import UserFunction
 from strandline.errors import BindError, Span
 from strandline.lang import ast
 from strandline.lang.literals import article, cast_to, number, read
@@ -238,6 +239,8 @@ class Scalars:
         if isinstance(node.arguments, ast.Star):
             hint = "Only COUNT(*) takes a star."
             raise BindError(f"{name} does not take *", code="type-mismatch", hint=hint, span=node.arguments.span)
+        if node.definition is not None:
+            return self.user_call(node.definition, node.arguments, node.span)
         if name in OPERATOR_WORDS:
             raise BindError(
                 f"function {name} does not exist",
@@ -255,6 +258,15 @@ class Scalars:
                 return _call("match", [text, second], node.span)
         known = name in FUNCTIONS or name in ALIASES
         return _call(name, [self.operand(each) for each in node.arguments], node.span if known else node.name.span)
+
+    def user_call(self, function: UserFunction, nodes: tuple[ast.Expression, ...], span: Span) -> Expression:
+        operands = [self.operand(node) for node in nodes]
+        pairs = list(zip(operands, function.arguments, strict=False))
+        if len(nodes) != len(function.arguments) or not all(widens(operand.type, kind) for operand, kind in pairs):
+            given = ", ".join(str(operand.value.type) for operand in operands)
+            message = f"{function.name} does not accept ({given})"
+            raise BindError(message, code="type-mismatch", hint=f"It is declared as {function}.", span=span)
+        return UserCall(function, tuple(_fitted(operand, kind) for operand, kind in pairs))
 
     def part(self, name: str, arguments: tuple[ast.Expression, ...], span: Span) -> Expression:
         """EXTRACT is the function of its unit; date_part is the same as a DOUBLE."""
