@@ -15,7 +15,7 @@ from random import Random
 from typing import TypeAlias
 
 from strandline.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, Type
-from support import DOMAIN, MONEY, Arrivals, Cuts, arrange
+from support import DOMAIN, MONEY, Arrivals, Cuts, arrange, arrange_intervals
 
 LETTERS: dict[str, Type] = {
     "i": INT,
@@ -161,9 +161,9 @@ class Writer:
         """A window clause; empty for every fourth or so."""
         if self.chance(4):
             return self.pick("", " WINDOW(NOW)", " [NOW]")
-        length = self.dice.choice((8, 14, 5, 3, 1))
+        length = "UNBOUNDED" if self.chance(7) else f"{self.dice.choice((8, 14, 5, 3, 1))} MICROSECONDS"
         slide = f" SLIDE {self.dice.randint(1, 9)} MICROSECONDS" if self.chance(3) else ""
-        text = f"RANGE {length} MICROSECONDS{slide}"
+        text = f"RANGE {length}{slide}"
         return f" WINDOW({text})" if self.chance(2) else f" [{text}]"
 
     def table(self, depth: int) -> Table:
@@ -180,9 +180,9 @@ class Writer:
             return Table(f"{name}{window} {alias}", fields, inner.chronon and "RANGE" not in window)
         self.scans -= 1
         stream = self.dice.choice(self.streams)
-        window = self.rows_window(stream) if self.chance(6) else self.window()
+        window = "" if stream.intervals else self.rows_window(stream) if self.chance(6) else self.window()
         fields = tuple(Field(f"{alias}.{c}", FAMILY.get(c, "time")) for c, _ in stream.columns)
-        chronon = "RANGE" not in window and "ROWS" not in window
+        chronon = not stream.intervals and "RANGE" not in window and "ROWS" not in window
         return Table(f"{stream.name}{window} {alias}", fields, chronon)
 
     def rows_window(self, stream: Arrivals) -> str:
@@ -231,6 +231,20 @@ class Writer:
         comparison = self.pick("IN", "IN", "NOT IN", "= ANY", "> ANY", "<> ALL", "<= ALL")
         return f"{outer.text} {comparison} (SELECT {other.text} FROM {inner.text}{tied})"
 
+    def scalar(self, fields: Fields) -> Field:
+        """A subquery that is a value, tied to the query around it or not."""
+        inner = self.table(0)
+        found = self.aggregate(inner.fields)
+        ties = [f"{l.text} = {r.text}" for l in fields for r in inner.fields if l.family == r.family]  # noqa: E741
+        tied = self.pick("", "", self.pick(*ties) if ties else "", self.condition((*fields, *inner.fields), 1))
+        having = f" HAVING {self.condition((found,), 0)}" if self.chance(6) else ""
+        where = f" WHERE {tied}" if tied else ""
+        return Field(f"(SELECT {found.text} FROM {inner.text}{where}{having})", found.family)
+
+    def scalar_test(self, fields: Fields) -> str:
+        found = self.scalar(fields)
+        return f"{self.value(fields, found.family, 0)} {self.pick('=', '<>', '<=', '>')} {found.text}"
+
     # ---- queries -------------------------------------------------------------------------------------------------
 
     def query(self, depth: int) -> Select:
@@ -248,6 +262,8 @@ class Writer:
         if self.scans > 0 and self.chance(5):
             test = self.partner_test(tables.fields)
             conditions += (test if self.chance(2) else f"({test} OR {self.condition(tables.fields, 1)})",)
+        if self.scans > 0 and self.chance(5):
+            conditions += (self.scalar_test(tables.fields),)
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         match self.pick("plain", "plain", "distinct", "grouped", "grouped", "whole"):
             case "grouped":
@@ -255,13 +271,16 @@ class Writer:
             case "whole":
                 return self.grouped(tables, where, wanted, keys=0)
             case shape:
-                items, families = self.items(tables.fields, wanted)
+                scalars = (self.scalar(tables.fields),) if self.scans > 0 and self.chance(6) else ()
+                items, families = self.items((*tables.fields, *scalars), wanted)
                 distinct = "DISTINCT " if shape == "distinct" else ""
                 return Select(f"SELECT {distinct}{items} FROM {tables.text}{where}", families, tables.chronon)
 
     def grouped(self, tables: Table, where: str, wanted: tuple[str, ...] | None, keys: int) -> Select:
         by = [self.key(tables.fields) for _ in range(keys)]
         visible = [*by, *(self.aggregate(tables.fields) for _ in range(self.dice.randint(0 if keys else 1, 3)))]
+        if self.scans > 0 and self.chance(6):
+            visible.append(self.scalar(by))
         items, families = self.items(visible, wanted, must_aggregate=not keys)
         group = f" GROUP BY {', '.join(field.text for field in by)}" if by else ""
         having = f" HAVING {self.condition(visible, 1)}" if self.chance(4) else ""
@@ -278,9 +297,26 @@ class Writer:
             return Field("COUNT(*)", "int")
         family = self.pick(*sorted({field.family for field in fields}))
         argument = self.value(fields, family, 1)
-        function = self.pick("COUNT", "MIN", "MAX", *(("SUM", "AVG") if family in NUMBERS else ()))
-        result = {"COUNT": "int", "AVG": "double"}.get(function, family)
-        return Field(f"{function}({argument})", result)
+        numeric = ("SUM", "AVG", "STDDEV", "VAR_POP", "MEDIAN", "PERCENTILE_CONT")
+        others = ("COUNT", "MIN", "MAX", "FIRST", "LAST", "MODE", "PERCENTILE_DISC")
+        texts = ("STRING_AGG",) if family == "text" else ()
+        function = self.pick(*others, *texts, *(numeric if family in NUMBERS else ()))
+        doubles = ("AVG", "STDDEV", "VAR_POP", "MEDIAN", "PERCENTILE_CONT")
+        result = "int" if function == "COUNT" else "double" if function in doubles else family
+        direction = self.pick("", " DESC", " NULLS FIRST")
+        match function:
+            case "PERCENTILE_CONT" | "PERCENTILE_DISC":
+                fraction = self.pick("0", "0.25", "0.5", "1")
+                return Field(f"{function}({fraction}) WITHIN GROUP (ORDER BY {argument}{direction})", result)
+            case "MODE":
+                return Field(f"MODE() WITHIN GROUP (ORDER BY {argument}{direction})", result)
+            case "FIRST" | "LAST":
+                return Field(f"{function}({argument} ORDER BY {self.dice.choice(fields).text}{direction})", result)
+            case "STRING_AGG":
+                order = f" ORDER BY {self.dice.choice(fields).text}{direction}" if self.chance(2) else ""
+                return Field(f"STRING_AGG({argument}, '|'{order})", result)
+        distinct = "DISTINCT " if self.chance(3) else ""
+        return Field(f"{function}({distinct}{argument})", result)
 
     def items(
         self, fields: Fields, wanted: tuple[str, ...] | None, must_aggregate: bool = False
@@ -300,9 +336,11 @@ class Writer:
         if self.chance(3):
             view = self.query(1)
             name = self.name("v")
-            self.statements.append(f"CREATE STREAM {name} AS {view.text};")
             self.declared.append((name, view))
             self.scans = max(self.scans, 1)
+            if self.chance(3):
+                return f"WITH {name} AS ({view.text}) {self.query(2).text}"
+            self.statements.append(f"CREATE {self.pick('STREAM', 'VIEW')} {name} AS {view.text};")
         self.statements.append(self.query(2).text)
         return "\n".join(self.statements)
 
@@ -318,7 +356,8 @@ def question(dice: Random) -> Question:
 
 
 def stream(dice: Random, name: str, letters: Sequence[str], rows: int) -> Arrivals:
-    """Rows at random times, out of order within a bound; most values are common ones, so that rows meet."""
+    """Rows at random times, out of order within a bound; most values are common ones, so that rows meet. Now and then
+    a row says itself how long it is valid."""
     disorder = dice.choice((0, 0, 1, 6))
     drawn = []
     for _ in range(rows):
@@ -327,7 +366,11 @@ def stream(dice: Random, name: str, letters: Sequence[str], rows: int) -> Arriva
             domain = DOMAIN[LETTERS[letter].name]
             payload.append(dice.choice((*domain[:2], domain[1], domain[1], dice.choice(domain), None)))
         drawn.append((dice.randint(-5, 15), dice.randint(0, 6), tuple(payload)))
-    return arrange(name, {letter: LETTERS[letter] for letter in letters}, drawn, disorder)
+    columns = {letter: LETTERS[letter] for letter in letters}
+    if dice.randint(1, 5) < 5:
+        return arrange(name, columns, drawn, disorder)
+    lengths = [dice.choice((1, 2, 5, 9, 20, None)) for _ in drawn]
+    return arrange_intervals(name, columns, [(*row, n) for row, n in zip(drawn, lengths, strict=True)], disorder)
 
 
 def cut(dice: Random, streams: Sequence[Arrivals]) -> Cuts:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Context, Decimal
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import polars as pl
 import pyarrow as pa
@@ -35,7 +35,7 @@ from strandline.execution.local import LocalRun
 from strandline.execution.operators.base import Operator, Progress
 from strandline.execution.sources.base import REJECT_SCHEMA, Chunk, Source
 from strandline.lang import ast
-from strandline.lang.binder import bind_derived_stream, bind_query
+from strandline.lang.binder import bind_derived_stream, bind_query, bind_view
 from strandline.lang.parser import parse
 from strandline.optimizer.pipeline import optimize
 from strandline.physical.choose import choose
@@ -228,20 +228,30 @@ def same_snapshots(actual: Elements, expected: Callable[[Instant], list[Payload]
 
 @dataclass(frozen=True)
 class Arrivals:
-    """A stream in order of arrival, with the disorder that it admits to. Its last column is its time, `ts`."""
+    """A stream in order of arrival, with the disorder that it admits to. Its time is the column `ts`; with `intervals`
+    its rows are valid until the time in the column `te`, which is the last one then."""
 
     name: str
     columns: tuple[tuple[str, Type], ...]
     elements: tuple[Element, ...]
     disorder_us: int = 0
+    intervals: bool = False
 
     @property
     def declared(self) -> BaseStream:
-        return BaseStream(self.name, self.columns, SourceCall("test"), "ts", self.disorder_us)
+        end = "te" if self.intervals else None
+        return BaseStream(self.name, self.columns, SourceCall("test"), "ts", self.disorder_us, end_column=end)
 
 
 def moment(t: Instant) -> datetime:
     return EPOCH + timedelta(microseconds=t)
+
+
+Row = TypeVar("Row", bound=tuple[Any, ...])
+
+
+def _in_order(drawn: Sequence[Row], disorder: int) -> list[Row]:
+    return sorted(drawn, key=lambda row: row[0] + min(row[1], disorder))
 
 
 def arrange(
@@ -251,9 +261,21 @@ def arrange(
 
     Whoever comes first by time + delay is behind nobody by more than the largest delay.
     """
-    in_order = sorted(drawn, key=lambda row: row[0] + min(row[1], disorder))
+    in_order = _in_order(drawn, disorder)
     rows = (Element(t, {**dict(zip(columns, row, strict=True)), "ts": moment(t)}) for t, _, row in in_order)
     return Arrivals(name, (*columns.items(), ("ts", TIMESTAMP)), tuple(rows), disorder)
+
+
+def arrange_intervals(
+    name: str, columns: Mapping[str, Type], drawn: Sequence[tuple[Instant, int, Payload, int | None]], disorder: int
+) -> Arrivals:
+    """The same with rows that are valid as long as their last part says; None is for ever."""
+    plain = arrange(name, columns, [row[:3] for row in drawn], disorder)
+    rows = []
+    for element, (*_, length) in zip(plain.elements, _in_order(drawn, disorder), strict=True):
+        until = FOREVER if length is None else element.time + length
+        rows.append(Element(element.time, {**element.values, "te": None if length is None else moment(until)}, until))
+    return Arrivals(name, (*plain.columns, ("te", TIMESTAMP)), tuple(rows), disorder, intervals=True)
 
 
 def arrivals(
@@ -288,10 +310,12 @@ class MemorySource(Source):
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
         middle = (start + end) // 2
         for part in (self.elements[start:middle], self.elements[middle:end]):
-            rows = [(*(element.values[name] for name, _ in self.stream.columns), element.time) for element in part]
+            names = [name for name, _ in self.stream.columns]
+            rows = [(*(e.values[name] for name in names), e.time, e.end) for e in part]
             kinds = [Column(name, name, kind) for name, kind in self.stream.columns]
-            shape = {n: dtype for n, dtype in frame_schema(tuple(kinds)).items() if n != UNTIL}
-            yield Chunk(pl.DataFrame(rows, schema=shape, orient="row"), pl.DataFrame(schema=REJECT_SCHEMA))
+            frame = pl.DataFrame(rows, schema=frame_schema(tuple(kinds)), orient="row")
+            frame = frame if self.stream.has_intervals else frame.drop(UNTIL)
+            yield Chunk(frame, pl.DataFrame(schema=REJECT_SCHEMA))
 
     def cuts(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
         return tuple(sorted({start + (end - start) * task // tasks for task in range(1, tasks)} - {start}))
@@ -358,7 +382,9 @@ def bind(text: str, streams: Sequence[Arrivals]) -> Plan:
         match statement:
             case ast.CreateStreamAs():
                 catalog.add(bind_derived_stream(statement, catalog))
-            case ast.Select() | ast.UnionAll() | ast.SetOperation():
+            case ast.CreateView():
+                catalog.add(bind_view(statement, catalog))
+            case ast.Select() | ast.UnionAll() | ast.SetOperation() | ast.With() | ast.Changes() | ast.Ordered():
                 return bind_query(statement, catalog)
     raise AssertionError(f"no query in {text}")
 

@@ -33,8 +33,9 @@ import pytest
 import typer
 
 import strandline as sl
+from strandline.algebra.aggregates import AGGREGATES
 from strandline.algebra.explain import show_plan
-from strandline.algebra.functions import AGGREGATES, ALIASES, ROOMS
+from strandline.algebra.functions import ALIASES, ROOMS
 from strandline.algebra.operators import Plan
 from strandline.algebra.scalars.times import PARTS, TRUNC_UNITS
 from strandline.catalog import BaseStream
@@ -159,7 +160,7 @@ def run_sql(text: str, drawn: bool) -> str:
         except StrandlineError as error:
             return error.render() + "\n"
         streams = [stream for stream in database.catalog if isinstance(stream, BaseStream)]
-        counted = all(stream.column_type(stream.time_column) == BIGINT for stream in streams)
+        counted = all(s.time_column is not None and s.column_type(s.time_column) == BIGINT for s in streams)
         parts = list(script.explanations)
         parts += [draw(queries)] if drawn else [show_answer(q, counted, len(queries) > 1) for q in queries]
         parts += [aside for stream in streams if (aside := show_aside(queries, stream.name))]

@@ -34,6 +34,7 @@ STREAMS = {
     "quote": "sym VARCHAR, bid DOUBLE, ask DOUBLE, size BIGINT, ts TIMESTAMP",
     "news": "topic VARCHAR, sym VARCHAR, score INT, ts TIMESTAMP",
     "silence": "sym VARCHAR, price DOUBLE, ts TIMESTAMP",
+    "stay": "sym VARCHAR, guests INT, ts TIMESTAMP, til TIMESTAMP",
 }
 
 # Where the two dialects differ, the second text is DuckDB's.
@@ -112,6 +113,39 @@ QUERIES: dict[str, str | tuple[str, str]] = {
                                    FROM trade [RANGE 7 SECONDS] GROUP BY sym""",
     "big sums": "SELECT SUM(size) AS s, AVG(size) AS a FROM quote [RANGE 10 SECONDS]",
     "nothing": "SELECT COUNT(*) AS n, MAX(price) AS top FROM trade [RANGE 5 SECONDS] WHERE qty > 1000000",
+    "distinct values": """SELECT sym, COUNT(*) AS n, COUNT(DISTINCT qty) AS kinds, SUM(DISTINCT qty) AS s,
+                          AVG(DISTINCT price) AS a, COUNT(DISTINCT buy) AS b
+                          FROM trade [RANGE 9 SECONDS] GROUP BY sym""",
+    "distinct values of all": """SELECT COUNT(DISTINCT sym) AS n, SUM(fee) AS s
+                                 FROM trade [RANGE 9 SECONDS SLIDE 2 SECONDS]""",
+    "deviations": """SELECT sym, STDDEV(price) AS s, VARIANCE(qty) AS v, STDDEV_POP(fee) AS p, VAR_POP(price) AS q
+                     FROM trade [RANGE 8 SECONDS] GROUP BY sym""",
+    "percentiles": """SELECT buy, MEDIAN(price) AS m, PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY qty) AS c,
+                      PERCENTILE_CONT(0.3) WITHIN GROUP (ORDER BY price DESC) AS e
+                      FROM trade [RANGE 12 SECONDS] GROUP BY buy""",
+    "discrete percentiles": """SELECT PERCENTILE_DISC(0.9) WITHIN GROUP (ORDER BY qty) AS d,
+                               PERCENTILE_DISC(0.25) WITHIN GROUP (ORDER BY sym) AS s FROM trade [RANGE 6 SECONDS]""",
+    "mode": (
+        "SELECT sym, MODE() WITHIN GROUP (ORDER BY qty) AS m FROM trade [RANGE 9 SECONDS] GROUP BY sym",
+        """SELECT sym, (SELECT c.qty FROM (SELECT u AS qty, count(*) AS n FROM unnest(list(qty)) t(u)
+           WHERE u IS NOT NULL GROUP BY u) c ORDER BY n DESC, qty LIMIT 1) FROM trade [RANGE 9 SECONDS] GROUP BY sym""",
+    ),
+    "first and last": (
+        """SELECT sym, FIRST(price) AS f, LAST(qty) AS l, LAST(sym ORDER BY price) AS p
+           FROM trade [RANGE 7 SECONDS] GROUP BY sym""",
+        """SELECT sym, first(price ORDER BY ts, price) FILTER (WHERE price IS NOT NULL),
+           last(qty ORDER BY ts, qty) FILTER (WHERE qty IS NOT NULL),
+           last(sym ORDER BY price) FILTER (WHERE sym IS NOT NULL)
+           FROM trade [RANGE 7 SECONDS] GROUP BY sym""",
+    ),
+    "joined texts": (
+        """SELECT buy, STRING_AGG(sym, '-') AS t, STRING_AGG(DISTINCT sym, '' ORDER BY sym DESC) AS d,
+           STRING_AGG(sym, ',' ORDER BY price DESC NULLS LAST) FILTER (WHERE qty > 2) AS f
+           FROM trade [RANGE 5 SECONDS] GROUP BY buy""",
+        """SELECT buy, string_agg(sym, '-' ORDER BY sym), string_agg(DISTINCT sym, '' ORDER BY sym DESC),
+           string_agg(sym, ',' ORDER BY price DESC NULLS LAST, sym) FILTER (WHERE qty > 2)
+           FROM trade [RANGE 5 SECONDS] GROUP BY buy""",
+    ),
     # duplicates and unions
     "distinct": "SELECT DISTINCT sym, buy FROM trade [RANGE 6 SECONDS]",
     "distinct numbers": "SELECT DISTINCT fee, price FROM trade [RANGE 9 SECONDS SLIDE 2 SECONDS] WHERE qty < 4",
@@ -156,6 +190,25 @@ QUERIES: dict[str, str | tuple[str, str]] = {
     "nested twice": """SELECT sym FROM trade [RANGE 5 SECONDS] t WHERE EXISTS (SELECT 1 FROM quote [RANGE 3 SECONDS] q
                        WHERE q.sym = t.sym
                        AND q.size IN (SELECT size FROM quote [RANGE 1 SECOND] r WHERE r.sym <> q.sym))""",
+    "value": """SELECT sym, price, (SELECT MAX(bid) FROM quote [RANGE 3 SECONDS] q) AS top
+                FROM trade [RANGE 4 SECONDS] t WHERE price > (SELECT AVG(price) FROM trade [RANGE 9 SECONDS] u)""",
+    "tied value": """SELECT sym, price, (SELECT COUNT(*) FROM quote [RANGE 6 SECONDS] q WHERE q.sym = t.sym) AS quotes,
+                     (SELECT SUM(size) + t.qty FROM quote [RANGE 3 SECONDS] q WHERE q.sym = t.sym AND size < 9) AS sizes
+                     FROM trade [RANGE 4 SECONDS] t""",
+    "value by comparison": """SELECT sym, price,
+                              (SELECT COUNT(*) FROM trade [RANGE 5 SECONDS] u WHERE u.price > t.price) AS r,
+                              (SELECT MIN(u.qty + t.qty) FROM trade [RANGE 2 SECONDS] u WHERE u.sym = t.sym) AS m
+                              FROM trade [RANGE 5 SECONDS] t""",
+    "value with having": """SELECT sym, (SELECT MAX(bid) FROM quote [RANGE 4 SECONDS] q WHERE q.sym = t.sym
+                            HAVING COUNT(*) <> 1) AS top FROM trade [RANGE 3 SECONDS] t""",
+    "values above groups": """SELECT sym, SUM(qty) AS s,
+                              (SELECT COUNT(*) FROM quote [RANGE 4 SECONDS] q WHERE q.sym = t.sym) AS n
+                              FROM trade [RANGE 6 SECONDS] t GROUP BY sym
+                              HAVING SUM(qty) > (SELECT AVG(qty) FROM trade [RANGE 6 SECONDS] u)
+                              OR sym IN (SELECT sym FROM quote [RANGE 1 SECOND] r)""",
+    "exists above groups": """SELECT sym, COUNT(*) AS n,
+                              EXISTS (SELECT 1 FROM quote [RANGE 1 SECOND] q WHERE q.sym = t.sym) AS e
+                              FROM trade [RANGE 6 SECONDS] t GROUP BY sym""",
     # joins
     "left join": """SELECT t.sym, t.price, q.bid FROM trade [RANGE 5 SECONDS] t
                     LEFT JOIN quote [RANGE 2 SECONDS] q ON t.sym = q.sym AND t.price < q.ask""",
@@ -198,6 +251,40 @@ QUERIES: dict[str, str | tuple[str, str]] = {
                               JOIN silence [RANGE 5 SECONDS] s ON t.sym = s.sym""",
     "count of silence": """SELECT COUNT(*) AS n, COUNT(s.price) AS p
                            FROM silence [RANGE 5 SECONDS] s, trade [RANGE 1 SECOND] t""",
+    # windows without a bound
+    "unbounded": "SELECT sym, qty FROM trade [RANGE UNBOUNDED] WHERE price > 80",
+    "unbounded that jumps": "SELECT sym, qty FROM trade WINDOW(RANGE UNBOUNDED SLIDE 7 SECONDS) WHERE price > 80",
+    "totals of all time": """SELECT sym, COUNT(*) AS n, SUM(qty) AS s, MIN(price) AS lo, MAX(fee) AS hi
+                             FROM trade [RANGE UNBOUNDED] GROUP BY sym""",
+    "one total of all time": "SELECT COUNT(*) AS n, AVG(price) AS mean, MAX(ts) AS latest FROM trade [RANGE UNBOUNDED]",
+    "all that ever came": "SELECT DISTINCT sym, buy FROM trade [RANGE UNBOUNDED]",
+    "joined with the past": """SELECT t.sym, t.price, n.topic FROM trade [RANGE 2 SECONDS] t
+                               JOIN news [RANGE UNBOUNDED] n ON t.sym = n.sym AND t.qty = n.score""",
+    "never seen before": """SELECT t.sym, t.qty FROM trade [RANGE 3 SECONDS] t
+                            ANTI JOIN news [RANGE UNBOUNDED] n ON t.sym = n.sym AND t.qty = n.score""",
+    # rows that bring their intervals
+    "intervals": "SELECT * FROM stay",
+    "filtered intervals": "SELECT sym, guests + 1 AS more FROM stay WHERE guests > 2",
+    "count of intervals": "SELECT COUNT(*) AS n, SUM(guests) AS g, MAX(guests) AS most FROM stay",
+    "groups of intervals": "SELECT sym, COUNT(*) AS n, AVG(guests) AS g FROM stay GROUP BY sym",
+    "distinct intervals": "SELECT DISTINCT sym FROM stay",
+    "intervals joined": """SELECT s.sym, s.guests, t.price FROM stay s JOIN trade [RANGE 3 SECONDS] t
+                           ON s.sym = t.sym AND s.guests < t.qty""",
+    "intervals and now": "SELECT t.sym, t.price, s.guests FROM trade t LEFT JOIN stay s ON s.sym = t.sym",
+    "intervals with each other": """SELECT a.sym, a.guests, b.guests AS others FROM stay a JOIN stay b
+                                    ON a.sym = b.sym AND a.ts < b.ts""",
+    "except intervals": "SELECT sym FROM trade [RANGE 6 SECONDS] EXCEPT SELECT sym FROM stay WHERE guests < 3",
+    "no interval": """SELECT sym, price FROM trade [RANGE 3 SECONDS] t
+                      WHERE NOT EXISTS (SELECT 1 FROM stay s WHERE s.sym = t.sym AND s.guests > 3)""",
+    # queries with a name
+    "with": """WITH x AS (SELECT sym, price * qty AS value FROM trade [RANGE 5 SECONDS] WHERE buy),
+               top (sym, best) AS (SELECT sym, MAX(value) FROM x GROUP BY sym)
+               SELECT x.sym, x.value FROM x JOIN top ON x.sym = top.sym AND x.value = top.best""",
+    "with inside of a subquery": """SELECT sym, price FROM trade [RANGE 4 SECONDS] t WHERE price > ALL (
+                                    WITH bids AS (SELECT bid FROM quote [RANGE 3 SECONDS] q WHERE size > 1)
+                                    SELECT bid FROM bids)""",
+    "with inside of a value": """SELECT sym, (WITH x AS (SELECT sym, bid FROM quote [RANGE 3 SECONDS] q)
+                                 SELECT MAX(bid) FROM x WHERE x.sym = t.sym) AS bid FROM trade [RANGE 2 SECONDS] t""",
     # queries in FROM
     "filtered subquery": """SELECT x.sym, x.value FROM (SELECT sym, price * qty AS value FROM trade [RANGE 5 SECONDS]
                             WHERE buy) x WHERE x.value > 100""",
@@ -222,9 +309,17 @@ def rows(dice: Random, stream: str, count: int) -> list[tuple[object, ...]]:
     made: list[tuple[int, tuple[object, ...]]] = []
     for number in range(count):
         second = dice.randrange(SECONDS) if number else 0  # every stream begins with the world
-        made.append((second, (*payload(dice, stream), BEGIN + timedelta(seconds=second))))
+        ends = (until(dice, second),) if stream == "stay" else ()
+        made.append((second, (*payload(dice, stream), BEGIN + timedelta(seconds=second), *ends)))
     made.sort(key=lambda pair: pair[0] + dice.randint(0, DISORDER))
     return [row for _, row in made]
+
+
+def until(dice: Random, second: int) -> datetime | None:
+    """An end; at times none, and at times one that is not after the start, which makes the row malformed."""
+    if dice.random() < 0.05:
+        return None
+    return BEGIN + timedelta(seconds=second + dice.choice((1, 2, 3, 5, 8, 0, -4)))
 
 
 def payload(dice: Random, stream: str) -> tuple[object, ...]:
@@ -242,6 +337,8 @@ def payload(dice: Random, stream: str) -> tuple[object, ...]:
             return sym, maybe(bid), maybe(bid + dice.random()), maybe(dice.choice((1, 2**40, -(2**62), 2**62, 7)))
         case "news":
             return dice.choice(("x", "y")), sym, maybe(dice.randrange(9))
+        case "stay":
+            return sym, maybe(dice.randrange(6))
     raise AssertionError(f"no rows for {stream}")
 
 
@@ -260,14 +357,15 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     duck = duckdb.connect()
     duck.execute("SET threads = 1")
     with sl.connect(engine="local", buckets=2, batch_rows=70) as ours:
-        for (name, columns), count in zip(STREAMS.items(), (300, 220, 60, 0), strict=True):
+        for (name, columns), count in zip(STREAMS.items(), (300, 220, 60, 0, 90), strict=True):
             duck.execute(f"CREATE TABLE {name} ({columns})")
             for row in rows(dice, name, count):
                 duck.execute(f"INSERT INTO {name} VALUES ({', '.join('?' for _ in row)})", row)
             path = directory / f"{name}.parquet"
             # Many row groups: the stream comes in many batches.
             duck.table(name).pl().write_parquet(path, row_group_size=23)
-            bound = f"ORDERED BY ts WITHIN {DISORDER} SECONDS"
+            order = "VALID FROM ts UNTIL til" if name == "stay" else "ORDERED BY ts"
+            bound = f"{order} WITHIN {DISORDER} SECONDS"
             ours.sql(f"CREATE STREAM {name} ({columns}) SOURCE file('{path}') {bound}")
         duck.execute("CREATE TABLE instants AS SELECT unnest(?) AS t", [INSTANTS])
         yield World(ours, duck)
@@ -276,7 +374,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 # From the first second on: a scalar aggregate has no row before the first element, and SQL knows no such time.
 INSTANTS = [BEGIN_US + second * SECOND + d for second in range(SECONDS + 15) for d in (-1, 0, 1)][1:]
 
-WINDOW = r"RANGE (\d+) SECONDS?(?: SLIDE (\d+) SECONDS?)?"
+WINDOW = r"RANGE (\d+|UNBOUNDED)(?: SECONDS?)?(?: SLIDE (\d+) SECONDS?)?"
 ALIAS = r"(?!WHERE|GROUP|HAVING|UNION|EXCEPT|INTERSECT|LEFT|RIGHT|FULL|SEMI|ANTI|JOIN|CROSS|ON)(\w+)"
 REFERENCE = re.compile(rf"\b({'|'.join(STREAMS)}|large)\b(?: WINDOW\({WINDOW}\)| \[{WINDOW}\])?(?: {ALIAS})?")
 
@@ -288,8 +386,13 @@ def at_every_instant(query: str) -> str:
         stream, alias = found[1], found[6] or found[1]
         length, slide = found[2] or found[4], found[3] or found[5]
         time = "epoch_us(ts)"
-        if length is None:
+        if stream == "stay":
+            held = f"{time} <= i.t AND (til IS NULL OR i.t < epoch_us(til))"
+        elif length is None:
             held = f"{time} = i.t"
+        elif length == "UNBOUNDED":
+            jump = int(slide) * SECOND if slide else 1
+            held = f"{time} < ((i.t + 1) // {jump}) * {jump}"
         elif slide is None:
             held = f"{time} <= i.t AND i.t < {time} + {int(length) * SECOND}"
         else:

@@ -17,7 +17,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 LEAVES = ("errors", "types", "temporal")
 BASE = (*LEAVES, "catalog")
-CORE = ("lang", "algebra", "optimizer", "physical", "execution", "spark", "sinks", "query")
+CORE = ("lang", "algebra", "optimizer", "physical", "execution", "spark", "sinks", "query", "listing", "describe")
 
 # What a layer may import beside itself. A layer is a folder or a module right below the package.
 ALLOWED: dict[str, tuple[str, ...]] = {
@@ -33,7 +33,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     # The package itself: where it lies is asked, to send it to executors.
     "spark": (*BASE, "algebra", "physical", "execution", "strandline"),
     "sinks": (*BASE, "execution"),
-    "query": (*BASE, "execution", "sinks"),
+    "listing": (),
+    "query": (*BASE, "execution", "sinks", "listing"),
+    "describe": (*BASE, "algebra", "listing", "query"),
     "engine": (*BASE, *CORE),
     "script": (*BASE, *CORE, "engine"),
     "strandline": (*BASE, "sinks", "query", "engine"),

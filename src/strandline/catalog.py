@@ -1,9 +1,9 @@
-"""Declared streams and functions, and what we know about them."""
+"""Declared streams, views and functions, what we know about them, and who reads whom."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -28,14 +28,32 @@ class SourceCall:
 
 @dataclass(frozen=True, slots=True)
 class BaseStream:
-    """A stream that comes from outside: its columns, its source and the promise about its order."""
+    """A stream that comes from outside: its columns, its source and the promise about its order.
+
+    A row is valid for the instant of its time column or, where there is an end column, from the one until the other.
+    Without a time column it is valid for the instant at which it arrives.
+    """
 
     name: str
     columns: tuple[tuple[str, Type], ...]
     source: SourceCall
-    time_column: str
+    time_column: str | None
     disorder_us: int = 0
     idle_after_us: int | None = None
+    end_column: str | None = None
+
+    @property
+    def has_intervals(self) -> bool:
+        return self.end_column is not None
+
+    @property
+    def time_columns(self) -> tuple[str, ...]:
+        """The columns that say when a row is valid."""
+        return tuple(name for name in (self.time_column, self.end_column) if name is not None)
+
+    @property
+    def word(self) -> str:
+        return "stream"
 
     def column_type(self, name: str) -> Type:
         return dict(self.columns)[name]
@@ -43,19 +61,39 @@ class BaseStream:
 
 @dataclass(frozen=True, slots=True)
 class DerivedStream:
-    """A query with a name; other queries read it like a stream.
+    """A query with a name; other queries read it like a stream. A view is one that never runs by itself.
 
     A derived stream that is read is inlined, so the plan shows base streams only. `reads` keeps the names of the
-    streams, base and derived, that the query itself reads.
+    streams and views that the query itself reads.
     """
 
     name: str
     plan: Plan
     text: str
     reads: frozenset[str]
+    is_view: bool = False
+
+    @property
+    def word(self) -> str:
+        return "view" if self.is_view else "stream"
 
 
 Stream: TypeAlias = BaseStream | DerivedStream
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A query that runs, or that a script is going to run, and what it names in FROM."""
+
+    name: str
+    reads: frozenset[str]
+
+    @property
+    def word(self) -> str:
+        return "running query"
+
+
+Dependant: TypeAlias = DerivedStream | Reader
 
 
 class Catalog:
@@ -86,11 +124,12 @@ class Catalog:
         return stream
 
     def add(self, stream: Stream, span: Span | None = None) -> None:
-        if stream.name in self:
+        known = self._streams.get(stream.name.lower())
+        if known is not None:
             raise CatalogError(
-                f'stream "{stream.name}" exists already',
+                f'{known.word} "{known.name}" exists already',
                 code="stream-exists",
-                hint=f"Choose another name, or DROP STREAM {stream.name} first.",
+                hint=f"Choose another name, or DROP {known.word.upper()} {known.name} first.",
                 span=span,
             )
         self._streams[stream.name.lower()] = stream
@@ -102,20 +141,68 @@ class Catalog:
             )
         self.functions[function.name] = function
 
-    def drop(self, name: str, span: Span | None = None) -> Stream:
-        """Remove a stream that nothing else reads. Direct readers are enough: none of them goes before its own."""
-        stream = self.get(name, span)
-        dependants = [s.name for s in self if isinstance(s, DerivedStream) and reads(s, stream)]
-        if dependants:
+    def replace_view(self, view: DerivedStream, running: Sequence[Reader] = (), span: Span | None = None) -> None:
+        """Put a view in the place of another that nobody reads."""
+        known = self._streams.get(view.name.lower())
+        if not (isinstance(known, DerivedStream) and known.is_view):
+            self.add(view, span)
+            return
+        if view.name.lower() in _folded(view.reads):
             raise CatalogError(
-                f'stream "{stream.name}" is still read by {", ".join(dependants)}',
-                code="stream-in-use",
-                hint="Drop the dependants first.",
+                f'view "{view.name}" would read itself',
+                code="recursive-query",
+                hint="The old view goes when the new one comes: write its query into the new one.",
                 span=span,
             )
-        return self._streams.pop(name.lower())
+        self._refuse_dependants(known, running, f"DROP VIEW {known.name} CASCADE, then CREATE VIEW.", span)
+        self._streams[view.name.lower()] = view
+
+    def drop(
+        self, name: str, span: Span | None = None, *, cascade: bool = False, running: Sequence[Reader] = ()
+    ) -> list[Stream]:
+        """Remove a stream or view, if `cascade` with all that is built on it; a running query is never taken away.
+
+        All or nothing: returns what is gone.
+        """
+        stream = self.get(name, span)
+        dependants = [reader for level in self.dependants(stream, running) for reader in level]
+        if not cascade or any(isinstance(each, Reader) for each in dependants):
+            hint = f"Drop them first, or all at once: DROP {stream.word.upper()} {stream.name} CASCADE."
+            self._refuse_dependants(stream, running, hint, span)
+        gone: list[Stream] = [stream, *(each for each in dependants if isinstance(each, DerivedStream))]
+        for each in gone:
+            del self._streams[each.name.lower()]
+        return gone
+
+    def dependants(self, stream: Stream, running: Sequence[Reader] = ()) -> list[list[Dependant]]:
+        """Who reads a stream: first those that name it, then those that name these, and so on."""
+        left: list[Dependant] = [*(s for s in self if isinstance(s, DerivedStream) and s is not stream), *running]
+        levels: list[list[Dependant]] = []
+        names = {stream.name.lower()}
+        while found := [each for each in left if names & _folded(each.reads)]:
+            levels.append(found)
+            left = [each for each in left if each not in found]
+            names = {each.name.lower() for each in found if isinstance(each, DerivedStream)}
+        return levels
+
+    def _refuse_dependants(self, stream: Stream, running: Sequence[Reader], hint: str, span: Span | None) -> None:
+        direct, *further = self.dependants(stream, running) or [[]]
+        if not direct:
+            return
+        through = [each for level in further for each in level]
+        runs = any(isinstance(each, Reader) for each in (*direct, *through))
+        raise CatalogError(
+            f'{stream.word} "{stream.name}" is still read by {_listed(direct)}',
+            code="stream-in-use",
+            detail=f"Through {'it' if len(direct) == 1 else 'them'} also by {_listed(through)}." if through else None,
+            hint="Stop the running queries first." if runs else hint,
+            span=span,
+        )
 
 
-def reads(derived: DerivedStream, stream: Stream) -> bool:
-    """Whether the query of `derived` names `stream`, in whatever case."""
-    return stream.name.lower() in {name.lower() for name in derived.reads}
+def _listed(dependants: Iterable[Dependant]) -> str:
+    return ", ".join(f'{each.word} "{each.name}"' for each in dependants)
+
+
+def _folded(names: Iterable[str]) -> set[str]:
+    return {name.lower() for name in names}

@@ -78,8 +78,8 @@ def run(
     text = _read(script)
     with _stoppable(), _database(engine, master, buckets, batch_rows) as database:
         parsed = read_script(database, text)
-        for explanation in parsed.explanations:
-            out_console.print(explanation, markup=False, soft_wrap=True)
+        if parsed.explanations:
+            out_console.print("\n\n".join(parsed.explanations) + "\n", markup=False, soft_wrap=True)
         if not parsed.queries and parsed.explanations:
             return
         began = time.monotonic()

@@ -16,23 +16,28 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from strandline.algebra.explain import show_plan
+from strandline.algebra.growth import growing_state
 from strandline.algebra.operators import Plan
 from strandline.algebra.schema import schema
 from strandline.algebra.tree import streams_read
 from strandline.algebra.user import user_functions
-from strandline.catalog import BaseStream, Catalog, DerivedStream
+from strandline.catalog import BaseStream, Catalog, DerivedStream, Reader, Stream
+from strandline.describe import describe, show_queries, show_streams, show_views
 from strandline.errors import CatalogError, CheckpointError, QueryError, SetupError, SinkError, StrandlineError
 from strandline.execution.delivery import Delivery
 from strandline.execution.sinks import ParquetTarget
 from strandline.execution.sources.base import open_source
 from strandline.lang import ast
-from strandline.lang.binder import bind_create_stream, bind_derived_stream, bind_query
+from strandline.lang.binder import bind_derived_stream, bind_query, bind_reading, bind_view
 from strandline.lang.definitions import define
 from strandline.lang.parser import parse
+from strandline.lang.streams import bind_create_stream
+from strandline.listing import Listing
 from strandline.optimizer.pipeline import optimize
 from strandline.physical.choose import choose
 from strandline.physical.explain import show_pipeline
@@ -47,6 +52,15 @@ if TYPE_CHECKING:
 
 EngineName = Literal["spark", "local"]
 BATCH_ROWS = 1_000_000
+
+
+class Wanted(NamedTuple):
+    """A query that is to be started; `reads` are the streams and views that its text names."""
+
+    name: str
+    plan: Plan
+    sink: Sink
+    reads: frozenset[str] = frozenset()
 
 
 class Database:
@@ -67,7 +81,7 @@ class Database:
         self.queries: list[Query] = []
         self.checkpoint = Path(checkpoint).absolute() if checkpoint is not None else None
         self.batch_rows = batch_rows
-        self._numbers = iter(range(1, 1_000_000_000))
+        self._numbered = (f"q{number}" for number in count(1))
         self._backend: _Backend = (
             _SparkBackend(spark, master, config, buckets) if engine == "spark" else _LocalBackend(buckets)
         )
@@ -79,19 +93,23 @@ class Database:
         self.close()
 
     def sql(self, text: str, *, sink: Sink | None = None, name: str | None = None) -> Any:
-        """Run statements. The value is that of the last one: a `Query` for SELECT, a text for EXPLAIN, else None."""
+        """Run statements. The value is that of the last one: a `Query` for SELECT, a text for EXPLAIN, a `Listing` for
+        SHOW and DESCRIBE, else None."""
         result: Any = None
         for statement in parse(text):
             match statement:
-                case ast.CreateStream() | ast.CreateStreamAs() | ast.DropStream():
+                case ast.CreateStream() | ast.CreateStreamAs() | ast.CreateView() | ast.Drop():
                     self.declare(statement)
                     result = None
                 case ast.Explain(inner):
                     result = self.explain(inner)
+                case ast.Show() | ast.Describe():
+                    result = self.tell(statement)
                 case _:
-                    plan = bind_query(statement, self.catalog)
-                    query_name = name or f"q{next(self._numbers)}"
-                    result = self.start([(query_name, plan, sink or Memory())], self._place(query_name))[0]
+                    plan, reads = bind_reading(statement, self.catalog)
+                    own_name = name or next(n for n in self._numbered if self.is_free(n))
+                    wanted = Wanted(own_name, plan, sink or Memory(), reads)
+                    result = self.start([wanted], self._place(wanted.name))[0]
         return result
 
     def function(
@@ -112,8 +130,8 @@ class Database:
         self.catalog.add_function(define(name or body.__name__, body, arguments, returns))
         return body
 
-    def declare(self, statement: ast.CreateStream | ast.CreateStreamAs | ast.DropStream) -> None:
-        """Change the catalog."""
+    def declare(self, statement: ast.Declaration, waiting: Sequence[Reader] = ()) -> list[Stream]:
+        """Change the catalog, without taking anything away from queries that run or wait; returns what is gone."""
         match statement:
             case ast.CreateStream():
                 stream = bind_create_stream(statement)
@@ -121,15 +139,53 @@ class Database:
                 self.catalog.add(stream, statement.name.span)
             case ast.CreateStreamAs():
                 self.catalog.add(bind_derived_stream(statement, self.catalog), statement.name.span)
-            case ast.DropStream(name, if_exists):
-                if not (if_exists and name.name not in self.catalog):
-                    self.catalog.drop(name.name, name.span)
+            case ast.CreateView(name, _, _, replace):
+                view = bind_view(statement, self.catalog)
+                if replace:
+                    self.catalog.replace_view(view, [*self._running(), *waiting], name.span)
+                else:
+                    self.catalog.add(view, name.span)
+            case ast.Drop():
+                return self._drop(statement, [*self._running(), *waiting])
+        return []
 
-    def explain(self, statement: ast.Query | ast.CreateStreamAs) -> str:
+    def _drop(self, statement: ast.Drop, running: Sequence[Reader]) -> list[Stream]:
+        name, kind = statement.name, statement.kind.lower()
+        if statement.if_exists and name.name not in self.catalog:
+            return []
+        stream = self.catalog.get(name.name, name.span)
+        if stream.word != kind:
+            raise CatalogError(
+                f'"{stream.name}" is a {stream.word}, not a {kind}',
+                code="other-kind",
+                hint=f"Write DROP {stream.word.upper()} {stream.name}.",
+                span=name.span,
+            )
+        return self.catalog.drop(name.name, name.span, cascade=statement.cascade, running=running)
+
+    def _running(self) -> list[Reader]:
+        return [Reader(query.name, query.reads) for query in self.queries if query.is_running]
+
+    def is_free(self, name: str) -> bool:
+        """Whether nothing is called so: then a query whose user gave it no name may be."""
+        return name not in self.catalog and name.lower() not in {query.name.lower() for query in self.queries}
+
+    def explain(self, statement: ast.Query | ast.CreateStreamAs | ast.CreateView) -> str:
         """The logical plan as written, as optimised, and the physical plan."""
-        query = statement.query if isinstance(statement, ast.CreateStreamAs) else statement
-        name = statement.name.name if isinstance(statement, ast.CreateStreamAs) else "query"
-        return self.explain_plan(name, bind_query(query, self.catalog))
+        if isinstance(statement, ast.CreateStreamAs | ast.CreateView):
+            return self.explain_plan(statement.name.name, bind_query(statement.query, self.catalog))
+        return self.explain_plan("query", bind_query(statement, self.catalog))
+
+    def tell(self, statement: ast.Show | ast.Describe, waiting: Sequence[Reader] = ()) -> Listing:
+        """What SHOW and DESCRIBE show; `waiting` are the queries of a script that have not started."""
+        match statement:
+            case ast.Describe(name):
+                return describe(self.catalog.get(name.name, name.span))
+            case ast.Show("STREAMS"):
+                return show_streams(self.catalog)
+            case ast.Show("VIEWS"):
+                return show_views(self.catalog)
+        return show_queries(self.queries, waiting)
 
     def explain_plan(self, name: str, plan: Plan) -> str:
         """The same for a plan."""
@@ -138,30 +194,38 @@ class Database:
         parts = ["logical plan", _indent(show_plan(plan))]
         if better != plan:
             parts += ["optimised plan", _indent(show_plan(better))]
-        return "\n".join([*parts, "physical plan", _indent(show_pipeline(pipeline))])
+        parts += ["physical plan", _indent(show_pipeline(pipeline))]
+        if growing := growing_state(better):
+            parts += ["state that grows without bound", *map(_indent, growing)]
+        return "\n".join(parts)
 
     def query(self, name: str, *, sink: Sink | None = None) -> Query:
         """Start the query behind a derived stream."""
         stream = self.catalog.get(name)
-        if not isinstance(stream, DerivedStream):
+        if not isinstance(stream, DerivedStream) or stream.is_view:
             raise CatalogError(
-                f'stream "{stream.name}" is not a query',
+                f'{stream.word} "{stream.name}" is not a query that runs',
                 code="not-a-query",
                 hint=f"Use SELECT * FROM {stream.name}.",
             )
-        return self.start([(stream.name, stream.plan, sink or Memory())], self._place(stream.name))[0]
+        wanted = Wanted(stream.name, stream.plan, sink or Memory(), stream.reads | {stream.name})
+        return self.start([wanted], self._place(stream.name))[0]
 
-    def start(self, queries: Sequence[tuple[str, Plan, Sink]], place: Path | None) -> list[Query]:
+    def start(self, wanted: Sequence[Wanted | tuple[str, Plan, Sink]], place: Path | None) -> list[Query]:
         """Start queries together in one pipeline, with its checkpoint at `place` (None: a temporary one)."""
+        queries = [Wanted(*each) for each in wanted]
+        self._refuse_taken_names([query.name for query in queries])
         checkpoint = _Checkpoint(place) if place is not None else _Checkpoint.temporary()
         buckets = checkpoint.buckets() or self._backend.default_buckets()
-        plans = [(name, optimize(plan)) for name, plan, _ in queries]
+        plans = [(name, optimize(plan)) for name, plan, *_ in queries]
         pipeline = choose(plans, self._base_streams(), buckets)
         text = show_pipeline(pipeline)
-        places = {name: str(Path(sink.directory).absolute()) for name, _, sink in queries if isinstance(sink, Parquet)}
+        places = {
+            name: str(Path(sink.directory).absolute()) for name, _, sink, _ in queries if isinstance(sink, Parquet)
+        }
         checkpoint.claim(pipeline, text, places)
         targets: dict[str, ParquetTarget] = {}
-        for name, _, sink in queries:
+        for name, _, sink, _ in queries:
             if isinstance(sink, Parquet):
                 if checkpoint.fresh and sink.files():
                     raise SinkError(
@@ -170,15 +234,15 @@ class Database:
                         hint="Choose another directory, or remove the old results.",
                     )
                 targets[name] = sink.target(name)
-        outputs = next((Path(s.directory).absolute().parent for _, _, s in queries if isinstance(s, Parquet)), None)
-        listeners = [heard for name, _, sink in queries if (heard := listener(sink, name)) is not None]
+        outputs = next((Path(s.directory).absolute().parent for _, _, s, _ in queries if isinstance(s, Parquet)), None)
+        listeners = [heard for name, _, sink, _ in queries if (heard := listener(sink, name)) is not None]
         delivery = Delivery(pipeline, checkpoint.path / "progress.json", outputs, listeners)
         group = Group(delivery, checkpoint.path, text)
-        group.tables = {name: [] for name, _, sink in queries if isinstance(sink, Memory)}
+        group.tables = {name: [] for name, _, sink, _ in queries if isinstance(sink, Memory)}
         if checkpoint.is_temporary:
             group.on_stop.append(lambda: shutil.rmtree(checkpoint.path, ignore_errors=True))
         delivery.listeners.insert(0, group.take)
-        for name, _, sink in queries:
+        for name, _, sink, _ in queries:
             if isinstance(sink, Parquet) and delivery.rows_out[name] and not sink.files():
                 raise SinkError(
                     f"the results of {name} that the checkpoint knows of are gone from {sink.directory}",
@@ -187,9 +251,20 @@ class Database:
                 )
         if not (delivery.ended and self._backend.has_finished(checkpoint.path, delivery.last_batch)):
             group.run = self._backend.run(_Start(pipeline, checkpoint.path, targets, self.batch_rows, delivery))
-        started = [Query(name, schema(plan), sink, group) for name, plan, sink in queries]
+        started = [Query(name, schema(plan), sink, group, reads) for name, plan, sink, reads in queries]
         self.queries += started
         return started
+
+    def _refuse_taken_names(self, names: list[str]) -> None:
+        """A name is one running query: its checkpoint, its directory, and what SHOW QUERIES lists."""
+        running = {query.name.lower() for query in self.queries if query.is_running}
+        for number, name in enumerate(names):
+            if name.lower() in running or name.lower() in (other.lower() for other in names[:number]):
+                raise QueryError(
+                    f'a query "{name}" is running already',
+                    code="query-exists",
+                    hint="Stop it first, or give this one another name: sql(…, name=…).",
+                )
 
     def _base_streams(self) -> list[BaseStream]:
         return [stream for stream in self.catalog if isinstance(stream, BaseStream)]
@@ -429,7 +504,7 @@ class _Checkpoint:
     def claim(self, pipeline: Pipeline, plan: str, places: Mapping[str, str]) -> None:
         """Make sure that the checkpoint belongs to these queries and their results, and say so in it."""
         declared = repr([(s.name, s.columns, s.source.function, s.source.arguments, sorted(s.source.options.items()),
-                          s.time_column, s.disorder_us, s.idle_after_us) for s in pipeline.streams])  # fmt: skip
+                          s.time_columns, s.disorder_us, s.idle_after_us) for s in pipeline.streams])  # fmt: skip
         # By name and types: what a function does may change, as long as it fits in.
         functions = "".join(f"\n{function}" for _, function in sorted(user_functions(pipeline).items()))
         identity = f"{plan}\n{declared}\n{sorted(places.items())}{functions}"

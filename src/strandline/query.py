@@ -12,17 +12,16 @@ from typing import Any, Literal, Protocol
 import polars as pl
 import pyarrow as pa
 
-from strandline.errors import QueryError
+from strandline.errors import QueryError, StrandlineError
 from strandline.execution.answers import answer_schema, from_answer, to_answer
 from strandline.execution.batch import FROM, UNTIL
 from strandline.execution.delivery import BatchReport, Delivery
 from strandline.execution.kernels.changes import CHANGE, TIME, coalesce, net_changes
 from strandline.execution.wire import to_table
+from strandline.listing import Form, in_form
 from strandline.sinks import Memory, Parquet, Sink
 from strandline.temporal import BEFORE_ALL, FOREVER, Instant, instant, show_instant, to_datetime
 from strandline.types import Schema
-
-Form = Literal["arrow", "pandas", "polars"]
 
 
 class Run(Protocol):
@@ -79,8 +78,9 @@ class Query:
     would have returned over the window contents at that instant.
     """
 
-    def __init__(self, name: str, columns: Schema, sink: Sink, group: Group) -> None:
+    def __init__(self, name: str, columns: Schema, sink: Sink, group: Group, reads: frozenset[str]) -> None:
         self.name = name
+        self.reads = reads  # the streams and views that its text names
         self.columns = columns
         self.sink = sink
         self._group = group
@@ -97,10 +97,25 @@ class Query:
     def ended(self) -> bool:
         return self._group.delivery.ended
 
+    @property
+    def is_running(self) -> bool:
+        """Whether something may still happen: it has not ended, and was neither stopped nor has it failed."""
+        return self.state == "running"
+
+    @property
+    def state(self) -> Literal["running", "ended", "stopped", "failed"]:
+        run = self._group.run
+        try:
+            if run is not None and not run.await_end(0):
+                return "running"
+        except StrandlineError:
+            return "failed"
+        return "ended" if self.ended else "stopped"
+
     def results(self, form: Form = "arrow") -> Any:
         """The elements known so far, in order of `valid_from`, equal ones that touch joined into one."""
         frame = coalesce(self._frame(), [c.id for c in self.columns])
-        return _in_form(to_answer(frame.sort(FROM, maintain_order=True), self.columns), form)
+        return in_form(to_answer(frame.sort(FROM, maintain_order=True), self.columns), form)
 
     def snapshot(self, at: datetime | str | int | None = None, form: Form = "arrow") -> Any:
         """The answer at an instant before the progress; without `at`, at the last complete instant."""
@@ -116,7 +131,7 @@ class Query:
             )
         frame = self._frame()
         valid = frame.filter((pl.col(FROM) <= wanted) & (pl.col(UNTIL) > wanted))
-        return _in_form(to_answer(valid, self.columns).select([c.name for c in self.columns]), form)
+        return in_form(to_answer(valid, self.columns).select([c.name for c in self.columns]), form)
 
     def changes(self, form: Form = "arrow") -> Any:
         """What happened to the answer, in order: the payload, `time`, and `change` (+n copies came, -n went).
@@ -131,15 +146,15 @@ class Query:
             pl.col(TIME).cast(pl.Datetime("us", "UTC")).alias("time"),
             pl.col(CHANGE).alias("change"),
         )
-        return _in_form(to_table(named), form)
+        return in_form(to_table(named), form)
 
     def late(self, stream: str, form: Form = "arrow") -> Any:
         """The rows of a stream that came later than it promised."""
-        return _in_form(_joined(self._group.late.get(stream)), form)
+        return in_form(_joined(self._group.late.get(stream)), form)
 
     def rejected(self, stream: str, form: Form = "arrow") -> Any:
         """The malformed rows of a stream: place, row number, reason, content."""
-        return _in_form(_joined(self._group.rejected.get(stream)), form)
+        return in_form(_joined(self._group.rejected.get(stream)), form)
 
     def metrics(self) -> dict[str, Any]:
         """Counters and gauges: rows in and out, late, rejected, progress, state, batches."""
@@ -206,13 +221,3 @@ def _read(path: Path) -> pa.Table:
 
 def _joined(tables: list[pa.Table] | None) -> pa.Table:
     return pa.concat_tables(tables) if tables else pa.table({})
-
-
-def _in_form(table: pa.Table, form: Form) -> Any:
-    match form:
-        case "arrow":
-            return table
-        case "pandas":
-            return table.to_pandas()
-        case "polars":
-            return pl.from_arrow(table)

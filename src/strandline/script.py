@@ -7,11 +7,11 @@ from itertools import count
 from pathlib import Path
 
 from strandline.algebra.operators import Plan
-from strandline.catalog import DerivedStream
-from strandline.engine import Database, connected_groups
+from strandline.catalog import DerivedStream, Reader
+from strandline.engine import Database, Wanted, connected_groups
 from strandline.errors import QueryError, SinkError, Span
 from strandline.lang import ast
-from strandline.lang.binder import bind_query
+from strandline.lang.binder import bind_reading
 from strandline.lang.parser import parse
 from strandline.query import Query
 from strandline.sinks import Parquet
@@ -19,10 +19,21 @@ from strandline.sinks import Parquet
 
 @dataclass(slots=True)
 class Script:
-    """What a script asks for: named queries, and explanations in the order of its EXPLAIN statements."""
+    """What a script asks for: named queries, what each of them names in FROM, and the output of its other statements
+    (EXPLAIN, SHOW, DESCRIBE) in their order."""
 
     queries: list[tuple[str, Plan]] = field(default_factory=list)
+    reads: dict[str, frozenset[str]] = field(default_factory=dict)
     explanations: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """A query that waits for the end of the script; a SELECT gets its name there."""
+
+    name: str | None
+    plan: Plan
+    reads: frozenset[str]
 
 
 def read_script(database: Database, text: str) -> Script:
@@ -31,27 +42,35 @@ def read_script(database: Database, text: str) -> Script:
     `CREATE STREAM name AS …` is a query with that name; a bare SELECT is named q1, q2, … in order.
     """
     script = Script()
+    pending: list[_Pending] = []
     for statement in parse(text):
         match statement:
-            case ast.CreateStream():
-                database.declare(statement)
-            case ast.CreateStreamAs(name, _):
-                database.declare(statement)
-                stream = database.catalog.get(name.name)
-                assert isinstance(stream, DerivedStream)
-                script.queries.append((_file_name(stream.name, name.span), stream.plan))
-            case ast.DropStream(name, _):
-                database.declare(statement)
-                script.queries = [q for q in script.queries if q[0].lower() != name.name.lower()]
+            case ast.CreateStream() | ast.CreateStreamAs() | ast.CreateView() | ast.Drop():
+                # A query that was created goes with its stream. A SELECT has nothing to go with.
+                waiting = [Reader("SELECT", each.reads) for each in pending if each.name is None]
+                gone = {stream.name for stream in database.declare(statement, waiting)}
+                pending = [each for each in pending if each.name not in gone]
+                if isinstance(statement, ast.CreateStreamAs):
+                    pending.append(_created(database, statement.name))
             case ast.Explain(inner):
                 script.explanations.append(database.explain(inner))
+            case ast.Show() | ast.Describe():
+                waiting = [Reader(each.name or "SELECT", each.reads) for each in pending]
+                script.explanations.append(str(database.tell(statement, waiting)))
             case _:
-                script.queries.append(("", bind_query(statement, database.catalog)))
+                pending.append(_Pending(None, *bind_reading(statement, database.catalog)))
     names = (f"q{number}" for number in count(1))
-    script.queries = [
-        (name or next(n for n in names if n not in database.catalog), plan) for name, plan in script.queries
-    ]
+    for each in pending:
+        name = each.name or next(n for n in names if database.is_free(n))
+        script.queries.append((name, each.plan))
+        script.reads[name] = each.reads
     return script
+
+
+def _created(database: Database, name: ast.Identifier) -> _Pending:
+    stream = database.catalog.get(name.name)
+    assert isinstance(stream, DerivedStream)
+    return _Pending(_file_name(stream.name, name.span), stream.plan, stream.reads | {stream.name})
 
 
 def start_script(database: Database, script: Script, out: Path, checkpoint: Path | None) -> list[Query]:
@@ -63,7 +82,7 @@ def start_script(database: Database, script: Script, out: Path, checkpoint: Path
     place = checkpoint.absolute() if checkpoint is not None else out / ".strandline" / "checkpoint"
     started: list[Query] = []
     for group in connected_groups(script.queries):
-        queries = [(name, plan, Parquet(out / name)) for name, plan in group]
+        queries = [Wanted(name, plan, Parquet(out / name), script.reads[name]) for name, plan in group]
         started += database.start(queries, place / group[0][0])
     return started
 

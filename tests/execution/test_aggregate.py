@@ -11,9 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from thesis import S1
 
-from strandline.algebra.evaluate import aggregate
-from strandline.algebra.expressions import AggregateCall, ColumnRef
-from strandline.algebra.functions import aggregate_type
+from strandline.algebra.aggregates import DISPERSIONS, aggregate, aggregate_type
+from strandline.algebra.expressions import AggregateCall, ColumnRef, SortKey
 from strandline.algebra.snapshot import bag
 from strandline.execution.operators.aggregate import AggregateOperator
 from strandline.temporal import FOREVER
@@ -43,14 +42,21 @@ Calls = tuple[tuple[Column, AggregateCall], ...]
 
 
 def calls(schema: Schema, *wanted: str) -> Calls:
-    """Aggregates written as `sum c1`; without a column it is `count`, the number of rows."""
+    """Aggregates written as `sum c1`; without a column it is `count`, the number of rows.
+
+    `percentile_cont:0.5 c1 by -c2` has a parameter and an order, here descending by c2.
+    """
+    columns = {c.id: ColumnRef(c.id, c.type) for c in schema}
     found = []
     for text in wanted:
-        function, _, name = text.partition(" ")
-        column = next((c for c in schema if c.id == name), None)
-        kind = aggregate_type(function, column.type if column else None)
-        argument = ColumnRef(column.id, column.type) if column else None
-        found.append((Column(text, text, kind), AggregateCall(function, argument, kind)))
+        named, _, order = text.partition(" by ")
+        function, _, name = named.partition(" ")
+        function, has_parameter, parameter = function.partition(":")
+        argument = columns.get(name)
+        kind = aggregate_type(function, argument.type if argument else None)
+        keys = tuple(SortKey(columns[key.strip("-!")], "-" in key, "!" in key) for key in order.split())
+        value = float(parameter) if function.startswith("percentile") else parameter if has_parameter else None
+        found.append((Column(text, text, kind), AggregateCall(function, argument, kind, False, keys, value)))
     return tuple(found)
 
 
@@ -81,8 +87,7 @@ def expected(schema: Schema, keys: int, wanted: Sequence[str], rows: list[Payloa
     for members in groups.values():
         computed = []
         for _, call in calls(schema, *wanted):
-            values = [row[place[call.argument.id]] for row in members] if call.argument else []
-            computed.append(aggregate(call, values, len(members)))
+            computed.append(aggregate(call, [dict(zip(place, row, strict=True)) for row in members]))
         answer.append((*(members[0][:keys] if members else ()), *computed))
     return answer
 
@@ -172,6 +177,69 @@ def test_min_and_max_of_every_type(kind: Type, data: st.DataObject, slicing: Sli
     same_snapshots(
         out, lambda t: expected(schema, keys, ["min c1", "max c1"], at(source, t), first <= t), edges(source)
     )
+
+
+OF_MEMBERS = [
+    "percentile_cont:0.5 c1 by c1",
+    "percentile_cont:0.3 c1 by -c1",
+    "percentile_cont:1 c2 by c2",
+    "percentile_disc:0.75 c3 by c3",
+    "percentile_disc:0 c0 by -c0",
+    "mode c2 by c2",
+    "mode c0 by -c0",
+    "first c1 by c2",
+    "last c1 by c2 -c0",
+    "last c0 by -c1!",
+    "first c3 by c0! c4",
+    "string_agg:+ c0",
+    "string_agg: c0 by -c2",
+    "count c0",
+]
+
+
+@settings(max_examples=examples(40))
+@given(intervals(payloads(VARCHAR, DOUBLE, INT, MONEY, BIGINT), endless=True), st.integers(0, 3), slicings())
+def test_aggregates_of_members_are_the_snapshot_ones(source: Elements, keys: int, slicing: Slicing) -> None:
+    out = aggregated(MIXED, keys, OF_MEMBERS, source, slicing)
+    first = min((start for _, start, _ in source), default=FOREVER)
+    same_snapshots(out, lambda t: expected(MIXED, keys, OF_MEMBERS, at(source, t), first <= t), edges(source))
+
+
+def test_members_are_listed_in_parts_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("strandline.execution.operators.members._MOST_LISTED", 3)
+    source = line("a[0,9) b[1,8) c[2,7) a[3,6) b[4,5)")
+    wanted = ["string_agg:, x", "mode x by x"]
+    out = aggregated(TEXT, 0, wanted, source)
+    same_snapshots(out, lambda t: expected(TEXT, 0, wanted, at(source, t), t >= 0), edges(source))
+
+
+DISPERSED = [f"{function} c{i}" for i in range(1, 5) for function in DISPERSIONS]
+
+
+@settings(max_examples=examples(40))
+@given(intervals(payloads(VARCHAR, DOUBLE, INT, MONEY, BIGINT), endless=True), st.integers(0, 1), slicings())
+@example([(("a", 0.1, 1, None, 1), n, n + 7) for n in range(3)], 0, Slicing((1, 2, 8), "store"))
+@example([(("a", 1e15 + n, n, None, 10**15 + n), n, n + 7) for n in range(3)], 1, Slicing((2,), "save"))
+def test_dispersions_are_the_snapshot_ones(source: Elements, keys: int, slicing: Slicing) -> None:
+    out = aggregated(MIXED, keys, DISPERSED, source, slicing)
+    first = min((start for _, start, _ in source), default=FOREVER)
+    same_snapshots(out, lambda t: expected(MIXED, keys, DISPERSED, at(source, t), first <= t), edges(source))
+
+
+@settings(max_examples=examples(60))
+@given(st.lists(st.floats(-1e150, 1e150).filter(lambda x: x == 0 or abs(x) > 1e-140), min_size=1, max_size=9))
+def test_variances_are_exact(values: list[float]) -> None:
+    source: Elements = [((value,), 0, 5 + n) for n, value in enumerate(values)]
+    schema = columns(DOUBLE)
+    wanted = [f"{function} c0" for function in DISPERSIONS]
+    out = aggregated(schema, 0, wanted, source)
+    same_snapshots(out, lambda t: expected(schema, 0, wanted, at(source, t), t >= 0), edges(source))
+
+
+def test_equal_numbers_do_not_deviate() -> None:
+    for number in (0.1, 1e15 + 0.3, 123456789.123):
+        out = aggregated(columns(DOUBLE), 0, ["stddev_samp c0"], [((number,), 0, 5)] * 7)
+        assert at(out, 3) == [(0.0,)]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)

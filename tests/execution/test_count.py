@@ -29,7 +29,7 @@ from support import (
 def windowed(source: Elements, rows: int, slide: int = 1, keys: int = 0, slicing: Slicing = Slicing()) -> Elements:  # noqa: B008
     schema = columns(VARCHAR) if not source or len(source[0][0]) == 1 else columns(DOUBLE, INT)
     partition = tuple(c.id for c in schema[:keys])
-    return drive(lambda: CountWindowOperator(partition, rows, slide, schema), [(schema, source)], slicing)
+    return drive(lambda: CountWindowOperator(partition, rows, slide, False, schema), [(schema, source)], slicing)
 
 
 def test_a_row_stays_until_enough_have_come_after_it() -> None:

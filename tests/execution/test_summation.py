@@ -14,9 +14,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from strandline.algebra.evaluate import aggregate
+from strandline.algebra.aggregates import aggregate, aggregate_type
 from strandline.algebra.expressions import AggregateCall, ColumnRef
-from strandline.algebra.functions import aggregate_type
 from strandline.execution.kernels.summation import from_limbs, means, to_limbs
 from strandline.execution.operators.aggregate import AggregateOperator
 from strandline.execution.scalars.basis import polars_type
@@ -48,7 +47,7 @@ def sums(source: Sequence[tuple[float | None, int, int]], slicing: Slicing = Sli
 
 def true_sum(values: list[float | None]) -> float | None:
     call = AggregateCall("sum", ColumnRef("c0", DOUBLE), DOUBLE)
-    result = aggregate(call, values, len(values))
+    result = aggregate(call, [{"c0": value} for value in values])
     assert result is None or isinstance(result, float)
     return result
 
@@ -161,7 +160,7 @@ def test_exact_numbers_add_up_exactly(kind: Type, data: st.DataObject) -> None:
     column = pl.Series([None, *known], dtype=polars_type(kind))
     totals = {name: np.array([digits.sum()]) for name, digits in to_limbs(column).items()}
     of = aggregate_type("sum", kind)
-    expected = aggregate(AggregateCall("sum", ColumnRef("c0", kind), of), known, len(known))
+    expected = aggregate(AggregateCall("sum", ColumnRef("c0", kind), of), [{"c0": value} for value in known])
     assert from_limbs(totals, polars_type(of), 1).to_list() == [expected]
     mean = means(totals, np.array([len(known)]), column.dtype, 1)
     assert mean.tolist() == [float(sum(map(Fraction, known)) / len(known))]

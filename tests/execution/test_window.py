@@ -31,7 +31,7 @@ def chronons(times: list[tuple[str, int]]) -> Elements:
     return [((x,), t, t + 1) for x, t in sorted(times, key=lambda pair: pair[1])]
 
 
-def windowed(source: Elements, range_us: int, slide_us: int = 1, slicing: Slicing = Slicing()) -> Elements:  # noqa: B008
+def windowed(source: Elements, range_us: int | None, slide_us: int = 1, slicing: Slicing = Slicing()) -> Elements:  # noqa: B008
     """The window and the reorder buffer that a plan puts behind it."""
     moved = drive(lambda: WindowOperator(range_us, slide_us), [(TEXT, source)], sliced=False)
     moved.sort(key=lambda element: element[1])
@@ -71,26 +71,31 @@ def test_times_far_from_the_epoch(time: int) -> None:
     assert [len(held(source, 10 * SECOND, 3 * SECOND, t)) for t in around] == [0, 1, 1, 0]
 
 
-def held(source: Elements, range_us: int, slide_us: int, t: int) -> list[Payload]:
-    """The definition: T - range <= s < T with T = floor((t + 1) / slide) * slide."""
+def test_without_a_range_nothing_leaves() -> None:
+    assert show(windowed(line("a[5,6) b[10,11)"), None)) == "a[5,∞) b[10,∞)"
+    assert show(windowed(line("a[5,6) b[10,11)"), None, 10)) == "a[9,∞) b[19,∞)"
+
+
+def held(source: Elements, range_us: int | None, slide_us: int, t: int) -> list[Payload]:
+    """The definition: T - range <= s < T with T = floor((t + 1) / slide) * slide; without a range s < T."""
     last = (t + 1) // slide_us * slide_us
-    return [payload for payload, s, _ in source if last - range_us <= s < last]
+    return [payload for payload, s, _ in source if s < last and (range_us is None or last - range_us <= s)]
 
 
 @settings(max_examples=examples(80))
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), st.integers(-30, 30)), max_size=10).map(chronons),
-    st.integers(1, 25),
+    st.integers(1, 25) | st.none(),
     st.integers(1, 25),
     slicings(),
 )
 @example(chronons([("a", -10), ("b", -1), ("a", 0)]), 7, 3, Slicing((-5, 0)))  # the slide does not divide the range
 @example(chronons([("a", 1)]), 1, 25, Slicing())  # never seen
 def test_window_holds_what_the_definition_says(
-    source: Elements, range_us: int, slide_us: int, slicing: Slicing
+    source: Elements, range_us: int | None, slide_us: int, slicing: Slicing
 ) -> None:
     out = windowed(source, range_us, slide_us, slicing)
-    around = {s + d for _, s, _ in source for d in range(-2, range_us + slide_us + 2)}
+    around = {s + d for _, s, _ in source for d in range(-2, (range_us or 25) + slide_us + 2)}
     same_snapshots(out, lambda t: held(source, range_us, slide_us, t), {*edges(source), *around})
 
 

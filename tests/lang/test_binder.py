@@ -32,8 +32,9 @@ from strandline.algebra.values import show as show_value
 from strandline.catalog import BaseStream, Catalog, SourceCall
 from strandline.errors import BindError, StrandlineError
 from strandline.lang import ast
-from strandline.lang.binder import MAX_PLAN_HEIGHT, bind_create_stream, bind_derived_stream, bind_query, freshened
+from strandline.lang.binder import MAX_PLAN_HEIGHT, bind_derived_stream, bind_query, freshened
 from strandline.lang.parser import MAX_DEPTH, parse, parse_one
+from strandline.lang.streams import bind_create_stream
 from strandline.temporal import instant
 from strandline.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, decimal
 
@@ -558,7 +559,7 @@ def test_every_text_is_accepted_or_refused_with_a_place() -> None:
                         bind_create_stream(statement)
                     case ast.CreateStreamAs(_, query) | ast.Explain(ast.CreateStreamAs(_, query)) | ast.Explain(query):
                         bind_query(query, CATALOG)
-                    case ast.Select() | ast.UnionAll() | ast.SetOperation():
+                    case ast.Select() | ast.UnionAll() | ast.SetOperation() | ast.Changes() | ast.Ordered():
                         bind_query(statement, CATALOG)
             codes["accepted"] += 1
         except StrandlineError as error:

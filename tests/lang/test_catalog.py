@@ -1,14 +1,15 @@
-"""What the catalog refuses to drop: streams that other streams were built from."""
+"""What the catalog refuses to drop or replace: what others were built from."""
 
 from __future__ import annotations
 
 import pytest
 
-from strandline.catalog import Catalog, DerivedStream
+from strandline.catalog import Catalog, DerivedStream, Reader
 from strandline.errors import CatalogError
 from strandline.lang import ast
-from strandline.lang.binder import bind_create_stream, bind_derived_stream
-from strandline.lang.parser import parse
+from strandline.lang.binder import bind_derived_stream, bind_view
+from strandline.lang.parser import parse, parse_one
+from strandline.lang.streams import bind_create_stream
 
 SCRIPT = """
 CREATE STREAM Bid (auction BIGINT, price DOUBLE, ts TIMESTAMP) SOURCE file('bids') ORDERED BY ts;
@@ -26,7 +27,15 @@ def declared(more: str = "") -> Catalog:
                 catalog.add(bind_create_stream(statement))
             case ast.CreateStreamAs():
                 catalog.add(bind_derived_stream(statement, catalog))
+            case ast.CreateView():
+                catalog.add(bind_view(statement, catalog))
     return catalog
+
+
+def view(text: str, catalog: Catalog) -> DerivedStream:
+    statement = parse_one(text)
+    assert isinstance(statement, ast.CreateView)
+    return bind_view(statement, catalog)
 
 
 def reads(query: str) -> set[str]:
@@ -52,6 +61,11 @@ def refused(catalog: Catalog, name: str) -> CatalogError:
         ("SELECT 1 AS one FROM bid JOIN cheapest AS c ON bid.auction = c.auction", {"Bid", "Cheapest"}),
         ("SELECT auction FROM bid UNION ALL SELECT auction FROM ask", {"Bid", "Ask"}),
         ('SELECT q.auction FROM (SELECT auction FROM "ASK") AS q', {"Ask"}),
+        ("SELECT auction FROM bid WHERE EXISTS (SELECT 1 FROM ask)", {"Bid", "Ask"}),
+        (
+            "WITH unused AS (SELECT auction FROM ask), bid AS (SELECT auction FROM cheap) SELECT * FROM bid",
+            {"Ask", "Cheap"},
+        ),
     ],
 )
 def test_a_derived_stream_knows_what_its_query_reads(query: str, expected: set[str]) -> None:
@@ -60,17 +74,22 @@ def test_a_derived_stream_knows_what_its_query_reads(query: str, expected: set[s
 
 @pytest.mark.parametrize("spelling", ["Cheap", "cheap", "CHEAP"])
 def test_a_derived_stream_that_is_read_stays(spelling: str) -> None:
-    assert refused(declared(), spelling).message == 'stream "Cheap" is still read by Cheapest'
+    error = refused(declared(), spelling)
+    assert error.message == 'stream "Cheap" is still read by stream "Cheapest"'
+    assert error.detail is None
+    assert error.hint == "Drop them first, or all at once: DROP STREAM Cheap CASCADE."
 
 
 @pytest.mark.parametrize("spelling", ["Bid", "bid", "BID"])
-def test_only_direct_readers_are_named(spelling: str) -> None:
-    assert refused(declared(), spelling).message == 'stream "Bid" is still read by Cheap'
+def test_direct_and_indirect_readers_are_named(spelling: str) -> None:
+    error = refused(declared("CREATE VIEW Top AS SELECT auction FROM cheapest"), spelling)
+    assert error.message == 'stream "Bid" is still read by stream "Cheap"'
+    assert error.detail == 'Through it also by stream "Cheapest", view "Top".'
 
 
 def test_all_direct_readers_are_named() -> None:
     catalog = declared("CREATE STREAM Both AS SELECT a.auction FROM ask AS a JOIN cheap AS c ON a.auction = c.auction")
-    assert refused(catalog, "cheap").message == 'stream "Cheap" is still read by Cheapest, Both'
+    assert refused(catalog, "cheap").message == 'stream "Cheap" is still read by stream "Cheapest", stream "Both"'
 
 
 def test_the_spelling_in_reads_does_not_matter() -> None:
@@ -78,11 +97,62 @@ def test_the_spelling_in_reads_does_not_matter() -> None:
     cheap = catalog.get("cheap")
     assert isinstance(cheap, DerivedStream)
     catalog.add(DerivedStream("Other", cheap.plan, cheap.text, frozenset(("aSK",))))
-    assert refused(catalog, "ask").message == 'stream "Ask" is still read by Other'
+    assert refused(catalog, "ask").message == 'stream "Ask" is still read by stream "Other"'
 
 
 def test_streams_go_once_their_readers_are_gone() -> None:
     catalog = declared()
     for name in ("CHEAPEST", "cheap", "bid", "ask"):
-        catalog.drop(name)
+        assert [stream.name.lower() for stream in catalog.drop(name)] == [name.lower()]
     assert list(catalog) == []
+
+
+def test_cascade_takes_all_that_is_built_on_a_stream() -> None:
+    catalog = declared("CREATE VIEW v AS SELECT auction FROM ask; CREATE VIEW w AS SELECT auction FROM cheapest")
+    assert [stream.name for stream in catalog.drop("bid", cascade=True)] == ["Bid", "Cheap", "Cheapest", "w"]
+    assert [stream.name for stream in catalog] == ["Ask", "v"]
+
+
+def test_cascade_takes_a_diamond_once() -> None:
+    catalog = declared(
+        "CREATE STREAM d AS SELECT a.auction FROM cheap AS a JOIN cheapest AS b ON a.auction = b.auction"
+    )
+    assert sorted(stream.name for stream in catalog.drop("cheap", cascade=True)) == ["Cheap", "Cheapest", "d"]
+
+
+@pytest.mark.parametrize("cascade", [False, True])
+def test_what_a_running_query_reads_stays(cascade: bool) -> None:
+    catalog = declared()
+    with pytest.raises(CatalogError) as caught:
+        catalog.drop("bid", cascade=cascade, running=[Reader("q1", frozenset(["cheaPest"]))])
+    assert caught.value.message == 'stream "Bid" is still read by stream "Cheap"'
+    assert caught.value.detail == 'Through it also by stream "Cheapest", running query "q1".'
+    assert caught.value.hint == "Stop the running queries first."
+    assert [stream.name for stream in catalog] == ["Bid", "Ask", "Cheap", "Cheapest"]
+    assert [s.name for s in catalog.drop("ask", running=[Reader("q1", frozenset(["cheapest"]))])] == ["Ask"]
+
+
+def test_a_view_is_replaced_if_nobody_reads_it() -> None:
+    catalog = declared("CREATE VIEW v AS SELECT auction FROM ask")
+    catalog.replace_view(view("CREATE OR REPLACE VIEW V AS SELECT price FROM cheap", catalog))
+    replaced = catalog.get("v")
+    assert isinstance(replaced, DerivedStream) and replaced.text == "SELECT price FROM cheap"
+    catalog.add(view("CREATE VIEW w AS SELECT price FROM v", catalog))
+    with pytest.raises(CatalogError) as caught:
+        catalog.replace_view(view("CREATE OR REPLACE VIEW v AS SELECT price FROM ask", catalog))
+    assert caught.value.message == 'view "V" is still read by view "w"'
+    assert catalog.get("v") is replaced
+
+
+def test_a_view_does_not_replace_itself_by_itself() -> None:
+    catalog = declared("CREATE VIEW v AS SELECT auction FROM ask")
+    with pytest.raises(CatalogError) as caught:
+        catalog.replace_view(view("CREATE OR REPLACE VIEW v AS SELECT auction FROM v", catalog))
+    assert caught.value.code == "recursive-query"
+
+
+def test_a_view_does_not_replace_a_stream() -> None:
+    catalog = declared()
+    with pytest.raises(CatalogError) as caught:
+        catalog.replace_view(view("CREATE OR REPLACE VIEW cheapest AS SELECT auction FROM ask", catalog))
+    assert caught.value.message == 'stream "Cheapest" exists already'

@@ -162,7 +162,7 @@ def test_a_script_is_its_statements() -> None:
         SELECT a FROM s; ; /* another /* nested */ one; */
         DROP STREAM IF EXISTS s;
     """
-    assert [type(statement) for statement in parse(script)] == [ast.Select, ast.DropStream]
+    assert [type(statement) for statement in parse(script)] == [ast.Select, ast.Drop]
     assert parse("") == []
     assert parse(" ; -- nothing\n;") == []
 

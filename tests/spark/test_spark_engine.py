@@ -13,7 +13,9 @@ import pytest
 import strandline as sl
 from strandline.engine import Database
 from strandline.errors import CheckpointError, QueryError, SourceError
+from strandline.execution import advance
 from strandline.query import Query
+from strandline.temporal import SECOND
 
 pytestmark = pytest.mark.spark
 
@@ -141,3 +143,49 @@ def test_a_file_that_changes_under_the_query_is_named(spark_database: Database, 
     with pytest.raises(SourceError, match='column "x" of stream "f" is not in'):
         query.await_end(60)
     query.stop()
+
+
+def test_rows_keep_the_time_of_their_arrival_when_a_batch_runs_again(
+    spark_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(advance, "TICK_US", 3_600 * SECOND)  # no batches but those with rows
+    (tmp_path / "in").mkdir()
+    log = tmp_path / "c" / "q" / "spark"
+
+    def numbers(kind: str) -> list[int]:
+        return sorted(int(path.name) for path in (log / kind).glob("[0-9]*"))
+
+    def arrive(name: str, values: list[int]) -> None:
+        pq.write_table(pa.table({"x": pa.array(values, pa.int32())}), tmp_path / "in" / f".{name}")
+        (tmp_path / "in" / f".{name}").rename(tmp_path / "in" / f"{name}.parquet")
+
+    def begin() -> Query:
+        database = sl.connect(spark=spark_database.spark, checkpoint=tmp_path / "c")
+        database.sql(f"CREATE STREAM s (x INT) SOURCE file('{tmp_path}/in/*.parquet', follow => true)")
+        return database.sql("SELECT x FROM s", name="q", sink=sl.Parquet(tmp_path / "out" / "q"))
+
+    def times(query: Query) -> dict[int, datetime]:
+        rows = query.results().to_pylist()
+        assert len({row["x"] for row in rows}) == len(rows), "each row once"
+        return {row["x"]: row["valid_from"] for row in rows}
+
+    arrive("a", [1, 2])
+    query = begin()
+    until(lambda: len(times(query)) == 2)
+    arrive("b", [3])
+    until(lambda: len(times(query)) == 3 and numbers("commits") == numbers("offsets"))
+    query.stop()
+    before = times(query)
+    assert before[1] == before[2] < before[3] < datetime.now(UTC)
+    # Spark forgets that the last batch, the one with the 3, was over: as if it had been killed. It runs it again.
+    last = numbers("commits")[-1]
+    (log / "commits" / f"{last}").unlink()
+    (log / "commits" / f".{last}.crc").unlink(missing_ok=True)
+    again = begin()
+    until(lambda: last in numbers("commits"))
+    arrive("c", [4])
+    (tmp_path / "in" / "_END").touch()
+    assert again.await_end(60)
+    after = times(again)
+    assert {x: after[x] for x in before} == before
+    assert before[3] < after[4]

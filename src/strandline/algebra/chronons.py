@@ -1,12 +1,20 @@
-"""Which plans give chronon streams: every element is valid for a single instant. Only those can take a window."""
+"""What is known about the time of a plan's elements without running it.
+
+A window needs a chronon stream, whose elements are valid for a single instant each, or a granular one, which is looked
+at once per granule.
+"""
 
 from __future__ import annotations
 
+import math
+
 from strandline.algebra.operators import (
     Aggregate,
+    Changes,
     CountWindow,
     Distinct,
     Filter,
+    Granularity,
     Join,
     Map,
     MarkJoin,
@@ -14,20 +22,25 @@ from strandline.algebra.operators import (
     Plan,
     Scan,
     SemiJoin,
+    SessionWindow,
     SetOperation,
     TimeWindow,
+    TopRows,
     Union,
 )
+from strandline.algebra.tree import sources, walk
 
 
 def is_chronon(plan: Plan) -> bool:
     """Whether no element of the plan is valid for longer than one instant."""
     match plan:
         case Scan():
+            return not plan.intervals
+        case Changes():
             return True
-        case TimeWindow() | CountWindow():
+        case TimeWindow() | CountWindow() | SessionWindow() | Granularity():
             return False
-        case Filter() | Map() | Distinct():
+        case Filter() | Map() | Distinct() | TopRows():
             return is_chronon(plan.source)
         case Join(_, left, right):  # valid while both are
             return is_chronon(left) or is_chronon(right)
@@ -43,3 +56,26 @@ def is_chronon(plan: Plan) -> bool:
             if kind in ("intersect", "intersect all"):
                 return is_chronon(left) or is_chronon(right)
             return is_chronon(left) and (kind != "union max" or is_chronon(right))
+
+
+def granule(plan: Plan) -> int | None:
+    """The length of the granules at whose borders alone the plan's answer changes, if there are any."""
+    match plan:
+        case Granularity(granule_us, _):
+            return granule_us
+        case Scan() | Changes() | CountWindow() | SessionWindow():
+            return None
+        case TimeWindow(range_us, slide_us, source):
+            below = granule(source)
+            whole = below is not None and (range_us is None or range_us % below == 0)
+            return below if whole and slide_us == 1 else None
+        case Aggregate(keys, _, source):  # the one group of an aggregation without keys begins at any instant
+            return granule(source) if keys else None
+        case _:
+            known = [granule(source) for source in sources(plan)]
+            return math.gcd(*(each for each in known if each is not None)) if None not in known else None
+
+
+def keeps_arrival_order(plan: Plan) -> bool:
+    """Whether elements of one instant still come in the order in which they arrived."""
+    return all(isinstance(node, Scan | Filter | Map) for node in walk(plan))

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from strandline.algebra.expressions import AggregateCall, Call, Case, Cast, ColumnRef, Expression, Literal, UserCall
+from strandline.algebra.expressions import (
+    AggregateCall,
+    Call,
+    Case,
+    Cast,
+    ColumnRef,
+    Expression,
+    Literal,
+    SortKey,
+    UserCall,
+)
 from strandline.algebra.operators import (
     Aggregate,
+    Changes,
     CountWindow,
     Distinct,
     Filter,
+    Granularity,
     Join,
     Map,
     MarkJoin,
@@ -17,8 +29,10 @@ from strandline.algebra.operators import (
     Plan,
     Scan,
     SemiJoin,
+    SessionWindow,
     SetOperation,
     TimeWindow,
+    TopRows,
     Union,
 )
 from strandline.algebra.tree import sources
@@ -87,7 +101,15 @@ def _show_literal(value: object, is_interval: bool) -> str:
 
 def show_aggregate(column: Column, call: AggregateCall) -> str:
     argument = "*" if call.argument is None else call.argument.id
-    return f"{column.id} := {call.function}({argument})"
+    distinct = "distinct " if call.distinct else ""
+    parameter = "" if call.parameter is None else f", {_show_literal(call.parameter, is_interval=False)}"
+    order = f" order by {', '.join(map(show_sort_key, call.order))}" if call.order else ""
+    return f"{column.id} := {call.function}({distinct}{argument}{parameter}{order})"
+
+
+def show_sort_key(key: SortKey) -> str:
+    nulls = "" if key.nulls_first == key.descending else f" nulls {'first' if key.nulls_first else 'last'}"
+    return f"{key.column.id}{' desc' if key.descending else ''}{nulls}"
 
 
 def show_outputs(outputs: tuple[tuple[Column, Expression], ...]) -> str:
@@ -97,9 +119,9 @@ def show_outputs(outputs: tuple[tuple[Column, Expression], ...]) -> str:
     )
 
 
-def show_window(range_us: int, slide_us: int) -> str:
+def show_window(range_us: int | None, slide_us: int) -> str:
     slide = "" if slide_us == 1 else f" slide {show_duration(slide_us)}"
-    return f"range {show_duration(range_us)}{slide}"
+    return f"range {'unbounded' if range_us is None else show_duration(range_us)}{slide}"
 
 
 def show_rows(partition: tuple[str, ...], rows: int, slide: int) -> str:
@@ -107,16 +129,29 @@ def show_rows(partition: tuple[str, ...], rows: int, slide: int) -> str:
     return f"{rows} rows{by}{'' if slide == 1 else f' slide {slide}'}"
 
 
+def show_session(partition: tuple[str, ...], gap_us: int) -> str:
+    by = f" by {', '.join(partition)}" if partition else ""
+    return f"gap {show_duration(gap_us)}{by}"
+
+
 def show_node(plan: Plan) -> str:
     """One node, without its inputs."""
     match plan:
         case Scan(stream, alias, columns):
             name = stream if alias == stream else f"{stream} as {alias}"
-            return f"Scan {name} ({', '.join(c.name for c in columns)})"
+            return f"Scan {name} ({', '.join(c.name for c in columns)}){' with intervals' if plan.intervals else ''}"
         case TimeWindow(range_us, slide_us, _):
             return f"TimeWindow {show_window(range_us, slide_us)}"
         case CountWindow(partition, rows, slide, _):
             return f"CountWindow {show_rows(partition, rows, slide)}"
+        case SessionWindow(partition, gap_us, _):
+            return f"SessionWindow {show_session(partition, gap_us)}"
+        case Granularity(granule_us, _):
+            return f"Granularity {show_duration(granule_us)}"
+        case Changes(kind, _):
+            return f"Changes {kind}"
+        case TopRows(order, limit, _):
+            return f"TopRows {limit} by {', '.join(map(show_sort_key, order))}"
         case Filter(predicate, _):
             return f"Filter {show_expression(predicate)}"
         case Map(outputs, _):

@@ -76,12 +76,34 @@ Expression: TypeAlias = Literal | ColumnRef | Call | Case | Cast | UserCall
 
 
 @dataclass(frozen=True, slots=True)
+class SortKey:
+    """A column of ORDER BY."""
+
+    column: ColumnRef
+    descending: bool = False
+    nulls_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class AggregateCall:
-    """An aggregate over the elements of a group: COUNT (no argument means `*`), SUM, AVG, MIN, MAX."""
+    """An aggregate over the elements of a group; no argument means `*`.
+
+    `distinct` counts equal values once. `order` is the order in which FIRST, LAST and STRING_AGG see the values, and
+    that of a percentile; `parameter` the fraction of a percentile or the separator of STRING_AGG.
+    """
 
     function: str
     argument: ColumnRef | None
     type: Type
+    distinct: bool = False
+    order: tuple[SortKey, ...] = ()
+    parameter: Value = None
+
+    @property
+    def columns(self) -> tuple[ColumnRef, ...]:
+        """The columns that it reads."""
+        named = () if self.argument is None else (self.argument,)
+        return tuple(dict.fromkeys((*named, *(key.column for key in self.order))))
 
 
 def children(expression: Expression) -> tuple[Expression, ...]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from strandline.algebra.expressions import AggregateCall, Expression
+from strandline.algebra.expressions import AggregateCall, Expression, SortKey
 from strandline.types import Column
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """A base stream: each element is valid for the single instant of its timestamp (a chronon stream).
+    """A base stream: each element is valid for the single instant of its timestamp (a chronon stream) or, with
+    `intervals`, for an interval that it brings along.
 
     `columns` are the stream's declared columns, in order, under the ids of this use; rules may narrow them.
     """
@@ -23,6 +24,7 @@ class Scan:
     stream: str
     alias: str
     columns: tuple[Column, ...]
+    intervals: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +32,10 @@ class TimeWindow:
     """Keep each element of a chronon stream valid for `range_us`; the window moves every `slide_us`.
 
     At instant t the window holds the elements with T - range <= s < T, T = floor((t + 1) / slide) * slide.
-    `slide_us = 1` (a chronon) is the sliding window: s <= t < s + range.
+    `slide_us = 1` (a chronon) is the sliding window: s <= t < s + range. Without a range elements never leave: s < T.
     """
 
-    range_us: int
+    range_us: int | None
     slide_us: int
     source: Plan
 
@@ -43,12 +45,52 @@ class CountWindow:
     """Keep the last `rows` elements of a chronon stream, or of each partition of it; moves every `slide` elements.
 
     Of the first c elements of a partition up to an instant, in order of time and then of arrival, the window holds
-    those with T - rows < index <= T, T = floor(c / slide) * slide.
+    those with T - rows < index <= T, T = floor(c / slide) * slide. Where a plan combines rows, nobody knows in which
+    order those of one instant arrived: they go by their values, column by column.
     """
 
     partition: tuple[str, ...]
     rows: int
     slide: int
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWindow:
+    """Keep the elements of a chronon stream, or of each partition of it, for as long as their session lasts.
+
+    A session goes on while no `gap_us` pass between one element and the next. At instant t the window holds the
+    elements up to t that are joined to t by a chain of elements, each less than the gap after the one before, and the
+    last less than the gap before t.
+    """
+
+    partition: tuple[str, ...]
+    gap_us: int
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Granularity:
+    """Look at a stream only once per granule: at instant t it is as it was at floor(t / granule) * granule."""
+
+    granule_us: int
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What has come (`insert`) or gone (`delete`) since the instant before, valid for the one instant of the change."""
+
+    kind: ChangeKind
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class TopRows:
+    """The first `limit` rows in an order, and all that are level with the last of them."""
+
+    order: tuple[SortKey, ...]
+    limit: int
     source: Plan
 
 
@@ -136,6 +178,7 @@ class Union:
     sources: tuple[Plan, ...]
 
 
+ChangeKind: TypeAlias = Literal["insert", "delete"]
 SetKind: TypeAlias = Literal["except all", "except", "except strict", "intersect all", "intersect", "union max"]
 
 
@@ -160,6 +203,10 @@ Plan: TypeAlias = (
     Scan
     | TimeWindow
     | CountWindow
+    | SessionWindow
+    | Granularity
+    | Changes
+    | TopRows
     | Filter
     | Map
     | Join

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from strandline.algebra.operators import (
     Aggregate,
+    Changes,
     CountWindow,
     Distinct,
     Filter,
+    Granularity,
     Join,
     Map,
     MarkJoin,
@@ -14,8 +16,10 @@ from strandline.algebra.operators import (
     Plan,
     Scan,
     SemiJoin,
+    SessionWindow,
     SetOperation,
     TimeWindow,
+    TopRows,
     Union,
 )
 from strandline.types import Column, Schema
@@ -26,7 +30,9 @@ def schema(plan: Plan) -> Schema:
     match plan:
         case Scan(_, _, columns):
             return columns
-        case TimeWindow() | CountWindow() | Filter() | Distinct():
+        case TimeWindow() | CountWindow() | SessionWindow() | Granularity() | Changes() | TopRows():
+            return schema(plan.source)
+        case Filter() | Distinct():
             return schema(plan.source)
         case Map(outputs, _):
             return tuple(column for column, _ in outputs)

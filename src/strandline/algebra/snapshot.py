@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from strandline.algebra.evaluate import aggregate, evaluate
-from strandline.algebra.expressions import Expression, Value
+from strandline.algebra.aggregates import aggregate, compare_rows, in_order
+from strandline.algebra.chronons import granule, is_chronon, keeps_arrival_order
+from strandline.algebra.evaluate import evaluate
+from strandline.algebra.expressions import ColumnRef, Expression, SortKey, Value
 from strandline.algebra.operators import (
     Aggregate,
+    Changes,
     CountWindow,
     Distinct,
     Filter,
+    Granularity,
     Join,
     Map,
     MarkJoin,
@@ -26,14 +30,16 @@ from strandline.algebra.operators import (
     Plan,
     Scan,
     SemiJoin,
+    SessionWindow,
     SetKind,
     SetOperation,
     TimeWindow,
+    TopRows,
     Union,
 )
 from strandline.algebra.schema import schema
-from strandline.algebra.tree import streams_read, walk
-from strandline.temporal import Instant
+from strandline.algebra.tree import sources, streams_read
+from strandline.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.types import Column
 
 Row: TypeAlias = dict[str, Value]
@@ -41,10 +47,16 @@ Row: TypeAlias = dict[str, Value]
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """An element of a raw stream: its timestamp and its values by declared column name."""
+    """An element of a raw stream: its timestamp and its values by declared column name; where the stream has intervals,
+    the first instant at which it is no longer valid."""
 
     time: Instant
     values: Mapping[str, Value]
+    until: Instant | None = None
+
+    @property
+    def end(self) -> Instant:
+        return self.time + 1 if self.until is None else self.until
 
 
 RawStreams: TypeAlias = Mapping[str, Sequence[Element]]
@@ -60,23 +72,46 @@ def snapshot(plan: Plan, streams: RawStreams, at: Instant) -> list[Row]:
 class _Meaning:
     streams: RawStreams
     origin: Instant | None  # the first element of any input: from then on the query has an answer
+    known: dict[tuple[int, Instant], list[Row]] = field(default_factory=dict)  # by the identity of the node
 
     def at(self, plan: Plan, t: Instant) -> list[Row]:
+        key = (id(plan), t)
+        if key not in self.known:
+            self.known[key] = self._at(plan, t)
+        return self.known[key]
+
+    def _at(self, plan: Plan, t: Instant) -> list[Row]:
         match plan:
             case Scan(stream, _, columns):
-                elements = (e for e in self.streams.get(stream, ()) if e.time == t)
+                elements = (e for e in self.streams.get(stream, ()) if e.time <= t < e.end)
                 return [{c.id: e.values[c.name] for c in columns} for e in elements]
             case TimeWindow(range_us, slide_us, source):
                 last = (t + 1) // slide_us * slide_us
-                held = sorted({s for s in self._times(source) if last - range_us <= s < last})
+                first = BEFORE_ALL if range_us is None else last - range_us
+                held = [s for s in self._occasions(source, last) if first <= s]
                 return [row for s in held for row in self.at(source, s)]
             case CountWindow(partition, size, slide, source):
-                parts: dict[object, list[Row]] = {}
-                for s in sorted(s for s in self._times(source) if s <= t):
-                    for row in self.at(source, s):
-                        parts.setdefault(_key(tuple(row[k] for k in partition)), []).append(row)
-                moves = [(part, len(part) // slide * slide) for part in parts.values()]
-                return [row for part, last in moves for row in part[max(last - size, 0) : last]]
+                parts = self._parts(partition, source, t).values()
+                moves = [(part, len(part) // slide * slide) for part in parts]
+                return [row for part, last in moves for _, row in part[max(last - size, 0) : last]]
+            case SessionWindow(partition, gap_us, source):
+                found: list[Row] = []
+                for part in self._parts(partition, source, t).values():
+                    after = t
+                    for time, row in reversed(part):
+                        if after - time >= gap_us:
+                            break
+                        found.append(row)
+                        after = time
+                return found
+            case Granularity(granule_us, source):
+                return self.at(source, t // granule_us * granule_us)
+            case Changes(kind, source):
+                now, before = self.at(source, t), self.at(source, t - 1)
+                return _minus(now, before) if kind == "insert" else _minus(before, now)
+            case TopRows(order, limit, source):
+                rows = in_order(self.at(source, t), order)
+                return [row for row in rows if sum(compare_rows(order, other, row) < 0 for other in rows) < limit]
             case Filter(predicate, source):
                 return [row for row in self.at(source, t) if evaluate(predicate, row) is True]
             case Map(outputs, source):
@@ -136,13 +171,41 @@ class _Meaning:
         for rows in groups.values():
             out: Row = {key: rows[0][key] for key in plan.keys} if rows else {}
             for column, call in plan.aggregates:
-                values = [row[call.argument.id] for row in rows] if call.argument else []
-                out[column.id] = aggregate(call, values, len(rows))
+                out[column.id] = aggregate(call, rows)
             result.append(out)
         return result
 
-    def _times(self, plan: Plan) -> set[Instant]:
-        return {e.time for name in streams_read(plan) for e in self.streams.get(name, ())}
+    def _occasions(self, plan: Plan, before: Instant) -> list[Instant]:
+        """The instants before another at which a plan that takes a window has elements, in order."""
+        if is_chronon(plan):
+            return sorted(t for t in changes(plan, self.streams) if t < before)
+        length = granule(plan)
+        assert length is not None, "a window is over a chronon stream or a granular one"
+        first = min(changes(plan, self.streams), default=before) // length * length
+        return list(range(first, before, length))
+
+    def _parts(self, partition: tuple[str, ...], source: Plan, t: Instant) -> dict[object, list[tuple[Instant, Row]]]:
+        """The elements up to an instant with their times, in order, by partition."""
+        by_value = [SortKey(ColumnRef(column.id, column.type)) for column in schema(source)]
+        parts: dict[object, list[tuple[Instant, Row]]] = {}
+        for s in self._occasions(source, t + 1):
+            rows = self.at(source, s)
+            for row in rows if keeps_arrival_order(source) else in_order(rows, by_value):
+                parts.setdefault(_key(tuple(row[k] for k in partition)), []).append((s, row))
+        return parts
+
+
+def _minus(one: list[Row], two: list[Row]) -> list[Row]:
+    """The rows of one bag that the other does not have."""
+    left = Counter(_key(tuple(row.values())) for row in two)
+    rest: list[Row] = []
+    for row in one:
+        key = _key(tuple(row.values()))
+        if left[key] > 0:
+            left[key] -= 1
+        else:
+            rest.append(row)
+    return rest
 
 
 def _match(predicate: Expression | None, one: Row, two: Row) -> bool:
@@ -167,16 +230,37 @@ def _copies(kind: SetKind, left: int, right: int) -> int:
 
 def change_instants(plan: Plan, streams: RawStreams) -> list[Instant]:
     """Every instant at which the answer can change, and the ones just before and after."""
-    times = {e.time for name in streams_read(plan) for e in streams.get(name, ())}
-    edges = set(times) | {t + 1 for t in times}
-    for node in walk(plan):
-        if isinstance(node, TimeWindow):
-            for s in times:
+    return sorted({t + d for t in changes(plan, streams) for d in (-1, 0, 1)})
+
+
+def changes(plan: Plan, streams: RawStreams) -> set[Instant]:
+    """Every instant at which the answer can be another than at the instant before; some where it is not."""
+    match plan:
+        case Scan(stream, _, _):
+            edges = {t for e in streams.get(stream, ()) for t in (e.time, e.end)}
+            return edges - {FOREVER}
+        case TimeWindow(range_us, slide_us, source):
+            found = changes(source, streams)
+            length = granule(source)
+            if not is_chronon(source) and length is not None and found:
+                last = max(found) + length  # what is valid for long occurs in every granule
+                found = set(range(min(found) // length * length, last, length))
+            edges = set(found)
+            for s in found:
                 # Seen from the definition: s is held while T - range <= s < T, and T grows in steps of the slide.
-                first = s // node.slide_us * node.slide_us + node.slide_us
-                last = (s + node.range_us) // node.slide_us * node.slide_us + node.slide_us
-                edges |= {first - 1, last - 1}
-    return sorted({t + d for t in edges for d in (-1, 0, 1)})
+                edges.add(s // slide_us * slide_us + slide_us - 1)
+                if range_us is not None:
+                    edges.add((s + range_us) // slide_us * slide_us + slide_us - 1)
+            return edges
+        case SessionWindow(_, gap_us, source):
+            found = changes(source, streams)
+            return found | {t + gap_us for t in found}
+        case Granularity(granule_us, source):
+            return {-(-t // granule_us) * granule_us for t in changes(source, streams)}
+        case Changes(_, source):
+            return {t + d for t in changes(source, streams) for d in (0, 1)}
+        case _:
+            return set().union(*(changes(source, streams) for source in sources(plan)))
 
 
 def bag(rows: Sequence[Sequence[Value]]) -> list[object]:

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from strandline.algebra.operators import (
     Aggregate,
+    Changes,
     CountWindow,
     Distinct,
     Filter,
+    Granularity,
     Join,
     Map,
     MarkJoin,
@@ -17,8 +19,10 @@ from strandline.algebra.operators import (
     Plan,
     Scan,
     SemiJoin,
+    SessionWindow,
     SetOperation,
     TimeWindow,
+    TopRows,
     Union,
 )
 
@@ -28,7 +32,9 @@ def sources(plan: Plan) -> tuple[Plan, ...]:
     match plan:
         case Scan():
             return ()
-        case TimeWindow() | CountWindow() | Filter() | Map() | Aggregate() | Distinct():
+        case TimeWindow() | CountWindow() | SessionWindow() | Granularity() | Changes() | TopRows():
+            return (plan.source,)
+        case Filter() | Map() | Aggregate() | Distinct():
             return (plan.source,)
         case Join() | OuterJoin() | SemiJoin() | MarkJoin() | SetOperation():
             return (plan.left, plan.right)
@@ -43,7 +49,9 @@ def with_sources(plan: Plan, inputs: tuple[Plan, ...]) -> Plan:
     match plan:
         case Scan():
             return plan
-        case TimeWindow() | CountWindow() | Filter() | Map() | Aggregate() | Distinct():
+        case TimeWindow() | CountWindow() | SessionWindow() | Granularity() | Changes() | TopRows():
+            return replace(plan, source=inputs[0])
+        case Filter() | Map() | Aggregate() | Distinct():
             return replace(plan, source=inputs[0])
         case Join() | OuterJoin() | SemiJoin() | MarkJoin() | SetOperation():
             return replace(plan, left=inputs[0], right=inputs[1])

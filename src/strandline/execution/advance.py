@@ -1,36 +1,47 @@
 """How far the sources are read, batch by batch: decided once, in the driver's process, and then remembered.
 
 A decision holds everything that a batch needs to be the same when it runs again: how far each source was read, where
-the reading was divided among tasks, and whether a silent source counted as idle.
+the reading was divided among tasks, whether a silent source counted as idle, and when rows without a time arrived.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any, TypeAlias
 
 from strandline.execution.sources.base import Source
-from strandline.temporal import SECOND
+from strandline.temporal import SECOND, Instant
+
+TICK_US = SECOND  # how often a stream by arrival tells the time while nothing arrives
+
+
+def now() -> Instant:
+    """The driver's clock."""
+    return time.time_ns() // 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a source stands after a batch; `cuts` are the positions at which the batch was divided among tasks."""
+    """Where a source stands after a batch; `cuts` are the positions at which the batch was divided among tasks.
+
+    `arrived` is the time of the batch by the driver's clock, where the stream goes by that: later in every batch.
+    """
 
     at: int = 0
     idle: bool = False
     ended: bool = False
     cuts: tuple[int, ...] = ()
+    arrived: Instant = 0
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Position:
-        return Position(data["at"], data["idle"], data["ended"], tuple(data["cuts"]))
+        return Position(data["at"], data["idle"], data["ended"], tuple(data["cuts"]), data.get("arrived", 0))
 
 
 Positions: TypeAlias = dict[str, Position]
@@ -47,6 +58,7 @@ class Piece:
     end: int
     idle: bool
     ended: bool
+    arrived: Instant = 0
 
 
 def pieces(before: Mapping[str, Position], after: Mapping[str, Position]) -> list[Piece]:
@@ -55,15 +67,18 @@ def pieces(before: Mapping[str, Position], after: Mapping[str, Position]) -> lis
     for stream, end in after.items():
         begin = before[stream].at
         for number, (start, stop) in enumerate(pairwise([begin, *end.cuts, end.at])):
-            found.append(Piece(stream, number, begin, start, stop, end.idle, end.ended))
+            found.append(Piece(stream, number, begin, start, stop, end.idle, end.ended, end.arrived))
     return found
 
 
 class Advance:
     """Looks at the sources and decides on the next batch."""
 
-    def __init__(self, sources: Mapping[str, Source], batch_rows: int, tasks: int) -> None:
+    def __init__(
+        self, sources: Mapping[str, Source], batch_rows: int, tasks: int, clock: Callable[[], Instant] = now
+    ) -> None:
         self.sources = sources
+        self.clock = clock
         self.batch_rows = batch_rows
         self.tasks_per_source = max(1, tasks // max(1, len(sources)))
         self._last_rows = dict.fromkeys(sources, time.monotonic())
@@ -83,10 +98,23 @@ class Advance:
         if before.ended:
             return before
         at, ended = source.advance(before.at, self.batch_rows)
-        now = time.monotonic()
+        cuts = source.cuts(before.at, at, self.tasks_per_source) if at > before.at else ()
+        if source.stream.time_column is None:
+            return self._by_arrival(before, Position(at, False, ended, cuts))
+        seconds = time.monotonic()
         if at > before.at:
-            self._last_rows[name] = now
-            return Position(at, False, ended, source.cuts(before.at, at, self.tasks_per_source))
+            self._last_rows[name] = seconds
+            return Position(at, False, ended, cuts)
         patience = source.stream.idle_after_us
-        idle = patience is not None and not ended and now - self._last_rows[name] >= patience / SECOND
+        idle = patience is not None and not ended and seconds - self._last_rows[name] >= patience / SECOND
         return replace(before, idle=idle, ended=ended)
+
+    def _by_arrival(self, before: Position, after: Position) -> Position:
+        """The time of a batch of rows that have none of their own.
+
+        It grows from batch to batch, also where the clock is set back. Nothing can arrive earlier than now, so a stream
+        that is silent says so from time to time and holds nobody up.
+        """
+        arrived = max(self.clock(), before.arrived + 1)
+        something = after.at > before.at or after.ended
+        return replace(after, arrived=arrived) if something or arrived - before.arrived >= TICK_US else before

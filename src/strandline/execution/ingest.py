@@ -37,7 +37,8 @@ def ingest(
     beat = before.get(stream.name) or Heartbeat(stream.name)
     if piece.start > piece.begin:
         # The first piece goes on with the counts; the others bring theirs and know only how far time had come.
-        beat = Heartbeat(stream.name, high=max(beat.high, source.latest(piece.begin, piece.start)))
+        before_it = piece.arrived if stream.time_column is None else source.latest(piece.begin, piece.start)
+        beat = Heartbeat(stream.name, high=max(beat.high, before_it))
     floor = _floor(pipeline, stream.name, before)
     fragments = [f for f in pipeline.at(0) if ports(f.root)[0].name == f"source:{stream.name}"]
     wanted = frozenset(c.name for f in fragments for c in ports(f.root)[0].columns)
@@ -47,12 +48,19 @@ def ingest(
                 out.for_driver.append(Message("rejected", stream.name, DRIVER, table=to_table(chunk.rejected)))
                 beat = replace(beat, rejected=beat.rejected + chunk.rejected.height)
             if chunk.rows.height:
-                beat = _accept(stream, chunk, beat, floor, fragments, out)
+                timed = _at_arrival(chunk, piece) if stream.time_column is None else chunk
+                beat = _accept(stream, timed, beat, floor, fragments, out)
     beat = _tell_time(beat, stream, floor, piece)
     for bucket in range(pipeline.buckets):
         out.send(bucket, Message("heartbeat", stream.name, 1, facts=beat.to_json()))
     out.for_driver.append(Message("heartbeat", stream.name, DRIVER, facts=beat.to_json()))
     return beat
+
+
+def _at_arrival(chunk: Chunk, piece: Piece) -> Chunk:
+    """Rows that do not know their time, with that of their batch. It was decided with the offsets, so a batch that is
+    read again has the same."""
+    return Chunk(chunk.rows.with_columns(pl.lit(piece.arrived, pl.Int64).alias(FROM)), chunk.rejected)
 
 
 def _accept(
@@ -66,12 +74,14 @@ def _accept(
         kept = pl.Series(late)
         # What is kept aside is the row as it came, also where the queries need only a part of it.
         aside = (chunk.whole() if chunk.whole is not None else rows).filter(kept)
-        out.for_driver.append(Message("late", stream.name, DRIVER, table=to_table(aside.drop(FROM))))
+        out.for_driver.append(
+            Message("late", stream.name, DRIVER, table=to_table(aside.drop(FROM, UNTIL, strict=False)))
+        )
         rows = rows.filter(~kept)
         time = times(rows, FROM)
     if rows.height:
         for fragment in fragments:
-            # One row in, one chronon out: stage 0 knows no state and no progress.
+            # One row in, one element out: stage 0 knows no state and no progress.
             batch = _elements(rows, fragment)
             out.route(fragment.route, FragmentRunner(fragment.root).step(batch, Progress(FOREVER)).frame)
         beat = replace(beat, low=min(beat.low, int(time.min())), high=max(beat.high, int(time.max())))
@@ -79,10 +89,11 @@ def _accept(
 
 
 def _elements(rows: pl.DataFrame, fragment: Fragment) -> dict[str, Batch]:
-    """Rows as the chronon stream that the fragment scans, under the column ids of its plan."""
+    """Rows as the stream that the fragment scans, under the column ids of its plan: chronons, unless they say more."""
     port = ports(fragment.root)[0]
     columns = [pl.col(c.name).alias(c.id) for c in port.columns]
-    return {port.name: Batch(rows.select(*columns, pl.col(FROM), (pl.col(FROM) + 1).alias(UNTIL)))}
+    until = pl.col(UNTIL) if UNTIL in rows.columns else (pl.col(FROM) + 1).alias(UNTIL)
+    return {port.name: Batch(rows.select(*columns, pl.col(FROM), until))}
 
 
 def late_rows(time: Times, high: Instant, disorder_us: int, floor: Instant) -> Mask:
@@ -100,6 +111,8 @@ def _tell_time(beat: Heartbeat, stream: BaseStream, floor: Instant, piece: Piece
     if piece.ended:
         return replace(beat, progress=FOREVER, idle=False, ended=True)
     progress = max(beat.progress, floor)
+    if stream.time_column is None:
+        return replace(beat, progress=max(progress, piece.arrived + 1))  # the next batch arrives later
     if beat.high != BEFORE_ALL:
         # A source that has fallen silent is taken at its word: what it has sent is all there was.
         progress = max(progress, beat.high + 1 if piece.idle else beat.high - stream.disorder_us)

@@ -13,19 +13,23 @@ from strandline.execution.batch import Batch
 from strandline.execution.kernels.hashing import hash_rows
 from strandline.execution.operators.aggregate import AggregateOperator
 from strandline.execution.operators.base import Operator, Progress
+from strandline.execution.operators.changes import NetChangesOperator
 from strandline.execution.operators.count import CountWindowOperator
 from strandline.execution.operators.distinct import DistinctOperator
 from strandline.execution.operators.join import JoinOperator
 from strandline.execution.operators.match import MatchJoinOperator
 from strandline.execution.operators.pieces import CoalesceOperator, SplitOperator
 from strandline.execution.operators.reorder import ReorderOperator
+from strandline.execution.operators.session import SessionWindowOperator
 from strandline.execution.operators.stateless import (
     FilterOperator,
     MapOperator,
     MergeOperator,
     RepeatOperator,
+    RoundUpOperator,
     WindowOperator,
 )
+from strandline.execution.operators.top import TopOperator
 from strandline.execution.progress import Heartbeat, progress_of, together
 from strandline.execution.state import State
 from strandline.execution.wire import DRIVER, Message, to_table
@@ -51,8 +55,16 @@ def operator_for(node: Node) -> Operator:
             return ReorderOperator()
         case physical.SymmetricJoin(left_keys, right_keys, condition, left, right):
             return JoinOperator(left_keys, right_keys, condition, physical.schema(left), physical.schema(right))
-        case physical.LastRows(partition, rows, slide, source):
-            return CountWindowOperator(partition, rows, slide, physical.schema(source))
+        case physical.LastRows(partition, rows, slide, by_value, source):
+            return CountWindowOperator(partition, rows, slide, by_value, physical.schema(source))
+        case physical.LastSession(partition, gap_us, source):
+            return SessionWindowOperator(partition, gap_us, physical.schema(source))
+        case physical.RoundUp(granule_us, _):
+            return RoundUpOperator(granule_us)
+        case physical.NetChanges(change, source):
+            return NetChangesOperator(change, physical.schema(source))
+        case physical.SweepTop(order, limit, source):
+            return TopOperator(order, limit, physical.schema(source))
         case physical.MatchJoin(kind, left_keys, right_keys, condition, left, right, mark):
             schemas = physical.schema(left), physical.schema(right)
             return MatchJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark)
@@ -77,20 +89,31 @@ class FragmentRunner:
 
     def __init__(self, root: Node) -> None:
         self.operators: list[Operator] = []
-        self._step = self._wire(root)
+        self._number: dict[Node, int] = {}  # equal parts of the tree are one operator with one state
+        self._root = root
+        self._wire(root)
 
-    def _wire(self, node: Node) -> Callable[[Mapping[str, Batch], Progress], Batch]:
-        if isinstance(node, physical.Port):
-            name, empty = node.name, Batch.empty(node.columns)
-            return lambda inputs, _: inputs.get(name, empty)
-        below = [self._wire(source) for source in physical.sources(node)]
-        operator = operator_for(node)
-        self.operators.append(operator)
-        return lambda inputs, progress: operator.step([step(inputs, progress) for step in below], progress)
+    def _wire(self, node: Node) -> None:
+        if isinstance(node, physical.Port) or node in self._number:
+            return
+        for source in physical.sources(node):
+            self._wire(source)
+        self._number[node] = len(self.operators)
+        self.operators.append(operator_for(node))
 
     def step(self, inputs: Mapping[str, Batch], progress: Progress) -> Batch:
         """The output up to the progress; inputs by port."""
-        return self._step(inputs, progress)
+        done: dict[Node, Batch] = {}
+
+        def output(node: Node) -> Batch:
+            if isinstance(node, physical.Port):
+                return inputs[node.name] if node.name in inputs else Batch.empty(node.columns)
+            if node not in done:
+                below = [output(source) for source in physical.sources(node)]
+                done[node] = self.operators[self._number[node]].step(below, progress)
+            return done[node]
+
+        return output(self._root)
 
     def restore(self, states: Sequence[State]) -> None:
         for operator, state in zip(self.operators, states, strict=True):

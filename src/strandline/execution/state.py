@@ -161,6 +161,10 @@ class SortedLog:
         self.segments = kept
         return taken
 
+    def rows(self) -> list[pl.DataFrame]:
+        """What has not been taken yet."""
+        return [s.frame.slice(s.facts["consumed"]) for s in self.segments]
+
     def _merge(self, window: slice) -> None:
         parts = [s.frame.slice(s.facts["consumed"]) for s in self.segments[window]]
         frame = pl.concat(parts, rechunk=True)

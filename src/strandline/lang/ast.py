@@ -182,6 +182,13 @@ class Quantified(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class ScalarQuery(Node):
+    """`(query)` as a value."""
+
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
 class Like(Node):
     """LIKE, or SIMILAR TO."""
 
@@ -217,12 +224,24 @@ class Star(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class SortItem(Node):
+    """An element of ORDER BY; `nulls` is FIRST, LAST or, if nothing is said, None."""
+
+    value: Expression
+    descending: bool
+    nulls: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Function(Node):
     """A call of a function or an aggregate; which of the two is for the binder to say."""
 
     name: Identifier
     arguments: tuple[Expression, ...] | Star
     filter: Expression | None = None  # of an aggregate: FILTER (WHERE …)
+    distinct: bool = False  # of an aggregate: name(DISTINCT x)
+    order: tuple[SortItem, ...] = ()  # of an aggregate: name(x ORDER BY …)
+    within: tuple[SortItem, ...] = ()  # of an aggregate: WITHIN GROUP (ORDER BY …)
     definition: UserFunction | None = None  # if it is a function of the user's; `definitions` sets it
 
 
@@ -243,6 +262,7 @@ Expression: TypeAlias = (
     | InList
     | Exists
     | Quantified
+    | ScalarQuery
     | Like
     | Case
     | Cast
@@ -255,9 +275,9 @@ Expression: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class RangeWindow(Node):
-    """`RANGE n unit [SLIDE n unit]`; without SLIDE the window moves with every instant."""
+    """`RANGE n unit [SLIDE n unit]`; without SLIDE the window moves with every instant. No range is UNBOUNDED."""
 
-    range: Duration
+    range: Duration | None
     slide: Duration | None
 
 
@@ -275,7 +295,15 @@ class RowsWindow(Node):
     slide: int = 1
 
 
-Window: TypeAlias = RangeWindow | NowWindow | RowsWindow
+@dataclass(frozen=True, slots=True)
+class SessionWindow(Node):
+    """`[PARTITION BY column, …] SESSION n unit`; a session ends when nothing has come for that long."""
+
+    partition: tuple[ColumnName, ...]
+    gap: Duration
+
+
+Window: TypeAlias = RangeWindow | NowWindow | RowsWindow | SessionWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +313,7 @@ class StreamTable(Node):
     name: Identifier
     window: Window | None
     alias: Identifier | None
+    granularity: Duration | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +323,7 @@ class QueryTable(Node):
     query: Query
     window: Window | None
     alias: Identifier
+    granularity: Duration | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +380,41 @@ class SetOperation(Node):
     right: Query
 
 
-Query: TypeAlias = Select | UnionAll | SetOperation
+@dataclass(frozen=True, slots=True)
+class Changes(Node):
+    """`ISTREAM(query)`, `DSTREAM(query)` or `RSTREAM(query)`."""
+
+    kind: str
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered(Node):
+    """`query ORDER BY … LIMIT n`: the first n rows at every instant, and those that are level with the last of them."""
+
+    query: Query
+    order: tuple[SortItem, ...]
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommonTable(Node):
+    """`name [(columns)] AS (query)` in WITH; without a list the columns keep their names."""
+
+    name: Identifier
+    columns: tuple[Identifier, ...]
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class With(Node):
+    """`WITH name AS (query), … query`."""
+
+    tables: tuple[CommonTable, ...]
+    body: Query
+
+
+Query: TypeAlias = Select | UnionAll | SetOperation | Changes | Ordered | With
 
 
 # ---- statements ----------------------------------------------------------------------------------------------------
@@ -380,14 +444,16 @@ class ColumnDefinition(Node):
 
 @dataclass(frozen=True, slots=True)
 class CreateStream(Node):
-    """`CREATE STREAM name (columns) SOURCE … ORDERED BY column [WITHIN …] [IDLE AFTER …]`."""
+    """`CREATE STREAM name (columns) SOURCE … ORDERED BY column [WITHIN …] [IDLE AFTER …]`; in place of ORDERED BY
+    stands `VALID FROM column UNTIL column` where rows bring their intervals, and nothing where their arrival counts."""
 
     name: Identifier
     columns: tuple[ColumnDefinition, ...]
     source: Source
-    time_column: Identifier
+    time_column: Identifier | None
     within: Duration | None
     idle_after: Duration | None
+    end_column: Identifier | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,17 +465,46 @@ class CreateStreamAs(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class DropStream(Node):
+class CreateView(Node):
+    """`CREATE [OR REPLACE] VIEW name [(columns)] AS query`; without a list the columns keep their names."""
+
+    name: Identifier
+    columns: tuple[Identifier, ...]
+    query: Query
+    replace: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Drop(Node):
+    """`DROP kind [IF EXISTS] name [CASCADE]`, with the kind STREAM or VIEW."""
+
+    kind: str
     name: Identifier
     if_exists: bool
+    cascade: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Explain(Node):
-    statement: Query | CreateStreamAs
+    statement: Query | CreateStreamAs | CreateView
 
 
-Statement: TypeAlias = CreateStream | CreateStreamAs | DropStream | Explain | Query
+@dataclass(frozen=True, slots=True)
+class Show(Node):
+    """`SHOW what`, with what one of STREAMS, VIEWS, QUERIES."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Describe(Node):
+    """`DESCRIBE name`."""
+
+    name: Identifier
+
+
+Declaration: TypeAlias = CreateStream | CreateStreamAs | CreateView | Drop
+Statement: TypeAlias = Declaration | Explain | Show | Describe | Query
 
 
 def children(node: Node) -> Iterator[Node]:

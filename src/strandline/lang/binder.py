@@ -8,18 +8,18 @@ The shape of a SELECT is always the same, from the bottom: scans and joins, Filt
 subqueries, then if it groups Map (keys and arguments), Aggregate and Filter (HAVING), and on top the Map of the output
 columns and a Distinct.
 
-The rooms below, each with one question: `scope` (what does a name mean), `literals` (what value is written),
-`scalars` (what does an expression mean), `subqueries` (who has a partner), `outputs` (what does SELECT list), `groups`
-(what does GROUP BY keep).
+The rooms below, each with one question: `scope` (what does a name mean), `names` (and in FROM), `literals` (what value
+is written), `scalars` (what does an expression mean), `subqueries` (who has a partner), `outputs` (what does SELECT
+list), `groups` (what does GROUP BY keep).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Final, assert_never
 
-from strandline.algebra.chronons import is_chronon
 from strandline.algebra.expressions import (
     AggregateCall,
     Call,
@@ -32,9 +32,11 @@ from strandline.algebra.expressions import (
 )
 from strandline.algebra.operators import (
     Aggregate,
+    Changes,
     CountWindow,
     Distinct,
     Filter,
+    Granularity,
     Join,
     Map,
     MarkJoin,
@@ -42,30 +44,32 @@ from strandline.algebra.operators import (
     Plan,
     Scan,
     SemiJoin,
+    SessionWindow,
     SetKind,
     SetOperation,
     TimeWindow,
+    TopRows,
     Union,
 )
 from strandline.algebra.schema import schema
 from strandline.algebra.signatures import meet
-from strandline.algebra.tree import sources, transform_up, walk
-from strandline.catalog import BaseStream, Catalog, DerivedStream, SourceCall
+from strandline.algebra.tree import sources, transform_up
+from strandline.catalog import BaseStream, Catalog, DerivedStream
 from strandline.errors import BindError, Span
 from strandline.lang import ast
 from strandline.lang.definitions import with_definitions
 from strandline.lang.groups import Groups, grouping_key, is_grouping
 from strandline.lang.literals import cast_to
-from strandline.lang.outputs import Output, output_columns
+from strandline.lang.names import Names, with_names
+from strandline.lang.outputs import Output, is_listed, listed_column, output_columns, sort_key
 from strandline.lang.scalars import Operand, Scalars, equality
 from strandline.lang.scope import Ids, Relation, Scope, suggestion
 from strandline.lang.subqueries import Subqueries, is_partner_test
+from strandline.lang.windows import granular, windowed
 from strandline.types import BOOLEAN, INTERVAL, NULL, VARCHAR, Column, Type
 
 # Every later phase walks plans recursively; this keeps the walks well inside of Python's stack.
 MAX_PLAN_HEIGHT: Final = 100
-
-TIME_TYPES: Final = ("TIMESTAMP", "DATE", "BIGINT")
 
 _SET_KINDS: Final[dict[str, SetKind]] = {
     "EXCEPT ALL": "except all",
@@ -79,60 +83,28 @@ _SET_KINDS: Final[dict[str, SetKind]] = {
 
 def bind_query(query: ast.Query, catalog: Catalog) -> Plan:
     """The plan of a query. Its schema gives the result columns with their names."""
-    return _Binder(catalog).query(with_definitions(query, catalog.functions), prefix="")
+    return bind_reading(query, catalog)[0]
+
+
+def bind_reading(query: ast.Query, catalog: Catalog) -> tuple[Plan, frozenset[str]]:
+    """The plan of a query, and the streams and views that its text names."""
+    names = Names(catalog)
+    plan = _Binder(names).query(with_definitions(query, catalog.functions), prefix="")
+    return plan, frozenset(names.reads)
 
 
 def bind_derived_stream(statement: ast.CreateStreamAs, catalog: Catalog) -> DerivedStream:
     """The stream that `CREATE STREAM name AS query` declares."""
-    binder = _Binder(catalog)
-    plan = binder.query(with_definitions(statement.query, catalog.functions), prefix="")
-    return DerivedStream(statement.name.name, plan, statement.query.text, frozenset(binder.reads))
+    plan, reads = bind_reading(statement.query, catalog)
+    return DerivedStream(statement.name.name, plan, statement.query.text, reads)
 
 
-def bind_create_stream(statement: ast.CreateStream) -> BaseStream:
-    """The stream that `CREATE STREAM name (columns) SOURCE …` declares; whether the source exists is not asked."""
-    seen: set[str] = set()
-    for column in statement.columns:
-        if column.name.name.lower() in seen:
-            raise BindError(
-                f'column "{column.name.name}" is declared twice', code="duplicate-column", span=column.name.span
-            )
-        seen.add(column.name.name.lower())
-    source = statement.source
-    options = {_folded(name): value.value for name, value in source.options}
-    return BaseStream(
-        name=statement.name.name,
-        columns=tuple((column.name.name, column.type.type) for column in statement.columns),
-        source=SourceCall(_folded(source.function), tuple(each.value for each in source.arguments), options),
-        time_column=_time_column(statement),
-        disorder_us=statement.within.microseconds if statement.within else 0,
-        idle_after_us=statement.idle_after.microseconds if statement.idle_after else None,
-    )
-
-
-def _time_column(statement: ast.CreateStream) -> str:
-    wanted = statement.time_column
-    found = next((column for column in statement.columns if wanted.matches(column.name.name)), None)
-    if found is None:
-        names = [column.name.name for column in statement.columns]
-        raise BindError(
-            f'column "{wanted.name}" does not exist in stream "{statement.name.name}"',
-            code="unknown-column",
-            hint=suggestion(wanted.name, names, "Columns are"),
-            span=wanted.span,
-        )
-    if found.type.type.name not in TIME_TYPES:
-        raise BindError(
-            f'the time column "{found.name.name}" is {found.type.type}',
-            code="time-column-type",
-            hint="A time column is a TIMESTAMP, a DATE, or a BIGINT in microseconds since 1970.",
-            span=wanted.span,
-        )
-    return found.name.name
-
-
-def _folded(name: ast.Identifier) -> str:
-    return name.name if name.quoted else name.name.lower()
+def bind_view(statement: ast.CreateView, catalog: Catalog) -> DerivedStream:
+    """The view that `CREATE VIEW name AS query` declares."""
+    plan, reads = bind_reading(statement.query, catalog)
+    name = statement.name.name
+    plan = with_names(plan, statement.columns, f'view "{name}"')
+    return DerivedStream(name, plan, statement.query.text, reads, is_view=True)
 
 
 # ---- queries ---------------------------------------------------------------------------------------------------------
@@ -141,10 +113,9 @@ def _folded(name: ast.Identifier) -> str:
 class _Binder:
     """Binds one statement: the ids of all its parts come from one source."""
 
-    def __init__(self, catalog: Catalog) -> None:
-        self.catalog = catalog
+    def __init__(self, names: Names) -> None:
+        self.names = names
         self.ids = Ids()
-        self.reads: set[str] = set()  # the streams named in FROM; the plan itself holds only base streams
 
     def query(self, query: ast.Query, prefix: str) -> Plan:
         """The plan of a query whose output columns get ids that begin with `prefix`."""
@@ -160,8 +131,39 @@ class _Binder:
                 plan = SetOperation(_SET_KINDS[operator], columns, *plans)
                 _check_height(plan, query.span)
                 return plan
+            case ast.Changes(kind, inner):
+                whole = self.query(inner, prefix)
+                # All rows at every instant, RSTREAM, is what an answer is.
+                return whole if kind == "RSTREAM" else Changes("insert" if kind == "ISTREAM" else "delete", whole)
+            case ast.Ordered():
+                return self.ordered(query, prefix)
+            case ast.With(tables, body):
+                with self.named(tables):
+                    return self.query(body, prefix)
             case _:
                 assert_never(query)
+
+    def ordered(self, query: ast.Ordered, prefix: str) -> Plan:
+        """The first rows of a query. What it is ordered by need not be among its columns."""
+        if isinstance(query.query, ast.Select):
+            return self.select(query.query, prefix, top=query)
+        plan = self.query(query.query, prefix)
+        keys = []
+        for item in query.order:
+            column = listed_column(item.value, [(c.name, c) for c in schema(plan)])
+            if column is None:
+                raise BindError(
+                    "ORDER BY something that is not a column of the answer",
+                    code="order-by-output",
+                    hint="Name a column of the answer, or its position.",
+                    span=item.span,
+                )
+            keys.append(sort_key(item, ColumnRef(column.id, column.type)))
+        return TopRows(tuple(keys), query.limit, plan)
+
+    def named(self, tables: tuple[ast.CommonTable, ...]) -> AbstractContextManager[None]:
+        """Within it the queries of a WITH have their names. Each has ids of its own; every use makes new ones."""
+        return self.names.within(tables, lambda query: _Binder(self.names).query(query, prefix=""))
 
     def union(self, union: ast.UnionAll, prefix: str) -> Plan:
         columns, plans = self.branches("UNION ALL", list(_listed(union)), prefix)
@@ -226,21 +228,27 @@ class _Binder:
         )
         return Map(outputs, plan)
 
-    def select(self, select: ast.Select, prefix: str, *, in_union: bool = False) -> Plan:
-        """The plan of one SELECT; in a UNION ALL a bare NULL keeps its open type until the branches meet."""
+    def select(
+        self, select: ast.Select, prefix: str, *, in_union: bool = False, top: ast.Ordered | None = None
+    ) -> Plan:
+        """The plan of one SELECT, of which only the first rows in an order if there is a `top`.
+
+        In a UNION ALL a bare NULL keeps its open type until the branches meet.
+        """
         source, scope = self.tables(select.tables)
         source, correlated = self.where(select.where, source, scope)
         assert not correlated, "a query of its own has none around it"
         outputs = output_columns(select.items, scope)
+        hidden = [] if top is None else [i.value for i in top.order if not is_listed(i.value, outputs)]
         if is_grouping(select):
-            source, values = self.grouped(select, outputs, source, scope)
+            source, values = self.grouped(select, [*(o.node for o in outputs), *hidden], outputs, source, scope)
         else:
-            asked = Subqueries(self, source)
+            asked = Subqueries(self)
             scalars = Scalars(scope, "SELECT", subquery=asked.value)
-            values = [scalars.bind(output.node) for output in outputs]
-            source = asked.plan
+            values = [scalars.bind(node) for node in (*(o.node for o in outputs), *hidden)]
+            source = asked.joined(source)
         columns = []
-        for output, value in zip(outputs, values, strict=True):
+        for output, value in zip(outputs, values, strict=False):
             if value.type == INTERVAL:
                 hint = "Results hold no INTERVAL; write epoch(later) - epoch(earlier) for seconds."
                 raise BindError(
@@ -248,9 +256,43 @@ class _Binder:
                 )
             kept = value if in_union or value.type != NULL else cast_to(value, VARCHAR)
             columns.append((Column(self.ids.fresh(prefix + output.name), output.name, kept.type), kept))
+        if top is not None:
+            return self.top(top, select, outputs, columns, values[len(outputs) :], source)
         plan: Plan = Map(tuple(columns), source)
         plan = Distinct(plan) if select.distinct else plan
         _check_height(plan, select.span)
+        return plan
+
+    def top(
+        self,
+        top: ast.Ordered,
+        select: ast.Select,
+        outputs: list[Output],
+        columns: list[tuple[Column, Expression]],
+        hidden: list[Expression],
+        source: Plan,
+    ) -> Plan:
+        """The first rows of a SELECT; `hidden` are the values of ORDER BY that it does not list."""
+        more = [(Column(self.ids.fresh("order"), "order", value.type), value) for value in hidden]
+        if more and select.distinct:
+            raise BindError(
+                "SELECT DISTINCT is ordered by something that it does not list",
+                code="order-by-output",
+                hint="Which of several rows that become one would count? Order by a column of the answer.",
+                span=top.span,
+            )
+        plan: Plan = Map((*columns, *more), source)
+        plan = Distinct(plan) if select.distinct else plan
+        named = [(output.name, column) for output, (column, _) in zip(outputs, columns, strict=True)]
+        rest = iter(more)
+        keys = []
+        for item in top.order:
+            column = listed_column(item.value, named) or next(rest)[0]
+            keys.append(sort_key(item, ColumnRef(column.id, column.type)))
+        plan = TopRows(tuple(keys), top.limit, plan)
+        if more:
+            plan = Map(tuple((column, ColumnRef(column.id, column.type)) for column, _ in columns), plan)
+        _check_height(plan, top.span)
         return plan
 
     # ---- WHERE -----------------------------------------------------------------------------------------------------
@@ -261,31 +303,40 @@ class _Binder:
             return source, []
         parts = node.operands if isinstance(node, ast.Logical) and node.operator == "AND" else (node,)
         joined = [part for part in parts if is_partner_test(part)]
-        asked = Subqueries(self, source)
+        asked = Subqueries(self)
         scalars = Scalars(scope, "WHERE", subquery=asked.value)
         conditions = [scalars.condition(part) for part in parts if part not in joined]
         around = scope.outer_ids()
         correlated = [each for each in conditions if columns_of(each) & around]
         own = conjunction(tuple(each for each in conditions if each not in correlated))
-        plan = asked.plan if own is None else Filter(own, asked.plan)
-        last = Subqueries(self, plan)
+        plan = asked.joined(source)
+        plan = plan if own is None else Filter(own, plan)
+        last = Subqueries(self)
         for part in joined:
             last.keep(part, Scalars(scope, "WHERE", subquery=last.value))
-        return last.plan, correlated
+        return last.joined(plan), correlated
 
     def inner(self, query: ast.Query, around: Scope) -> tuple[Plan, Callable[[], list[Operand]], list[Expression]]:
         """A subquery in an expression: its rows, its outputs over them, and the conditions that tie it to the query
         around it. What groups or combines has none: it is bound on its own."""
+        if isinstance(query, ast.With):
+            with self.named(query.tables):
+                return self.inner(query.body, around)
         if not isinstance(query, ast.Select) or is_grouping(query):
             plan = self.query(query, prefix="")
             span = query.span
             return plan, lambda: [Operand(ColumnRef(c.id, c.type), span) for c in schema(plan)], []
-        source, scope = self.tables(query.tables)
-        scope = replace(scope, outer=around)
-        source, correlated = self.where(query.where, source, scope)
+        source, scope, correlated = self.below(query, around)
         outputs = output_columns(query.items, scope)
         scalars = Scalars(scope, "SELECT")
         return source, lambda: [scalars.operand(output.node) for output in outputs], correlated
+
+    def below(self, select: ast.Select, around: Scope) -> tuple[Plan, Scope, list[Expression]]:
+        """A subquery up to its WHERE, what it can name, and the conditions that tie it to the query around it."""
+        source, scope = self.tables(select.tables)
+        scope = replace(scope, outer=around)
+        source, correlated = self.where(select.where, source, scope)
+        return source, scope, correlated
 
     # ---- FROM ------------------------------------------------------------------------------------------------------
 
@@ -301,10 +352,11 @@ class _Binder:
         match table:
             case ast.StreamTable():
                 return self.stream_table(table)
-            case ast.QueryTable(query, window, alias):
+            case ast.QueryTable(query, window, alias, granularity):
                 plan = self.query(query, prefix=f"{alias.name}.")
                 scope = Scope((Relation(alias.name, schema(plan), None, alias.span),))
-                return _windowed(plan, window, f'subquery "{alias.name}"', scope), scope
+                plan = windowed(plan, window, f'subquery "{alias.name}"', scope)
+                return granular(plan, granularity), scope
             case ast.Join():
                 return self.join(table)
             case _:
@@ -346,15 +398,16 @@ class _Binder:
         return Map((*kept, *added), plan), tuple(column for column, _ in added)
 
     def stream_table(self, table: ast.StreamTable) -> tuple[Plan, Scope]:
-        stream = self.catalog.get(table.name.name, table.name.span)
-        self.reads.add(stream.name)
+        stream = self.names.get(table.name)
         label = table.alias or table.name
         alias = table.alias.name if table.alias else stream.name
         plan: Plan
+        time = None
         match stream:
             case BaseStream():
                 columns = tuple(Column(self.ids.fresh(f"{alias}.{name}"), name, kind) for name, kind in stream.columns)
-                plan = Scan(stream.name, alias, columns)
+                plan = Scan(stream.name, alias, columns, stream.has_intervals)
+                time = next((column.id for column in columns if column.name == stream.time_column), None)
             case DerivedStream():
                 inlined = freshened(stream.plan, self.ids.fresh)
                 renamed = tuple(
@@ -364,26 +417,34 @@ class _Binder:
                 plan = Map(renamed, inlined)
             case _:
                 assert_never(stream)
-        scope = Scope((Relation(alias, schema(plan), stream.name, label.span),))
-        return _windowed(plan, table.window, f'stream "{stream.name}"', scope), scope
+        scope = Scope((Relation(alias, schema(plan), stream.name, label.span, time_column=time),))
+        what = "query" if self.names.is_local(stream) else stream.word
+        plan = windowed(plan, table.window, f'{what} "{stream.name}"', scope)
+        return granular(plan, table.granularity), scope
 
     # ---- GROUP BY --------------------------------------------------------------------------------------------------
 
     def grouped(
-        self, select: ast.Select, outputs: list[Output], source: Plan, scope: Scope
+        self,
+        select: ast.Select,
+        nodes: list[ast.Expression],
+        outputs: list[Output],
+        source: Plan,
+        scope: Scope,
     ) -> tuple[Plan, list[Expression]]:
-        """The plan up to HAVING, and the values of the outputs over its columns."""
+        """The plan up to HAVING, and the values of some expressions over its columns."""
         groups = Groups(self.ids, scope)
         scalars = Scalars(scope, "GROUP BY")
         for node in select.group_by:
             key, name = grouping_key(node, outputs, scope)
             groups.add_key(scalars.bind(key), name)
-        values = [groups.bind(output.node, "SELECT") for output in outputs]
+        listed, asked = Subqueries(self, groups.regrouped), Subqueries(self, groups.regrouped)
+        values = [groups.bind(node, "SELECT", listed.value) for node in nodes]
         having = None
         if select.having is not None:
-            having = groups.condition(select.having, "HAVING")
-        plan = groups.plan(source)
-        return (plan if having is None else Filter(having, plan)), values
+            having = groups.condition(select.having, "HAVING", asked.value)
+        plan = asked.joined(groups.plan(source))
+        return listed.joined(plan if having is None else Filter(having, plan)), values
 
 
 def _joined(kind: str | None, predicate: Expression | None, left: Plan, right: Plan) -> Plan:
@@ -436,40 +497,6 @@ def _listed(union: ast.UnionAll) -> Iterator[ast.Query]:
             yield query
 
 
-def _windowed(plan: Plan, window: ast.Window | None, what: str, scope: Scope) -> Plan:
-    """The window over a plan whose elements are valid for one instant each; NOW and no window are that plan itself."""
-    if window is None:
-        return plan
-    if not is_chronon(plan):
-        cause = next(node for node in walk(plan) if isinstance(node, TimeWindow | CountWindow | Aggregate))
-        inside = "an aggregate" if isinstance(cause, Aggregate) else "a window"
-        raise BindError(
-            f"a window over {what}, whose elements have intervals already",
-            code="window-over-intervals",
-            detail=f"It contains {inside}, so its elements are valid for longer than one instant.",
-            hint="Leave out this window, or put the windows on the streams that it reads.",
-            span=window.span,
-        )
-    match window:
-        case ast.NowWindow():
-            return plan
-        case ast.RangeWindow(length, slide):
-            return TimeWindow(length.microseconds, slide.microseconds if slide else 1, plan)
-        case ast.RowsWindow(partition, rows, slide_rows):
-            if not all(isinstance(node, Scan | Filter | Map) for node in walk(plan)):
-                raise BindError(
-                    f"a window by rows over {what}, whose rows have no order of arrival",
-                    code="window-without-order",
-                    detail="It combines rows, and rows of one instant come in any order out of that.",
-                    hint="Put the window on the stream itself, or use WINDOW(RANGE …).",
-                    span=window.span,
-                )
-            keys = tuple(dict.fromkeys(scope.column(name).id for name in partition))
-            return CountWindow(keys, rows, slide_rows, plan)
-        case _:
-            assert_never(window)
-
-
 def freshened(plan: Plan, fresh: Callable[[str], str]) -> Plan:
     """The same plan under other ids, so that it can stand in one plan with its original."""
     names: dict[str, str] = {}
@@ -482,17 +509,17 @@ def freshened(plan: Plan, fresh: Callable[[str], str]) -> Plan:
         refs[column.id] = ColumnRef(names[column.id], column.type)
         return replace(column, id=names[column.id])
 
-    def argument(call: AggregateCall) -> AggregateCall:
-        return (
-            call
-            if call.argument is None
-            else replace(call, argument=replace(call.argument, id=names[call.argument.id]))
-        )
+    def renamed(column: ColumnRef) -> ColumnRef:
+        return replace(column, id=names[column.id])
+
+    def arguments(call: AggregateCall) -> AggregateCall:
+        order = tuple(replace(key, column=renamed(key.column)) for key in call.order)
+        return replace(call, argument=None if call.argument is None else renamed(call.argument), order=order)
 
     def change(node: Plan) -> Plan:
         match node:
-            case Scan(stream, alias, columns):
-                return Scan(stream, alias, tuple(map(define, columns)))
+            case Scan(_, _, columns):
+                return replace(node, columns=tuple(map(define, columns)))
             case Filter(predicate, source):
                 return Filter(substitute(predicate, refs), source)
             case Join(predicate, left, right):
@@ -508,15 +535,17 @@ def freshened(plan: Plan, fresh: Callable[[str], str]) -> Plan:
                 values = [substitute(value, refs) for _, value in outputs]
                 return Map(tuple((define(c), v) for (c, _), v in zip(outputs, values, strict=True)), source)
             case Aggregate(keys, aggregates, source):
-                calls = tuple((define(column), argument(call)) for column, call in aggregates)
+                calls = tuple((define(column), arguments(call)) for column, call in aggregates)
                 return Aggregate(tuple(names[key] for key in keys), calls, source)
             case Union(columns, inputs):
                 return Union(tuple(map(define, columns)), inputs)
             case SetOperation(_, columns, _, _):
                 return replace(node, columns=tuple(map(define, columns)))
-            case CountWindow(partition, _, _, _):
+            case CountWindow(partition, _, _, _) | SessionWindow(partition, _, _):
                 return replace(node, partition=tuple(names[key] for key in partition))
-            case TimeWindow() | Distinct():
+            case TopRows(order, _, _):
+                return replace(node, order=tuple(replace(key, column=renamed(key.column)) for key in order))
+            case TimeWindow() | Distinct() | Granularity() | Changes():
                 return node
             case _:
                 assert_never(node)

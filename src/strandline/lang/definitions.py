@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, Final, TypeVar
 
-from strandline.algebra.functions import AGGREGATES, ALIASES, FUNCTIONS
+from strandline.algebra.aggregates import find_aggregate
+from strandline.algebra.functions import ALIASES, FUNCTIONS
 from strandline.algebra.user import UserFunction
 from strandline.errors import CatalogError
 from strandline.lang import ast
@@ -30,7 +31,7 @@ def define(name: str, body: Callable[..., Any], arguments: Sequence[str], return
             code="function-name",
             hint="A name is a letter, then letters, digits and _; it is no reserved word.",
         )
-    if name.lower() in {*FUNCTIONS, *ALIASES, *AGGREGATES, *_FORMS}:
+    if name.lower() in {*FUNCTIONS, *ALIASES, *_FORMS} or find_aggregate(name) is not None:
         raise CatalogError(
             f"there is a function {name.lower()} already", code="function-exists", hint="Choose another name."
         )

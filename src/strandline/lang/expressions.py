@@ -23,7 +23,7 @@ BINARY: Final = {
 }
 MATCHES: Final = ("BETWEEN", "IN", "LIKE", "ILIKE", "SIMILAR")
 
-_SUBQUERY_HINT: Final = "Where a join says the same, put the subquery into FROM."
+_SUBQUERY_HINT: Final = "A subquery that is an argument has parentheses of its own: abs((SELECT …))."
 
 
 class Expressions(Forms):
@@ -189,7 +189,8 @@ class Expressions(Forms):
     def prefix_symbol(self) -> ast.Expression:
         start = self.token
         if self.accept_symbol("("):
-            self.refuse_subquery("a subquery in an expression", start)
+            if self.sees_any(("SELECT", "WITH", "VALUES")):
+                return ast.ScalarQuery(self.closed_query(), span=self.since(start))
             inner = self.expression()
             if self.sees_symbol(","):
                 raise self.refusal(
@@ -277,20 +278,49 @@ class Expressions(Forms):
         if (form := self.form(start, name)) is not None:
             return form
         arguments: tuple[ast.Expression, ...] | ast.Star = ()
+        distinct = False
+        order: tuple[ast.SortItem, ...] = ()
+        within: tuple[ast.SortItem, ...] = ()
         star = self.token
         if self.accept_symbol("*"):
             arguments = ast.Star(span=star.span)
         elif not self.sees_symbol(")"):
+            distinct = self.accept("DISTINCT")
             self.refuse_argument_syntax(start)
             arguments = self.listed(self.expression)
-            if self.sees_any(("FROM", "FOR", "ORDER")):
+            order = self.order_by() if self.sees("ORDER") else ()
+            if self.sees_any(("FROM", "FOR")):
                 hint = "Separate the arguments by commas."
                 raise self.refusal(f"{self.token.keyword} in {start.value}(…)", self.token.span, hint)
         self.expect_symbol(")")
+        if self.sees("WITHIN", "GROUP"):
+            self.next()
+            self.next()
+            self.expect_symbol("(")
+            within = self.order_by()
+            self.expect_symbol(")")
         condition = self.filter() if self.sees("FILTER") and self.sees_symbol("(", 1) else None
-        if self.sees_any(("OVER", "WITHIN")) and (self.sees_symbol("(", 1) or self.sees("WITHIN", "GROUP")):
-            raise self.refusal(self.token.keyword, self.token.span, "Group a windowed stream instead.")
-        return ast.Function(name, arguments, condition, span=self.since(start))
+        if self.sees("OVER") and self.sees_symbol("(", 1):
+            raise self.refusal("OVER", self.token.span, "Group a windowed stream instead.")
+        return ast.Function(name, arguments, condition, distinct, order, within, span=self.since(start))
+
+    def order_by(self) -> tuple[ast.SortItem, ...]:
+        self.expect("ORDER")
+        self.expect("BY")
+        return self.listed(self.sort_item)
+
+    def sort_item(self) -> ast.SortItem:
+        start = self.token
+        value = self.expression()
+        descending = self.accept("DESC")
+        if not descending:
+            self.accept("ASC")
+        nulls = None
+        if self.accept("NULLS"):
+            if not self.sees_any(("FIRST", "LAST")):
+                raise self.unexpected("FIRST or LAST after NULLS")
+            nulls = self.next().keyword
+        return ast.SortItem(value, descending, nulls, span=self.since(start))
 
     def filter(self) -> ast.Expression:
         """`FILTER (WHERE condition)`."""
@@ -302,9 +332,6 @@ class Expressions(Forms):
         return condition
 
     def refuse_argument_syntax(self, start: Token) -> None:
-        if self.sees("DISTINCT"):
-            feature = f"{start.value.upper()}(DISTINCT …)"
-            raise self.refusal(feature, self.token.span, "Aggregate over a subquery with SELECT DISTINCT.")
         if self.sees("ALL"):
             self.next()
         self.refuse_subquery("a subquery in an expression", self.tokens[self.at - 1])

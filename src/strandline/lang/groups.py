@@ -5,16 +5,23 @@ A room of the binder. It builds the Map of keys and arguments and the Aggregate 
 
 from __future__ import annotations
 
-from strandline.algebra.expressions import AggregateCall, ColumnRef, Expression, rebuilt
-from strandline.algebra.functions import AGGREGATES
+from strandline.algebra.aggregates import find_aggregate
+from strandline.algebra.expressions import (
+    AggregateCall,
+    ColumnRef,
+    Expression,
+    SortKey,
+    rebuilt,
+)
 from strandline.algebra.operators import Aggregate, Map, Plan
 from strandline.errors import BindError, Span
 from strandline.lang import ast
+from strandline.lang.aggregates import BoundAggregate
 from strandline.lang.literals import cast_to
 from strandline.lang.outputs import Output, output_name
-from strandline.lang.scalars import Places, Scalars
+from strandline.lang.scalars import Ask, Places, Scalars
 from strandline.lang.scope import Ids, Scope
-from strandline.types import BIGINT, NULL, VARCHAR, Column, Type
+from strandline.types import BIGINT, NULL, VARCHAR, Column
 
 
 def has_aggregate(node: ast.Expression) -> bool:
@@ -25,7 +32,7 @@ def has_aggregate(node: ast.Expression) -> bool:
     pending: list[ast.Node] = [node]
     while pending:
         each = pending.pop()
-        if isinstance(each, ast.Function) and each.name.name.lower() in AGGREGATES:
+        if isinstance(each, ast.Function) and find_aggregate(each.name.name) is not None:
             return True
         pending.extend(child for child in ast.children(each) if not isinstance(child, ast.Query))
     return False
@@ -89,38 +96,44 @@ class Groups:
     def input(self, value: Expression, name: str) -> Column:
         """The column of the Map below that has this value."""
         if value not in self.inputs:
-            column = self.named[value.id] if isinstance(value, ColumnRef) else None
+            # A column of the query around has its place in that.
+            column = self.named.get(value.id) if isinstance(value, ColumnRef) else None
             self.inputs[value] = column or Column(self.ids.fresh(name), name, value.type)
         return self.inputs[value]
 
-    def aggregate(self, function: str, value: Expression | None, kind: Type) -> ColumnRef:
+    def aggregate(self, bound: BoundAggregate) -> ColumnRef:
         """The column of the Aggregate with this aggregate; equal ones are computed once."""
         argument, label = None, "all"
-        if value is not None:
-            column = self.input(cast_to(value, VARCHAR) if value.type == NULL else value, "argument")
+        if bound.value is not None:
+            column = self.input(bound.value, "argument")
             argument, label = ColumnRef(column.id, column.type), column.name
-        call = AggregateCall(function, argument, kind)
+        order = tuple(SortKey(self.reference(s.value), s.descending, s.nulls_first) for s in bound.order)
+        call = AggregateCall(bound.function, argument, bound.type, bound.distinct, order, bound.parameter)
         if call not in self.calls:
-            name = f"{function}_{label}"
-            self.calls[call] = Column(self.ids.fresh(name), name, kind)
-        return ColumnRef(self.calls[call].id, kind)
+            name = f"{bound.function}_{label}"
+            self.calls[call] = Column(self.ids.fresh(name), name, bound.type)
+        return ColumnRef(self.calls[call].id, bound.type)
 
-    def bind(self, node: ast.Expression, clause: str) -> Expression:
-        scalars = Scalars(self.scope, clause, self.aggregate)
+    def reference(self, value: Expression) -> ColumnRef:
+        column = self.input(value, "order")
+        return ColumnRef(column.id, column.type)
+
+    def bind(self, node: ast.Expression, clause: str, subquery: Ask | None = None) -> Expression:
+        scalars = Scalars(self.scope, clause, self.aggregate, subquery)
         return self.regrouped(scalars.bind(node), scalars.places)
 
-    def condition(self, node: ast.Expression, clause: str) -> Expression:
-        scalars = Scalars(self.scope, clause, self.aggregate)
+    def condition(self, node: ast.Expression, clause: str, subquery: Ask | None = None) -> Expression:
+        scalars = Scalars(self.scope, clause, self.aggregate, subquery)
         return self.regrouped(scalars.condition(node), scalars.places)
 
-    def regrouped(self, value: Expression, places: Places) -> Expression:
-        """The value in terms of keys and aggregates."""
+    def regrouped(self, value: Expression, places: Places, around: Span | None = None) -> Expression:
+        """The value in terms of keys and aggregates; `around` is where it stands if nothing closer is known."""
         if value in self.keys:
             key = self.keys[value]
             return ColumnRef(key.id, key.type)
         if isinstance(value, ColumnRef) and value.id in self.named:
-            raise self.ungrouped(value.id, places.span(value))
-        return rebuilt(value, lambda each: self.regrouped(each, places))
+            raise self.ungrouped(value.id, places.span(value) or around)
+        return rebuilt(value, lambda each: self.regrouped(each, places, around))
 
     def ungrouped(self, id: str, span: Span | None) -> BindError:
         name = self.named[id].name
@@ -135,7 +148,7 @@ class Groups:
     def plan(self, source: Plan) -> Plan:
         if not self.keys and not self.calls:
             # HAVING alone groups too. A count gives the one element of the answer a column.
-            self.aggregate("count", None, BIGINT)
+            self.aggregate(BoundAggregate("count", None, BIGINT))
         if self.inputs:
             # COUNT(*) alone needs no column at all; then the columns of the source stay rather than none.
             outputs = ((column, value) for value, column in self.inputs.items())

@@ -5,9 +5,11 @@ A room of the binder. Outputs are still as they are written; whether they are gr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
+from strandline.algebra.expressions import ColumnRef, SortKey
 from strandline.errors import BindError, Span
 from strandline.lang import ast
 from strandline.lang.scope import Scope
@@ -79,3 +81,35 @@ def output_name(node: ast.Expression, scope: Scope) -> str | None:
         case ast.Case():
             return "case"
     return None
+
+
+# ---- ORDER BY --------------------------------------------------------------------------------------------------------
+
+Listed = TypeVar("Listed")
+
+
+def listed_column(node: ast.Expression, named: Sequence[tuple[str, Listed]]) -> Listed | None:
+    """The output that an element of ORDER BY means by its name or its position."""
+    match node:
+        case ast.Number(digits) if digits.isdecimal():
+            if len(digits) > 9 or not 1 <= int(digits) <= len(named):
+                raise BindError(
+                    f"ORDER BY position {digits} is not in the SELECT list",
+                    code="order-by-output",
+                    hint=f"Positions go from 1 to {len(named)}.",
+                    span=node.span,
+                )
+            return named[int(digits) - 1][1]
+        case ast.ColumnName(None, column):
+            return next((output for name, output in named if column.matches(name)), None)
+    return None
+
+
+def is_listed(node: ast.Expression, outputs: list[Output]) -> bool:
+    """Whether an element of ORDER BY is an output."""
+    return listed_column(node, [(output.name, output) for output in outputs]) is not None
+
+
+def sort_key(item: ast.SortItem, column: ColumnRef) -> SortKey:
+    """As in PostgreSQL, NULL is greater than every value unless something else is said."""
+    return SortKey(column, item.descending, item.descending if item.nulls is None else item.nulls == "FIRST")

@@ -19,8 +19,11 @@ from strandline.lang.queries import Queries
 from strandline.lang.tokens import Kind, Token, plain_number
 from strandline.types import Type
 
-STATEMENTS: Final = ("SELECT", "CREATE", "DROP", "EXPLAIN")
-OTHER_STATEMENTS: Final = words("ALTER DELETE DESCRIBE INSERT MERGE SHOW TRUNCATE UPDATE VALUES")
+STATEMENTS: Final = ("SELECT", "WITH", "CREATE", "DROP", "EXPLAIN", "SHOW", "DESCRIBE")
+OTHER_STATEMENTS: Final = words("ALTER DELETE INSERT MERGE TRUNCATE UPDATE VALUES")
+LISTS: Final = ("STREAMS", "VIEWS", "QUERIES")
+
+_STATEMENT_HINT: Final = "Statements are SELECT, WITH, CREATE, DROP, EXPLAIN, SHOW and DESCRIBE."
 
 
 def parse(text: str) -> list[ast.Statement]:
@@ -80,7 +83,9 @@ class _Parser(Queries):
     def statement(self) -> ast.Statement:
         token = self.token
         match token.keyword:
-            case "SELECT":
+            case "SELECT" | "WITH":
+                return self.query()
+            case _ if self.sees_changes():
                 return self.query()
             case "CREATE":
                 return self.create()
@@ -88,15 +93,27 @@ class _Parser(Queries):
                 return self.drop()
             case "EXPLAIN":
                 return self.explain()
-            case "WITH":
-                raise self.refusal("WITH", token.span, "Name the query first: CREATE STREAM name AS SELECT ….")
+            case "SHOW":
+                return self.show()
+            case "DESCRIBE":
+                return self.describe()
             case word if word in OTHER_STATEMENTS:
-                raise self.refusal(word, token.span, "Statements are SELECT, CREATE STREAM, DROP STREAM and EXPLAIN.")
+                raise self.refusal(word, token.span, _STATEMENT_HINT)
         if self.sees_symbol("("):
             return self.query()
         near = difflib.get_close_matches(token.keyword, STATEMENTS, n=1)
-        hint = f"Did you mean {near[0]}?" if near else "A statement begins with SELECT, CREATE STREAM, DROP or EXPLAIN."
-        raise self.unexpected("a statement", hint)
+        raise self.unexpected("a statement", f"Did you mean {near[0]}?" if near else _STATEMENT_HINT)
+
+    def show(self) -> ast.Show:
+        start = self.next()
+        if not self.sees_any(LISTS):
+            raise self.unexpected("STREAMS, VIEWS or QUERIES after SHOW")
+        return ast.Show(self.next().keyword, span=self.since(start))
+
+    def describe(self) -> ast.Describe:
+        start = self.next()
+        name = self.name("the name of a stream or view")
+        return ast.Describe(name, span=self.since(start))
 
     def explain(self) -> ast.Explain:
         start = self.next()
@@ -108,27 +125,31 @@ class _Parser(Queries):
                 hint = "EXPLAIN shows the plan of a SELECT or CREATE STREAM … AS SELECT."
                 raise self.error("a stream from a source has no plan", "nothing-to-explain", statement.span, hint)
             return ast.Explain(statement, span=self.since(start))
-        if not self.sees("SELECT") and not self.sees_symbol("("):
+        if not self.sees_query():
             raise self.unexpected("SELECT or CREATE STREAM after EXPLAIN")
         return ast.Explain(self.query(), span=self.since(start))
 
-    def create(self) -> ast.CreateStream | ast.CreateStreamAs:
+    def create(self) -> ast.CreateStream | ast.CreateStreamAs | ast.CreateView:
         start = self.next()
-        if self.sees("OR", "REPLACE"):
+        if self.sees("OR", "REPLACE") and self.peek(2).keyword != "VIEW":
             raise self.refusal(
                 "CREATE OR REPLACE", self.token.span.to(self.peek().span), "Drop the stream first: DROP STREAM."
             )
-        if self.sees_any(("TABLE", "VIEW", "MATERIALIZED", "TEMPORARY", "INDEX", "FUNCTION")):
+        replaces = self.accept("OR", "REPLACE")
+        if self.sees_any(("TABLE", "MATERIALIZED", "TEMPORARY", "INDEX", "FUNCTION")):
             feature = f"CREATE {self.token.keyword}"
             raise self.refusal(feature, start.span.to(self.token.span), "Declare a stream: CREATE STREAM.")
-        self.expect("STREAM", hint="Declare a stream: CREATE STREAM name (columns) SOURCE … or AS SELECT ….")
+        kind = "VIEW" if self.sees("VIEW") else "STREAM"
+        self.expect(kind, hint="Declare a stream: CREATE STREAM name (columns) SOURCE … or AS SELECT ….")
         if self.sees("IF", "NOT", "EXISTS"):
             raise self.refusal("IF NOT EXISTS", self.token.span.to(self.peek(2).span), "Leave it out.")
-        name = self.name("a stream name")
+        name = self.name(f"a {kind.lower()} name")
+        if kind == "VIEW":
+            names = self.column_names()
+            self.expect("AS", hint="Write CREATE VIEW name AS SELECT ….")
+            return ast.CreateView(name, names, self.query_after_as(), replaces, span=self.since(start))
         if self.accept("AS"):
-            if not self.sees("SELECT") and not self.sees_symbol("("):
-                raise self.unexpected("SELECT after AS")
-            return ast.CreateStreamAs(name, self.query(), span=self.since(start))
+            return ast.CreateStreamAs(name, self.query_after_as(), span=self.since(start))
         self.expect_symbol(
             "(", hint="Write CREATE STREAM name (column TYPE, …) SOURCE … or CREATE STREAM name AS SELECT …."
         )
@@ -136,13 +157,17 @@ class _Parser(Queries):
         self.expect_symbol(")")
         return self.create_from_source(start, name, columns)
 
+    def query_after_as(self) -> ast.Query:
+        if not self.sees_query():
+            raise self.unexpected("SELECT after AS")
+        return self.query()
+
     def create_from_source(
         self, start: Token, name: ast.Identifier, columns: tuple[ast.ColumnDefinition, ...]
     ) -> ast.CreateStream:
         self.expect("SOURCE", hint="Say where the rows come from: SOURCE file('path') ORDERED BY column.")
         source = self.source()
-        self.expect("ORDERED", "BY", hint="Say which column is the time: ORDERED BY column [WITHIN 5 SECONDS].")
-        time_column = self.name("the time column")
+        time_column, end_column = self.time_columns()
         within: ast.Duration | None = None
         idle_after: ast.Duration | None = None
         while True:
@@ -156,7 +181,28 @@ class _Parser(Queries):
                 raise self.error(f"{clause.keyword} is given twice", "duplicate-clause", clause.span)
             else:
                 break
-        return ast.CreateStream(name, columns, source, time_column, within, idle_after, span=self.since(start))
+        return ast.CreateStream(
+            name, columns, source, time_column, within, idle_after, end_column, span=self.since(start)
+        )
+
+    def time_columns(self) -> tuple[ast.Identifier | None, ast.Identifier | None]:
+        """`ORDERED BY column`, `VALID FROM column UNTIL column`, or nothing."""
+        if self.accept("VALID"):
+            self.expect("FROM", hint="Write VALID FROM column UNTIL column.")
+            begin = self.name("the column with the start")
+            self.expect("UNTIL", hint="Write VALID FROM column UNTIL column.")
+            return begin, self.name("the column with the end")
+        if self.accept("ORDERED"):
+            self.expect("BY", hint="Say which column is the time: ORDERED BY column [WITHIN 5 SECONDS].")
+            return self.name("the time column"), None
+        if self.sees_any(("WITHIN", "IDLE")):
+            raise self.error(
+                f"{self.token.keyword} is about the order of a time column, and there is none",
+                "clause-without-order",
+                self.token.span,
+                "Put ORDERED BY column before it, or leave it out: then the time of a row is that of its arrival.",
+            )
+        return None, None
 
     def column_definition(self) -> ast.ColumnDefinition:
         start = self.token
@@ -164,16 +210,19 @@ class _Parser(Queries):
         kind = self.type_name()
         return ast.ColumnDefinition(name, kind, span=self.since(start))
 
-    def drop(self) -> ast.DropStream:
+    def drop(self) -> ast.Drop:
         start = self.next()
-        if self.sees_any(("TABLE", "VIEW", "INDEX", "FUNCTION")):
-            raise self.refusal(f"DROP {self.token.keyword}", start.span.to(self.token.span), "Write DROP STREAM name.")
-        self.expect("STREAM", hint="Write DROP STREAM name.")
+        if self.sees_any(("TABLE", "INDEX", "FUNCTION")):
+            hint = "Write DROP STREAM name or DROP VIEW name."
+            raise self.refusal(f"DROP {self.token.keyword}", start.span.to(self.token.span), hint)
+        kind = "VIEW" if self.sees("VIEW") else "STREAM"
+        self.expect(kind, hint="Write DROP STREAM name or DROP VIEW name.")
         if_exists = self.accept("IF", "EXISTS")
-        name = self.name("a stream name")
-        if self.sees_any(("CASCADE", "RESTRICT")):
-            raise self.refusal(self.token.keyword, self.token.span, "Drop the dependants first.")
-        return ast.DropStream(name, if_exists, span=self.since(start))
+        name = self.name(f"a {kind.lower()} name")
+        cascade = self.accept("CASCADE")
+        if not cascade:
+            self.accept("RESTRICT")  # the default
+        return ast.Drop(kind, name, if_exists, cascade, span=self.since(start))
 
     # ---- sources ---------------------------------------------------------------------------------------------------
 

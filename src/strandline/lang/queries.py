@@ -18,9 +18,15 @@ QUERY_DEPTH: Final = 2  # a nested query takes about twice the stack of a nested
 OUTER_JOINS: Final = ("LEFT", "RIGHT", "FULL")
 MOST_ROWS: Final = 10**9
 PARTNER_JOINS: Final = ("SEMI", "ANTI")
+CHANGES: Final = ("ISTREAM", "DSTREAM", "RSTREAM")
 
+_ORDER_HINT: Final = (
+    "A continuous answer has no order and no end. ORDER BY x LIMIT n gives the first n rows at every instant, "
+    "with ties."
+)
 _WINDOW_HINT: Final = (
-    "Write WINDOW(RANGE 10 MINUTES), WINDOW(RANGE 10 MINUTES SLIDE 1 MINUTE), WINDOW(ROWS 10) or WINDOW(NOW)."
+    "Write WINDOW(RANGE 10 MINUTES), WINDOW(RANGE 10 MINUTES SLIDE 1 MINUTE), WINDOW(ROWS 10), "
+    "WINDOW(SESSION 5 MINUTES) or WINDOW(NOW)."
 )
 
 
@@ -28,13 +34,67 @@ class Queries(Expressions):
     """SELECTs and what stands in FROM; `query` is the way in."""
 
     def query(self) -> ast.Query:
-        """SELECTs joined by set operators, of which INTERSECT binds most."""
+        """SELECTs joined by set operators, of which INTERSECT binds most; WITH before them names queries."""
         self.deeper(QUERY_DEPTH)
-        query = self.set_operations(("UNION", "EXCEPT", "MINUS"), self.intersections)
+        start = self.token
+        named = self.common_tables() if self.sees("WITH") else ()
+        query: ast.Query = self.set_operations(("UNION", "EXCEPT", "MINUS"), self.intersections)
         if self.sees_any(("ORDER", "LIMIT", "OFFSET", "FETCH")):
-            raise self.order_refusal()
+            query = self.ordered(query)
         self.depth -= QUERY_DEPTH
-        return query
+        return ast.With(named, query, span=self.since(start)) if named else query
+
+    def common_tables(self) -> tuple[ast.CommonTable, ...]:
+        start = self.next()
+        if self.sees("RECURSIVE"):
+            hint = "A query of WITH may read the ones before it, not itself."
+            raise self.refusal("WITH RECURSIVE", start.span.to(self.token.span), hint)
+        return self.listed(self.common_table)
+
+    def common_table(self) -> ast.CommonTable:
+        start = self.token
+        name = self.name("a name for a query")
+        columns = self.column_names()
+        self.expect("AS", hint="Write WITH name AS (SELECT …) SELECT … FROM name.")
+        self.expect_symbol("(", hint="Write WITH name AS (SELECT …) SELECT … FROM name.")
+        query = self.closed_query()
+        return ast.CommonTable(name, columns, query, span=self.since(start))
+
+    def column_names(self) -> tuple[ast.Identifier, ...]:
+        """`(name, …)`, or nothing."""
+        if not self.accept_symbol("("):
+            return ()
+        names = self.listed(lambda: self.name("a column name"))
+        self.expect_symbol(")")
+        return names
+
+    def ordered(self, query: ast.Query) -> ast.Query:
+        """`ORDER BY … LIMIT n` or `ORDER BY … FETCH FIRST n ROWS WITH TIES`."""
+        clause = self.token
+        order = self.order_by() if self.sees("ORDER") else ()
+        if not order or not self.sees_any(("LIMIT", "FETCH")):
+            at = clause.span.to(self.tokens[self.at - 1].span) if order else self.token.span
+            feature = "ORDER BY without LIMIT" if order else self.token.keyword
+            raise self.refusal(feature, at, _ORDER_HINT)
+        limit = self.whole_number("the number of rows", 1, MOST_ROWS) if self.accept("LIMIT") else self.fetch()
+        if self.sees("OFFSET"):
+            raise self.refusal("OFFSET", self.token.span, _ORDER_HINT)
+        return ast.Ordered(query, order, limit, span=query.span.to(self.tokens[self.at - 1].span))
+
+    def fetch(self) -> int:
+        self.expect("FETCH")
+        if not self.sees_any(("FIRST", "NEXT")):
+            raise self.unexpected("FIRST after FETCH")
+        self.next()
+        limit = 1 if self.sees_any(("ROW", "ROWS")) else self.whole_number("the number of rows", 1, MOST_ROWS)
+        if not self.sees_any(("ROW", "ROWS")):
+            raise self.unexpected("ROWS")
+        self.next()
+        if self.sees("ONLY"):
+            hint = "Which of several rows that are level would count? Write WITH TIES."
+            raise self.refusal("FETCH … ONLY", self.token.span, hint)
+        self.expect("WITH", "TIES")
+        return limit
 
     def intersections(self) -> ast.Query:
         return self.set_operations(("INTERSECT",), self.query_operand)
@@ -70,23 +130,44 @@ class Queries(Expressions):
         self.accept("DISTINCT")
         return word
 
-    def order_refusal(self) -> ParseError:
-        token = self.token
-        by = token.keyword == "ORDER" and self.peek().keyword == "BY"
-        span = token.span.to(self.peek().span) if by else token.span
-        hint = "A continuous answer has no order and no end: each row carries valid_from and valid_until."
-        raise self.refusal("ORDER BY" if by else token.keyword, span, hint)
-
     def query_operand(self) -> ast.Query:
         if self.sees("SELECT"):
             return self.select()
-        if self.sees_any(("WITH", "VALUES")):
-            raise self.refusal(self.token.keyword, self.token.span, "A query begins with SELECT.")
+        if self.sees_changes():
+            return self.changes()
+        if self.sees("WITH"):
+            hint = "WITH stands before the whole query, or in parentheses: (WITH … SELECT …)."
+            raise self.error("WITH is out of place", "syntax", self.token.span, hint)
+        if self.sees("VALUES"):
+            raise self.refusal("VALUES", self.token.span, "A query begins with SELECT.")
         if not self.accept_symbol("("):
             raise self.unexpected("SELECT")
         query = self.query()
         self.expect_symbol(")")
         return query
+
+    def sees_query(self) -> bool:
+        return self.sees_any(("SELECT", "WITH")) or self.sees_symbol("(") or self.sees_changes()
+
+    def sees_changes(self) -> bool:
+        """ISTREAM(…), DSTREAM(…) or RSTREAM(…); the words are names elsewhere."""
+        return self.sees_any(CHANGES) and self.sees_symbol("(", 1)
+
+    def changes(self) -> ast.Changes:
+        """The changes of a query, or of a stream by its name."""
+        start = self.next()
+        self.deeper(QUERY_DEPTH)
+        self.expect_symbol("(")
+        if self.at_name() and self.sees_symbol(")", 1):
+            name = self.name("a stream")
+            star = ast.Item(ast.Star(span=name.span), None, span=name.span)
+            table = ast.StreamTable(name, None, None, span=name.span)
+            query: ast.Query = ast.Select(False, (star,), (table,), None, (), None, span=name.span)
+        else:
+            query = self.query()
+        self.expect_symbol(")")
+        self.depth -= QUERY_DEPTH
+        return ast.Changes(start.keyword, query, span=self.since(start))
 
     def select(self) -> ast.Select:
         start = self.next()
@@ -219,6 +300,8 @@ class Queries(Expressions):
     def table_operand(self) -> ast.Table:
         if self.sees("LATERAL"):
             raise self.refusal("LATERAL", self.token.span, "Join the subquery on the columns that it would look up.")
+        if self.sees_changes():
+            return self.changes_table()
         if not self.sees_symbol("("):
             return self.stream_table()
         if self.opens_query():
@@ -235,7 +318,8 @@ class Queries(Expressions):
             inner += 1
         if inner - self.at > MAX_DEPTH:
             raise too_deep(self.tokens[inner].span)
-        if self.tokens[inner].keyword not in ("SELECT", "WITH", "VALUES"):
+        changes = self.tokens[inner].keyword in CHANGES and self.tokens[inner + 1].value == "("
+        if self.tokens[inner].keyword not in ("SELECT", "WITH", "VALUES") and not changes:
             return False
         for opening in range(inner - 1, self.at, -1):
             after = self.tokens[min(self.closing(opening) + 1, len(self.tokens) - 1)]
@@ -263,24 +347,38 @@ class Queries(Expressions):
             raise self.refusal("a function in FROM", name.span, hint)
         if self.sees_symbol("."):
             raise self.refusal("a schema name", self.since(start).to(self.peek().span), "Stream names have one part.")
-        window, alias = self.window_and_alias()
-        return ast.StreamTable(name, window, alias, span=self.since(start))
+        window, granularity, alias = self.window_and_alias()
+        return ast.StreamTable(name, window, alias, granularity, span=self.since(start))
+
+    def changes_table(self) -> ast.QueryTable:
+        start = self.token
+        query = self.changes()
+        window, granularity, alias = self.window_and_alias()
+        match query.query:
+            case ast.Select(_, _, (ast.StreamTable(name, None, None),), _, _, _) if alias is None:
+                alias = name
+        if alias is None:
+            raise self.unnamed(start)
+        return ast.QueryTable(query, window, alias, granularity, span=self.since(start))
 
     def query_table(self) -> ast.QueryTable:
         start = self.token
         self.expect_symbol("(")
         query = self.query()
         self.expect_symbol(")")
-        window, alias = self.window_and_alias()
+        window, granularity, alias = self.window_and_alias()
         if alias is None:
-            raise self.error(
-                "a subquery in FROM has no name", "missing-alias", self.since(start), "Add one: (SELECT …) AS name."
-            )
-        return ast.QueryTable(query, window, alias, span=self.since(start))
+            raise self.unnamed(start)
+        return ast.QueryTable(query, window, alias, granularity, span=self.since(start))
 
-    def window_and_alias(self) -> tuple[ast.Window | None, ast.Identifier | None]:
-        """A window and an alias in either order, both optional."""
+    def unnamed(self, start: Token) -> ParseError:
+        hint = "Add one: (SELECT …) AS name."
+        return self.error("a subquery in FROM has no name", "missing-alias", self.since(start), hint)
+
+    def window_and_alias(self) -> tuple[ast.Window | None, ast.Duration | None, ast.Identifier | None]:
+        """A window with its granularity, and an alias, in either order, all optional."""
         window = self.window() if self.sees_window() else None
+        granularity = self.granularity()
         alias: ast.Identifier | None = None
         if self.accept("AS"):
             alias = self.name("a name after AS")
@@ -296,7 +394,17 @@ class Queries(Expressions):
                     "a second window over one stream", "duplicate-window", self.token.span, "Keep one of them."
                 )
             window = self.window()
-        return window, alias
+        return window, granularity or self.granularity(), alias
+
+    def granularity(self) -> ast.Duration | None:
+        """`GRANULARITY(n unit)`."""
+        if not (self.sees("GRANULARITY") and self.sees_symbol("(", 1)):
+            return None
+        self.next()
+        self.expect_symbol("(")
+        length = self.duration("GRANULARITY", least=1)
+        self.expect_symbol(")")
+        return length
 
     def sees_window(self) -> bool:
         return self.sees_symbol("[") or (self.sees("WINDOW") and self.sees_symbol("(", 1))
@@ -311,29 +419,33 @@ class Queries(Expressions):
         if self.accept("NOW"):
             self.expect_symbol(closing)
             return ast.NowWindow(span=self.since(start))
-        if self.sees_any(("PARTITION", "ROWS")):
-            return self.rows_window(start, closing)
-        if self.sees("UNBOUNDED"):
-            raise self.refusal("UNBOUNDED in a window", self.token.span, "Use a time window: RANGE 10 MINUTES.")
+        if self.sees_any(("PARTITION", "ROWS", "SESSION")):
+            return self.partitioned_window(start, closing)
         if not self.accept("RANGE"):
-            raise self.unexpected("RANGE, ROWS or NOW", _WINDOW_HINT)
-        if self.sees_any(("UNBOUNDED", "MIN", "MAX")):
+            raise self.unexpected("RANGE, ROWS, SESSION or NOW", _WINDOW_HINT)
+        if self.sees_any(("MIN", "MAX")):
             raise self.refusal(
                 f"RANGE {self.token.keyword}", self.token.span, "Give the range a length: RANGE 10 MINUTES."
             )
-        length = self.duration("RANGE", least=1)
+        length = None if self.accept("UNBOUNDED") else self.duration("RANGE", least=1)
         slide = self.duration("SLIDE", least=1) if self.accept("SLIDE") else None
         if not self.sees_symbol(closing):
             raise self.unexpected(closing if slide else f"SLIDE or {closing}", _WINDOW_HINT)
         self.next()
         return ast.RangeWindow(length, slide, span=self.since(start))
 
-    def rows_window(self, start: Token, closing: str) -> ast.RowsWindow:
+    def partitioned_window(self, start: Token, closing: str) -> ast.RowsWindow | ast.SessionWindow:
         partition: tuple[ast.ColumnName, ...] = ()
         if self.accept("PARTITION"):
             self.expect("BY")
             partition = self.listed(self.partition_column)
+        if self.accept("SESSION"):
+            gap = self.duration("SESSION", least=1)
+            self.expect_symbol(closing)
+            return ast.SessionWindow(partition, gap, span=self.since(start))
         self.expect("ROWS")
+        if self.sees("UNBOUNDED"):
+            raise self.refusal("ROWS UNBOUNDED", self.token.span, "All rows so far are RANGE UNBOUNDED.")
         rows = self.whole_number("the number of rows", 1, MOST_ROWS)
         slide = self.whole_number("the slide in rows", 1, MOST_ROWS) if self.accept("SLIDE") else 1
         if not self.sees_symbol(closing):

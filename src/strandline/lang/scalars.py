@@ -10,13 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias, assert_never
 
+from strandline.algebra.aggregates import AGGREGATES, AggregateFunction, find_aggregate
 from strandline.algebra.expressions import Call, Case, ColumnRef, Expression, Literal, UserCall, children
-from strandline.algebra.functions import AGGREGATES, ALIASES, BY_ORDER, FUNCTIONS, aggregate_type, check, resolve
+from strandline.algebra.functions import ALIASES, FUNCTIONS, check, resolve, suggestion
 from strandline.algebra.scalars.times import PARTS, part_of
 from strandline.algebra.signatures import FunctionError, castable, meet, widens
 from strandline.algebra.user import UserFunction
 from strandline.errors import BindError, Span
 from strandline.lang import ast
+from strandline.lang.aggregates import BoundAggregate, bind_aggregate
 from strandline.lang.literals import article, cast_to, number, read
 from strandline.lang.scope import Scope
 from strandline.types import BOOLEAN, DOUBLE, INTERVAL, NULL, TIMESTAMP, VARCHAR, Column, Type
@@ -28,8 +30,8 @@ MAX_REPEATED_NODES: Final = 1_000
 OPERATOR_WORDS: Final = frozenset(("neg", "is_null", "in", "like", "similar", "match", "and", "or", "not"))
 COMPARISONS: Final = frozenset(("=", "<>", "<", "<=", ">", ">=", "in"))
 
-# Takes the name, the argument (None for `*`) and the type of an aggregate; gives the column that will hold it.
-Collect: TypeAlias = Callable[[str, Expression | None, Type], ColumnRef]
+# Takes an aggregate; gives the column that will hold it.
+Collect: TypeAlias = Callable[[BoundAggregate], ColumnRef]
 
 
 class Places:
@@ -61,7 +63,8 @@ class Operand:
 
 
 # Called with a subquery in an expression and the binder of that expression: its value.
-Ask: TypeAlias = "Callable[[ast.Exists | ast.Quantified, Scalars], Expression]"
+Subquery: TypeAlias = ast.Exists | ast.Quantified | ast.ScalarQuery
+Ask: TypeAlias = "Callable[[Subquery, Scalars], Expression]"
 
 
 class Scalars:
@@ -122,7 +125,7 @@ class Scalars:
                 return self.between(node)
             case ast.InList(operand, items, negated):
                 return _negated(self.apply("in", (operand, *items), node.span), negated)
-            case ast.Exists() | ast.Quantified():
+            case ast.Exists() | ast.Quantified() | ast.ScalarQuery():
                 if self.subquery is None:
                     raise BindError(
                         f"a subquery in {self.clause}",
@@ -231,11 +234,16 @@ class Scalars:
 
     def function(self, node: ast.Function) -> Expression:
         name = node.name.name.lower()
-        if name in AGGREGATES:
-            return self.aggregate(name, node)
-        if node.filter is not None:
-            hint = "Use CASE for other functions."
-            raise BindError(f"{name} is no aggregate to FILTER", code="type-mismatch", hint=hint, span=node.span)
+        if (aggregate := find_aggregate(name)) is not None:
+            return self.aggregate(aggregate, node)
+        said = {"FILTER": node.filter, "DISTINCT": node.distinct, "ORDER BY": node.order or node.within}
+        for words in (words for words, clause in said.items() if clause):
+            raise BindError(
+                f"{words} in {name}, which is no aggregate",
+                code="type-mismatch",
+                hint="Only aggregates look at several rows.",
+                span=node.span,
+            )
         if isinstance(node.arguments, ast.Star):
             hint = "Only COUNT(*) takes a star."
             raise BindError(f"{name} does not take *", code="type-mismatch", hint=hint, span=node.arguments.span)
@@ -283,29 +291,14 @@ class Scalars:
         found = self.apply(unit, arguments[1:], span)
         return found if name == "extract" else cast_to(found, DOUBLE)
 
-    def aggregate(self, name: str, node: ast.Function) -> Expression:
+    def aggregate(self, function: AggregateFunction, node: ast.Function) -> Expression:
         if self.collect is None:
-            raise self.misplaced_aggregate(name, node.span)
-        value: Expression | None = None
-        if not isinstance(node.arguments, ast.Star):
-            if len(node.arguments) != 1:
-                usage = f"Write {AGGREGATES[name].usage}."
-                raise BindError(f"{name} takes one argument", code="type-mismatch", hint=usage, span=node.span)
-            value = Scalars(self.scope, "an aggregate").bind(node.arguments[0])
-        if name == "count" and isinstance(value, Literal) and value.value is not None:
-            value = None  # COUNT(1) counts rows
-        try:
-            kind = aggregate_type(name, None if value is None else value.type)
-        except FunctionError as error:
-            raise BindError(error.message, code="type-mismatch", hint=error.hint, span=node.span) from None
-        if name in BY_ORDER:
-            name, value = BY_ORDER[name], cast_to(value, BOOLEAN) if value is not None else None
-        if node.filter is not None:
-            # An aggregate leaves out NULLs: what is filtered out becomes one.
-            wanted = Scalars(self.scope, "FILTER").condition(node.filter)
-            counted = Literal(True, BOOLEAN) if value is None else value
-            value = Case(((wanted, counted),), Literal(None, counted.type), counted.type)
-        return self.collect(name, value, kind)
+            raise self.misplaced_aggregate(function.name, node.span)
+        inside = Scalars(self.scope, "an aggregate")
+        condition = Scalars(self.scope, "FILTER").condition
+        column = self.scope.time()
+        time = None if column is None else ColumnRef(column.id, column.type)
+        return self.collect(bind_aggregate(function, node, inside.bind, condition, time))
 
     def misplaced_aggregate(self, name: str, span: Span) -> BindError:
         if self.clause == "an aggregate":
@@ -329,6 +322,8 @@ def _call(function: str, operands: list[Operand], span: Span) -> Expression:
         known = function in FUNCTIONS or function in ALIASES
         code = "type-mismatch" if known else "unknown-function"
         hint = "CAST them so that all have one type." if function in COMPARISONS else error.hint
+        if not known:
+            hint = suggestion(function, (*FUNCTIONS, *ALIASES, *AGGREGATES))
         place = span if error.argument is None else operands[error.argument].span
         raise BindError(error.message, code=code, hint=hint, span=place) from None
     return Call(resolved.function, arguments, resolved.result)

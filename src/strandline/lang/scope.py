@@ -37,6 +37,7 @@ class Relation:
     stream: str | None
     span: Span
     merged: frozenset[str] = frozenset()  # ids of columns that USING has merged: only a qualified name means them
+    time_column: str | None = None  # the id of the column by which the stream is ordered
 
     @property
     def is_named(self) -> bool:
@@ -60,6 +61,12 @@ class Scope:
         """The columns of the query around this one."""
         around = self.outer.relations if self.outer is not None else ()
         return frozenset(column.id for relation in around for column in relation.columns)
+
+    def time(self) -> Column | None:
+        """What the rows are in order of, if that is clear: the time column of the only stream."""
+        if len(self.relations) != 1:
+            return None
+        return next((c for c in self.relations[0].columns if c.id == self.relations[0].time_column), None)
 
     def joined(self, other: Scope) -> Scope:
         taken = {relation.alias.lower() for relation in self.relations}

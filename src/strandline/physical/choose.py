@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from strandline.algebra import operators as logical
+from strandline.algebra.chronons import granule, is_chronon, keeps_arrival_order
 from strandline.algebra.expressions import (
     AggregateCall,
     Call,
@@ -22,15 +23,18 @@ from strandline.algebra.operators import Plan
 from strandline.algebra.schema import schema as logical_schema
 from strandline.algebra.tree import streams_read
 from strandline.catalog import BaseStream
+from strandline.physical.aggregation import sweep
 from strandline.physical.plan import (
     Exchange,
     ExtendValidity,
     Fragment,
     LastRows,
+    LastSession,
     MatchJoin,
     MatchKind,
     Merge,
     Mode,
+    NetChanges,
     Node,
     Pipeline,
     Port,
@@ -39,8 +43,11 @@ from strandline.physical.plan import (
     RemoveDuplicates,
     Reorder,
     Repeat,
+    RoundUp,
     Select,
+    Split,
     SweepAggregate,
+    SweepTop,
     SymmetricJoin,
     ToPort,
     ToQuery,
@@ -69,9 +76,16 @@ class InOne:
 
 @dataclass(frozen=True, slots=True)
 class AtSource:
-    """Elements are where they were read and in order of arrival; a window may still have to be applied."""
+    """Elements are where they were read and in order of arrival; a window and then granules may still have to be
+    applied."""
 
-    window: tuple[int, int] | None = None
+    window: tuple[int | None, int] | None = None
+    granule: int | None = None
+
+    def applied(self, node: Node) -> Node:
+        if self.window is not None:
+            node = ExtendValidity(*self.window, node)
+        return node if self.granule is None else RoundUp(self.granule, node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +120,32 @@ def _build(plan: Plan) -> Built:
             built = _build(source)
             return Built(Project(outputs, built.node), _after_map(built.where, outputs))
         case logical.TimeWindow(range_us, slide_us, source):
-            return _window(_build(source), range_us, slide_us)
-        case logical.CountWindow(partition, rows, slide, source):
             built = _build(source)
-            built = _to_keys(built, partition) if partition else _to_one(built)
-            return replace(built, node=LastRows(partition, rows, slide, built.node))
+            if not is_chronon(source):
+                length = granule(source)
+                assert length is not None, "the binder admits a window over a chronon or a granular stream only"
+                built = _exchange(built, "spread", ()) if isinstance(built.where, AtSource) else built
+                # Pieces may be cut anywhere; one that begins within a granule says nothing about its beginning.
+                built = replace(built, node=Split(length, Reorder(RoundUp(length, built.node))))
+            return _window(built, range_us, slide_us)
+        case logical.CountWindow(partition, rows, slide, source):
+            built = _partitioned(_build(source), partition)
+            by_value = not keeps_arrival_order(source)
+            return replace(built, node=LastRows(partition, rows, slide, by_value, built.node))
+        case logical.SessionWindow(partition, gap_us, source):
+            built = _partitioned(_build(source), partition)
+            return replace(built, node=LastSession(partition, gap_us, built.node))
+        case logical.Granularity(granule_us, source):
+            return _granular(_build(source), granule_us)
+        case logical.Changes(kind, source):
+            built = _to_keys(_build(source), tuple(column.id for column in logical_schema(source)))
+            return replace(built, node=NetChanges(kind, built.node))
+        case logical.TopRows(order, limit, source):
+            # Whoever is not among the first in its bucket is not among the first of all.
+            built = _build(source)
+            built = _exchange(built, "spread", ()) if isinstance(built.where, AtSource) else built
+            built = _to_one(replace(built, node=SweepTop(order, limit, built.node)))
+            return replace(built, node=SweepTop(order, limit, built.node))
         case logical.Join():
             return _join(plan)
         case logical.OuterJoin(full):
@@ -121,10 +156,9 @@ def _build(plan: Plan) -> Built:
             return _match_join(plan, "mark", mark)
         case logical.Aggregate(keys, aggregates, source):
             built = _build(source)
-            if not keys:
-                return Built(SweepAggregate(keys, aggregates, _to_one(built).node), InOne())
-            built = _to_keys(built, keys)
-            return Built(SweepAggregate(keys, aggregates, built.node), _restricted(built.where, frozenset(keys)))
+            built = _to_keys(built, keys) if keys else _to_one(built)
+            node = sweep(keys, aggregates, built.node)
+            return Built(node, _restricted(built.where, frozenset(keys)) if keys else InOne())
         case logical.Distinct(source):
             built = _to_keys(_build(source), tuple(column.id for column in logical_schema(source)))
             return Built(RemoveDuplicates(built.node), built.where)
@@ -134,11 +168,22 @@ def _build(plan: Plan) -> Built:
             return _set_operation(plan)
 
 
-def _window(built: Built, range_us: int, slide_us: int) -> Built:
+def _partitioned(built: Built, partition: tuple[str, ...]) -> Built:
+    return _to_keys(built, partition) if partition else _to_one(built)
+
+
+def _granular(built: Built, granule_us: int) -> Built:
+    if isinstance(built.where, AtSource) and built.where.granule is None:
+        return replace(built, where=replace(built.where, granule=granule_us))
+    built = _exchange(built, "spread", ()) if isinstance(built.where, AtSource) else built
+    return replace(built, node=Reorder(RoundUp(granule_us, built.node)))
+
+
+def _window(built: Built, range_us: int | None, slide_us: int) -> Built:
     if isinstance(built.where, AtSource):
         # Which elements a window holds depends on time only, so it waits until after the exchange: rows travel with
         # one timestamp instead of two.
-        assert built.where.window is None, "the binder admits a window over a chronon stream only"
+        assert built.where == AtSource(), "the binder admits a window over a chronon stream only"
         return replace(built, where=AtSource((range_us, slide_us)))
     node: Node = ExtendValidity(range_us, slide_us, built.node)
     return replace(built, node=Reorder(node) if slide_us > 1 else node)
@@ -379,37 +424,36 @@ def _to_one(built: Built) -> Built:
 def _exchange(built: Built, mode: Mode, keys: tuple[str, ...]) -> Built:
     node: Node = Exchange(mode, keys, built.node)
     if isinstance(built.where, AtSource):
-        if built.where.window is not None:
-            node = ExtendValidity(*built.where.window, node)
-        node = Reorder(node)
+        node = Reorder(built.where.applied(node))
     return Built(node, Spread())
 
 
 def _cut(built: Built, query: str, streams: frozenset[str], first: int) -> list[Fragment]:
     """Cut a physical plan at its exchanges; fragments come in stage order, the one that answers last."""
-    root = built.node
-    if isinstance(built.where, AtSource) and built.where.window is not None:
-        root = ExtendValidity(*built.where.window, root)
+    root = built.where.applied(built.node) if isinstance(built.where, AtSource) else built.node
     done: list[Fragment] = []
     numbers = count()
 
-    def carve(node: Node, feeders: list[tuple[Node, int, Exchange, Port]]) -> tuple[Node, int]:
-        """The tree with ports in place of exchanges, and the stage in which it can run; what feeds the ports."""
+    def carve(node: Node, feeders: dict[Exchange, tuple[Node, int, Port]]) -> tuple[Node, int]:
+        """The tree with ports in place of exchanges, and the stage in which it can run; what feeds the ports.
+
+        What a fragment asks for twice is brought to it once.
+        """
         if isinstance(node, Port):
             return node, 0
         if isinstance(node, Exchange):
-            below, stage = finish(node.source)
-            port = Port(f"{query}.{next(numbers)}", schema(node.source))
-            feeders.append((below, stage, node, port))
-            return port, stage + 1
+            if node not in feeders:
+                port = Port(f"{query}.{next(numbers)}", schema(node.source))
+                feeders[node] = (*finish(node.source), port)
+            return feeders[node][2], feeders[node][1] + 1
         parts = [carve(source, feeders) for source in sources(node)]
         return _with_sources(node, tuple(part for part, _ in parts)), max(stage for _, stage in parts)
 
     def finish(node: Node) -> tuple[Node, int]:
         """Carve one fragment; its feeders, now that its stage is known, become fragments that route to it."""
-        feeders: list[tuple[Node, int, Exchange, Port]] = []
+        feeders: dict[Exchange, tuple[Node, int, Port]] = {}
         carved, stage = carve(node, feeders)
-        for below, below_stage, exchange, port in feeders:
+        for exchange, (below, below_stage, port) in feeders.items():
             route = ToPort(port.name, stage, exchange.mode, exchange.keys)
             done.append(_fragment(below, below_stage, route, first + len(done), streams))
         return carved, stage

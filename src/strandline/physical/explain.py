@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from strandline.algebra.explain import show_aggregate, show_expression, show_outputs, show_rows, show_window
+from strandline.algebra.explain import (
+    show_aggregate,
+    show_expression,
+    show_outputs,
+    show_rows,
+    show_session,
+    show_sort_key,
+    show_window,
+)
 from strandline.physical.plan import (
     Coalesce,
     Exchange,
     ExtendValidity,
     Fragment,
     LastRows,
+    LastSession,
     MatchJoin,
     Merge,
+    NetChanges,
     Node,
     Pipeline,
     Port,
@@ -18,9 +28,11 @@ from strandline.physical.plan import (
     RemoveDuplicates,
     Reorder,
     Repeat,
+    RoundUp,
     Select,
     Split,
     SweepAggregate,
+    SweepTop,
     SymmetricJoin,
     ToPort,
     sources,
@@ -37,7 +49,7 @@ def show_pipeline(pipeline: Pipeline) -> str:
         lines.append(f"stage {stage}, {where}")
         for fragment in pipeline.at(stage):
             lines.append(f"  {fragment.id} → {_show_route(fragment)}")
-            lines.append(_show_tree(fragment.root, 2, feeders))
+            lines.append(_show_tree(fragment.root, 2, feeders, set()))
     return "\n".join(lines)
 
 
@@ -56,9 +68,12 @@ def _show_route(fragment: Fragment) -> str:
             return "exchange to one bucket"
 
 
-def _show_tree(node: Node, depth: int, feeders: dict[str, str]) -> str:
-    lines = ["  " * depth + _show_node(node, feeders)]
-    lines += [_show_tree(source, depth + 1, feeders) for source in sources(node)]
+def _show_tree(node: Node, depth: int, feeders: dict[str, str], shown: set[Node]) -> str:
+    """A tree; what appears twice in it runs once and is shown once."""
+    again = node in shown and not isinstance(node, Port)
+    lines = ["  " * depth + _show_node(node, feeders) + (", as above" if again else "")]
+    shown.add(node)
+    lines += [_show_tree(source, depth + 1, feeders, shown) for source in sources(node) if not again]
     return "\n".join(lines)
 
 
@@ -75,8 +90,16 @@ def _show_node(node: Node, feeders: dict[str, str]) -> str:
             return f"Project {show_outputs(outputs)}"
         case ExtendValidity(range_us, slide_us, _):
             return f"ExtendValidity {show_window(range_us, slide_us)}"
-        case LastRows(partition, rows, slide, _):
-            return f"LastRows {show_rows(partition, rows, slide)}"
+        case LastRows(partition, rows, slide, by_value, _):
+            return f"LastRows {show_rows(partition, rows, slide)}{', ties by value' if by_value else ''}"
+        case LastSession(partition, gap_us, _):
+            return f"LastSession {show_session(partition, gap_us)}"
+        case RoundUp(granule_us, _):
+            return f"RoundUp to {show_duration(granule_us)}"
+        case NetChanges(change, _):
+            return f"NetChanges {change}"
+        case SweepTop(order, limit, _):
+            return f"SweepTop {limit} by {', '.join(map(show_sort_key, order))}"
         case Reorder():
             return "Reorder"
         case SymmetricJoin() | MatchJoin():

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from strandline.algebra.expressions import AggregateCall, ColumnRef, Expression
+from strandline.algebra.expressions import AggregateCall, ColumnRef, Expression, SortKey
+from strandline.algebra.operators import ChangeKind
 from strandline.catalog import BaseStream
 from strandline.types import Column, Schema
 
@@ -43,18 +44,53 @@ class Project:
 class ExtendValidity:
     """Time window: from timestamps to intervals."""
 
-    range_us: int
+    range_us: int | None
     slide_us: int
     source: Node
 
 
 @dataclass(frozen=True, slots=True)
 class LastRows:
-    """Count window: the last rows of each partition."""
+    """Count window: the last rows of each partition; those of one instant in order of arrival or `by_value`."""
 
     partition: tuple[str, ...]
     rows: int
     slide: int
+    by_value: bool
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class LastSession:
+    """Session window: the rows of the session that goes on, of each partition."""
+
+    partition: tuple[str, ...]
+    gap_us: int
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class RoundUp:
+    """Granularity: both ends of each interval to the next border of a granule."""
+
+    granule_us: int
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class NetChanges:
+    """What comes or goes at each instant, whatever way the intervals are cut."""
+
+    kind: ChangeKind
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class SweepTop:
+    """The first rows in an order, by sweeping over the instants at which something changes."""
+
+    order: tuple[SortKey, ...]
+    limit: int
     source: Node
 
 
@@ -158,6 +194,10 @@ Node: TypeAlias = (
     | Project
     | ExtendValidity
     | LastRows
+    | LastSession
+    | RoundUp
+    | NetChanges
+    | SweepTop
     | Reorder
     | SymmetricJoin
     | MatchJoin

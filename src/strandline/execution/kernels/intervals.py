@@ -5,20 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from strandline.execution.batch import Index, Mask, Times
+from strandline.temporal import FOREVER
 
 
-def window(time: Times, range_us: int, slide_us: int) -> tuple[Times, Times]:
+def window(time: Times, range_us: int | None, slide_us: int) -> tuple[Times, Times]:
     """When an element with timestamp `time` enters and leaves a time window.
 
     The window content changes at instants k*slide - 1: the entry is rounded up to the next of them, the leave is the
     first of them at which the element is older than the range. Where the slide exceeds the range an element may never
-    be seen: its interval is empty.
+    be seen: its interval is empty. Without a range it never leaves.
 
         range=50 slide=10   s=4 -> [9, 59)      s=10 -> [19, 69)
     """
+    enters = time if slide_us == 1 else -((-(time + 1)) // slide_us) * slide_us - 1
+    if range_us is None:
+        return enters, np.full(len(time), FOREVER)
     if slide_us == 1:
         return time, time + range_us
-    enters = -((-(time + 1)) // slide_us) * slide_us - 1
     leaves = (time + range_us + slide_us) // slide_us * slide_us - 1
     return enters, leaves
 

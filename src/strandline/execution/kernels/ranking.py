@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 
+from strandline.algebra.expressions import SortKey
 from strandline.execution.batch import Index, Mask
 from strandline.execution.kernels.hashing import double_bits
 
@@ -42,6 +45,17 @@ class Ranking:
         else:
             values = pl.Series(safe).cast(self.dtype) if self.dtype.is_integer() else _from_physical(safe, self.dtype)
         return pl.select(pl.when(pl.Series(present)).then(values)).to_series()
+
+
+def order_ranks(frame: pl.DataFrame, order: Sequence[SortKey]) -> list[Index]:
+    """Integers that order the rows of a frame, most significant first: for each column NULL or not, then its rank."""
+    ranks: list[Index] = []
+    for key in order:
+        column = frame.get_column(key.column.id)
+        codes, missing = Ranking(column).codes, column.is_null().to_numpy()
+        ranks.append(missing.astype(np.int64) * (-1 if key.nulls_first else 1))
+        ranks.append(np.where(missing, 0, ~codes if key.descending else codes))
+    return ranks
 
 
 def _from_physical(values: Index, dtype: pl.DataType) -> pl.Series:

@@ -21,10 +21,10 @@ from strandline.execution.kernels.hashing import decimal_words
 Limbs: TypeAlias = dict[str, npt.NDArray[np.int64]]  # position or special name -> one digit per row
 Ints: TypeAlias = npt.NDArray[np.int64]
 
-_BITS = 32
+BITS = 32
 _MASK = np.int64(2**32 - 1)
 # 2^-BIAS is the value of limb 0. The smallest double is 2^-1074; its 53-bit mantissa reaches down to 2^-1126.
-_BIAS = 1152
+BIAS = 1152
 
 
 def to_limbs(column: pl.Series) -> Limbs:
@@ -38,11 +38,11 @@ def to_limbs(column: pl.Series) -> Limbs:
             "0": (unsigned & np.uint64(2**32 - 1)).astype(np.int64),
             "1": (unsigned >> np.uint64(32)).astype(np.int64),
             "2": high & _MASK,
-            "3": high >> _BITS,
+            "3": high >> BITS,
         }
     values: Ints = column.cast(pl.Int64).fill_null(0).to_numpy()
     if column.dtype == pl.Int64:
-        return {"0": values & _MASK, "1": values >> _BITS}
+        return {"0": values & _MASK, "1": values >> BITS}
     return {"0": values}
 
 
@@ -55,10 +55,10 @@ def _double_limbs(values: npt.NDArray[np.float64]) -> Limbs:
         limbs["-inf"] = (values == -np.inf).astype(np.int64)
         values = np.where(finite, values, 0.0)
     highest = float(np.abs(values).max(initial=0.0))
-    position = (math.frexp(highest)[1] - 1 + _BIAS) // _BITS
+    position = (math.frexp(highest)[1] - 1 + BIAS) // BITS
     while values.any():
         # Cut off the part that belongs to this position, then go on with the rest; all of it is exact.
-        shift = _BIAS - _BITS * position
+        shift = BIAS - BITS * position
         digit = np.trunc(_scaled(values, shift))
         if digit.any():
             limbs[str(position)] = digit.astype(np.int64)
@@ -75,15 +75,15 @@ def _scaled(values: npt.NDArray[np.float64], exponent: int) -> npt.NDArray[np.fl
 def from_limbs(limbs: Limbs, dtype: pl.DataType, rows: int) -> pl.Series:
     """The sums as numbers of the result type: Int64, Decimal or Float64."""
     if dtype == pl.Float64:
-        return pl.Series(_doubles(limbs, rows))
+        return pl.Series(doubles(limbs, rows))
     if dtype == pl.Int64:
         return pl.Series(limbs["0"] if limbs else np.zeros(rows, dtype=np.int64))
     assert isinstance(dtype, pl.Decimal), f"sums are BIGINT, DECIMAL or DOUBLE, not {dtype}"
     digits = _whole_digits(limbs, rows)
-    _carry(digits)
+    carry(digits)
     fits = _fits_decimal(digits)
     words = np.empty(2 * rows, dtype=np.int64)
-    words[0::2], words[1::2] = (digits[1] << _BITS) | digits[0], (digits[3] << _BITS) | digits[2]
+    words[0::2], words[1::2] = (digits[1] << BITS) | digits[0], (digits[3] << BITS) | digits[2]
     array = pa.Array.from_buffers(pa.decimal128(38, dtype.scale), rows, [None, pa.py_buffer(words)])
     series = pl.from_arrow(array)
     assert isinstance(series, pl.Series)
@@ -94,11 +94,11 @@ def means(limbs: Limbs, counts: Ints, source: pl.DataType, rows: int) -> npt.NDA
     """The averages (NaN where the count is 0): the sum of doubles over the count; of exact numbers, rounded once."""
     with np.errstate(divide="ignore", invalid="ignore"):
         if source.is_float():
-            return _doubles(limbs, rows) / counts
+            return doubles(limbs, rows) / counts
         zero = np.zeros(rows, dtype=np.int64)
-        digits, negative = _magnitude([*_whole_digits(limbs, rows), zero, zero])
+        digits, negative = magnitude([*_whole_digits(limbs, rows), zero, zero])
         scale = source.scale if isinstance(source, pl.Decimal) else 0
-        low = (digits[1] << _BITS) | digits[0]
+        low = (digits[1] << BITS) | digits[0]
         # Both numbers are doubles without rounding, so the one rounding is that of the quotient.
         result = low / (counts * 10.0**scale)
         easy = np.logical_and.reduce([d == 0 for d in digits[2:]]) & (low < 2**53) & (low >= 0)
@@ -122,12 +122,12 @@ def _quotients(digits: list[Ints], counts: Ints, scale: int) -> npt.NDArray[np.f
     for divisor in divisors:
         rest = zero
         for k in reversed(range(len(quotient))):
-            part = (rest << np.uint64(_BITS)) | quotient[k]
+            part = (rest << np.uint64(BITS)) | quotient[k]
             quotient[k] = part // divisor
             rest = part - quotient[k] * divisor
         inexact |= rest != 0
     quotient[0] = quotient[0] | inexact.astype(np.uint64)
-    return _round([q.view(np.int64) for q in quotient], _BIAS // _BITS - more)
+    return _round([q.view(np.int64) for q in quotient], BIAS // BITS - more)
 
 
 def _whole_digits(limbs: Limbs, rows: int) -> list[Ints]:
@@ -139,29 +139,29 @@ def _fits_decimal(digits: list[Ints]) -> npt.NDArray[np.bool_]:
     """Which carried digits make a number of at most 38 decimal digits."""
     fits = np.abs(digits[3]) < 10**38 >> 96
     for row in np.flatnonzero(~fits):  # few are that close to the end, if any
-        fits[row] = abs(sum(int(digit[row]) << (_BITS * k) for k, digit in enumerate(digits))) < 10**38
+        fits[row] = abs(sum(int(digit[row]) << (BITS * k) for k, digit in enumerate(digits))) < 10**38
     return fits
 
 
-def _magnitude(digits: list[Ints]) -> tuple[list[Ints], npt.NDArray[np.bool_]]:
+def magnitude(digits: list[Ints]) -> tuple[list[Ints], npt.NDArray[np.bool_]]:
     """The carried digits of the absolute values, and which of them were negative."""
     digits = list(digits)
-    _carry(digits)
+    carry(digits)
     negative = digits[-1] < 0
     if negative.any():
         digits = [np.where(negative, -d, d) for d in digits]
-        _carry(digits)
+        carry(digits)
     return digits, negative
 
 
-def _carry(digits: list[Ints]) -> None:
+def carry(digits: list[Ints]) -> None:
     """Bring all digits but the highest into 0 … 2^32-1, in place; the highest keeps the sign."""
     for k in range(len(digits) - 1):
-        digits[k + 1] = digits[k + 1] + (digits[k] >> _BITS)
+        digits[k + 1] = digits[k + 1] + (digits[k] >> BITS)
         digits[k] = digits[k] & _MASK
 
 
-def _doubles(limbs: Limbs, rows: int) -> npt.NDArray[np.float64]:
+def doubles(limbs: Limbs, rows: int) -> npt.NDArray[np.float64]:
     """The nearest double to each exact sum, ties to even."""
     positions = sorted(int(name) for name in limbs if name.isdigit())
     if not positions:
@@ -185,20 +185,20 @@ def _round_by_adding(digits: list[Ints], lowest: int) -> npt.NDArray[np.float64]
 
     Two numbers that are doubles without rounding are added with one rounding, the right one.
     """
-    shift = _BITS * lowest - _BIAS
+    shift = BITS * lowest - BIAS
     if len(digits) > 3 or not -960 < shift < 900:
         return None
     upper = digits[-1]
     if len(digits) == 3:
-        upper = upper + (digits[1] >> _BITS)
+        upper = upper + (digits[1] >> BITS)
         if not _within(upper, 2**21):
             return None
-        upper = (upper << _BITS) | (digits[1] & _MASK)
+        upper = (upper << BITS) | (digits[1] & _MASK)
     if len(digits) == 1:
         return _scaled(upper.astype(np.float64), shift)
     if not _within(upper, 2**53) or not _within(digits[0], 2**53):
         return None
-    return _scaled(upper.astype(np.float64) * 2.0**_BITS + digits[0].astype(np.float64), shift)
+    return _scaled(upper.astype(np.float64) * 2.0**BITS + digits[0].astype(np.float64), shift)
 
 
 def _within(values: Ints, bound: int) -> bool:
@@ -209,7 +209,7 @@ def _round_by_bits(digits: list[Ints], lowest: int) -> npt.NDArray[np.float64]:
     """The nearest doubles to sums of any size."""
     zero = np.zeros(len(digits[0]), dtype=np.int64)
     # One more digit on top takes the last carry and the sign.
-    digits, negative = _magnitude([*digits, zero])
+    digits, negative = magnitude([*digits, zero])
     while len(digits) > 1 and not digits[-1].any():
         digits.pop()
     result = _round_short(digits, lowest) if len(digits) <= 4 else _round([zero, zero, *digits], lowest - 2)
@@ -226,10 +226,10 @@ def _round_short(digits: list[Ints], lowest: int) -> npt.NDArray[np.float64]:
     lead = np.clip(64 - np.frexp(high.astype(np.float64))[1], 0, 63).astype(np.uint64)
     bits = (high << lead) | np.where(lead > 0, low >> (np.uint64(64) - np.maximum(lead, np.uint64(1))), np.uint64(0))
     bits |= ((low << lead) != 0).astype(np.uint64)
-    exponent = (lowest + 2) * _BITS - lead.astype(np.int64) - _BIAS
+    exponent = (lowest + 2) * BITS - lead.astype(np.int64) - BIAS
     only_low = high == 0
     bits = np.where(only_low, low, bits)
-    exponent = np.where(only_low, lowest * _BITS - _BIAS, exponent)
+    exponent = np.where(only_low, lowest * BITS - BIAS, exponent)
     rounded: npt.NDArray[np.float64] = np.ldexp(bits.astype(np.float64), exponent.astype(np.int32))
     return rounded
 
@@ -252,6 +252,6 @@ def _round(digits: list[Ints], lowest: int) -> npt.NDArray[np.float64]:
     rest = (third << lead) & np.uint64(2**32 - 1)
     sticky |= rest != 0
     bits |= sticky.astype(np.uint64)
-    exponent = (top + lowest - 1) * _BITS - lead.astype(np.int64) - _BIAS
+    exponent = (top + lowest - 1) * BITS - lead.astype(np.int64) - BIAS
     rounded: npt.NDArray[np.float64] = np.ldexp(bits.astype(np.float64), exponent.astype(np.int32))
     return rounded

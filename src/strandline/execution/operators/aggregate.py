@@ -7,13 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from strandline.algebra.aggregates import DISPERSIONS, OF_MEMBERS
 from strandline.algebra.expressions import AggregateCall
 from strandline.execution.batch import FROM, UNTIL, Batch, Index, Mask, Times, frame_schema, gather, times
+from strandline.execution.kernels.dispersion import numbers, odd, squares, variances
 from strandline.execution.kernels.grouping import group_codes
 from strandline.execution.kernels.ranking import Ranking
 from strandline.execution.kernels.summation import Limbs, from_limbs, means, to_limbs
 from strandline.execution.kernels.sweep import lay_out, running_maxima, running_totals
 from strandline.execution.operators.base import Operator, Progress
+from strandline.execution.operators.members import Comings, Members
 from strandline.execution.scalars.basis import polars_type
 from strandline.execution.state import Segment, SortedLog, State
 from strandline.temporal import BEFORE_ALL, FOREVER, Instant
@@ -23,6 +26,9 @@ from strandline.types import Column, Schema
 ROWS = "@rows"  # how many elements are valid
 VALUES = "@values:"  # + argument: how many of them have a value
 LIMB = "@limb:"  # + argument + ":" + limb: the exact sum of the values
+NUMBER = "@number:"  # + argument + ":" + limb: the same of the values as DOUBLEs, for variances
+SQUARE = "@square:"  # + argument + ":" + limb: the exact sum of their squares
+ODD = "@odd:"  # + argument: how many of them have no square
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,8 @@ class AggregateOperator(Operator):
 
     Law    snapshot(out, t) = γ(snapshot(in, t)); without keys one row for every t since the first element of any input
     State  per group the totals at the progress; the elements that have not ended, in order of their end, for taking
-           them out of COUNT and SUM; of those the few that can still be a MIN or MAX
+           them out of COUNT and SUM; of those the few that can still be a MIN or MAX. Aggregates of members, as
+           percentiles, read all of them in every slice
     Emits  for each group the piece between two changes, and the piece up to the progress
 
         in       a......         COUNT
@@ -61,11 +68,14 @@ class AggregateOperator(Operator):
         self.aggregates = aggregates
         types = {column.id: column.type for column in source}
         arguments = {call.argument.id: call.argument.type for _, call in aggregates if call.argument}
+        read = [column.id for _, call in aggregates for column in call.columns]
         self.output = (*(c for key in keys for c in source if c.id == key), *(column for column, _ in aggregates))
         self.counted = sorted(arguments)
         self.summed = sorted({c.argument.id for _, c in aggregates if c.argument and c.function in ("sum", "avg")})
         self.ranked = sorted({c.argument.id for _, c in aggregates if c.argument and c.function in ("min", "max")})
-        self.stored = {name: polars_type(types[name]) for name in dict.fromkeys([*keys, *self.counted])}
+        self.dispersed = sorted({c.argument.id for _, c in aggregates if c.argument and c.function in DISPERSIONS})
+        self.looks_at_members = any(call.function in OF_MEMBERS for _, call in aggregates)
+        self.stored = {name: polars_type(types[name]) for name in dict.fromkeys([*keys, *sorted(read)])}
         self.progress: Instant = BEFORE_ALL
         self.valid = SortedLog(UNTIL)
         self.candidates: dict[tuple[str, str], pl.DataFrame] = {}
@@ -79,11 +89,14 @@ class AggregateOperator(Operator):
         arrived = inputs[0].frame.select([*self.stored, FROM, UNTIL])
         leaving = self.valid.take_before(progress.until)
         ended = pl.concat([f.select([*self.stored, UNTIL]) for f in leaving]) if leaving else arrived.head(0).drop(FROM)
-        return self._sweep(arrived, ended, before, progress)
+        staying = [f.select([*self.stored]) for f in self.valid.rows()] if self.looks_at_members else []
+        return self._sweep(arrived, ended, pl.concat([ended.head(0).drop(UNTIL), *staying]), before, progress)
 
-    def _sweep(self, arrived: pl.DataFrame, ended: pl.DataFrame, before: Instant, progress: Progress) -> Batch:
+    def _sweep(
+        self, arrived: pl.DataFrame, ended: pl.DataFrame, staying: pl.DataFrame, before: Instant, progress: Progress
+    ) -> Batch:
         carried = self.totals
-        parts = [carried, ended, arrived, *self.candidates.values()]
+        parts = [carried, ended, arrived, staying, *self.candidates.values()]
         sizes = np.cumsum([part.height for part in parts])
         groups = carried.select(self.keys)
         representative = None
@@ -91,7 +104,7 @@ class AggregateOperator(Operator):
         if self.keys:
             groups = pl.concat([part.select(self.keys) for part in parts], rechunk=True)
             codes, representative = group_codes(groups, self.keys)
-        at_carried, at_ended, at_arrived, *at_held = np.split(codes, sizes[:-1])
+        at_carried, at_ended, at_arrived, at_staying, *at_held = np.split(codes, sizes[:-1])
         ends = times(arrived, UNTIL)
         over = ends < progress.until
 
@@ -108,7 +121,8 @@ class AggregateOperator(Operator):
         if not len(line.code):
             return Batch.empty(self.output)
 
-        self.valid.append(arrived.filter(pl.Series(~over & (ends < FOREVER))).drop(FROM))
+        ends_later = ~over & ((ends < FOREVER) | self.looks_at_members)
+        self.valid.append(arrived.filter(pl.Series(ends_later)).drop(FROM))
         sums = self._totals(line, events, carried, arrived, ended)
         exists = line.time < line.until
         if self.keys:
@@ -118,7 +132,13 @@ class AggregateOperator(Operator):
             side: self._extremes(side, held, slice_, sums[VALUES + side[1]][exists] > 0)
             for side, held in zip(self.candidates, at_held, strict=True)
         }
-        columns = self._columns(sums, extremes, exists)
+        members = None
+        if self.looks_at_members:
+            elements = pl.concat([ended.drop(UNTIL), staying, arrived.drop(FROM, UNTIL)], rechunk=True)
+            groups_of = np.concatenate([at_ended, at_staying, at_arrived])
+            comings = events.comings(line, groups_of[: len(groups_of) - arrived.height])
+            members = Members(comings, elements, groups_of, len(line.last))
+        columns = self._columns(sums, extremes, members, exists)
         if representative is not None:
             payload = gather(groups, representative[line.code[exists]])
             columns = [*payload.get_columns(), *columns]
@@ -148,20 +168,29 @@ class AggregateOperator(Operator):
                 track(VALUES + name, _present(arrived[name]), _present(ended[name]))
             else:
                 sums[VALUES + name] = sums[ROWS]
-        for name in self.summed:
-            entering, leaving = to_limbs(arrived[name]), to_limbs(ended[name])
-            known = {c[len(LIMB + name) + 1 :] for c in carried.columns if c.startswith(LIMB + name + ":")}
+
+        def track_limbs(prefix: str, entering: Limbs, leaving: Limbs) -> None:
+            known = {c[len(prefix) :] for c in carried.columns if c.startswith(prefix)}
+            zero = np.zeros(max(arrived.height, ended.height), np.int64)
             for limb in sorted(known | set(entering) | set(leaving)):
-                zero = np.zeros(max(arrived.height, ended.height), np.int64)
-                track(
-                    f"{LIMB}{name}:{limb}",
-                    entering.get(limb, zero[: arrived.height]),
-                    leaving.get(limb, zero[: ended.height]),
-                )
+                came, went = entering.get(limb, zero[: arrived.height]), leaving.get(limb, zero[: ended.height])
+                track(prefix + limb, came, went)
+
+        for name in self.summed:
+            track_limbs(f"{LIMB}{name}:", to_limbs(arrived[name]), to_limbs(ended[name]))
+        for name in self.dispersed:
+            entering, leaving = numbers(arrived[name]), numbers(ended[name])
+            track_limbs(f"{NUMBER}{name}:", to_limbs(entering), to_limbs(leaving))
+            track_limbs(f"{SQUARE}{name}:", squares(entering), squares(leaving))
+            track(ODD + name, odd(arrived[name]), odd(ended[name]))
         return sums
 
     def _columns(
-        self, sums: dict[str, Index], extremes: dict[tuple[str, str], pl.Series], exists: Mask
+        self,
+        sums: dict[str, Index],
+        extremes: dict[tuple[str, str], pl.Series],
+        members: Members | None,
+        exists: Mask,
     ) -> list[pl.Series]:
         """The value of each aggregate in each piece."""
         rows = int(exists.sum())
@@ -176,16 +205,21 @@ class AggregateOperator(Operator):
             if call.function == "count":
                 columns.append(pl.Series(column.id, present))
                 continue
-            if call.function in ("min", "max"):
-                values = extremes[call.function, name]
-            else:
-                prefix = f"{LIMB}{name}:"
-                limbs: Limbs = {c[len(prefix) :]: v[exists] for c, v in sums.items() if c.startswith(prefix)}
-                if call.function == "sum":
-                    values = from_limbs(limbs, dtype, rows)
-                else:
-                    values = pl.Series(means(limbs, present, self.stored[name], rows))
             none = present == 0
+            match call.function:
+                case "min" | "max":
+                    values = extremes[call.function, name]
+                case "sum":
+                    values = from_limbs(_limbs(f"{LIMB}{name}:", sums, exists), dtype, rows)
+                case "avg":
+                    limbs = _limbs(f"{LIMB}{name}:", sums, exists)
+                    values = pl.Series(means(limbs, present, self.stored[name], rows))
+                case "var_pop" | "var_samp" | "stddev_pop" | "stddev_samp":
+                    values = _dispersion(call.function, name, sums, exists)
+                    none = present < (2 if call.function.endswith("samp") else 1)
+                case _:
+                    assert members is not None, "what is not computed by totals is computed by members"
+                    values = members.column(call, sums[VALUES + name], exists)
             if none.any():
                 values = pl.select(pl.when(pl.Series(~none)).then(values)).to_series()
             columns.append(values.cast(dtype).alias(column.id))
@@ -291,10 +325,32 @@ class _Events:
     def first_entering(self) -> int:
         return len(self.carried[0])
 
+    def comings(self, line: Timeline, held: Index) -> Comings:
+        """The same as who comes and goes; the elements are those that end, those that stay, those that arrive."""
+        entering, leaving = len(self.entering[0]), len(self.leaving[0])
+        nobody = [np.zeros(len(part[0]), np.int64) for part in (self.carried, self.origin)]
+        arrived = len(held) + np.arange(entering)
+        over = arrived[self.over]
+        elements = [nobody[0], arrived, np.arange(leaving), over, nobody[1]]
+        changes = [nobody[0], np.ones(entering, np.int64), np.full(leaving, -1), np.full(len(over), -1), nobody[1]]
+        return Comings(line.by_time, line.codes, line.run_of, np.concatenate(elements), np.concatenate(changes), held)
+
     def changes(self, carried: Index, entering: Index, leaving: Index) -> Index:
         """What each event adds to a total."""
         parts = [carried, entering, -leaving, -entering[self.over], np.zeros(len(self.origin[0]), np.int64)]
         return np.concatenate(parts)
+
+
+def _limbs(prefix: str, sums: dict[str, Index], exists: Mask) -> Limbs:
+    return {c[len(prefix) :]: v[exists] for c, v in sums.items() if c.startswith(prefix)}
+
+
+def _dispersion(function: str, name: str, sums: dict[str, Index], exists: Mask) -> pl.Series:
+    counts = sums[VALUES + name][exists]
+    totals, squared = (_limbs(f"{prefix}{name}:", sums, exists) for prefix in (NUMBER, SQUARE))
+    values = variances(totals, squared, counts, sample=function.endswith("samp"))
+    values = np.where(sums[ODD + name][exists] > 0, np.nan, values)
+    return pl.Series(np.sqrt(values) if function.startswith("stddev") else values)
 
 
 def _present(column: pl.Series) -> Index:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from strandline.algebra.expressions import ColumnRef, SortKey
 from strandline.execution.batch import FROM, Batch, Index, Mask, Times, frame_schema, gather, times
 from strandline.execution.kernels.grouping import group_codes, group_order
+from strandline.execution.kernels.ranking import order_ranks
 from strandline.execution.operators.base import Operator, Progress
 from strandline.execution.state import Segment, State
 from strandline.temporal import BEFORE_ALL, Instant
@@ -29,9 +31,10 @@ class CountWindowOperator(Operator):
         c                     […
     """
 
-    def __init__(self, partition: tuple[str, ...], rows: int, slide: int, schema: Schema) -> None:
+    def __init__(self, partition: tuple[str, ...], rows: int, slide: int, by_value: bool, schema: Schema) -> None:
         self.partition = list(partition)
         self.rows, self.slide = rows, slide
+        self.ties = tuple(SortKey(ColumnRef(c.id, c.type)) for c in schema) if by_value else ()
         self.shape = frame_schema(schema)
         self.progress: Instant = BEFORE_ALL
         self.held = self._nothing()
@@ -41,7 +44,7 @@ class CountWindowOperator(Operator):
 
     def step(self, inputs: list[Batch], progress: Progress) -> Batch:
         before, self.progress = self.progress, max(progress.until, self.progress)
-        arrived = inputs[0].ordered().frame.with_columns(pl.lit(0, pl.Int64).alias(INDEX)).select(self.held.columns)
+        arrived = self._ordered(inputs[0]).with_columns(pl.lit(0, pl.Int64).alias(INDEX)).select(self.held.columns)
         known = pl.concat([self.held, arrived], rechunk=True)
         if not known.height:
             return Batch(known.drop(INDEX))
@@ -59,6 +62,12 @@ class CountWindowOperator(Operator):
         pieces = Batch(known.drop(INDEX)).with_times(start, end).keep(visible)
         self.held = known.with_columns(pl.Series(INDEX, index)).filter(pl.Series(~over))
         return pieces
+
+    def _ordered(self, batch: Batch) -> pl.DataFrame:
+        if not self.ties:
+            return batch.ordered().frame
+        order = np.lexsort([batch.start, *order_ranks(batch.frame, self.ties)][::-1])
+        return gather(batch.frame, order)
 
     def _numbered(self, known: pl.DataFrame, codes: Index) -> tuple[Index, Index, Index]:
         """The index of each row, and for its partition where it begins here and how many rows it has here."""

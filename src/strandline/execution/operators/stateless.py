@@ -1,4 +1,5 @@
-"""Operators that look at one element at a time: filter, map, time window, repeat, and the merge of a union."""
+"""Operators that look at one element at a time: filter, map, time window, granularity, repeat, and the merge of a
+union."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from strandline.execution.batch import FROM, UNTIL, Batch
 from strandline.execution.expressions import evaluate_columns, filter_frame
 from strandline.execution.kernels.intervals import window
 from strandline.execution.operators.base import Operator, Progress
+from strandline.temporal import FOREVER
 from strandline.types import Column
 
 
@@ -50,13 +52,33 @@ class WindowOperator(Operator):
         b                     [===)
     """
 
-    def __init__(self, range_us: int, slide_us: int) -> None:
+    def __init__(self, range_us: int | None, slide_us: int) -> None:
         self.range_us, self.slide_us = range_us, slide_us
 
     def step(self, inputs: list[Batch], progress: Progress) -> Batch:
         start, end = window(inputs[0].start, self.range_us, self.slide_us)
         moved = inputs[0].with_times(start, end)
-        return moved if self.slide_us <= self.range_us else moved.keep(start < end)
+        sees_all = self.range_us is None or self.slide_us <= self.range_us
+        return moved if sees_all else moved.keep(start < end)
+
+
+class RoundUpOperator(Operator):
+    """Granularity: the stream as it is at the beginning of each granule.
+
+    Law    snapshot(out, t) = snapshot(in, floor(t / granule) * granule)
+    Emits  elements that may start after the slice: a reorder buffer follows
+
+        granule=4        a  [====)        a     [===)
+                         b [==)       out
+    """
+
+    def __init__(self, granule_us: int) -> None:
+        self.granule_us = granule_us
+
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        start, end = (-(-times // self.granule_us) * self.granule_us for times in (inputs[0].start, inputs[0].end))
+        end = np.where(inputs[0].end == FOREVER, FOREVER, end)
+        return inputs[0].with_times(start, end).keep(start < end)
 
 
 class RepeatOperator(Operator):

@@ -25,6 +25,8 @@ REJECT_SCHEMA = {"place": pl.String(), "row": pl.Int64(), "reason": pl.String(),
 class Chunk:
     """Rows in order of arrival: well-formed ones under their declared names with `@from`, and malformed ones.
 
+    The rows of a stream with intervals have `@until` as well, those of a stream by arrival have neither.
+
     Where a source left out columns that nobody asked for, `whole` gets the same rows with all of them.
     """
 

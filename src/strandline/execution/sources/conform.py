@@ -5,18 +5,18 @@ from __future__ import annotations
 import polars as pl
 
 from strandline.catalog import BaseStream
-from strandline.execution.batch import FROM
+from strandline.execution.batch import FROM, UNTIL
 from strandline.execution.scalars.basis import polars_type
 from strandline.execution.scalars.casts import cast_text
 from strandline.execution.sources.base import REJECT_SCHEMA, Chunk
-from strandline.temporal import EARLIEST, LATEST
+from strandline.temporal import EARLIEST, FOREVER, LAST_END, LATEST, Instant
 from strandline.types import Type
 
 _ROW = "@row"
 
 
 def conform(raw: pl.DataFrame, stream: BaseStream, place: str, numbers: pl.Series | int) -> Chunk:
-    """Convert columns to their declared types; rows with a value that does not convert, or without a usable time, are
+    """Convert columns to their declared types; rows with a value that does not convert, or without usable times, are
     rejected with the reason. `raw` has declared columns under declared names, in any type; `numbers` says which rows of
     the input they are, or which the first is.
     """
@@ -35,13 +35,12 @@ def conform(raw: pl.DataFrame, stream: BaseStream, place: str, numbers: pl.Serie
         text = pl.col(name).cast(pl.String, strict=False).str.slice(0, 60)
         reasons.append(pl.when(wrong).then(pl.format("{}: '{}' is not {}", pl.lit(name), text, pl.lit(str(kind)))))
     rows = raw.select(names).with_columns(converted) if converted else raw.select(names)
-    time = _time(stream.time_column, stream.column_type(stream.time_column))
-    rows = rows.with_columns(time.alias(FROM))
-    no_time = pl.col(FROM).is_null()
-    absurd = ~pl.col(FROM).is_between(EARLIEST, LATEST, closed="left")
+    rows = rows.with_columns(_validity(stream))
+    wrong_times = _wrong_times(stream)
     masks = raw.select(bad).rename(lambda n: f"@bad {n}") if bad else pl.DataFrame()
-    wrong_time = rows.select((no_time | absurd).fill_null(True).alias("@time")).to_series()
-    rejected = wrong_time
+    rejected = pl.repeat(False, rows.height, eager=True)
+    if wrong_times:
+        rejected = rows.select(pl.any_horizontal(wrong for wrong, _ in wrong_times).alias("@time")).to_series()
     for mask in masks.get_columns() if masks.width else []:
         rejected = rejected | mask
     if not rejected.any():
@@ -49,20 +48,51 @@ def conform(raw: pl.DataFrame, stream: BaseStream, place: str, numbers: pl.Serie
     if isinstance(numbers, int):
         numbers = pl.int_range(numbers, numbers + raw.height, eager=True)
     because = (
-        raw.with_columns(rows.get_column(FROM), numbers.alias(_ROW))
+        raw.with_columns(*(rows.get_column(c) for c in (FROM, UNTIL) if c in rows.columns), numbers.alias(_ROW))
         .filter(rejected)
         .select(
             pl.lit(place).alias("place"),
             pl.col(_ROW).cast(pl.Int64).alias("row"),
-            pl.coalesce(
-                *reasons,
-                pl.when(no_time).then(pl.lit(f"{stream.time_column}: the time is NULL")),
-                pl.lit(f"{stream.time_column}: the time is outside of the years 1678 to 2261"),
-            ).alias("reason"),
+            pl.coalesce(*reasons, *(pl.when(wrong).then(pl.lit(reason)) for wrong, reason in wrong_times)).alias(
+                "reason"
+            ),
             pl.struct(pl.col(n).cast(pl.String, strict=False) for n in names).struct.json_encode().alias("content"),
         )
     )
     return Chunk(rows.filter(~rejected), because)
+
+
+def _validity(stream: BaseStream) -> list[pl.Expr]:
+    """When a row is valid, as far as it says so itself; without an end it is valid for ever."""
+    if stream.time_column is None:
+        return []
+    found = [_time(stream.time_column, stream.column_type(stream.time_column)).alias(FROM)]
+    if stream.end_column is not None:
+        end = _time(stream.end_column, stream.column_type(stream.end_column))
+        found.append(end.fill_null(FOREVER).alias(UNTIL))
+    return found
+
+
+def _wrong_times(stream: BaseStream) -> list[tuple[pl.Expr, str]]:
+    """What makes the times of a row unusable, and the reason in words."""
+    start, end = stream.time_column, stream.end_column
+    if start is None:
+        return []
+    found = [
+        (pl.col(FROM).is_null(), f"{start}: the time is NULL"),
+        (~_within(FROM, EARLIEST, LATEST), f"{start}: the time is outside of the years 1678 to 2261"),
+    ]
+    if end is not None:
+        endless = pl.col(UNTIL) == FOREVER
+        found += [
+            ((pl.col(UNTIL) <= pl.col(FROM)).fill_null(False), f"{end}: the end is not after {start}"),
+            (~endless & ~_within(UNTIL, EARLIEST, LAST_END), f"{end}: the end is after the year 9999"),
+        ]
+    return found
+
+
+def _within(column: str, low: Instant, high: Instant) -> pl.Expr:
+    return pl.col(column).is_between(low, high, closed="left").fill_null(False)
 
 
 def _time(column: str, kind: Type) -> pl.Expr:

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from strandline.catalog import BaseStream
 from strandline.errors import SourceError, Span, damaged
-from strandline.execution.batch import FROM, times
+from strandline.execution.batch import FROM, UNTIL, times
 from strandline.execution.scalars.basis import polars_type
 from strandline.execution.sources.base import REJECT_SCHEMA, Arguments, Chunk, Source
 from strandline.execution.sources.conform import conform, converts_always
@@ -219,13 +219,13 @@ class FileSource(Source):
 
     def latest(self, start: int, end: int) -> Instant:
         self._load_log()
-        # All columns of these units convert for sure, so the time alone says which rows are well-formed.
-        name = self.stream.time_column
-        only_time = replace(self.stream, columns=((name, self.stream.column_type(name)),))
+        # All columns of these units convert for sure, so the times alone say which rows are well-formed.
+        names = self.stream.time_columns
+        only_time = replace(self.stream, columns=tuple((name, self.stream.column_type(name)) for name in names))
         highs = [BEFORE_ALL]
         for unit in self.units[start:end]:
             _refuse_changed(unit)
-            rows = self._read_row_groups(unit, [name], only_time).rows
+            rows = self._read_row_groups(unit, list(names), only_time).rows
             highs.append(int(times(rows, FROM).max(initial=BEFORE_ALL)))
         return max(highs)
 
@@ -243,7 +243,9 @@ class FileSource(Source):
             yield from self._read_json(unit)
 
     def _no_rows(self) -> pl.DataFrame:
-        return pl.DataFrame(schema={n: polars_type(t) for n, t in self.stream.columns} | {"@from": pl.Int64()})
+        interval = (FROM, UNTIL)[: len(self.stream.time_columns)]
+        payload = {n: polars_type(t) for n, t in self.stream.columns}
+        return pl.DataFrame(schema={**payload, **dict.fromkeys(interval, pl.Int64())})
 
     def _read_parquet(self, unit: Unit, columns: frozenset[str]) -> Chunk:
         with pq.ParquetFile(unit.path, memory_map=True) as file:
@@ -253,8 +255,9 @@ class FileSource(Source):
                 if name not in types:
                     raise self._missing(name, unit.path, list(types))
                 # Columns that nobody needs are read all the same if some of their values might not fit.
-                if name in columns or name == self.stream.time_column or not converts_always(types[name], kind):
+                if name in columns or name in self.stream.time_columns or not converts_always(types[name], kind):
                     wanted.append(name)
+        wanted = wanted or [self.stream.columns[0][0]]  # without a column nobody knows how many rows there are
         chunk = self._read_row_groups(unit, wanted, self.stream)
         every = frozenset(name for name, _ in self.stream.columns)
         if len(wanted) == len(every):

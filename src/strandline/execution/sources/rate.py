@@ -86,11 +86,13 @@ class RateSource(Source):
             "value": number,
             "key": (drawn % np.uint64(keys)).astype(np.int64),
             "random": (mix(drawn) >> np.uint64(11)).astype(np.float64) / 2.0**53,
-            self.stream.time_column: self._time_start() + np.floor(number * (SECOND / per_second)).astype(np.int64),
         }
+        time_column = self.stream.time_column
+        if time_column is not None:
+            made[time_column] = self._time_start() + np.floor(number * (SECOND / per_second)).astype(np.int64)
         frame = pl.DataFrame({name: made[name] for name, _ in self.stream.columns})
-        if self.stream.column_type(self.stream.time_column).name == "TIMESTAMP":
-            frame = frame.with_columns(pl.col(self.stream.time_column).cast(pl.Datetime("us")))
+        if time_column is not None and self.stream.column_type(time_column).name == "TIMESTAMP":
+            frame = frame.with_columns(pl.col(time_column).cast(pl.Datetime("us")))
         yield conform(frame, self.stream, f"rate of {self.stream.name}", start + 1)
 
     def _time_start(self) -> int:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from strandline.algebra.chronons import keeps_arrival_order
 from strandline.algebra.expressions import ColumnRef, columns_of
 from strandline.algebra.operators import (
     Aggregate,
+    Changes,
     CountWindow,
     Distinct,
     Filter,
+    Granularity,
     Join,
     Map,
     MarkJoin,
@@ -17,8 +20,10 @@ from strandline.algebra.operators import (
     Plan,
     Scan,
     SemiJoin,
+    SessionWindow,
     SetOperation,
     TimeWindow,
+    TopRows,
     Union,
 )
 from strandline.algebra.schema import schema
@@ -27,15 +32,15 @@ from strandline.algebra.schema import schema
 def prune_columns(plan: Plan) -> Plan:
     """μ(S) = μ(μ'(S)) where μ' drops columns that nothing above reads: fewer bytes are read, moved and kept.
 
-    Distinct, set operations and the top of the plan need all their columns.
+    Distinct, set operations, changes and the top of the plan need all their columns.
     """
     return _prune(plan, frozenset(c.id for c in schema(plan)))
 
 
 def _prune(plan: Plan, needed: frozenset[str]) -> Plan:
     match plan:
-        case Scan(stream, alias, columns):
-            return Scan(stream, alias, tuple(c for c in columns if c.id in needed))
+        case Scan(_, _, columns):
+            return replace(plan, columns=tuple(c for c in columns if c.id in needed))
         case Filter(predicate, source):
             pruned = Filter(predicate, _prune(source, needed | columns_of(predicate)))
             return _narrow(pruned, needed)
@@ -43,9 +48,16 @@ def _prune(plan: Plan, needed: frozenset[str]) -> Plan:
             kept = tuple((c, e) for c, e in outputs if c.id in needed)
             below = frozenset().union(*(columns_of(e) for _, e in kept))
             return Map(kept, _prune(source, below))
-        case CountWindow(partition, _, _, source):
-            return _narrow(replace(plan, source=_prune(source, needed | frozenset(partition))), needed)
-        case TimeWindow():
+        case CountWindow(partition, _, _, source) | SessionWindow(partition, _, source):
+            read = needed | frozenset(partition)
+            if isinstance(plan, CountWindow) and not keeps_arrival_order(source):
+                read = frozenset(c.id for c in schema(source))  # which rows are the last is a question of their values
+            return _narrow(replace(plan, source=_prune(source, read)), needed)
+        case TopRows(order, _, source):
+            return _narrow(replace(plan, source=_prune(source, needed | {key.column.id for key in order})), needed)
+        case Changes(_, source):  # a change of a column that nobody reads is a change all the same
+            return _narrow(replace(plan, source=_prune(source, frozenset(c.id for c in schema(source)))), needed)
+        case TimeWindow() | Granularity():
             return replace(plan, source=_prune(plan.source, needed))
         case Join(predicate, left, right):
             wanted = needed | (columns_of(predicate) if predicate is not None else frozenset())
@@ -59,7 +71,7 @@ def _prune(plan: Plan, needed: frozenset[str]) -> Plan:
             return replace(plan, left=sides[0], right=sides[1])
         case Aggregate(keys, aggregates, source):
             kept_aggregates = tuple((c, a) for c, a in aggregates if c.id in needed)
-            arguments = frozenset(a.argument.id for _, a in kept_aggregates if a.argument)
+            arguments = frozenset(column.id for _, a in kept_aggregates for column in a.columns)
             return Aggregate(keys, kept_aggregates, _prune(source, frozenset(keys) | arguments))
         case Distinct(source):
             return Distinct(_prune(source, frozenset(c.id for c in schema(source))))

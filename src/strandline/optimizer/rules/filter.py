@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from strandline.algebra.expressions import ColumnRef, Expression, columns_of, conjunction, conjuncts, substitute
-from strandline.algebra.operators import Aggregate, Distinct, Filter, Join, Map, Plan, SetOperation, TimeWindow, Union
+from strandline.algebra.operators import (
+    Aggregate,
+    Changes,
+    Distinct,
+    Filter,
+    Granularity,
+    Join,
+    Map,
+    Plan,
+    SetOperation,
+    TimeWindow,
+    Union,
+)
 from strandline.algebra.schema import schema
 from strandline.types import Column
 
@@ -30,11 +44,12 @@ def push_filter_below_map(plan: Plan) -> Plan | None:
 def push_filter_below_time_window(plan: Plan) -> Plan | None:
     """σ(ω(S)) = ω(σ(S)): a time window changes how long an element is valid, never its payload.
 
-    A count window is different: which rows are the last N depends on what was filtered before.
+    So do a change of granularity and the streams of changes. A count window is different: which rows are the last N
+    depends on what was filtered before.
     """
     match plan:
-        case Filter(predicate, TimeWindow(range_us, slide_us, source)):
-            return TimeWindow(range_us, slide_us, Filter(predicate, source))
+        case Filter(predicate, TimeWindow() | Granularity() | Changes() as over):
+            return replace(over, source=Filter(predicate, over.source))
     return None
 
 

@@ -1,0 +1,54 @@
+"""How aggregates are computed: one sweep over the changes, and a way of its own for values that count once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeAlias
+
+from strandline.algebra.expressions import AggregateCall, ColumnRef, Expression, Literal
+from strandline.physical.plan import Merge, Node, Project, RemoveDuplicates, SweepAggregate, schema
+from strandline.types import BOOLEAN, Column
+
+Calls: TypeAlias = tuple[tuple[Column, AggregateCall], ...]
+
+
+def sweep(keys: tuple[str, ...], aggregates: Calls, source: Node) -> Node:
+    """An aggregation. Where values count once, their duplicates are removed on a way of their own beside the rows.
+
+    The rows go on with NULL in the columns of the distinct values, and these with NULL in all others: an aggregate
+    leaves out NULLs, so each sees what is meant for it.
+    """
+    if not any(call.distinct for _, call in aggregates):
+        return SweepAggregate(keys, aggregates, source)
+    by_id = {column.id: column for column in schema(source)}
+    here = Column(f"here {aggregates[0][0].id}", "here", BOOLEAN)  # counts rows
+    plain = dict.fromkeys(c.id for _, call in aggregates if not call.distinct for c in call.columns if c.id not in keys)
+    once = {c.argument.id: replace(by_id[c.argument.id], id=f"once {c.argument.id}")
+            for _, c in aggregates if c.distinct and c.argument}  # fmt: skip
+    columns = (*(by_id[id] for id in (*keys, *plain)), here, *once.values())
+
+    def way(node: Node, known: dict[str, Expression]) -> Node:
+        return Project(tuple((c, known.get(c.id, Literal(None, c.type))) for c in columns), node)
+
+    def same(*ids: str) -> dict[str, Expression]:
+        return {id: ColumnRef(id, by_id[id].type) for id in ids}
+
+    ways = [way(source, {**same(*keys, *plain), here.id: Literal(True, BOOLEAN)})]
+    for id, column in once.items():
+        values = tuple((by_id[key], value) for key, value in same(*dict.fromkeys((*keys, id))).items())
+        ways.append(
+            way(RemoveDuplicates(Project(values, source)), {**same(*keys), column.id: ColumnRef(id, column.type)})
+        )
+    calls = tuple((column, _rerouted(call, here, once)) for column, call in aggregates)
+    return SweepAggregate(keys, calls, Merge(columns, tuple(ways)))
+
+
+def _rerouted(call: AggregateCall, here: Column, once: dict[str, Column]) -> AggregateCall:
+    if call.argument is None:
+        return replace(call, argument=ColumnRef(here.id, here.type))
+    if not call.distinct:
+        return call
+    value = ColumnRef(once[call.argument.id].id, call.argument.type)
+    # The binder admits no other order for distinct values than their own.
+    order = tuple(replace(key, column=value) for key in call.order)
+    return replace(call, argument=value, order=order, distinct=False)

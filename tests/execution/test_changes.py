@@ -1,0 +1,70 @@
+"""The streams of changes: what comes and what goes."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+
+from strandline.algebra.operators import ChangeKind
+from strandline.algebra.snapshot import bag
+from strandline.execution.operators.changes import NetChangesOperator
+from strandline.temporal import Instant
+from strandline.types import DOUBLE, VARCHAR
+from support import (
+    TEXT,
+    Elements,
+    Payload,
+    Slicing,
+    at,
+    columns,
+    drive,
+    edges,
+    examples,
+    intervals,
+    line,
+    payloads,
+    same_snapshots,
+    show,
+    slicings,
+)
+
+
+def changes(kind: ChangeKind, text: str, slicing: Slicing = Slicing()) -> str:  # noqa: B008
+    return show(drive(lambda: NetChangesOperator(kind, TEXT), [(TEXT, line(text))], slicing))
+
+
+def test_an_element_comes_when_it_begins_and_goes_when_it_ends() -> None:
+    assert changes("insert", "a[0,6) b[3,∞)") == "a[0,1) b[3,4)"
+    assert changes("delete", "a[0,6) b[3,∞)") == "a[6,7)"
+
+
+@pytest.mark.parametrize("cut", range(1, 10))
+def test_a_piece_that_follows_on_an_equal_one_is_no_change(cut: int) -> None:
+    pieces = "a[0,3) a[3,6) b[2,5) a[6,8)"
+    assert changes("insert", pieces, Slicing((cut,), "save")) == "a[0,1) b[2,3)"
+    assert changes("delete", pieces, Slicing((cut,), "save")) == "b[5,6) a[8,9)"
+
+
+def test_copies_count() -> None:
+    assert changes("insert", "a[0,4) a[0,4) a[2,3) a[4,6)") == "a[0,1) a[0,1) a[2,3)"
+    assert changes("delete", "a[0,4) a[0,4) a[2,3) a[4,6)") == "a[3,4) a[4,5) a[6,7)"
+
+
+def expected(kind: ChangeKind, source: Elements, t: Instant) -> list[Payload]:
+    now, before = at(source, t), at(source, t - 1)
+    one, two = (now, before) if kind == "insert" else (before, now)
+    known = {str(bag([row])): row for row in one}
+    left = Counter(str(bag([row])) for row in one) - Counter(str(bag([row])) for row in two)
+    return [known[key] for key in left.elements()]
+
+
+@pytest.mark.parametrize("kind", ["insert", "delete"])
+@settings(max_examples=examples(80))
+@given(intervals(payloads(VARCHAR, DOUBLE), endless=True), slicings())
+def test_changes_are_differences_of_snapshots(kind: ChangeKind, source: Elements, slicing: Slicing) -> None:
+    schema = columns(VARCHAR, DOUBLE)
+    out = drive(lambda: NetChangesOperator(kind, schema), [(schema, source)], slicing)
+    assert all(end == start + 1 for _, start, end in out)
+    same_snapshots(out, lambda t: expected(kind, source, t), edges(source))
