@@ -35,8 +35,9 @@ import typer
 import strandline as sl
 from strandline.algebra.aggregates import AGGREGATES
 from strandline.algebra.explain import show_plan
-from strandline.algebra.functions import ALIASES, FUNCTIONS, TRUNC_UNITS
+from strandline.algebra.functions import ALIASES, ROOMS
 from strandline.algebra.operators import Plan
+from strandline.algebra.scalars.times import PARTS, TRUNC_UNITS
 from strandline.catalog import BaseStream
 from strandline.cli import app
 from strandline.engine import connected_groups
@@ -448,11 +449,14 @@ def show_functions() -> str:
     other: dict[str, list[str]] = {}
     for alias, name in ALIASES.items():
         other.setdefault(name, []).append(f"`{alias}`")
-    rows = []
-    for function in FUNCTIONS.values():
-        also = f" Also {', '.join(other[function.name])}." if function.name in other else ""
-        rows.append((f"`{function.usage}`", function.doc + also))
-    return markdown_table(("written", "meaning"), rows)
+    tables = []
+    for room, functions in ROOMS.items():
+        rows = []
+        for function in functions:
+            also = f" Also {', '.join(other[function.name])}." if function.name in other else ""
+            rows.append((f"`{function.usage}`", function.doc + also))
+        tables.append(f"### {room}\n\n{markdown_table(('written', 'meaning'), rows)}")
+    return "\n\n".join(tables)
 
 
 def show_aggregates() -> str:
@@ -649,7 +653,7 @@ def test_types_and_units_have_their_place() -> None:
         assert f"`{name}" in types, name
     for unit in UNITS:
         assert unit in section(page, "Durations"), unit
-    for unit in TRUNC_UNITS:
+    for unit in (*TRUNC_UNITS, *PARTS):
         assert f"`{unit}`" in section(page, "Functions"), unit
 
 

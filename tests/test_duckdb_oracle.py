@@ -56,6 +56,39 @@ QUERIES: dict[str, str | tuple[str, str]] = {
     "texts": """SELECT upper(sym) || '-' || length(sym) AS label, coalesce(sym, '?') AS known
                 FROM trade [RANGE 5 SECONDS] WHERE sym LIKE 'a%' OR sym IS NULL""",
     "dates": "SELECT day + 1 AS tomorrow, year(day) AS y, nullif(qty, 3) AS q FROM trade [RANGE 3 SECONDS]",
+    "mathematics": """SELECT sqrt(price) AS r, ln(price + 1) AS l, log10(price + 1) AS d, exp(qty) AS e,
+                      sin(price) AS s, atan2(price, qty) AS a, power(qty, 2) AS p, degrees(price) AS g,
+                      cbrt(price) AS c,
+                      trunc(price) AS t, sign(price - 50) AS up, pi() AS pi FROM trade [RANGE 3 SECONDS]""",
+    "bits": (
+        "SELECT qty & 5 AS a, qty | 8 AS o, qty # 3 AS x, qty << 2 AS l, qty >> 1 AS r, ~qty AS n, gcd(qty, 12) AS g, "
+        "lcm(qty, 4) AS m FROM trade [RANGE 3 SECONDS]",
+        "SELECT qty & 5, qty | 8, xor(qty, 3), qty << 2, qty >> 1, ~qty, gcd(qty, 12), lcm(qty, 4) "
+        "FROM trade [RANGE 3 SECONDS]",
+    ),
+    "parts of texts": """SELECT left(sym, 1) AS l, right(sym, 1) AS r, lpad(sym, 4, '*-') AS lp,
+                         rpad(sym, 3, '.') AS rp, reverse(sym) AS b, repeat(sym, 2) AS t, strpos(sym, 'b') AS p,
+                         position('b' IN sym) AS q,
+                         split_part(sym || ',x', ',', 1) AS f, translate(sym, 'ab', 'xy') AS tr, ascii(sym) AS c,
+                         chr(97 + qty) AS ch, md5(sym) AS h, concat_ws('-', sym, qty, buy) AS w,
+                         trim(BOTH 'a' FROM sym) AS tm, substring(sym FROM 2 FOR 1) AS s, ends_with(sym, 'b') AS e,
+                         contains(sym, 'a') AS k, starts_with(sym, 'a') AS z FROM trade [RANGE 3 SECONDS]""",
+    "regular expressions": (
+        "SELECT sym ~ '^a' AS a, regexp_replace(sym, '[ab]', '<\\&>', 'g') AS r, regexp_like(sym, 'B', 'i') AS i, "
+        "substring(sym FROM '(a)b') AS m, regexp_count(sym, '.') AS n FROM trade [RANGE 3 SECONDS] WHERE sym !~ 'c'",
+        "SELECT regexp_matches(sym, '^a'), regexp_replace(sym, '[ab]', '<\\0>', 'g'), regexp_matches(sym, 'B', 'i'), "
+        "nullif(regexp_extract(sym, '(a)b', 1), ''), len(regexp_extract_all(sym, '.')) FROM trade [RANGE 3 SECONDS] "
+        "WHERE NOT regexp_matches(sym, 'c')",
+    ),
+    "similar": "SELECT sym, sym SIMILAR TO 'a|b' AS s, sym LIKE 'a!b' ESCAPE '!' AS e FROM trade [RANGE 3 SECONDS]",
+    "symmetric": (
+        "SELECT sym, qty FROM trade [RANGE 4 SECONDS] WHERE qty BETWEEN SYMMETRIC 6 AND 2",
+        "SELECT sym, qty FROM trade [RANGE 4 SECONDS] WHERE qty BETWEEN 2 AND 6",
+    ),
+    "parts of times": """SELECT EXTRACT(year FROM day) AS y, EXTRACT(dow FROM ts) AS w, EXTRACT(second FROM ts) AS s,
+                         date_part('doy', day) AS d, EXTRACT(epoch FROM ts) AS e, week(day) AS k, quarter(day) AS q,
+                         make_date(2024, qty, 1) AS m, date_trunc('decade', ts) AS t FROM trade [RANGE 2 SECONDS]
+                         WHERE qty > 0""",
     # windows
     "slide": "SELECT sym, qty FROM trade WINDOW(RANGE 9 SECONDS SLIDE 3 SECONDS)",
     "slide beside the range": """SELECT sym, COUNT(*) AS n FROM trade WINDOW(RANGE 7 SECONDS SLIDE 3 SECONDS)

@@ -1,4 +1,4 @@
-"""Declared streams and views, what we know about them, and who reads whom."""
+"""Declared streams, views and functions, what we know about them, and who reads whom."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from strandline.types import Type
 
 if TYPE_CHECKING:
     from strandline.algebra.operators import Plan
+    from strandline.algebra.user import UserFunction
 
 Argument: TypeAlias = str | int | float | bool | list["Argument"] | None
 
@@ -96,10 +97,14 @@ Dependant: TypeAlias = DerivedStream | Reader
 
 
 class Catalog:
-    """The streams by name. Names are case-insensitive, as SQL's are, and keep the user's spelling for display."""
+    """The streams, and the functions of the user's, by name.
+
+    Names are case-insensitive, as SQL's are, and streams keep the user's spelling for display.
+    """
 
     def __init__(self) -> None:
         self._streams: dict[str, Stream] = {}
+        self.functions: dict[str, UserFunction] = {}
 
     def __iter__(self) -> Iterator[Stream]:
         return iter(self._streams.values())
@@ -128,6 +133,13 @@ class Catalog:
                 span=span,
             )
         self._streams[stream.name.lower()] = stream
+
+    def add_function(self, function: UserFunction) -> None:
+        if function.name in self.functions:
+            raise CatalogError(
+                f"there is a function {function.name} already", code="function-exists", hint="Choose another name."
+            )
+        self.functions[function.name] = function
 
     def replace_view(self, view: DerivedStream, running: Sequence[Reader] = (), span: Span | None = None) -> None:
         """Put a view in the place of another that nobody reads."""

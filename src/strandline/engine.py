@@ -14,7 +14,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -25,6 +25,7 @@ from strandline.algebra.growth import growing_state
 from strandline.algebra.operators import Plan
 from strandline.algebra.schema import schema
 from strandline.algebra.tree import streams_read
+from strandline.algebra.user import user_functions
 from strandline.catalog import BaseStream, Catalog, DerivedStream, Reader, Stream
 from strandline.describe import describe, show_queries, show_streams, show_views
 from strandline.errors import CatalogError, CheckpointError, QueryError, SetupError, SinkError, StrandlineError
@@ -33,6 +34,7 @@ from strandline.execution.sinks import ParquetTarget
 from strandline.execution.sources.base import open_source
 from strandline.lang import ast
 from strandline.lang.binder import bind_derived_stream, bind_query, bind_reading, bind_view
+from strandline.lang.definitions import define
 from strandline.lang.parser import parse
 from strandline.lang.streams import bind_create_stream
 from strandline.listing import Listing
@@ -109,6 +111,24 @@ class Database:
                     wanted = Wanted(own_name, plan, sink or Memory(), reads)
                     result = self.start([wanted], self._place(wanted.name))[0]
         return result
+
+    def function(
+        self,
+        name: str | None = None,
+        body: Callable[..., Any] | None = None,
+        *,
+        arguments: Sequence[str],
+        returns: str,
+    ) -> Any:
+        """Make a Python function part of the language: it takes an Arrow array per argument and returns one.
+
+        `db.function("vat", lambda x: pc.multiply(x, 1.19), arguments=["DOUBLE"], returns="DOUBLE")`, or as a decorator
+        without `body`; then the name may be left out, too. Returns the Python function.
+        """
+        if body is None:
+            return lambda decorated: self.function(name, decorated, arguments=arguments, returns=returns)
+        self.catalog.add_function(define(name or body.__name__, body, arguments, returns))
+        return body
 
     def declare(self, statement: ast.Declaration, waiting: Sequence[Reader] = ()) -> list[Stream]:
         """Change the catalog, without taking anything away from queries that run or wait; returns what is gone."""
@@ -485,7 +505,10 @@ class _Checkpoint:
         """Make sure that the checkpoint belongs to these queries and their results, and say so in it."""
         declared = repr([(s.name, s.columns, s.source.function, s.source.arguments, sorted(s.source.options.items()),
                           s.time_columns, s.disorder_us, s.idle_after_us) for s in pipeline.streams])  # fmt: skip
-        fingerprint = hashlib.sha256(f"{plan}\n{declared}\n{sorted(places.items())}".encode()).hexdigest()
+        # By name and types: what a function does may change, as long as it fits in.
+        functions = "".join(f"\n{function}" for _, function in sorted(user_functions(pipeline).items()))
+        identity = f"{plan}\n{declared}\n{sorted(places.items())}{functions}"
+        fingerprint = hashlib.sha256(identity.encode()).hexdigest()
         names = [query.name for query in pipeline.queries]
         if not self.fresh:
             known = self._known()

@@ -16,11 +16,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from strandline.algebra.evaluate import evaluate, parse
+from strandline.algebra.evaluate import evaluate
 from strandline.algebra.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, Value, columns_of
-from strandline.algebra.functions import FUNCTIONS, TRUNC_UNITS, FunctionError, castable, meet, resolve
-from strandline.execution.expressions import cast_text, compile, evaluate_columns, filter_frame, polars_type
-from strandline.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, INTERVAL, TIMESTAMP, VARCHAR, Type, decimal
+from strandline.algebra.functions import FUNCTIONS, resolve
+from strandline.algebra.scalars.times import TRUNC_UNITS
+from strandline.algebra.signatures import FunctionError, castable, meet
+from strandline.algebra.values import parse
+from strandline.execution.expressions import compile, evaluate_columns, filter_frame
+from strandline.execution.scalars.basis import polars_type
+from strandline.execution.scalars.casts import cast_text
+from strandline.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, INTERVAL, NULL, TIMESTAMP, VARCHAR, Type, decimal
 
 # ---- values ----------------------------------------------------------------------------------------------------------
 
@@ -38,7 +43,7 @@ FIRST: dict[str, Type] = {
     "ts": TIMESTAMP,
     "span": INTERVAL,
 }
-COLUMNS = {**FIRST, **{f"{id}2": kind for id, kind in FIRST.items()}, **{f"{id}3": kind for id, kind in FIRST.items()}}
+COLUMNS = {f"{id}{number if number > 1 else ''}": kind for number in range(1, 7) for id, kind in FIRST.items()}
 
 # Letters whose case mapping is old and settled, what LIKE, regular expressions and numbers treat specially, and some
 # that need two or four bytes.
@@ -124,9 +129,11 @@ def signatures() -> dict[str, list[tuple[str, tuple[str, ...]]]]:
     """For each type name the functions that return it, with the type names that they take."""
     found: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
     for function in FUNCTIONS.values():
-        for count in range(function.least, min(function.most or 3, 3) + 1):
+        for count in range(function.least, (function.most or 3) + 1):
             accepted: dict[str, list[tuple[str, ...]]] = {}
-            for types in itertools.product(TYPES, repeat=count):
+            # There are too many combinations of four types and more: those that it casts to, then.
+            few = count <= 3
+            for types in itertools.product(TYPES, repeat=count) if few else [wanted_types(function.name, count)]:
                 try:
                     result = resolve(function.name, types).result
                 except FunctionError:
@@ -139,7 +146,50 @@ def signatures() -> dict[str, list[tuple[str, tuple[str, ...]]]]:
     return found
 
 
+def wanted_types(function: str, count: int) -> tuple[Type, ...]:
+    return resolve(function, (NULL,) * count).argument_types
+
+
 SIGNATURES = signatures()
+
+# Arguments that must be literals, by their places; each choice is tried.
+PATTERNS = (
+    "a",
+    "a|ab",
+    "^a*$",
+    "(?i)Z|ä",
+    "[[:alpha:]]+",
+    r"(\d+)[.-]?(\d*)",
+    "(a)?(b)?",
+    "x*",
+    r"[^a\s]",
+    "(?n)^.$",
+    "",
+)
+DIGITS = (-400, -308, -45, -39, -19, -2, 0, 1, 2, 6, 29, 38, 45, 308, 400, None)
+KNOWN: dict[str, list[dict[int, Value]]] = {
+    "date_trunc": [{0: unit} for unit in TRUNC_UNITS],
+    "round": [{1: digits} for digits in DIGITS],
+    "trunc": [{1: digits} for digits in DIGITS],
+    "translate": [{1: "a%äb", 2: "😀."}, {1: "aab", 2: "xyz"}, {1: "", 2: "x"}, {1: None, 2: "x"}],
+    "like": [{2: "\\"}, {2: "#"}, {2: ""}, {2: None}],
+    "similar": [{1: "a%", 2: "\\"}, {1: "(a|b)+_?", 2: "#"}, {1: "#%%", 2: "#"}, {1: "[0-9.]*", 2: ""},
+                {1: None, 2: ""}],
+    "regexp_like": [{1: p, 2: flags} for p in PATTERNS for flags in ("", "i", "n")] + [{1: "a", 2: None}],
+    "match": [{1: p} for p in PATTERNS],
+    "regexp_substr": [{1: p} for p in PATTERNS],
+    "regexp_count": [{1: p} for p in PATTERNS],
+    "regexp_replace": [{1: p, 2: r"<\1$1\&\\\x>", 3: flags} for p in PATTERNS for flags in ("", "g", "gi")],
+    "to_char": [{1: form} for form in ("", 'YYYY-MM-DD"T"HH24:MI:SS.US', "FMDay, DD Month YYYY Q",
+                                       "Dy dy DY Mon W WW IW",
+                                       "HH12:MI:SS AM a.m. MS", "FMMM/FMDD/YY Y YYY", "D ID DDD J CC IYYY SSSS", None)],
+}  # fmt: skip
+
+
+def with_known(function: str, arguments: Sequence[Expression], known: dict[int, Value]) -> list[Expression]:
+    places = {place: value for place, value in known.items() if place < len(arguments)}
+    kind = INT if function in ("round", "trunc") else VARCHAR
+    return [Literal(places[n], kind) if n in places else argument for n, argument in enumerate(arguments)]
 
 
 def fit(expression: Expression, kind: Type) -> Expression:
@@ -161,10 +211,8 @@ def expressions(draw: st.DrawFn, name: str, depth: int) -> Expression:
     if how == "call" and name in SIGNATURES:
         function, types = draw(st.sampled_from(SIGNATURES[name]))
         arguments = [draw(expressions(each, depth - 1)) for each in types]
-        if function == "date_trunc":
-            arguments[0] = Literal(draw(st.sampled_from(TRUNC_UNITS)), VARCHAR)
-        if function == "round" and len(arguments) == 2:
-            arguments[1] = Literal(draw(st.none() | st.integers(-45, 45) | st.integers(-400, 400)), INT)
+        if function in KNOWN:
+            arguments = with_known(function, arguments, draw(st.sampled_from(KNOWN[function])))
         try:
             return call(function, *arguments)
         except FunctionError:  # a product with too many digits
@@ -267,11 +315,6 @@ def grid(columns: Sequence[str], height: int = 400) -> Rows:
 
 GRID = grid(tuple(FIRST))
 
-CONSTANTS = {
-    "date_trunc": [Literal(unit, VARCHAR) for unit in TRUNC_UNITS],
-    "round": [Literal(n, INT) for n in (-400, -308, -39, -19, -2, 0, 1, 2, 6, 29, 38, 308, 400, None)],
-}
-
 
 def calls_of(function: str) -> list[Expression]:
     """The function over columns of every combination of types it takes; the second argument also as a constant."""
@@ -282,10 +325,10 @@ def calls_of(function: str) -> list[Expression]:
         ids = [dice.choice([id for id, kind in FIRST.items() if kind.name == name]) for name in names]
         places = [f"{id}{number}" if number > 1 else id for number, id in enumerate(ids, 1)]
         arguments: list[Expression] = [ColumnRef(id, COLUMNS[id]) for id in places]
-        if function == "date_trunc":
-            found += [call(function, unit, arguments[1]) for unit in CONSTANTS[function]]
-        elif function == "round" and len(arguments) == 2:
-            found += [call(function, arguments[0], digits) for digits in CONSTANTS[function]]
+        if function in KNOWN and with_known(function, arguments, KNOWN[function][0]) != arguments:
+            found += [call(function, *with_known(function, arguments, known)) for known in KNOWN[function]]
+        elif not arguments:
+            found.append(call(function))
         elif "*" not in function or {"deep"} != set(ids):  # their product has too many digits
             constant = Literal(dice.choice(edges(arguments[-1].type)), arguments[-1].type)
             found += [call(function, *arguments), call(function, *arguments[:-1], constant)]
@@ -390,6 +433,15 @@ def test_a_filter_keeps_true_and_drops_false_and_unknown() -> None:
         call("power", DOUBLES, Literal(3.0, DOUBLE)),
         call("power", Cast(SMALL, DOUBLE), DOUBLES),
         call("round", DOUBLES, Literal(1, INT)),
+        call("exp", DOUBLES),
+        call("ln", DOUBLES),
+        call("log", Literal(2.0, DOUBLE), DOUBLES),
+        call("cbrt", DOUBLES),
+        call("sin", DOUBLES),
+        call("tanh", DOUBLES),
+        call("degrees", DOUBLES),
+        call("width_bucket", DOUBLES, Literal(-9.0, DOUBLE), Literal(1e3, DOUBLE), Literal(7, INT)),
+        call("to_timestamp", DOUBLES),
         call("second", ColumnRef("ts", TIMESTAMP)),
         Cast(DOUBLES, VARCHAR),
         Cast(ColumnRef("text", VARCHAR), TIMESTAMP),

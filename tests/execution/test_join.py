@@ -9,8 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from strandline.algebra.evaluate import compare, evaluate
+from strandline.algebra.evaluate import evaluate
 from strandline.algebra.expressions import Call, ColumnRef, Expression, Literal, Value
+from strandline.algebra.values import compare
 from strandline.execution.operators import join
 from strandline.execution.operators.join import JoinOperator
 from strandline.temporal import FOREVER

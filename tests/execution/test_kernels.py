@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.algebra.snapshot import bag
-from strandline.execution.expressions import polars_type
 from strandline.execution.kernels.grouping import group_codes
 from strandline.execution.kernels.hashing import hash_column, hash_rows
 from strandline.execution.kernels.sweep import LOWEST, lay_out, running_maxima, running_totals, uncovered
+from strandline.execution.scalars.basis import polars_type
 from strandline.types import DOUBLE, VARCHAR, Type, decimal
 from support import KINDS, any_decimal, examples, values
 

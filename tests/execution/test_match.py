@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.algebra.evaluate import compare, evaluate
+from strandline.algebra.evaluate import evaluate
 from strandline.algebra.expressions import Call, ColumnRef, Expression
+from strandline.algebra.values import compare
 from strandline.execution.operators.match import MatchJoinOperator
 from strandline.physical.plan import MatchKind
 from strandline.types import BOOLEAN, DOUBLE, INT, VARCHAR, Column, Schema

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from strandline.algebra.aggregates import aggregate, aggregate_type
 from strandline.algebra.expressions import AggregateCall, ColumnRef
-from strandline.execution.expressions import polars_type
 from strandline.execution.kernels.summation import from_limbs, means, to_limbs
 from strandline.execution.operators.aggregate import AggregateOperator
+from strandline.execution.scalars.basis import polars_type
 from strandline.temporal import FOREVER
 from strandline.types import BIGINT, DOUBLE, INT, Column, Type, decimal
 from support import Elements, Slicing, any_decimal, at, columns, drive, edges, examples, slicings

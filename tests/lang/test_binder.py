@@ -12,7 +12,6 @@ from typing import Any
 import duckdb
 import pytest
 
-from strandline.algebra.evaluate import show as show_value
 from strandline.algebra.expressions import (
     Call,
     Case,
@@ -20,6 +19,7 @@ from strandline.algebra.expressions import (
     ColumnRef,
     Expression,
     Literal,
+    UserCall,
     columns_of,
     substitute,
 )
@@ -27,6 +27,7 @@ from strandline.algebra.operators import Aggregate, Distinct, Filter, Join, Map,
 from strandline.algebra.schema import schema
 from strandline.algebra.snapshot import Element, snapshot
 from strandline.algebra.tree import sources, transform_up, walk
+from strandline.algebra.values import show as show_value
 from strandline.catalog import BaseStream, Catalog, SourceCall
 from strandline.errors import BindError, StrandlineError
 from strandline.lang import ast
@@ -125,6 +126,8 @@ def words(value: Expression) -> str:
             return f"'{text}'" if kind == VARCHAR else f"{text}:{kind}"
         case Call(function, arguments, _):
             return f"{function}({', '.join(map(words, arguments))})"
+        case UserCall(called, arguments):
+            return f"{called.name}({', '.join(map(words, arguments))})"
         case Case(branches, otherwise, _):
             whens = "".join(f"WHEN {words(c)} THEN {words(r)} " for c, r in branches)
             return f"CASE {whens}ELSE {words(otherwise)} END"
@@ -158,9 +161,17 @@ def test_error(text: str, expected: str) -> None:
     ("item", "code", "place"),
     [
         ("frobnicate(a)", "unknown-function", "frobnicate"),
-        ("a + date_trunc('fortnight', ts)", "type-mismatch", "date_trunc('fortnight', ts)"),
+        ("a + date_trunc('fortnight', ts)", "type-mismatch", "'fortnight'"),
         ("1 + round(amount, a)", "type-mismatch", "round(amount, a)"),
         ("ok + length(a)", "type-mismatch", "length(a)"),
+        ("b ~ '(a'", "type-mismatch", "'(a'"),
+        ("b !~* ts", "type-mismatch", "b !~* ts"),
+        ("regexp_replace(b, 'y' || b, 'x')", "type-mismatch", "'y' || b"),
+        ("b LIKE 'x' ESCAPE 'yz'", "type-mismatch", "'yz'"),
+        ("extract(fortnight FROM ts)", "unknown-unit", "fortnight"),
+        ("to_char(ts, 'YYYY-foo')", "type-mismatch", "'YYYY-foo'"),
+        ("1.5 & 2", "type-mismatch", "1.5 & 2"),
+        ("trunc(1e0, 2)", "type-mismatch", "trunc(1e0, 2)"),
         ("MAX(a) || SUM(ok)", "type-mismatch", "SUM(ok)"),
         ("(ts - ts)::VARCHAR", "cannot-cast", "(ts - ts)::VARCHAR"),
         ("ts + '1 month'", "invalid-literal", "'1 month'"),

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 import strandline as sl
-from strandline.algebra.evaluate import show
 from strandline.algebra.operators import Plan
 from strandline.algebra.tree import streams_read
+from strandline.algebra.values import show
 from strandline.engine import Database
 from strandline.lang import ast
 from strandline.lang.binder import bind_query

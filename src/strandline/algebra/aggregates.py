@@ -15,9 +15,10 @@ from functools import cmp_to_key
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeVar
 
-from strandline.algebra.evaluate import compare, fit
 from strandline.algebra.expressions import AggregateCall, SortKey, Value
-from strandline.algebra.functions import FunctionError, suggestion
+from strandline.algebra.functions import suggestion
+from strandline.algebra.signatures import FunctionError
+from strandline.algebra.values import compare, fit
 from strandline.types import BIGINT, BOOLEAN, DOUBLE, MAX_PRECISION, NULL, VARCHAR, Type, decimal, is_numeric
 
 # What stands in the parentheses: `x`, `x, separator`, or a fraction and the values WITHIN GROUP (ORDER BY x).

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from strandline.algebra.expressions import AggregateCall, Call, Case, Cast, ColumnRef, Expression, Literal, SortKey
+from strandline.algebra.expressions import (
+    AggregateCall,
+    Call,
+    Case,
+    Cast,
+    ColumnRef,
+    Expression,
+    Literal,
+    SortKey,
+    UserCall,
+)
 from strandline.algebra.operators import (
     Aggregate,
     Changes,
@@ -29,8 +39,8 @@ from strandline.algebra.tree import sources
 from strandline.temporal import show_duration
 from strandline.types import INTERVAL, Column
 
-_INFIX = {"or": 1, "and": 2, "=": 4, "<>": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "like": 4, "||": 5, "+": 6, "-": 6}
-_INFIX |= {"*": 7, "/": 7, "%": 7}
+_INFIX = {"or": 1, "and": 2, "=": 4, "<>": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "like": 4, "+": 6, "-": 6}
+_INFIX |= {"||": 5, "&": 5, "|": 5, "#": 5, "<<": 5, ">>": 5, "*": 7, "/": 7, "%": 7}
 
 
 def show_expression(expression: Expression, around: int = 0) -> str:
@@ -48,12 +58,16 @@ def show_expression(expression: Expression, around: int = 0) -> str:
             return f"NOT {show_expression(operand, 8)}"
         case Call("neg", (operand,), _):
             return f"-{show_expression(operand, 8)}"
+        case Call("~", (operand,), _):
+            return f"~{show_expression(operand, 8)}"
         case Call("is_null", (operand,), _):
             return f"{show_expression(operand, 8)} IS NULL"
         case Call("in", (operand, *options), _):
             return f"{show_expression(operand, 8)} IN ({', '.join(map(show_expression, options))})"
         case Call(function, arguments, _):
             return f"{function}({', '.join(map(show_expression, arguments))})"
+        case UserCall(called, arguments):
+            return f"{called.name}({', '.join(map(show_expression, arguments))}): {called.returns}"
         case Case(branches, otherwise, _):
             parts = "".join(f" WHEN {show_expression(c)} THEN {show_expression(r)}" for c, r in branches)
             return f"CASE{parts} ELSE {show_expression(otherwise)} END"

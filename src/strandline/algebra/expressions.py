@@ -5,12 +5,13 @@ Operators and functions are one node, `Call`; `functions.py` says which there ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from typing import NamedTuple, TypeAlias
 
+from strandline.algebra.user import UserFunction
 from strandline.types import BOOLEAN, Type
 
 # A TIMESTAMP literal is a naive datetime in UTC, an INTERVAL literal is microseconds.
@@ -59,7 +60,19 @@ class Cast:
     type: Type
 
 
-Expression: TypeAlias = Literal | ColumnRef | Call | Case | Cast
+@dataclass(frozen=True, slots=True)
+class UserCall:
+    """A function of the user's applied to arguments of its types."""
+
+    function: UserFunction
+    arguments: tuple[Expression, ...]
+
+    @property
+    def type(self) -> Type:
+        return self.function.returns
+
+
+Expression: TypeAlias = Literal | ColumnRef | Call | Case | Cast | UserCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +110,7 @@ def children(expression: Expression) -> tuple[Expression, ...]:
     match expression:
         case Literal() | ColumnRef():
             return ()
-        case Call(_, arguments, _):
+        case Call(_, arguments, _) | UserCall(_, arguments):
             return arguments
         case Case(branches, otherwise, _):
             return (*(part for branch in branches for part in branch), otherwise)
@@ -132,18 +145,24 @@ def columns_of(expression: Expression) -> frozenset[str]:
 
 def substitute(expression: Expression, values: dict[str, Expression]) -> Expression:
     """The expression with each column in `values` replaced by its expression."""
+    if isinstance(expression, ColumnRef):
+        return values.get(expression.id, expression)
+    return rebuilt(expression, lambda child: substitute(child, values))
+
+
+def rebuilt(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:
+    """The expression with each of its children changed."""
     match expression:
-        case ColumnRef(id, _):
-            return values.get(id, expression)
-        case Literal():
+        case Literal() | ColumnRef():
             return expression
         case Call(function, arguments, kind):
-            return Call(function, tuple(substitute(a, values) for a in arguments), kind)
+            return Call(function, tuple(map(change, arguments)), kind)
         case Case(branches, otherwise, kind):
-            changed = tuple((substitute(c, values), substitute(r, values)) for c, r in branches)
-            return Case(changed, substitute(otherwise, values), kind)
+            return Case(tuple((change(c), change(r)) for c, r in branches), change(otherwise), kind)
         case Cast(operand, kind):
-            return Cast(substitute(operand, values), kind)
+            return Cast(change(operand), kind)
+        case UserCall(function_of_user, arguments):
+            return UserCall(function_of_user, tuple(map(change, arguments)))
 
 
 def conjuncts(predicate: Expression) -> tuple[Expression, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from strandline.execution.expressions import polars_type
+from strandline.execution.scalars.basis import polars_type
 from strandline.temporal import Instant
 from strandline.types import Schema
 

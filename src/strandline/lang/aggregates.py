@@ -11,7 +11,7 @@ from typing import Final
 
 from strandline.algebra.aggregates import BLIND_TO_COPIES, BY_ORDER, AggregateFunction, aggregate_type
 from strandline.algebra.expressions import Case, Cast, Expression, Literal, Value
-from strandline.algebra.functions import FunctionError
+from strandline.algebra.signatures import FunctionError
 from strandline.errors import BindError
 from strandline.lang import ast
 from strandline.lang.literals import cast_to

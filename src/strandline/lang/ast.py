@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import TypeAlias
 
+from strandline.algebra.user import UserFunction
 from strandline.catalog import Argument
 from strandline.errors import Span
 from strandline.types import Type
@@ -106,7 +107,7 @@ class ColumnName(Node):
 
 @dataclass(frozen=True, slots=True)
 class Unary(Node):
-    """A prefix operator: `-`, `+` or `NOT`."""
+    """A prefix operator: `-`, `+`, `~` or `NOT`."""
 
     operator: str
     operand: Expression
@@ -114,7 +115,7 @@ class Unary(Node):
 
 @dataclass(frozen=True, slots=True)
 class Binary(Node):
-    """An arithmetic operator, `||` or a comparison; `!=` is stored as `<>`."""
+    """An operator of arithmetic, bits or texts, or a comparison; `!=` is stored as `<>`."""
 
     operator: str
     left: Expression
@@ -153,6 +154,7 @@ class Between(Node):
     low: Expression
     high: Expression
     negated: bool
+    symmetric: bool = False  # whether the bounds may be in either order
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,9 +190,13 @@ class ScalarQuery(Node):
 
 @dataclass(frozen=True, slots=True)
 class Like(Node):
+    """LIKE, or SIMILAR TO."""
+
     operand: Expression
     pattern: Expression
     negated: bool
+    escape: Expression | None = None
+    similar: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +242,7 @@ class Function(Node):
     distinct: bool = False  # of an aggregate: name(DISTINCT x)
     order: tuple[SortItem, ...] = ()  # of an aggregate: name(x ORDER BY …)
     within: tuple[SortItem, ...] = ()  # of an aggregate: WITHIN GROUP (ORDER BY …)
+    definition: UserFunction | None = None  # if it is a function of the user's; `definitions` sets it
 
 
 Expression: TypeAlias = (

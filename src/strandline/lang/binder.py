@@ -30,7 +30,6 @@ from strandline.algebra.expressions import (
     conjunction,
     substitute,
 )
-from strandline.algebra.functions import meet
 from strandline.algebra.operators import (
     Aggregate,
     Changes,
@@ -53,10 +52,12 @@ from strandline.algebra.operators import (
     Union,
 )
 from strandline.algebra.schema import schema
+from strandline.algebra.signatures import meet
 from strandline.algebra.tree import size, sources, transform_up
 from strandline.catalog import BaseStream, Catalog, DerivedStream
 from strandline.errors import BindError, Span
 from strandline.lang import ast
+from strandline.lang.definitions import with_definitions
 from strandline.lang.groups import Groups, grouping_key, grouping_sets, is_grouping
 from strandline.lang.literals import cast_to
 from strandline.lang.names import Names, with_names
@@ -90,7 +91,7 @@ def bind_query(query: ast.Query, catalog: Catalog) -> Plan:
 def bind_reading(query: ast.Query, catalog: Catalog) -> tuple[Plan, frozenset[str]]:
     """The plan of a query, and the streams and views that its text names."""
     names = Names(catalog)
-    plan = _Binder(names).query(query, prefix="")
+    plan = _Binder(names).query(with_definitions(query, catalog.functions), prefix="")
     return plan, frozenset(names.reads)
 
 

@@ -1,6 +1,6 @@
 """Expressions as they are written: precedence climbing from tokens to the syntax tree.
 
-A room of the parser, above `phrases` and below `queries`: a query holds expressions, but an expression holds no query.
+A room of the parser, above `forms` and below `queries`: a query holds expressions, but an expression holds no query.
 """
 
 from __future__ import annotations
@@ -8,23 +8,25 @@ from __future__ import annotations
 from typing import Final
 
 from strandline.lang import ast
-from strandline.lang.phrases import LIKELY_NAMES, RESERVED, SIMPLE_TYPES, Phrases
+from strandline.lang.forms import Forms
+from strandline.lang.phrases import LIKELY_NAMES, RESERVED, SIMPLE_TYPES
 from strandline.lang.tokens import Kind, Token, unit_size
 
 # PostgreSQL's precedence, weakest first. Comparisons and the level above do not chain: a < b < c is an error.
-OR, AND, NOT, IS, COMPARE, MATCH, CONCAT, ADD, MULTIPLY, SIGN, CAST = range(1, 12)
+OR, AND, NOT, IS, COMPARE, MATCH, OTHER, ADD, MULTIPLY, POWER, SIGN, CAST = range(1, 13)
 BINARY: Final = {
     **dict.fromkeys(("=", "<>", "!=", "==", "<", "<=", ">", ">="), COMPARE),
-    "||": CONCAT,
+    **dict.fromkeys(("||", "~", "~*", "!~", "!~*", "&", "|", "#", "<<", ">>"), OTHER),
     **dict.fromkeys("+-", ADD),
     **dict.fromkeys("*/%", MULTIPLY),
+    "^": POWER,
 }
 MATCHES: Final = ("BETWEEN", "IN", "LIKE", "ILIKE", "SIMILAR")
 
 _SUBQUERY_HINT: Final = "A subquery that is an argument has parentheses of its own: abs((SELECT …))."
 
 
-class Expressions(Phrases):
+class Expressions(Forms):
     """Operators, literals, columns and calls; `expression` is the way in."""
 
     def expression(self, weakest: int = OR) -> ast.Expression:
@@ -110,12 +112,11 @@ class Expressions(Phrases):
         operator = self.next()
         match operator.keyword:
             case "BETWEEN":
-                if self.sees_any(("SYMMETRIC", "ASYMMETRIC")):
-                    raise self.refusal(f"BETWEEN {self.token.keyword}", self.token.span, "Order the bounds.")
+                symmetric = not self.accept("ASYMMETRIC") and self.accept("SYMMETRIC")
                 low = self.expression(MATCH + 1)
                 self.expect("AND", hint="Write x BETWEEN low AND high.")
                 high = self.expression(MATCH + 1)
-                return ast.Between(left, low, high, negated, span=self.since(start))
+                return ast.Between(left, low, high, negated, symmetric, span=self.since(start))
             case "IN":
                 self.expect_symbol("(", hint="Write x IN (value, …) or x IN (SELECT …).")
                 if self.sees_query():
@@ -127,12 +128,22 @@ class Expressions(Phrases):
                 return ast.InList(left, items, negated, span=self.since(start))
             case "LIKE" | "ILIKE":
                 pattern = self.expression(MATCH + 1)
+                escape = self.escape()
                 if operator.keyword == "ILIKE":
+                    if isinstance(escape, ast.Text) and escape.value.lower() != escape.value.upper():
+                        hint = "Choose a character that is no letter."
+                        raise self.refusal("a letter as the ESCAPE of ILIKE", escape.span, hint)
                     left, pattern = _lowered(left), _lowered(pattern)
-                if self.sees("ESCAPE"):
-                    raise self.refusal("LIKE … ESCAPE", self.token.span, "The escape character is the backslash.")
-                return ast.Like(left, pattern, negated, span=self.since(start))
-        raise self.refusal(operator.keyword, operator.span, "Use LIKE.")
+                return ast.Like(left, pattern, negated, escape, span=self.since(start))
+        self.expect("TO", hint="Write s SIMILAR TO 'pattern'.")
+        pattern = self.expression(MATCH + 1)
+        return ast.Like(left, pattern, negated, self.escape(), similar=True, span=self.since(start))
+
+    def escape(self) -> ast.Expression | None:
+        return self.expression(MATCH + 1) if self.accept("ESCAPE") else None
+
+    def operand_before_in(self) -> ast.Expression:
+        return self.expression(MATCH + 1)
 
     def sees_query(self) -> bool:
         """Whether a query begins here, inside of a parenthesis, itself in parentheses perhaps."""
@@ -191,6 +202,9 @@ class Expressions(Phrases):
             self.next()
             operand = self.expression(SIGN)
             return ast.Unary(start.value, operand, span=self.since(start))
+        if self.accept_symbol("~"):
+            operand = self.expression(OTHER + 1)
+            return ast.Unary("~", operand, span=self.since(start))
         hint = "COUNT(*) and SELECT * are the only places for *." if start.value == "*" else None
         raise self.unexpected("an expression", hint)
 
@@ -225,6 +239,9 @@ class Expressions(Phrases):
                 self.next()
                 amount = self.interval_text() if self.token.kind is Kind.TEXT else self.interval_number(explicit=True)
                 return ast.Interval(amount, span=self.since(start))
+        if start.keyword in ("LEFT", "RIGHT") and self.sees_symbol("(", 1):
+            self.next()  # reserved for joins, but nothing else can be meant here
+            return self.call(start, ast.Identifier(start.value, False, span=start.span))
         if start.keyword in LIKELY_NAMES:
             raise self.unexpected("an expression", f'A name that is also a keyword needs quotes: "{start.value}".')
         if start.keyword in RESERVED:
@@ -258,6 +275,8 @@ class Expressions(Phrases):
 
     def call(self, start: Token, name: ast.Identifier) -> ast.Function:
         self.expect_symbol("(")
+        if (form := self.form(start, name)) is not None:
+            return form
         arguments: tuple[ast.Expression, ...] | ast.Star = ()
         distinct = False
         order: tuple[ast.SortItem, ...] = ()
@@ -271,9 +290,8 @@ class Expressions(Phrases):
             arguments = self.listed(self.expression)
             order = self.order_by() if self.sees("ORDER") else ()
             if self.sees_any(("FROM", "FOR")):
-                raise self.refusal(
-                    f"{self.token.keyword} in {start.value}(…)", self.token.span, self.argument_hint(start)
-                )
+                hint = "Separate the arguments by commas."
+                raise self.refusal(f"{self.token.keyword} in {start.value}(…)", self.token.span, hint)
         self.expect_symbol(")")
         if self.sees("WITHIN", "GROUP"):
             self.next()
@@ -317,11 +335,6 @@ class Expressions(Phrases):
         if self.sees("ALL"):
             self.next()
         self.refuse_subquery("a subquery in an expression", self.tokens[self.at - 1])
-
-    def argument_hint(self, start: Token) -> str:
-        if start.keyword == "EXTRACT":
-            return "Write year(ts), month(ts), day(ts), hour(ts), minute(ts), second(ts) or epoch(ts)."
-        return "Separate the arguments by commas."
 
     def case(self) -> ast.Case:
         start = self.next()

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations
-from typing import Final, assert_never
+from typing import Final
 
 from strandline.algebra.aggregates import find_aggregate
-from strandline.algebra.expressions import AggregateCall, Call, Case, Cast, ColumnRef, Expression, Literal, SortKey
+from strandline.algebra.expressions import AggregateCall, Call, ColumnRef, Expression, Literal, SortKey, rebuilt
 from strandline.algebra.operators import Aggregate, Map, Plan, Union
 from strandline.errors import BindError, Span
 from strandline.lang import ast
@@ -171,24 +171,9 @@ class Groups:
         if value in self.keys:
             key = self.keys[value]
             return ColumnRef(key.id, key.type)
-        match value:
-            case Literal():
-                return value
-            case ColumnRef(id, _):
-                if id in self.named:
-                    raise self.ungrouped(id, places.span(value) or around)
-                return value
-            case Call(function, arguments, kind):
-                return Call(function, tuple(self.regrouped(each, places, around) for each in arguments), kind)
-            case Case(branches, otherwise, kind):
-                changed = tuple(
-                    (self.regrouped(c, places, around), self.regrouped(r, places, around)) for c, r in branches
-                )
-                return Case(changed, self.regrouped(otherwise, places, around), kind)
-            case Cast(operand, kind):
-                return Cast(self.regrouped(operand, places, around), kind)
-            case _:
-                assert_never(value)
+        if isinstance(value, ColumnRef) and value.id in self.named:
+            raise self.ungrouped(value.id, places.span(value) or around)
+        return rebuilt(value, lambda each: self.regrouped(each, places, around))
 
     def ungrouped(self, id: str, span: Span | None) -> BindError:
         name = self.named[id].name

@@ -9,7 +9,7 @@ import math
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
-from strandline.algebra import evaluate
+from strandline.algebra import values
 from strandline.algebra.expressions import Cast, Expression, Literal
 from strandline.errors import BindError, ParseError, Span
 from strandline.lang.tokens import amounts_of, microseconds_of
@@ -44,7 +44,7 @@ def number(digits: str, span: Span) -> Literal:
 
 def read(text: str, kind: Type, span: Span) -> Literal:
     """The literal of type `kind` that a text denotes."""
-    value = _interval(text) if kind == INTERVAL else evaluate.parse(text, kind)
+    value = _interval(text) if kind == INTERVAL else values.parse(text, kind)
     # Reading '1.005' as DECIMAL(3,2) would compare with another number than the one that is written.
     if value is None or (isinstance(value, Decimal) and not _denotes(text, value)):
         shown = text if len(text) <= 40 else f"{text[:40]}…"
@@ -73,7 +73,7 @@ def cast_to(value: Expression, kind: Type) -> Expression:
     if value.type == kind:
         return value
     if isinstance(value, Literal):
-        changed = evaluate.cast(value.value, value.type, kind)
+        changed = values.cast(value.value, value.type, kind)
         if changed is not None or value.value is None:
             return Literal(changed, kind)
     return Cast(value, kind)

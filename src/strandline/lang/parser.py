@@ -3,7 +3,7 @@
 What belongs to SQL but not to the language yet is recognised and refused by name (`not-supported`), so that a user
 learns what is missing rather than which comma was unexpected. To add such a feature, replace its refusal by a node.
 
-Here are the statements and the sources of streams; below are `queries`, `expressions`, `phrases` and `tokens`.
+Here are the statements and the sources of streams; below are `queries`, `expressions`, `forms`, `phrases` and `tokens`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from strandline.lang import ast
 from strandline.lang.phrases import MAX_DEPTH, RESERVED, too_deep, words
 from strandline.lang.queries import Queries
 from strandline.lang.tokens import Kind, Token, plain_number
+from strandline.types import Type
 
 STATEMENTS: Final = ("SELECT", "WITH", "CREATE", "DROP", "EXPLAIN", "SHOW", "DESCRIBE")
 OTHER_STATEMENTS: Final = words("ALTER DELETE INSERT MERGE TRUNCATE UPDATE VALUES")
@@ -43,6 +44,15 @@ def parse_one(text: str) -> ast.Statement:
             span=statements[1].span,
         )
     return statements[0]
+
+
+def parse_type(text: str) -> Type:
+    """The type that a text such as `DECIMAL(10, 2)` denotes."""
+    parser = _Parser(text)
+    kind = parser.type_name()
+    if not parser.at_end():
+        raise parser.unexpected("the end of the type")
+    return kind.type
 
 
 class _Parser(Queries):

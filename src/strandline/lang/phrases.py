@@ -1,7 +1,7 @@
 """The small phrases of the grammar: names, types and durations, and the limit on how deep phrases may nest.
 
-A room of the parser, the one above the tokens. `Phrases` is extended by `expressions`, that by `queries`, and that by
-the statements of `parser`; a method may only use the phrases of its own room and of those below.
+A room of the parser, the one above the tokens. `Phrases` is extended by `forms`, that by `expressions`, that by
+`queries`, and that by the statements of `parser`; a method may only use the phrases of its own room and of those below.
 """
 
 from __future__ import annotations

@@ -11,29 +11,23 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, assert_never
 
 from strandline.algebra.aggregates import AGGREGATES, AggregateFunction, find_aggregate
-from strandline.algebra.expressions import Call, Case, ColumnRef, Expression, Literal, children
-from strandline.algebra.functions import (
-    ALIASES,
-    FUNCTIONS,
-    FunctionError,
-    castable,
-    check,
-    meet,
-    resolve,
-    suggestion,
-)
+from strandline.algebra.expressions import Call, Case, ColumnRef, Expression, Literal, UserCall, children
+from strandline.algebra.functions import ALIASES, FUNCTIONS, check, resolve, suggestion
+from strandline.algebra.scalars.times import PARTS, part_of
+from strandline.algebra.signatures import FunctionError, castable, meet, widens
+from strandline.algebra.user import UserFunction
 from strandline.errors import BindError, Span
 from strandline.lang import ast
 from strandline.lang.aggregates import BoundAggregate, bind_aggregate
 from strandline.lang.literals import article, cast_to, number, read
 from strandline.lang.scope import Scope
-from strandline.types import BOOLEAN, INTERVAL, NULL, TIMESTAMP, VARCHAR, Column, Type
+from strandline.types import BOOLEAN, DOUBLE, INTERVAL, NULL, TIMESTAMP, VARCHAR, Column, Type
 
 # BETWEEN and CASE x WHEN repeat their operand. Nested in each other they would repeat it exponentially often.
 MAX_REPEATED_NODES: Final = 1_000
 
 # Names of operators in `FUNCTIONS` that look like functions, but are not written as calls.
-OPERATOR_WORDS: Final = frozenset(("neg", "is_null", "in", "like", "and", "or", "not"))
+OPERATOR_WORDS: Final = frozenset(("neg", "is_null", "in", "like", "similar", "match", "and", "or", "not"))
 COMPARISONS: Final = frozenset(("=", "<>", "<", "<=", ">", ">=", "in"))
 
 # Takes an aggregate; gives the column that will hold it.
@@ -125,8 +119,10 @@ class Scalars:
                 return self.places.note(ColumnRef(column.id, column.type), node.span)
             case ast.Unary(operator, operand):
                 return self.unary(operator, operand, node.span)
+            case ast.Binary("~" | "~*" | "!~" | "!~*" as operator, left, right):
+                return self.regexp_test(operator, left, right, node.span)
             case ast.Binary(operator, left, right):
-                return self.apply(operator, (left, right), node.span)
+                return self.apply("power" if operator == "^" else operator, (left, right), node.span)
             case ast.Logical(operator, operands):
                 return self.apply(operator.lower(), operands, node.span)
             case ast.IsTest():
@@ -146,8 +142,9 @@ class Scalars:
                         span=node.span,
                     )
                 return self.subquery(node, self)
-            case ast.Like(operand, pattern, negated):
-                return _negated(self.apply("like", (operand, pattern), node.span), negated)
+            case ast.Like(operand, pattern, negated, escape, similar):
+                operands = (operand, pattern) if escape is None else (operand, pattern, escape)
+                return _negated(self.apply("similar" if similar else "like", operands, node.span), negated)
             case ast.Case():
                 return self.case(node)
             case ast.Cast():
@@ -165,11 +162,17 @@ class Scalars:
             return self.apply("not", (node,), span)
         if isinstance(node, ast.Number):
             return number(node.digits if operator == "+" else f"-{node.digits}", span)
-        if operator == "-":
-            return self.apply("neg", (node,), span)
+        if operator in ("-", "~"):
+            return self.apply("neg" if operator == "-" else "~", (node,), span)
         operand = self.operand(node)
         _call("neg", [operand], span)  # + changes nothing, but is defined for what - is defined for
         return operand.value
+
+    def regexp_test(self, operator: str, text: ast.Expression, pattern: ast.Expression, span: Span) -> Expression:
+        operands = [self.operand(text), self.operand(pattern)]
+        if operator.endswith("*"):
+            operands.append(Operand(Literal("i", VARCHAR), span))
+        return _negated(_call("regexp_like", operands, span), operator.startswith("!"))
 
     def is_test(self, node: ast.IsTest) -> Expression:
         if node.what == "NULL":
@@ -192,10 +195,13 @@ class Scalars:
 
     def between(self, node: ast.Between) -> Expression:
         operand = self.operand(node.operand)
-        _check_repeatable(operand)
-        above = _call(">=", [operand, self.operand(node.low)], node.span)
-        below = _call("<=", [operand, self.operand(node.high)], node.span)
-        return _negated(Call("and", (above, below), BOOLEAN), node.negated)
+        low, high = self.operand(node.low), self.operand(node.high)
+        for repeated in (operand, low, high) if node.symmetric else (operand,):
+            _check_repeatable(repeated)
+        within = _within(operand, low, high, node.span)
+        if node.symmetric:
+            within = Call("or", (within, _within(operand, high, low, node.span)), BOOLEAN)
+        return _negated(within, node.negated)
 
     def case(self, node: ast.Case) -> Expression:
         subject = None if node.operand is None else self.operand(node.operand)
@@ -251,6 +257,8 @@ class Scalars:
         if isinstance(node.arguments, ast.Star):
             hint = "Only COUNT(*) takes a star."
             raise BindError(f"{name} does not take *", code="type-mismatch", hint=hint, span=node.arguments.span)
+        if node.definition is not None:
+            return self.user_call(node.definition, node.arguments, node.span)
         if name in OPERATOR_WORDS:
             raise BindError(
                 f"function {name} does not exist",
@@ -258,8 +266,40 @@ class Scalars:
                 hint=f"Write {FUNCTIONS[name].usage}.",
                 span=node.name.span,
             )
+        if name in ("extract", "date_part"):
+            return self.part(name, node.arguments, node.span)
+        if name == "position" and len(node.arguments) == 2:
+            return self.apply("strpos", node.arguments[::-1], node.span)
+        if name in ("substring", "substr") and len(node.arguments) == 2:
+            text, second = map(self.operand, node.arguments)
+            if second.value.type == VARCHAR:
+                return _call("match", [text, second], node.span)
         known = name in FUNCTIONS or name in ALIASES
         return _call(name, [self.operand(each) for each in node.arguments], node.span if known else node.name.span)
+
+    def user_call(self, function: UserFunction, nodes: tuple[ast.Expression, ...], span: Span) -> Expression:
+        operands = [self.operand(node) for node in nodes]
+        pairs = list(zip(operands, function.arguments, strict=False))
+        if len(nodes) != len(function.arguments) or not all(widens(operand.type, kind) for operand, kind in pairs):
+            given = ", ".join(str(operand.value.type) for operand in operands)
+            message = f"{function.name} does not accept ({given})"
+            raise BindError(message, code="type-mismatch", hint=f"It is declared as {function}.", span=span)
+        return UserCall(function, tuple(_fitted(operand, kind) for operand, kind in pairs))
+
+    def part(self, name: str, arguments: tuple[ast.Expression, ...], span: Span) -> Expression:
+        """EXTRACT is the function of its unit; date_part is the same as a DOUBLE."""
+        if len(arguments) != 2 or not isinstance(arguments[0], ast.Text):
+            usage = "EXTRACT(year FROM ts)" if name == "extract" else "date_part('year', ts)"
+            raise BindError(
+                f"{name} needs a unit and an instant", code="type-mismatch", hint=f"Write {usage}.", span=span
+            )
+        unit = part_of(arguments[0].value)
+        if unit is None:
+            hint = f"Units are {', '.join(PARTS)}."
+            message = f"{name} does not know the unit {arguments[0].value}"
+            raise BindError(message, code="unknown-unit", hint=hint, span=arguments[0].span)
+        found = self.apply(unit, arguments[1:], span)
+        return found if name == "extract" else cast_to(found, DOUBLE)
 
     def aggregate(self, function: AggregateFunction, node: ast.Function) -> Expression:
         if self.collect is None:
@@ -294,8 +334,14 @@ def _call(function: str, operands: list[Operand], span: Span) -> Expression:
         hint = "CAST them so that all have one type." if function in COMPARISONS else error.hint
         if not known:
             hint = suggestion(function, (*FUNCTIONS, *ALIASES, *AGGREGATES))
-        raise BindError(error.message, code=code, hint=hint, span=span) from None
+        place = span if error.argument is None else operands[error.argument].span
+        raise BindError(error.message, code=code, hint=hint, span=place) from None
     return Call(resolved.function, arguments, resolved.result)
+
+
+def _within(operand: Operand, low: Operand, high: Operand, span: Span) -> Expression:
+    above, below = _call(">=", [operand, low], span), _call("<=", [operand, high], span)
+    return Call("and", (above, below), BOOLEAN)
 
 
 def compared(operator: str, one: Operand, two: Operand, span: Span) -> Expression:

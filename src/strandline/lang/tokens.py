@@ -62,7 +62,7 @@ _WORD: Final = re.compile(r"[^\W\d][\w$]*")
 _NUMBER: Final = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _QUOTED: Final = {"'": re.compile(r"'([^']*(?:''[^']*)*)'"), '"': re.compile(r'"([^"]*(?:""[^"]*)*)"')}
 # Longer symbols first: the expression takes the first alternative that fits.
-_SYMBOL: Final = re.compile(r"<>|!=|<=|>=|=>|==|\|\||::|[-+*/%=<>(),.;\[\]]")
+_SYMBOL: Final = re.compile(r"<>|<<|>>|!=|!~\*|!~|~\*|<=|>=|=>|==|\|\||::|[-+*/%=<>(),.;\[\]~&|#^]")
 
 _AMOUNT: Final = re.compile(r"\s*([+-]?[0-9]+(?:\.[0-9]*)?|[+-]?\.[0-9]+)\s*([A-Za-z]*)\s*(?:,\s*(?=.))?")
 

@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark import TaskContext
 
+from strandline.algebra.user import user_functions
 from strandline.errors import StrandlineError, damaged
 from strandline.execution.advance import Piece, Positions, pieces
 from strandline.execution.ingest import ingest
@@ -29,6 +30,7 @@ from strandline.execution.store import StateStore
 from strandline.execution.wire import Message, decode, encode
 from strandline.physical.plan import Pipeline
 from strandline.spark.failure import guarded
+from strandline.spark.packing import packed
 from strandline.spark.planner import positions
 
 HEARTBEATS_KEPT = 20
@@ -48,7 +50,7 @@ class Job:
         return open_source(stream, Path(self.checkpoint) / "sources" / name)
 
     def to_text(self) -> str:
-        return base64.b64encode(pickle.dumps(self)).decode()
+        return base64.b64encode(packed(self, user_functions(self.pipeline).values())).decode()
 
     @staticmethod
     def from_text(text: str) -> Job:
@@ -122,8 +124,10 @@ class HeartbeatLog:
 
 def stage_function(job: Job, stage: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """One micro-batch of one stage: Spark owns scheduling and retry, the operators own the algebra."""
+    text = job.to_text()
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        job = Job.from_text(text)
         context = TaskContext.get()
         assert context is not None, "stages run inside tasks"
         batch = int(context.getLocalProperty("streaming.sql.batchId") or 0)

@@ -10,7 +10,6 @@ import polars as pl
 from strandline.algebra.aggregates import DISPERSIONS, OF_MEMBERS
 from strandline.algebra.expressions import AggregateCall
 from strandline.execution.batch import FROM, UNTIL, Batch, Index, Mask, Times, frame_schema, gather, times
-from strandline.execution.expressions import polars_type
 from strandline.execution.kernels.dispersion import numbers, odd, squares, variances
 from strandline.execution.kernels.grouping import group_codes
 from strandline.execution.kernels.ranking import Ranking
@@ -18,6 +17,7 @@ from strandline.execution.kernels.summation import Limbs, from_limbs, means, to_
 from strandline.execution.kernels.sweep import lay_out, running_maxima, running_totals
 from strandline.execution.operators.base import Operator, Progress
 from strandline.execution.operators.members import Comings, Members
+from strandline.execution.scalars.basis import polars_type
 from strandline.execution.state import Segment, SortedLog, State
 from strandline.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.types import Column, Schema

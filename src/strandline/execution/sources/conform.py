@@ -6,7 +6,8 @@ import polars as pl
 
 from strandline.catalog import BaseStream
 from strandline.execution.batch import FROM, UNTIL
-from strandline.execution.expressions import cast_text, polars_type
+from strandline.execution.scalars.basis import polars_type
+from strandline.execution.scalars.casts import cast_text
 from strandline.execution.sources.base import REJECT_SCHEMA, Chunk
 from strandline.temporal import EARLIEST, FOREVER, LAST_END, LATEST, Instant
 from strandline.types import Type

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from strandline.catalog import BaseStream
 from strandline.errors import SourceError, Span, damaged
 from strandline.execution.batch import FROM, UNTIL, times
-from strandline.execution.expressions import polars_type
+from strandline.execution.scalars.basis import polars_type
 from strandline.execution.sources.base import REJECT_SCHEMA, Arguments, Chunk, Source
 from strandline.execution.sources.conform import conform, converts_always
 from strandline.temporal import BEFORE_ALL, Instant

@@ -1,0 +1,452 @@
+r"""Regular expressions of the language, read by ourselves and written anew in a form that means one thing everywhere.
+
+The dialect is that of PostgreSQL as far as it needs no memory: no references back to a group and no looking ahead or
+behind, so that every pattern is matched in linear time. Of several ways to match, the leftmost and then the first one
+written counts. `\d`, `\w`, `\s` and classes such as `[:alpha:]` are those of ASCII.
+
+What comes out uses nothing on which Python and Rust differ: sets are written as ranges of code points, and letters that
+may be of either case as sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+Ranges: TypeAlias = tuple[tuple[int, int], ...]
+
+MOST_REPEATS: Final = 255
+# Repeats are written out when a pattern is compiled: (a{255}){255} would take megabytes.
+MOST_STATES: Final = 5_000
+
+_LAST: Final = 0x10FFFF
+_SURROGATES: Final = (0xD800, 0xDFFF)
+_ALL: Final[Ranges] = ((0, 0xD7FF), (0xE000, _LAST))
+
+
+class RegexError(ValueError):
+    """A text is not a regular expression; `at` is the place in it."""
+
+    def __init__(self, message: str, at: int) -> None:
+        super().__init__(message)
+        self.message = message
+        self.at = at
+
+
+@dataclass(frozen=True, slots=True)
+class Regex:
+    """A regular expression in the form of each of the two that match it, and how many groups it has."""
+
+    python: str
+    rust: str
+    groups: int
+
+
+@lru_cache(maxsize=512)
+def regex(pattern: str, flags: str = "") -> Regex:
+    """The meaning of a pattern. Flags: `i` either case, `c` exact case, `n` lines, `s` no lines."""
+    reader = _Reader(pattern, flags)
+    body = reader.whole()
+    return _forms(body, reader.groups)
+
+
+@lru_cache(maxsize=512)
+def similar_regex(pattern: str, escape: str = "\\") -> Regex:
+    """The meaning of a SIMILAR TO pattern, for whole texts."""
+    reader = _SimilarReader(pattern, escape)
+    return _forms(f"\\A(?:{reader.whole()}){_END}", reader.groups)
+
+
+def _forms(body: str, groups: int) -> Regex:
+    return Regex(
+        body.replace(_END, r"\Z").replace(_BOUNDARY, r"(?a:\b)"),
+        body.replace(_END, r"\z").replace(_BOUNDARY, r"(?-u:\b)"),
+        groups,
+    )
+
+
+# Written differently by the two; no pattern has these characters as such, because they are written as escapes.
+_END: Final = "\0"
+_BOUNDARY: Final = "\1"
+
+
+# ---- sets of characters ----------------------------------------------------------------------------------------------
+
+
+def _set_of(text: str) -> Ranges:
+    """The characters of a text such as `A-Za-z_`."""
+    found: list[tuple[int, int]] = []
+    at = 0
+    while at < len(text):
+        ranged = text[at + 1 : at + 2] == "-"
+        found.append((ord(text[at]), ord(text[at + 2] if ranged else text[at])))
+        at += 3 if ranged else 1
+    return _union(found)
+
+
+def _union(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    merged: list[tuple[int, int]] = []
+    for low, high in sorted(ranges):
+        if merged and low <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
+        else:
+            merged.append((low, high))
+    return tuple(merged)
+
+
+def _complement(ranges: Ranges) -> Ranges:
+    found: list[tuple[int, int]] = []
+    at = 0
+    for low, high in _union((*ranges, _SURROGATES)):
+        if at < low:
+            found.append((at, low - 1))
+        at = high + 1
+    return (*found, (at, _LAST)) if at <= _LAST else tuple(found)
+
+
+def _either_case(ranges: Ranges) -> Ranges:
+    """Also the upper and the lower case of each character, where that is one character."""
+    more: list[tuple[int, int]] = []
+    for low, high in ranges:
+        for code in range(low, high + 1):
+            for other in (chr(code).lower(), chr(code).upper()):
+                if len(other) == 1 and ord(other) != code:
+                    more.append((ord(other), ord(other)))
+    return _union((*ranges, *more))
+
+
+def _write(ranges: Ranges) -> str:
+    if ranges == _ALL:
+        return "(?s:.)"
+    if len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
+        return _character(ranges[0][0])
+    parts = (_character(low) + (f"-{_character(high)}" if high > low else "") for low, high in ranges)
+    return f"[{''.join(parts)}]"
+
+
+def _character(code: int) -> str:
+    text = chr(code)
+    return text if code > 127 or text.isalnum() else f"\\x{code:02x}"
+
+
+_SPACE: Final = " \t\n\r\f\v"
+_CLASSES: Final[dict[str, Ranges]] = {
+    "alpha": _set_of("A-Za-z"),
+    "digit": _set_of("0-9"),
+    "alnum": _set_of("0-9A-Za-z"),
+    "upper": _set_of("A-Z"),
+    "lower": _set_of("a-z"),
+    "space": _set_of(_SPACE),
+    "blank": _set_of(" \t"),
+    "punct": _set_of("!-/:-@[-`{-~"),
+    "graph": _set_of("!-~"),
+    "print": _set_of(" -~"),
+    "cntrl": _set_of("\x00-\x1f\x7f"),
+    "xdigit": _set_of("0-9A-Fa-f"),
+    "word": _set_of("0-9A-Za-z_"),
+}
+_SHORT: Final = {"d": _CLASSES["digit"], "w": _CLASSES["word"], "s": _CLASSES["space"]}
+_SHORT_SETS: Final = {**_SHORT, **{letter.upper(): _complement(ranges) for letter, ranges in _SHORT.items()}}
+_CONTROLS: Final = {"a": 7, "b": 8, "e": 27, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
+_HEX_DIGITS: Final = {"x": 2, "u": 4, "U": 8}
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A part of what is written: how large it is once compiled, and what matters for repeating it."""
+
+    text: str
+    states: int
+    repeatable: bool = True
+    may_be_empty: bool = False
+    has_groups: bool = False
+
+
+class _Reader:
+    """Recursive descent over a pattern: alternatives of branches of repeated atoms."""
+
+    escape = "\\"
+    deepest = 50
+
+    def __init__(self, pattern: str, flags: str) -> None:
+        self.pattern = pattern
+        self.at = 0
+        self.depth = 0
+        self.groups = 0
+        self.any_case = False
+        self.lines = False
+        self.set_flags(flags, 0)
+
+    def set_flags(self, flags: str, at: int) -> None:
+        for flag in flags:
+            match flag:
+                case "i" | "c":
+                    self.any_case = flag == "i"
+                case "n" | "m" | "s":
+                    self.lines = flag != "s"
+                case _:
+                    raise RegexError(f"there is no option {flag}", at)
+
+    def whole(self) -> str:
+        self.options()
+        piece = self.alternatives()
+        if self.at < len(self.pattern):
+            raise RegexError("there is a ) without its (", self.at)
+        return piece.text
+
+    def options(self) -> None:
+        """`(?i)` and the like, right at the start."""
+        end = self.pattern.find(")")
+        if self.pattern.startswith("(?") and end > 2 and self.pattern[2:end].isalpha():
+            self.set_flags(self.pattern[2:end], 2)
+            self.at = end + 1
+
+    def sees(self, text: str) -> bool:
+        return self.pattern.startswith(text, self.at)
+
+    def accept(self, text: str) -> bool:
+        if not self.sees(text):
+            return False
+        self.at += len(text)
+        return True
+
+    def next(self) -> str:
+        if self.at >= len(self.pattern):
+            raise RegexError("it ends too early", self.at)
+        self.at += 1
+        return self.pattern[self.at - 1]
+
+    def alternatives(self) -> _Piece:
+        self.depth += 1
+        if self.depth > self.deepest:
+            raise RegexError("it is nested too deeply", self.at)
+        branches = [self.branch()]
+        while self.accept("|"):
+            branches.append(self.branch())
+        self.depth -= 1
+        return _Piece(
+            "|".join(branch.text for branch in branches),
+            1 + sum(branch.states for branch in branches),
+            may_be_empty=any(branch.may_be_empty for branch in branches),
+            has_groups=any(branch.has_groups for branch in branches),
+        )
+
+    def branch(self) -> _Piece:
+        parts: list[_Piece] = []
+        while self.at < len(self.pattern) and not self.sees("|") and not self.sees(")"):
+            parts.append(self.repeated())
+        return _Piece(
+            "".join(part.text for part in parts),
+            sum(part.states for part in parts),
+            may_be_empty=all(part.may_be_empty for part in parts),
+            has_groups=any(part.has_groups for part in parts),
+        )
+
+    def repeated(self) -> _Piece:
+        start = self.at
+        piece = self.atom()
+        while (found := self.quantifier()) is not None:
+            text, least, most = found
+            if not piece.repeatable:
+                raise RegexError("there is nothing to repeat", start)
+            if piece.may_be_empty and piece.has_groups and most != 1:
+                # What the group holds after a last, empty turn is not the same everywhere.
+                raise RegexError("a repeated part that may be empty has a group; write (?:…) for it", start)
+            states = piece.states * max(least + 1, most or 0)
+            piece = _Piece(piece.text + text, states, False, piece.may_be_empty or least == 0, piece.has_groups)
+            if piece.states > MOST_STATES:
+                raise RegexError("it is too large once its repeats are written out", start)
+        return piece
+
+    def quantifier(self) -> tuple[str, int, int | None] | None:
+        """How often, as it is written, and as numbers: at least, and at most if there is a bound."""
+        for symbol, least, bound in (("*", 0, None), ("+", 1, None), ("?", 0, 1)):
+            if self.accept(symbol):
+                return symbol + self.lazy(), least, bound
+        if not (self.sees("{") and self.pattern[self.at + 1 : self.at + 2].isdecimal()):
+            return None
+        start = self.at
+        self.next()
+        least = self.number()
+        most: int | None = least
+        if self.accept(","):
+            most = self.number() if not self.sees("}") else None
+        if not self.accept("}"):
+            raise RegexError("a { has no }", start)
+        if max(least, most or 0) > MOST_REPEATS or (most is not None and most < least):
+            raise RegexError(f"a repeat is {{least,most}}, up to {MOST_REPEATS}", start)
+        bounds = f"{{{least}}}" if most == least else f"{{{least},{'' if most is None else most}}}"
+        return bounds + self.lazy(), least, most
+
+    def lazy(self) -> str:
+        return "?" if self.accept("?") else ""
+
+    def number(self) -> int:
+        start = self.at
+        while self.pattern[self.at : self.at + 1] in tuple("0123456789") and self.at - start < 5:
+            self.at += 1
+        if self.at == start:
+            raise RegexError("a repeat is {least,most}", start)
+        return int(self.pattern[start : self.at])
+
+    def atom(self) -> _Piece:
+        start = self.at
+        character = self.next()
+        if character == self.escape:
+            return self.escaped(start)
+        match character:
+            case "(":
+                return self.group(start)
+            case "[":
+                return self.set_of(self.bracket(start))
+            case "*" | "+" | "?":
+                raise RegexError("there is nothing to repeat", start)
+        return self.special(character) or self.set_of(((ord(character), ord(character)),))
+
+    def special(self, character: str) -> _Piece | None:
+        """What the character stands for if not for itself."""
+        match character:
+            case ".":
+                return self.set_of(_complement(((10, 10),)) if self.lines else _ALL)
+            case "^":
+                return _Piece("(?m:^)" if self.lines else r"\A", 1, repeatable=False, may_be_empty=True)
+            case "$":
+                return _Piece("(?m:$)" if self.lines else _END, 1, repeatable=False, may_be_empty=True)
+        return None
+
+    def set_of(self, ranges: Ranges) -> _Piece:
+        if self.any_case and ranges != _ALL:
+            ranges = _either_case(ranges)
+        return _Piece(_write(ranges), 1 + len(ranges))
+
+    def group(self, start: int) -> _Piece:
+        captures = not self.accept("?:")
+        if captures and self.sees("?"):
+            raise RegexError("(? begins what is not supported here: looking ahead or behind, or an option", start)
+        if captures:
+            self.groups += 1
+        inner = self.alternatives()
+        if not self.accept(")"):
+            raise RegexError("a ( has no )", start)
+        return replace(inner, text=f"({'' if captures else '?:'}{inner.text})", has_groups=inner.has_groups or captures)
+
+    def escaped(self, start: int) -> _Piece:
+        character = self.next()
+        if character in _SHORT_SETS:
+            return _Piece(_write(_SHORT_SETS[character]), 8)
+        match character:
+            case "A":
+                return _Piece(r"\A", 1, repeatable=False, may_be_empty=True)
+            case "Z":
+                return _Piece(_END, 1, repeatable=False, may_be_empty=True)
+            case "y":
+                return _Piece(_BOUNDARY, 1, repeatable=False, may_be_empty=True)
+        code = self.escaped_code(character, start)
+        return self.set_of(((code, code),))
+
+    def escaped_code(self, character: str, start: int) -> int:
+        if character in _CONTROLS:
+            return _CONTROLS[character]
+        if character in _HEX_DIGITS:
+            digits = self.pattern[self.at : self.at + _HEX_DIGITS[character]]
+            if len(digits) == _HEX_DIGITS[character] and all(d in "0123456789abcdefABCDEF" for d in digits):
+                self.at += len(digits)
+                code = int(digits, 16)
+                if code <= _LAST and not _SURROGATES[0] <= code <= _SURROGATES[1]:
+                    return code
+            raise RegexError(f"\\{character} needs {_HEX_DIGITS[character]} hexadecimal digits of a character", start)
+        if character.isascii() and character.isdecimal():
+            raise RegexError("a reference back to a group is not supported", start)
+        if character.isascii() and character.isalpha():
+            raise RegexError(f"\\{character} has no meaning here", start)
+        return ord(character)
+
+    def bracket(self, start: int) -> Ranges:
+        """`[…]` after its opening: characters, ranges and classes."""
+        negated = self.accept("^")
+        found: list[tuple[int, int]] = []
+        first = True
+        while first or not self.sees("]"):
+            first = False
+            if self.at >= len(self.pattern):
+                raise RegexError("a [ has no ]", start)
+            found += self.bracket_item()
+        self.next()
+        ranges = _union(found)
+        if not negated:
+            return ranges
+        # Before it is negated: [^a] of either case is neither a nor A.
+        unwanted = _either_case(ranges) if self.any_case else ranges
+        return _complement((*unwanted, (10, 10)) if self.lines else unwanted)
+
+    def bracket_item(self) -> Ranges:
+        start = self.at
+        if self.accept("[:"):
+            end = self.pattern.find(":]", self.at)
+            name = self.pattern[self.at : end] if end >= 0 else ""
+            if name not in _CLASSES:
+                raise RegexError(f"there is no class [:{name}:]", start)
+            self.at = end + 2
+            return _CLASSES[name]
+        if self.sees("[.") or self.sees("[="):
+            raise RegexError("collating elements are not supported", start)
+        low = self.bracket_character(start)
+        if isinstance(low, tuple):
+            return low
+        if not self.sees("-") or self.pattern[self.at + 1 : self.at + 2] in ("]", ""):
+            return ((low, low),)
+        self.next()
+        high = self.bracket_character(start)
+        if isinstance(high, tuple) or high < low:
+            raise RegexError("a range goes from a lower to a higher character", start)
+        return ((low, high),) if high < _SURROGATES[0] or low > _SURROGATES[1] else _split(low, high)
+
+    def bracket_character(self, start: int) -> int | Ranges:
+        character = self.next()
+        if character != self.escape:
+            return ord(character)
+        short = self.next()
+        return _SHORT_SETS[short] if short in _SHORT_SETS else self.escaped_code(short, start)
+
+
+def _split(low: int, high: int) -> Ranges:
+    """A range without the surrogates in its middle, which are no characters."""
+    return (low, _SURROGATES[0] - 1), (_SURROGATES[1] + 1, high)
+
+
+class _SimilarReader(_Reader):
+    """SIMILAR TO: % is any text and _ any character, and of the other signs only | * + ? {} () [] mean something."""
+
+    def __init__(self, pattern: str, escape: str) -> None:
+        super().__init__(pattern, "")
+        self.escape = escape
+
+    def options(self) -> None:
+        return
+
+    def special(self, character: str) -> _Piece | None:
+        match character:
+            case "%":
+                return _Piece("(?s:.)*", 2, repeatable=False, may_be_empty=True)
+            case "_":
+                return _Piece(_write(_ALL), 1)
+        return None
+
+    def lazy(self) -> str:
+        return ""
+
+    def escaped(self, start: int) -> _Piece:
+        character = self.next()
+        return self.set_of(((ord(character), ord(character)),))
+
+    def escaped_code(self, character: str, start: int) -> int:
+        return ord(character)
+
+    def bracket_character(self, start: int) -> int | Ranges:
+        character = self.next()
+        return ord(self.next() if character == self.escape else character)

@@ -1,0 +1,60 @@
+"""Functions of the user's: how they are declared, and which calls of a statement mean them.
+
+A room of the binder that works ahead of it: it marks the calls in the syntax tree, wherever they stand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, Final, TypeVar
+
+from strandline.algebra.aggregates import find_aggregate
+from strandline.algebra.functions import ALIASES, FUNCTIONS
+from strandline.algebra.user import UserFunction
+from strandline.errors import CatalogError
+from strandline.lang import ast
+from strandline.lang.parser import parse_type
+from strandline.lang.phrases import RESERVED
+
+Tree = TypeVar("Tree")
+
+_FORMS: Final = frozenset(("extract", "date_part", "position", "interval"))
+
+
+def define(name: str, body: Callable[..., Any], arguments: Sequence[str], returns: str) -> UserFunction:
+    """A function as the user declares it, with SQL types as texts."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name.upper() in RESERVED:
+        raise CatalogError(
+            f'"{name}" cannot be the name of a function',
+            code="function-name",
+            hint="A name is a letter, then letters, digits and _; it is no reserved word.",
+        )
+    if name.lower() in {*FUNCTIONS, *ALIASES, *_FORMS} or find_aggregate(name) is not None:
+        raise CatalogError(
+            f"there is a function {name.lower()} already", code="function-exists", hint="Choose another name."
+        )
+    if isinstance(arguments, str) or not arguments:
+        raise CatalogError(
+            f"function {name} needs a list of argument types",
+            code="function-arguments",
+            hint='Write arguments=["DOUBLE"]; what needs no argument is a constant.',
+        )
+    return UserFunction(name.lower(), tuple(map(parse_type, arguments)), parse_type(returns), body)
+
+
+def with_definitions(tree: Tree, functions: Mapping[str, UserFunction]) -> Tree:
+    """The syntax tree with each call of one of these functions marked as such."""
+    if not functions:
+        return tree
+    changed: Any = tree
+    if isinstance(tree, tuple):
+        changed = tuple(with_definitions(part, functions) for part in tree)
+    elif isinstance(tree, ast.Node):
+        parts = {each.name: getattr(tree, each.name) for each in fields(tree) if each.name != "span"}
+        marked = {name: with_definitions(part, functions) for name, part in parts.items()}
+        if isinstance(tree, ast.Function):
+            marked["definition"] = functions.get(tree.name.name.lower())
+        changed = replace(tree, **marked)
+    return changed  # type: ignore[no-any-return]
