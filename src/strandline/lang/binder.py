@@ -65,6 +65,7 @@ from strandline.lang.outputs import Output, is_listed, listed_column, output_col
 from strandline.lang.scalars import Operand, Scalars, equality
 from strandline.lang.scope import Ids, Relation, Scope, suggestion
 from strandline.lang.subqueries import Subqueries, is_partner_test
+from strandline.lang.validity import Validity, validity
 from strandline.lang.windows import granular, windowed
 from strandline.types import BOOLEAN, INTERVAL, NULL, VARCHAR, Column, Type
 
@@ -406,11 +407,13 @@ class _Binder:
         alias = table.alias.name if table.alias else stream.name
         plan: Plan
         time = None
+        valid: Validity = (None, None)
         match stream:
             case BaseStream():
                 columns = tuple(Column(self.ids.fresh(f"{alias}.{name}"), name, kind) for name, kind in stream.columns)
                 plan = Scan(stream.name, alias, columns, stream.has_intervals)
                 time = next((column.id for column in columns if column.name == stream.time_column), None)
+                valid = validity(stream, columns, table)
             case DerivedStream():
                 self.take_over(stream, table.span)
                 inlined = freshened(stream.plan, self.ids.fresh)
@@ -421,7 +424,7 @@ class _Binder:
                 plan = Map(renamed, inlined)
             case _:
                 assert_never(stream)
-        scope = Scope((Relation(alias, schema(plan), stream.name, label.span, time_column=time),))
+        scope = Scope((Relation(alias, schema(plan), stream.name, label.span, time_column=time, validity=valid),))
         what = "query" if self.names.is_local(stream) else stream.word
         plan = windowed(plan, table.window, f'{what} "{stream.name}"', scope)
         return granular(plan, table.granularity), scope

@@ -114,6 +114,8 @@ class Scalars:
                 return read(text, kind, node.span)
             case ast.Interval(microseconds):
                 return Literal(microseconds, INTERVAL)
+            case ast.ColumnName() if (valid := self.scope.validity(node)) is not None:
+                return valid
             case ast.ColumnName():
                 column = self.scope.column(node)
                 return self.places.note(ColumnRef(column.id, column.type), node.span)
@@ -155,7 +157,7 @@ class Scalars:
                 assert_never(node)
 
     def apply(self, function: str, nodes: tuple[ast.Expression, ...], span: Span) -> Expression:
-        return _call(function, [self.operand(node) for node in nodes], span)
+        return call(function, [self.operand(node) for node in nodes], span)
 
     def unary(self, operator: str, node: ast.Expression, span: Span) -> Expression:
         if operator == "NOT":
@@ -165,14 +167,14 @@ class Scalars:
         if operator in ("-", "~"):
             return self.apply("neg" if operator == "-" else "~", (node,), span)
         operand = self.operand(node)
-        _call("neg", [operand], span)  # + changes nothing, but is defined for what - is defined for
+        call("neg", [operand], span)  # + changes nothing, but is defined for what - is defined for
         return operand.value
 
     def regexp_test(self, operator: str, text: ast.Expression, pattern: ast.Expression, span: Span) -> Expression:
         operands = [self.operand(text), self.operand(pattern)]
         if operator.endswith("*"):
             operands.append(Operand(Literal("i", VARCHAR), span))
-        return _negated(_call("regexp_like", operands, span), operator.startswith("!"))
+        return _negated(call("regexp_like", operands, span), operator.startswith("!"))
 
     def is_test(self, node: ast.IsTest) -> Expression:
         if node.what == "NULL":
@@ -188,9 +190,9 @@ class Scalars:
         left, right = self.operand(node.left), self.operand(node.right)
         for operand in (left, right):
             _check_repeatable(operand)
-        nothing = [_call("is_null", [operand], node.span) for operand in (left, right)]
+        nothing = [call("is_null", [operand], node.span) for operand in (left, right)]
         # Unknown only if one of them is NULL: then they are the same if both are.
-        same = (_call("=", [left, right], node.span), Call("and", tuple(nothing), BOOLEAN))
+        same = (call("=", [left, right], node.span), Call("and", tuple(nothing), BOOLEAN))
         return _negated(Call("coalesce", same, BOOLEAN), not node.negated)
 
     def between(self, node: ast.Between) -> Expression:
@@ -227,7 +229,7 @@ class Scalars:
     def when(self, subject: Operand | None, node: ast.Expression) -> Expression:
         if subject is None:
             return self.condition(node, "WHEN")
-        return _call("=", [subject, self.operand(node)], node.span)
+        return call("=", [subject, self.operand(node)], node.span)
 
     def cast(self, node: ast.Cast) -> Expression:
         value, kind = self.bind(node.operand), node.type.type
@@ -273,9 +275,9 @@ class Scalars:
         if name in ("substring", "substr") and len(node.arguments) == 2:
             text, second = map(self.operand, node.arguments)
             if second.value.type == VARCHAR:
-                return _call("match", [text, second], node.span)
+                return call("match", [text, second], node.span)
         known = name in FUNCTIONS or name in ALIASES
-        return _call(name, [self.operand(each) for each in node.arguments], node.span if known else node.name.span)
+        return call(name, [self.operand(each) for each in node.arguments], node.span if known else node.name.span)
 
     def user_call(self, function: UserFunction, nodes: tuple[ast.Expression, ...], span: Span) -> Expression:
         operands = [self.operand(node) for node in nodes]
@@ -321,7 +323,7 @@ class Scalars:
         )
 
 
-def _call(function: str, operands: list[Operand], span: Span) -> Expression:
+def call(function: str, operands: list[Operand], span: Span) -> Expression:
     """The function that fits the operands, applied to them after the casts that it asks for."""
     try:
         resolved = resolve(function, tuple(operand.type for operand in operands))
@@ -340,18 +342,13 @@ def _call(function: str, operands: list[Operand], span: Span) -> Expression:
 
 
 def _within(operand: Operand, low: Operand, high: Operand, span: Span) -> Expression:
-    above, below = _call(">=", [operand, low], span), _call("<=", [operand, high], span)
+    above, below = call(">=", [operand, low], span), call("<=", [operand, high], span)
     return Call("and", (above, below), BOOLEAN)
-
-
-def compared(operator: str, one: Operand, two: Operand, span: Span) -> Expression:
-    """The comparison of two bound operands."""
-    return _call(operator, [one, two], span)
 
 
 def equality(one: Column, two: Column, span: Span) -> Expression:
     """That two columns are equal; `span` is where that is asked for."""
-    return _call("=", [Operand(ColumnRef(column.id, column.type), span) for column in (one, two)], span)
+    return call("=", [Operand(ColumnRef(column.id, column.type), span) for column in (one, two)], span)
 
 
 def _negated(value: Expression, negated: bool) -> Expression:

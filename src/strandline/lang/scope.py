@@ -1,6 +1,6 @@
 """The names that a query can see: which column a name means, and the ids that columns get in a plan.
 
-A room of the binder. It knows no expressions and no plans, only relations, their columns and what they are called.
+A room of the binder. It knows no plans, only relations, their columns and what they are called.
 """
 
 from __future__ import annotations
@@ -9,10 +9,14 @@ import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Final
 
+from strandline.algebra.expressions import Expression
 from strandline.errors import BindError, Span
 from strandline.lang import ast
 from strandline.types import Column
+
+VALIDITY: Final = ("valid_from", "valid_until")
 
 
 class Ids:
@@ -38,6 +42,7 @@ class Relation:
     span: Span
     merged: frozenset[str] = frozenset()  # ids of columns that USING has merged: only a qualified name means them
     time_column: str | None = None  # the id of the column by which the stream is ordered
+    validity: tuple[Expression | None, Expression | None] = (None, None)  # when a row enters its window and leaves it
 
     @property
     def is_named(self) -> bool:
@@ -67,6 +72,29 @@ class Scope:
         if len(self.relations) != 1:
             return None
         return next((c for c in self.relations[0].columns if c.id == self.relations[0].time_column), None)
+
+    def validity(self, name: ast.ColumnName) -> Expression | None:
+        """What `valid_from` or `valid_until` means, where no column has that name."""
+        word = name.column.name.lower()
+        if word not in VALIDITY or self._found(name):
+            return None
+        named = [r for r in self.relations if name.qualifier is not None and name.qualifier.matches(r.alias)]
+        relations = named if name.qualifier is not None else list(self.relations)
+        found = relations[0].validity[VALIDITY.index(word)] if len(relations) == 1 else None
+        if found is None and (named or name.qualifier is None):
+            raise BindError(
+                f"{word} of rows for which that is not known",
+                code="validity",
+                hint="It is known for a single stream in a window by time; of several, write name.valid_from.",
+                span=name.span,
+            )
+        return found
+
+    def _found(self, name: ast.ColumnName) -> bool:
+        """Whether a column has the name, here or around."""
+        qualified = [r for r in self.relations if name.qualifier is None or name.qualifier.matches(r.alias)]
+        here = any(name.column.matches(column.name) for relation in qualified for column in relation.columns)
+        return here or (self.outer is not None and not qualified and self.outer._found(name))
 
     def joined(self, other: Scope) -> Scope:
         taken = {relation.alias.lower() for relation in self.relations}

@@ -42,7 +42,7 @@ from strandline.errors import BindError, Span
 from strandline.lang import ast
 from strandline.lang.groups import Groups, is_grouping
 from strandline.lang.outputs import output_columns
-from strandline.lang.scalars import Operand, Places, Scalars, Subquery, compared
+from strandline.lang.scalars import Operand, Places, Scalars, Subquery, call
 from strandline.lang.scope import Ids, Scope
 from strandline.types import BOOLEAN, Column
 
@@ -133,7 +133,7 @@ class Subqueries:
                     span=node.query.span,
                 )
             assert operand is not None
-            conditions = [*conditions, _asked(compared(node.operator, operand, listed[0], node.span), wanted)]
+            conditions = [*conditions, _asked(call(node.operator, [operand, listed[0]], node.span), wanted)]
         else:
             outputs()  # for its complaints only
         predicate = conjunction(tuple(conditions))
