@@ -104,6 +104,8 @@ PIECES = [
     "ESCAPE", "IS", "TRUE", "AND", "OR", "WINDOW", "ROWS", "SLIDE", "PARTITION", "NOW", "SECONDS", "MICROSECONDS",
     "CREATE", "STREAM", "SOURCE", "ORDERED", "WITHIN", "IDLE", "AFTER", "DROP", "EXPLAIN", "FILTER", "CAST",
     "EXTRACT", "COUNT", "SUM", "AVG", "MIN", "COALESCE", "ts", "rows", "file", "rate", "valid_from",
+    "ISTREAM", "DSTREAM", "RSTREAM", "GRANULARITY", "SESSION", "UNBOUNDED", "ORDER", "LIMIT", "FETCH", "FIRST", "TIES",
+    "WITH", "VIEW", "REPLACE", "CASCADE", "SHOW", "DESCRIBE", "ROLLUP", "CUBE", "GROUPING", "SETS", "WITHIN GROUP",
     "COUNT(*)", "ORDER BY 1", "LIMIT 1", "WINDOW(RANGE 1 SECOND)", "[ROWS 2]", "(SELECT 1)", "SUM(SUM(1))", "a.b.c.d",
 ]  # fmt: skip
 
