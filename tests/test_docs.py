@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from unittest import mock
 
 import pytest
@@ -655,6 +655,12 @@ def test_types_and_units_have_their_place() -> None:
         assert unit in section(page, "Durations"), unit
     for unit in (*TRUNC_UNITS, *PARTS):
         assert f"`{unit}`" in section(page, "Functions"), unit
+
+
+def test_every_node_of_the_algebra_has_its_law() -> None:
+    page = (ROOT / "docs" / "semantics.md").read_text()
+    nodes = [node.__name__ for node in get_args(Plan)]
+    assert first_cells(section(page, "Operators")) == nodes, "in the order of algebra/operators.py"
 
 
 def test_commands_of_the_pages_exist() -> None:

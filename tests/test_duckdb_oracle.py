@@ -146,6 +146,24 @@ QUERIES: dict[str, str | tuple[str, str]] = {
            string_agg(sym, ',' ORDER BY price DESC NULLS LAST, sym) FILTER (WHERE qty > 2)
            FROM trade [RANGE 5 SECONDS] GROUP BY buy""",
     ),
+    "rollup": """SELECT sym, buy, COUNT(*) AS n, SUM(qty) AS q, GROUPING(sym, buy) AS g
+                 FROM trade [RANGE 5 SECONDS] GROUP BY ROLLUP (sym, buy) HAVING COUNT(*) > 0""",
+    "rollup of nothing": "SELECT sym, COUNT(*) AS n FROM trade [RANGE 2 SECONDS] WHERE qty > 99 GROUP BY ROLLUP (sym)",
+    "cube": """SELECT sym, buy, AVG(price) AS a FROM trade [RANGE 6 SECONDS] GROUP BY CUBE (sym, buy)
+               HAVING COUNT(*) > 1""",
+    "grouping sets": """SELECT sym, qty % 2 AS odd, COUNT(DISTINCT price) AS n FROM trade [RANGE 7 SECONDS]
+                        GROUP BY GROUPING SETS ((sym, qty % 2), (sym), ())""",
+    "first rows": (
+        "SELECT sym, price FROM trade [RANGE 6 SECONDS] ORDER BY price DESC NULLS LAST LIMIT 3",
+        """SELECT sym, price FROM (SELECT sym, price, rank() OVER (ORDER BY price DESC NULLS LAST) AS r
+           FROM trade [RANGE 6 SECONDS]) q WHERE r <= 3""",
+    ),
+    "first groups": (
+        "SELECT sym, COUNT(*) AS n FROM trade [RANGE 9 SECONDS] GROUP BY sym ORDER BY SUM(qty), 1 LIMIT 2",
+        """SELECT sym, n FROM (SELECT sym, n, rank() OVER (ORDER BY s NULLS LAST, sym NULLS LAST) AS r
+           FROM (SELECT sym, COUNT(*) AS n, SUM(qty) AS s FROM trade [RANGE 9 SECONDS] GROUP BY sym) g) q
+           WHERE r <= 2""",
+    ),
     # duplicates and unions
     "distinct": "SELECT DISTINCT sym, buy FROM trade [RANGE 6 SECONDS]",
     "distinct numbers": "SELECT DISTINCT fee, price FROM trade [RANGE 9 SECONDS SLIDE 2 SECONDS] WHERE qty < 4",

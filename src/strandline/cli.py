@@ -141,13 +141,13 @@ def demo(
 
 @app.command()
 def bench(
-    name: Annotated[str, typer.Argument(help="join, aggregate, filter, latency, growth, or all.")],
+    name: Annotated[str, typer.Argument(help="join, aggregate, filter, latency, growth, operators, or all.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
     rows: Annotated[int | None, typer.Option(help="Fewer rows, for a quick look.")] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each side; the best counts.")] = 2,
     debug: DebugOption = False,
 ) -> None:
-    """Measure strandline beside Spark alone on the same work, in one run."""
+    """Measure strandline beside Spark alone on the same work, in one run; `operators` measures each operator alone."""
     from strandline.bench.run import report, run_bench
 
     results = run_bench(name, rows, repeat, err_console)

@@ -6,7 +6,9 @@ sentences. `code` is a stable, searchable id. The CLI and the API render the sam
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +45,25 @@ class StrandlineError(Exception):
         return _rebuild, (type(self), self.message, self.code, self.hint, self.detail, self.span)
 
     def render(self) -> str:
-        """The statement, the user's text with a caret below, detail and hint."""
-        lines = [f"error[{self.code}]: {self.message}"]
+        """The statement, the user's text with a caret below, detail and hint: fit for any terminal."""
+        statement = self.message.replace("\n", " ")
+        lines = [f"error[{self.code}]: {statement}"]
         if self.span is not None:
             lines += _excerpt(self.span)
         if self.detail:
             lines.append(self.detail)
         if self.hint:
             lines.append(f"hint: {self.hint}")
-        return "\n".join(lines)
+        return _printable("\n".join(lines))
+
+
+# Halves of surrogate pairs cannot be printed; control characters and marks that turn the writing round are not seen but
+# do something. One sign stands for each, so that the caret stays below its place.
+_UNPRINTABLE: Final = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def _printable(text: str) -> str:
+    return _UNPRINTABLE.sub("\ufffd", text)
 
 
 def _rebuild(

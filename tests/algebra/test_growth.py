@@ -46,6 +46,10 @@ BOUNDED = [
     "SELECT COUNT(*) AS n FROM s [ROWS 5]",
     "SELECT MEDIAN(k) AS m FROM s [ROWS 5]",
     f"SELECT k FROM s {W} UNION ALL SELECT v FROM s {ALL}",
+    f"ISTREAM(SELECT k FROM s {ALL})",
+    f"DSTREAM(SELECT k FROM s {W})",
+    f"SELECT k FROM s {W} ORDER BY k LIMIT 2",
+    "SELECT COUNT(*) AS n FROM s [SESSION 1 MICROSECOND]",
     "SELECT k FROM stay",
     "SELECT MAX(k) AS top FROM stay",
 ]
@@ -86,6 +90,14 @@ GROWING = [
     (
         "SELECT k, v FROM s [PARTITION BY k ROWS 2]",
         "CountWindow 2 rows by s.k\n  keeps 2 rows for every different s.k: keys that came once stay",
+    ),
+    (
+        f"SELECT k FROM s {ALL} ORDER BY k LIMIT 2",
+        "…\n  keeps every row: RANGE UNBOUNDED over s",
+    ),
+    (
+        f"ISTREAM(SELECT k, COUNT(*) AS n FROM s {ALL} GROUP BY k)",
+        "…\n  keeps a row for every different s.k: RANGE UNBOUNDED over s",
     ),
     (
         "SELECT k, COUNT(*) AS n FROM stay GROUP BY k",

@@ -9,7 +9,6 @@ from fractions import Fraction
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from thesis import S1
 
 from strandline.algebra.aggregates import DISPERSIONS, aggregate, aggregate_type
 from strandline.algebra.expressions import AggregateCall, ColumnRef, SortKey
@@ -101,21 +100,6 @@ def test_a_count_changes_when_elements_come_and_go() -> None:
     #   b              [===========)
     #   count    1     2     1     0
     assert show(aggregated(TEXT, 0, ["count"], line("a[0,6) b[3,9)"))) == "1[0,3) 2[3,6) 1[6,9) 0[9,∞)"
-
-
-def test_thesis_table_11_10() -> None:
-    assert (
-        show(aggregated(TEXT, 1, ["count"], line(S1))) == "c,1[1,8) a,1[5,9) d,1[6,14) a,2[9,10) a,1[10,11) b,1[12,17)"
-    )
-
-
-def test_thesis_table_11_9() -> None:
-    """The sums of the table with a = 1, b = 10, c = 100, d = 1000; its pieces are cut as the table cuts them."""
-    worth = {"a": 1, "b": 10, "c": 100, "d": 1000}
-    source: Elements = [((worth[str(x)],), start, end) for (x,), start, end in line(S1)]
-    assert show(aggregated(columns(INT), 0, ["sum c0"], source)) == (
-        "100[1,5) 101[5,6) 1101[6,8) 1001[8,9) 1002[9,10) 1001[10,11) 1000[11,12) 1010[12,14) 10[14,17) NULL[17,∞)"
-    )
 
 
 def test_a_group_without_elements_has_no_row_but_the_whole_has() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hypothesis import example, given, settings
-from thesis import S2
 
 from strandline.execution.operators.pieces import CoalesceOperator
 from strandline.types import DOUBLE, VARCHAR
@@ -29,10 +28,6 @@ def test_pieces_that_touch_become_one() -> None:
     #   in    a [==)[===)
     #   out   a [======)
     assert show(drive(lambda: CoalesceOperator(TEXT), [(TEXT, line("a[0,3) a[3,7)"))])) == "a[0,7)"
-
-
-def test_thesis_table_11_15() -> None:
-    assert show(drive(lambda: CoalesceOperator(TEXT), [(TEXT, line(S2))])) == "b[1,15) d[3,9) a[4,5) e[10,18)"
 
 
 def test_copies_stay_copies() -> None:

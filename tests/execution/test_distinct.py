@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from thesis import S1
 
 from strandline.algebra.snapshot import bag
+from strandline.execution.operators import distinct as distinct_module
 from strandline.execution.operators.distinct import DistinctOperator
 from strandline.types import DOUBLE, INT, VARCHAR, Type
 from support import (
@@ -36,10 +37,6 @@ def test_the_second_copy_begins_where_the_first_ends() -> None:
     #   a         [===========)
     #  out  [===========)[====)
     assert show(drive(lambda: DistinctOperator(TEXT), [(TEXT, line("a[0,6) a[3,9)"))])) == "a[0,6) a[6,9)"
-
-
-def test_thesis_table_11_7() -> None:
-    assert show(drive(lambda: DistinctOperator(TEXT), [(TEXT, line(S1))])) == "c[1,8) a[5,11) d[6,14) b[12,17)"
 
 
 def test_a_piece_that_begins_after_the_slice_waits_for_it() -> None:
@@ -89,3 +86,11 @@ def test_the_longest_copy_wins_wherever_it_stands(lengths: list[int]) -> None:
     source: Elements = [(("a",), 0, n) for n in lengths]
     out = drive(lambda: DistinctOperator(TEXT), [(TEXT, source)])
     assert sum(end - start for _, start, end in out) == max(lengths)
+
+
+def test_payloads_with_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distinct_module, "hash_rows", lambda frame, _: np.zeros(frame.height, dtype=np.uint64))
+    source = line("a[0,6) b[1,4) NULL[1,3) a[3,9) b[3,5) NULL[2,3)")
+    for slicing in (Slicing(), Slicing((2,), "save"), Slicing((2, 3), "store")):
+        out = drive(lambda: DistinctOperator(TEXT), [(TEXT, source)], slicing)
+        same_snapshots(out, lambda t: distinct(at(source, t)), edges(source))

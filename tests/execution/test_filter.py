@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from thesis import S1
 
 from strandline.algebra.evaluate import evaluate
 from strandline.algebra.expressions import Call, ColumnRef, Expression, Literal
@@ -28,10 +27,6 @@ from support import (
 )
 
 IS_A = Call("=", (ColumnRef("x", VARCHAR), Literal("a", VARCHAR)), BOOLEAN)
-
-
-def test_thesis_table_11_2() -> None:
-    assert show(drive(lambda: FilterOperator(IS_A), [(TEXT, line(S1))])) == "a[5,11) a[9,10)"
 
 
 def test_unknown_is_not_true() -> None:

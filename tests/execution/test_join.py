@@ -8,7 +8,6 @@ from decimal import Decimal
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from thesis import S1, S2
 
 from strandline.algebra.evaluate import evaluate
 from strandline.algebra.expressions import Call, ColumnRef, Expression, Literal, Value
@@ -71,10 +70,6 @@ def test_a_pair_is_valid_while_both_are() -> None:
     #   b         [===========)
     #  a,b        [=====)
     assert show(joined(LEFT, RIGHT, line("a[0,6)"), line("b[3,9)"), keys=0)) == "a,b[3,6)"
-
-
-def test_thesis_table_11_6() -> None:
-    assert show(joined(LEFT, RIGHT, line(S1), line(S2), keys=1)) == "d,d[6,9) b,b[12,15)"
 
 
 def test_touching_intervals_do_not_meet() -> None:

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.algebra.snapshot import bag
-from strandline.execution.kernels.grouping import group_codes, running_max_in_groups
+from strandline.execution.kernels.grouping import group_codes
 from strandline.execution.kernels.hashing import hash_column, hash_rows
-from strandline.execution.kernels.sweep import LOWEST, lay_out, running_maxima, running_totals
+from strandline.execution.kernels.sweep import LOWEST, lay_out, running_maxima, running_totals, uncovered
 from strandline.execution.scalars.basis import polars_type
 from strandline.types import DOUBLE, VARCHAR, Type, decimal
 from support import KINDS, any_decimal, examples, values
@@ -86,12 +86,21 @@ def test_the_running_maximum_and_what_can_be_one_later(
 
 
 @settings(max_examples=examples(60))
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(-(2**63), 2**63 - 1)), max_size=20))
-def test_the_running_maximum_begins_anew_in_each_group(rows: list[tuple[int, int]]) -> None:
-    rows = sorted(rows, key=lambda row: row[0])
-    codes, value = (np.array([r[i] for r in rows], dtype=np.int64) for i in range(2))
-    expected = [max(v for c, v in rows[: i + 1] if c == code) for i, (code, _) in enumerate(rows)]
-    assert running_max_in_groups(codes, value).tolist() == expected
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(-9, 9), st.integers(1, 9)), max_size=20),
+    st.tuples(*(st.integers(-12, 12) for _ in range(4))),
+)
+def test_each_group_is_covered_once(rows: list[tuple[int, int, int]], known: tuple[int, ...]) -> None:
+    rows.sort(key=lambda row: row[:2])
+    code, start, length = (np.array([r[i] for r in rows], dtype=np.int64) for i in range(3))
+    end, covered = start + length, np.array([known[c] for c in code.tolist()], dtype=np.int64)
+    begins = uncovered(np.append(True, code[1:] != code[:-1])[: len(code)], start, end, covered)
+    for group in range(4):
+        mine = np.flatnonzero(code == group).tolist()
+        held = [t for row in mine for t in range(start[row], end[row]) if t >= known[group]]
+        assert sorted(t for row in mine for t in range(begins[row], end[row])) == sorted(set(held))
+        firsts = [start[row] for row in mine if begins[row] < end[row]]
+        assert len(firsts) == len(set(firsts)), "of those that start together one is enough"
 
 
 @pytest.mark.parametrize("kind", [*KINDS, decimal(38, 38), decimal(5, 5)], ids=str)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from hypothesis import given, settings
-from thesis import S1
 
 from strandline.algebra.evaluate import evaluate
-from strandline.algebra.expressions import Call, Case, Cast, ColumnRef, Expression, Literal
+from strandline.algebra.expressions import Call, Cast, ColumnRef, Expression, Literal
 from strandline.execution.operators.stateless import MapOperator
 from strandline.types import BIGINT, BOOLEAN, DOUBLE, INT, VARCHAR, Column
 from support import (
@@ -31,12 +30,6 @@ X = ColumnRef("x", VARCHAR)
 
 def is_text(text: str) -> Expression:
     return Call("=", (X, Literal(text, VARCHAR)), BOOLEAN)
-
-
-def test_thesis_table_11_3() -> None:
-    renamed = Case(((is_text("a"), Literal("x", VARCHAR)), (is_text("b"), Literal("y", VARCHAR))), X, VARCHAR)
-    out = drive(lambda: MapOperator(((Column("z", "z", VARCHAR), renamed),)), [(TEXT, line(S1))])
-    assert show(out) == "c[1,8) x[5,11) d[6,14) x[9,10) y[12,17)"
 
 
 def test_a_constant_has_as_many_rows_as_the_input() -> None:

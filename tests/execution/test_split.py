@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from thesis import S1
 
 from strandline.execution.operators.base import Progress
 from strandline.execution.operators.pieces import SplitOperator
@@ -35,18 +34,22 @@ def test_an_element_is_cut_into_pieces() -> None:
     assert show(drive(lambda: SplitOperator(3), [(TEXT, line("a[0,8)"))])) == "a[0,3) a[3,6) a[6,8)"
 
 
-def test_thesis_table_11_14() -> None:
-    out = show(drive(lambda: SplitOperator(1), [(TEXT, line(S1))]))
-    assert out.startswith("c[1,2) c[2,3) c[3,4) c[4,5) a[5,6) c[5,6) a[6,7) c[6,7) d[6,7) ")
-    assert out.endswith(" b[16,17)") and len(out.split()) == 7 + 6 + 8 + 1 + 5
-
-
 def test_what_never_ends_is_cut_up_to_the_progress() -> None:
     for start in (0, -7):  # the length of [-7, ∞) does not fit into 64 bits
         split, out = SplitOperator(4), []
         out += elements_of(split.step([batch(TEXT, [(("a",), start, 2**63 - 1)])], Progress(start + 5)).frame)
         out += elements_of(split.step([batch(TEXT, [])], Progress(start + 9)).frame)
         assert out == [(("a",), start + n, start + n + 4) for n in (0, 4, 8)]
+
+
+def test_at_the_end_what_never_ends_has_as_many_pieces_as_a_window_holds() -> None:
+    #   length=4, two of them   t  0   4   8
+    #   a                          [========…
+    #   out                        [========…
+    #                                  [====…
+    assert show(drive(lambda: SplitOperator(4, 2), [(TEXT, line("a[0,∞)"))])) == "a[0,∞) a[4,∞)"
+    late = drive(lambda: SplitOperator(4, 2), [(TEXT, line("a[0,∞)"))], Slicing((6,)))
+    assert show(late) == "a[0,4) a[4,8) a[8,∞) a[12,∞)"
 
 
 @settings(max_examples=examples(50))

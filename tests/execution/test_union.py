@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from thesis import S1, S2
 
 from strandline.execution.operators.stateless import MergeOperator
 from strandline.types import DOUBLE, VARCHAR
 from support import (
-    TEXT,
     Elements,
     Slicing,
     at,
@@ -24,11 +22,6 @@ from support import (
     show,
     slicings,
 )
-
-
-def test_thesis_table_11_4() -> None:
-    out = drive(lambda: MergeOperator(TEXT), [(TEXT, line(S1)), (TEXT, line(S2))])
-    assert show(out) == ("b[1,7) c[1,8) d[3,9) a[4,5) a[5,11) d[6,14) b[7,15) a[9,10) e[10,18) b[12,17)")
 
 
 def test_columns_match_by_position() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from thesis import LOGICAL_S1, S3
 
 from strandline.algebra.snapshot import bag
 from strandline.execution.operators.reorder import ReorderOperator
@@ -16,7 +15,6 @@ from support import (
     Elements,
     Payload,
     Slicing,
-    at,
     drive,
     edges,
     examples,
@@ -38,24 +36,9 @@ def windowed(source: Elements, range_us: int | None, slide_us: int = 1, slicing:
     return drive(ReorderOperator, [(TEXT, moved)], slicing)
 
 
-def test_thesis_table_11_11() -> None:
-    assert show(windowed(line(S3), 50)) == "b[1,51) a[3,53) c[4,54) a[7,57) b[10,60)"
-
-
-def test_thesis_table_17_1() -> None:
-    assert show(windowed(line(S3), 50, 10)) == "a[9,59) a[9,59) b[9,59) c[9,59) b[19,69)"
-
-
-def test_thesis_table_8_10() -> None:
-    out = windowed(chronons([(x, t) for t, bag in LOGICAL_S1.items() for x in bag]), 2)
-    held = {t: "".join(sorted(str(x) for (x,) in at(out, t))) for t in range(9)}
-    assert held == {
-        0: "", 1: "c", 2: "aaac", 3: "aaaaaab", 4: "aaaaaabbc", 5: "aaabbbc", 6: "bbbb", 7: "bb", 8: "",
-    }  # fmt: skip
-
-
 def test_a_now_window_changes_nothing() -> None:
-    assert windowed(line(S3), 1) == line(S3)
+    rows = line("b[1,2) a[3,4) c[4,5)")
+    assert windowed(rows, 1) == rows
 
 
 def test_a_slide_larger_than_the_range_misses_elements() -> None:

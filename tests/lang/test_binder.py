@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import sys
 from collections import Counter
 from datetime import date, datetime
@@ -526,48 +525,3 @@ def test_repeated_operands_do_not_explode(text: str) -> None:
 
 def test_tests_of_tests_are_bound_once() -> None:
     assert bound("SELECT ok" + " IS UNKNOWN IS TRUE IS NOT FALSE" * 25 + " AS x FROM s")
-
-
-# ---- anything at all -------------------------------------------------------------------------------------------------
-
-SEEDS = [case.values[0] for name in ("statements.case", "plans.case", "bind_errors.case") for case in cases(name)] + [
-    f"SELECT {case.values[0]} FROM s" for case in cases("scalars.case")
-]
-PIECES = [*"()[],;.'\"*+-=%\n\0é", "::", "<>", "=>", "||", "--", "/*", "1", "1.5e9", "9" * 40, "1e999", "a", "s", "'x'"]
-PIECES += ["NOT", "NULL", "INTERVAL", "RANGE", "AS", "CASE", "FROM", "WHERE", "COUNT(*)", "GROUP BY", "UNION ALL", "IN"]
-
-
-def mutated(text: str, chance: random.Random) -> str:
-    """The text with a few cuts, doublings, swaps and strange pieces."""
-    for _ in range(chance.randint(1, 2)):
-        start = chance.randint(0, len(text))
-        end = min(len(text), start + chance.randint(0, 8))
-        middle = chance.choice(["", text[start:end] * 2, f" {chance.choice(PIECES)} ", text[start:end].swapcase()])
-        text = text[:start] + middle + text[end:]
-    return text
-
-
-def test_every_text_is_accepted_or_refused_with_a_place() -> None:
-    chance = random.Random(20240131)
-    codes: Counter[str] = Counter()
-    for _ in range(3_000):
-        text = mutated(chance.choice(SEEDS), chance)
-        try:
-            for statement in parse(text):
-                match statement:
-                    case ast.CreateStream():
-                        bind_create_stream(statement)
-                    case ast.CreateStreamAs(_, query) | ast.Explain(ast.CreateStreamAs(_, query)) | ast.Explain(query):
-                        bind_query(query, CATALOG)
-                    case ast.Select() | ast.UnionAll() | ast.SetOperation() | ast.Changes() | ast.Ordered():
-                        bind_query(statement, CATALOG)
-            codes["accepted"] += 1
-        except StrandlineError as error:
-            codes[error.code] += 1
-            assert error.span is not None, text
-            assert 0 <= error.span.start <= error.span.end <= len(text), text
-            assert "^" in error.render()
-    # The mutations are neither harmless nor hopeless: all phases see some of them.
-    assert codes["accepted"] > 300
-    assert codes["syntax"] > 300
-    assert len(codes) > 25

@@ -5,11 +5,11 @@ Operators and functions are one node, `Call`; `functions.py` says which there ar
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from strandline.algebra.user import UserFunction
 from strandline.types import BOOLEAN, Type
@@ -116,6 +116,24 @@ def children(expression: Expression) -> tuple[Expression, ...]:
             return (*(part for branch in branches for part in branch), otherwise)
         case Cast(operand, _):
             return (operand,)
+
+
+class Extent(NamedTuple):
+    """How large an expression is: its nodes, and the longest way down."""
+
+    nodes: int
+    height: int
+
+
+_LEAF = Extent(1, 1)
+
+
+def extent(expression: Expression, columns: Mapping[str, Extent] | None = None) -> Extent:
+    """The extent of an expression; with `columns`, of what it becomes where these columns are replaced."""
+    if isinstance(expression, ColumnRef) and columns is not None:
+        return columns.get(expression.id, _LEAF)
+    below = [extent(child, columns) for child in children(expression)]
+    return Extent(1 + sum(e.nodes for e in below), 1 + max((e.height for e in below), default=0))
 
 
 def columns_of(expression: Expression) -> frozenset[str]:

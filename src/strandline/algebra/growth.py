@@ -59,9 +59,9 @@ def lasting(plan: Plan) -> Lasting | None:
             # Without a partition there are so many rows and no more.
             cause = f"PARTITION BY over {_streams(source)}"
             return Lasting(f"{_count(rows)} for every different {', '.join(partition)}", cause) if partition else None
-        case SessionWindow() | Changes():  # a session ends, a change is over at once
+        case SessionWindow() | Changes() | TopRows():
             return None
-        case Filter() | Map() | Granularity() | TopRows():
+        case Filter() | Map() | Granularity():
             return lasting(plan.source)
         case Join(_, left, right):  # a pair leaves with the first of the two
             return _both(left, right)
@@ -117,15 +117,20 @@ def _lines(node: Plan) -> Iterator[str]:
             below = lasting(source)
             if below is not None:
                 yield _line(node, "every different row", below.cause)
+        case TopRows(_, _, source):
+            below = lasting(source)
+            if below is not None:
+                yield _line(node, below.what, below.cause)
+        case Changes(_, source):
+            below = lasting(source)
+            # What never ends is not waited for. What comes in pieces has an end each time, and goes on.
+            if below is not None and any(isinstance(each, CountWindow | Aggregate) for each in walk(source)):
+                yield _line(node, below.what, below.cause)
         case SetOperation(_, _, left, right):
             below = _either(left, right)
             if below is not None:
                 yield _line(node, "a count for every different row", below.cause)
-        case TopRows(_, _, source):
-            below = lasting(source)
-            if below is not None:
-                yield _line(node, f"{below.what}, to follow on others", below.cause)
-        case Scan() | TimeWindow() | SessionWindow() | Granularity() | Changes() | Filter() | Map() | Union():
+        case Scan() | TimeWindow() | SessionWindow() | Granularity() | Filter() | Map() | Union():
             return
 
 

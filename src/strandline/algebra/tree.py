@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from strandline.algebra.expressions import Expression, extent
 from strandline.algebra.operators import (
     Aggregate,
     Changes,
@@ -69,6 +70,24 @@ def walk(plan: Plan) -> Iterator[Plan]:
     yield plan
     for child in sources(plan):
         yield from walk(child)
+
+
+def expressions(plan: Plan) -> tuple[Expression, ...]:
+    """The expressions of a node itself."""
+    match plan:
+        case Filter() | Join() | OuterJoin() | SemiJoin() | MarkJoin():
+            return (plan.predicate,) if plan.predicate is not None else ()
+        case Map(outputs, _):
+            return tuple(expression for _, expression in outputs)
+        case Scan() | TimeWindow() | CountWindow() | SessionWindow() | Granularity() | Changes() | TopRows():
+            return ()
+        case Aggregate() | Distinct() | Union() | SetOperation():
+            return ()
+
+
+def size(plan: Plan) -> int:
+    """How many operators a plan has, and nodes of expressions in them: what all walks over it cost."""
+    return sum(1 + sum(extent(each).nodes for each in expressions(node)) for node in walk(plan))
 
 
 def streams_read(plan: Plan) -> frozenset[str]:

@@ -29,6 +29,7 @@ from rich.table import Table
 import strandline
 from strandline.bench.data import declare, stream
 from strandline.bench.measure import Cost, measured
+from strandline.bench.operators import report_operators, run_operators
 from strandline.errors import StrandlineError
 from strandline.sinks import Callback, Parquet
 from strandline.spark.session import Session, start
@@ -350,12 +351,18 @@ def growth(bench: Bench) -> Figures:
     return {"bench": "growth", "strandline": runs, "same_answer": None}
 
 
+def operators(bench: Bench) -> Figures:
+    """What each operator does on one core as its state grows, and how much longer it takes than join and aggregate."""
+    return {"bench": "operators", "operators": run_operators(bench.rows, bench.repeat, bench.say), "same_answer": None}
+
+
 BENCHES: dict[str, Callable[[Bench], Figures]] = {
     "join": join,
     "aggregate": aggregate,
     "filter": filter_,
     "latency": latency,
     "growth": growth,
+    "operators": operators,
 }
 
 
@@ -398,6 +405,9 @@ def _rounded(figures: Figures) -> Figures:
 def report(found: list[Figures], console: Console) -> None:
     """The figures as tables."""
     for figures in found:
+        if "operators" in figures:
+            report_operators(figures["operators"], console)
+            continue
         table = Table(title=figures["bench"], title_justify="left")
         sides = figures["strandline"] if isinstance(figures["strandline"], list) else [figures["strandline"]]
         sides = sides + figures.get("with SLIDE", [])

@@ -78,8 +78,8 @@ def operator_for(node: Node) -> Operator:
             return RepeatOperator(copies)
         case physical.Coalesce(source):
             return CoalesceOperator(physical.schema(source))
-        case physical.Split(length_us, _):
-            return SplitOperator(length_us)
+        case physical.Split(length_us, repeats, _):
+            return SplitOperator(length_us, repeats)
         case physical.Port() | physical.Exchange():
             raise AssertionError(f"{type(node).__name__} is not an operator that runs")
 

@@ -17,7 +17,7 @@ import polars as pl
 
 from strandline.execution.batch import UNTIL, Index, Times, gather, is_sorted, times
 from strandline.execution.kernels.hashing import Hashes
-from strandline.execution.kernels.intervals import expand
+from strandline.execution.kernels.probing import matches
 from strandline.temporal import Instant
 
 HASH = "@hash"
@@ -238,15 +238,10 @@ def probe_segment(segment: Segment, hashes: Hashes, limit: int) -> Iterator[tupl
     """The pairs with equal hashes of sorted `hashes` and one segment."""
     if not segment.rows or not len(hashes):
         return
-    stored, table, shift = _lookup_table(segment)
-    slot = (hashes >> shift).astype(np.int64)
-    first = table[slot].astype(np.int64)
-    count = table[slot + 1].astype(np.int64) - first
-    for begin, end in _chunks(count, limit):
-        rows, found = expand(first[begin:end], count[begin:end])
-        rows += begin
-        same = stored[found] == hashes[rows]
-        yield rows[same], found[same]
+    begin = 0
+    while begin < len(hashes):
+        rows, found, begin = matches(hashes, *_lookup_table(segment), begin, limit)
+        yield rows, found
 
 
 def _lookup_table(segment: Segment) -> tuple[Hashes, npt.NDArray[np.uint32], np.uint64]:
@@ -260,17 +255,3 @@ def _lookup_table(segment: Segment) -> tuple[Hashes, npt.NDArray[np.uint32], np.
         segment.stored.derived["table"] = (stored, table, shift)
     result: tuple[Hashes, npt.NDArray[np.uint32], np.uint64] = segment.stored.derived["table"]
     return result
-
-
-def _chunks(count: Index, limit: int) -> Iterator[tuple[int, int]]:
-    """Cut rows so that each piece has about `limit` pairs (a single row may exceed it)."""
-    total = np.cumsum(count)
-    if not len(total) or total[-1] <= limit:
-        yield 0, len(count)
-        return
-    begin = 0
-    while begin < len(count):
-        base = int(total[begin - 1]) if begin else 0
-        end = max(begin + 1, int(np.searchsorted(total, base + limit, side="right")))
-        yield begin, end
-        begin = end

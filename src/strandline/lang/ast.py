@@ -353,6 +353,24 @@ class Item(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class GroupingList(Node):
+    """`(a, b)` or `()` in GROUP BY: expressions that group together, or everything in one group."""
+
+    items: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupingSets(Node):
+    """`GROUPING SETS (…)`, `ROLLUP (…)` or `CUBE (…)`; `kind` is the first word."""
+
+    kind: str
+    elements: tuple[Grouping, ...]
+
+
+Grouping: TypeAlias = Expression | GroupingList | GroupingSets
+
+
+@dataclass(frozen=True, slots=True)
 class Select(Node):
     """`SELECT … FROM … [WHERE …] [GROUP BY …] [HAVING …]`. An empty `group_by` means that there is no GROUP BY."""
 
@@ -360,7 +378,7 @@ class Select(Node):
     items: tuple[Item, ...]
     tables: tuple[Table, ...]
     where: Expression | None
-    group_by: tuple[Expression, ...]
+    group_by: tuple[Grouping, ...]
     having: Expression | None
 
 

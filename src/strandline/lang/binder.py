@@ -53,12 +53,12 @@ from strandline.algebra.operators import (
 )
 from strandline.algebra.schema import schema
 from strandline.algebra.signatures import meet
-from strandline.algebra.tree import sources, transform_up
+from strandline.algebra.tree import size, sources, transform_up
 from strandline.catalog import BaseStream, Catalog, DerivedStream
 from strandline.errors import BindError, Span
 from strandline.lang import ast
 from strandline.lang.definitions import with_definitions
-from strandline.lang.groups import Groups, grouping_key, is_grouping
+from strandline.lang.groups import Groups, grouping_key, grouping_sets, is_grouping
 from strandline.lang.literals import cast_to
 from strandline.lang.names import Names, with_names
 from strandline.lang.outputs import Output, is_listed, listed_column, output_columns, sort_key
@@ -70,6 +70,8 @@ from strandline.types import BOOLEAN, INTERVAL, NULL, VARCHAR, Column, Type
 
 # Every later phase walks plans recursively; this keeps the walks well inside of Python's stack.
 MAX_PLAN_HEIGHT: Final = 100
+# What a statement may take over from the queries behind its streams, in nodes of plans and expressions.
+MAX_INLINED: Final = 20_000
 
 _SET_KINDS: Final[dict[str, SetKind]] = {
     "EXCEPT ALL": "except all",
@@ -116,6 +118,7 @@ class _Binder:
     def __init__(self, names: Names) -> None:
         self.names = names
         self.ids = Ids()
+        self.inlined = 0
 
     def query(self, query: ast.Query, prefix: str) -> Plan:
         """The plan of a query whose output columns get ids that begin with `prefix`."""
@@ -409,6 +412,7 @@ class _Binder:
                 plan = Scan(stream.name, alias, columns, stream.has_intervals)
                 time = next((column.id for column in columns if column.name == stream.time_column), None)
             case DerivedStream():
+                self.take_over(stream, table.span)
                 inlined = freshened(stream.plan, self.ids.fresh)
                 renamed = tuple(
                     (Column(self.ids.fresh(f"{alias}.{c.name}"), c.name, c.type), ColumnRef(c.id, c.type))
@@ -422,7 +426,22 @@ class _Binder:
         plan = windowed(plan, table.window, f'{what} "{stream.name}"', scope)
         return granular(plan, table.granularity), scope
 
+    def take_over(self, stream: DerivedStream, span: Span) -> None:
+        """Count what comes from behind a name: queries that read others twice double with every level."""
+        self.inlined += size(stream.plan)
+        if self.inlined > MAX_INLINED:
+            raise BindError(
+                "the queries behind these streams make too large a plan",
+                code="too-large",
+                hint="A derived stream is its query, written out wherever it is read. Read it less often.",
+                span=span,
+            )
+
     # ---- GROUP BY --------------------------------------------------------------------------------------------------
+
+    def group_key(self, node: ast.Expression, groups: Groups, outputs: list[Output], scalars: Scalars) -> Expression:
+        key, name = grouping_key(node, outputs, scalars.scope)
+        return groups.add_key(scalars.bind(key), name)
 
     def grouped(
         self,
@@ -435,9 +454,8 @@ class _Binder:
         """The plan up to HAVING, and the values of some expressions over its columns."""
         groups = Groups(self.ids, scope)
         scalars = Scalars(scope, "GROUP BY")
-        for node in select.group_by:
-            key, name = grouping_key(node, outputs, scope)
-            groups.add_key(scalars.bind(key), name)
+        for chosen in grouping_sets(select.group_by):
+            groups.sets.append(tuple(self.group_key(node, groups, outputs, scalars) for node in chosen))
         listed, asked = Subqueries(self, groups.regrouped), Subqueries(self, groups.regrouped)
         values = [groups.bind(node, "SELECT", listed.value) for node in nodes]
         having = None

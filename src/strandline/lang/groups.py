@@ -5,15 +5,21 @@ A room of the binder. It builds the Map of keys and arguments and the Aggregate 
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import combinations
+from typing import Final
+
 from strandline.algebra.aggregates import find_aggregate
 from strandline.algebra.expressions import (
     AggregateCall,
+    Call,
     ColumnRef,
     Expression,
+    Literal,
     SortKey,
     rebuilt,
 )
-from strandline.algebra.operators import Aggregate, Map, Plan
+from strandline.algebra.operators import Aggregate, Map, Plan, Union
 from strandline.errors import BindError, Span
 from strandline.lang import ast
 from strandline.lang.aggregates import BoundAggregate
@@ -22,6 +28,8 @@ from strandline.lang.outputs import Output, output_name
 from strandline.lang.scalars import Ask, Places, Scalars
 from strandline.lang.scope import Ids, Scope
 from strandline.types import BIGINT, NULL, VARCHAR, Column
+
+MOST_SETS: Final = 64
 
 
 def has_aggregate(node: ast.Expression) -> bool:
@@ -74,6 +82,43 @@ def grouping_key(node: ast.Expression, outputs: list[Output], scope: Scope) -> t
     return node, output_name(node, scope) or "key"
 
 
+def grouping_sets(elements: tuple[ast.Grouping, ...]) -> list[tuple[ast.Expression, ...]]:
+    """The sets of expressions by which a GROUP BY groups: one, or with GROUPING SETS, ROLLUP and CUBE several.
+
+    Elements side by side combine: each set of one with each of the other.
+    """
+    sets: list[tuple[ast.Expression, ...]] = [()]
+    for element in elements:
+        sets = [(*one, *two) for one in sets for two in _sets_of(element)]
+        if len(sets) > MOST_SETS:
+            raise _too_many(element.span)
+    return [tuple(dict.fromkeys(each)) for each in sets]
+
+
+def _sets_of(element: ast.Grouping) -> list[tuple[ast.Expression, ...]]:
+    match element:
+        case ast.GroupingList(items):
+            return [items]
+        case ast.GroupingSets("GROUPING", elements):
+            return [each for inner in elements for each in _sets_of(inner)]
+        case ast.GroupingSets(kind, elements):
+            parts = [_sets_of(inner)[0] for inner in elements]
+            if kind == "ROLLUP":
+                chosen = [parts[:count] for count in range(len(parts), -1, -1)]
+            elif len(parts) > MOST_SETS.bit_length():
+                raise _too_many(element.span)
+            else:
+                chosen = [list(some) for count in range(len(parts), -1, -1) for some in combinations(parts, count)]
+            return [tuple(item for part in some for item in part) for some in chosen]
+        case _:
+            return [(element,)]
+
+
+def _too_many(span: Span) -> BindError:
+    hint = "Each of them is a group by of its own. List the ones that you need in GROUPING SETS."
+    return BindError(f"more than {MOST_SETS} grouping sets", code="too-many-groupings", hint=hint, span=span)
+
+
 class Groups:
     """The keys and aggregates of one SELECT.
 
@@ -87,11 +132,14 @@ class Groups:
         self.inputs: dict[Expression, Column] = {}  # what the Map below computes, by meaning
         self.keys: dict[Expression, Column] = {}
         self.calls: dict[AggregateCall, Column] = {}
+        self.sets: list[tuple[Expression, ...]] = []  # more than one way to group; each a part of the keys
+        self.flags: dict[Expression, Column] = {}  # whether a key is left out, where somebody asks
         self.named = {column.id: column for relation in scope.relations for column in relation.columns}
 
-    def add_key(self, value: Expression, name: str) -> None:
+    def add_key(self, value: Expression, name: str) -> Expression:
         value = cast_to(value, VARCHAR) if value.type == NULL else value
         self.keys[value] = self.input(value, name)
+        return value
 
     def input(self, value: Expression, name: str) -> Column:
         """The column of the Map below that has this value."""
@@ -119,11 +167,11 @@ class Groups:
         return ColumnRef(column.id, column.type)
 
     def bind(self, node: ast.Expression, clause: str, subquery: Ask | None = None) -> Expression:
-        scalars = Scalars(self.scope, clause, self.aggregate, subquery)
+        scalars = Scalars(self.scope, clause, self.aggregate, subquery, self.grouping)
         return self.regrouped(scalars.bind(node), scalars.places)
 
     def condition(self, node: ast.Expression, clause: str, subquery: Ask | None = None) -> Expression:
-        scalars = Scalars(self.scope, clause, self.aggregate, subquery)
+        scalars = Scalars(self.scope, clause, self.aggregate, subquery, self.grouping)
         return self.regrouped(scalars.condition(node), scalars.places)
 
     def regrouped(self, value: Expression, places: Places, around: Span | None = None) -> Expression:
@@ -145,6 +193,29 @@ class Groups:
             span=span,
         )
 
+    def grouping(self, node: ast.Function) -> Expression:
+        """`GROUPING(a, b)`: a bit for each key, 1 where it is left out."""
+        scalars = Scalars(self.scope, "GROUPING")
+        value: Expression | None = None
+        for argument in () if isinstance(node.arguments, ast.Star) else node.arguments:
+            key = scalars.bind(argument)
+            if key not in self.keys:
+                raise BindError(
+                    "GROUPING of something that is not grouped by",
+                    code="ungrouped-column",
+                    hint="Its arguments are expressions of GROUP BY.",
+                    span=argument.span,
+                )
+            if key not in self.flags:
+                self.flags[key] = Column(self.ids.fresh("grouping"), "grouping", BIGINT)
+            flag = ColumnRef(self.flags[key].id, BIGINT)
+            doubled = None if value is None else Call("*", (value, Literal(2, BIGINT)), BIGINT)
+            value = flag if doubled is None else Call("+", (doubled, flag), BIGINT)
+        if value is None:
+            hint = "Write GROUPING(key)."
+            raise BindError("GROUPING of nothing", code="type-mismatch", hint=hint, span=node.span)
+        return value
+
     def plan(self, source: Plan) -> Plan:
         if not self.keys and not self.calls:
             # HAVING alone groups too. A count gives the one element of the answer a column.
@@ -153,5 +224,29 @@ class Groups:
             # COUNT(*) alone needs no column at all; then the columns of the source stay rather than none.
             outputs = ((column, value) for value, column in self.inputs.items())
             source = Map(tuple(outputs), source)
-        keys = dict.fromkeys(column.id for column in self.keys.values())
-        return Aggregate(tuple(keys), tuple((column, call) for call, column in self.calls.items()), source)
+        calls = tuple((column, call) for call, column in self.calls.items())
+        if len(self.sets) <= 1 and not self.flags:
+            return Aggregate(tuple(dict.fromkeys(column.id for column in self.keys.values())), calls, source)
+        columns = (*self.keys.values(), *self.calls.values(), *self.flags.values())
+        return Union(columns, tuple(self.one_way(keys, calls, columns, source) for keys in self.sets))
+
+    def one_way(
+        self,
+        keys: tuple[Expression, ...],
+        calls: tuple[tuple[Column, AggregateCall], ...],
+        columns: tuple[Column, ...],
+        source: Plan,
+    ) -> Plan:
+        """One of several ways to group: the keys that are left out are NULL."""
+        kept = {self.keys[key].id for key in keys}
+        values: dict[str, Expression] = {id: ColumnRef(id, self.column(id).type) for id in kept}
+        values |= {column.id: ColumnRef(column.id, column.type) for column, _ in calls}
+        values |= {flag.id: Literal(int(self.keys[key].id not in kept), BIGINT) for key, flag in self.flags.items()}
+        outputs = tuple(
+            (replace(column, id=self.ids.fresh(column.id)), values.get(column.id, Literal(None, column.type)))
+            for column in columns
+        )
+        return Map(outputs, Aggregate(tuple(dict.fromkeys(self.keys[key].id for key in keys)), calls, source))
+
+    def column(self, id: str) -> Column:
+        return next(column for column in self.keys.values() if column.id == id)

@@ -15,6 +15,8 @@ from strandline.lang import ast
 from strandline.lang.scope import Scope
 
 RESERVED_OUTPUTS: Final = ("valid_from", "valid_until")
+# Stars multiply: each of `SELECT *, * FROM …` doubles what it reads.
+MAX_COLUMNS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +31,17 @@ class Output:
 def output_columns(items: tuple[ast.Item, ...], scope: Scope) -> list[Output]:
     """The output columns: stars expanded, every column with a name of its own."""
     outputs: list[Output] = []
-    taken: set[str] = set()
+    names = _Names()
     for item in items:
-        for node in _expanded(item.value, scope):
+        expanded = _expanded(item.value, scope)
+        if len(outputs) + len(expanded) > MAX_COLUMNS:
+            raise BindError(
+                f"the query has more than {MAX_COLUMNS:,} columns",
+                code="too-large",
+                hint="Name the columns that you need.",
+                span=item.span,
+            )
+        for node in expanded:
             name = item.alias.name if item.alias else output_name(node, scope) or f"col{len(outputs) + 1}"
             if name.lower() in RESERVED_OUTPUTS:
                 raise BindError(
@@ -40,7 +50,7 @@ def output_columns(items: tuple[ast.Item, ...], scope: Scope) -> list[Output]:
                     hint="Every result has valid_from and valid_until; give the column another name with AS.",
                     span=item.alias.span if item.alias else item.span,
                 )
-            outputs.append(Output(node, _unused(name, taken), item.span))
+            outputs.append(Output(node, names.unused(name), item.span))
     return outputs
 
 
@@ -60,13 +70,21 @@ def _exactly(name: str, span: Span) -> ast.Identifier:
     return ast.Identifier(name, True, span=span)
 
 
-def _unused(name: str, taken: set[str]) -> str:
-    unused, count = name, 1
-    while unused.lower() in taken:
-        count += 1
-        unused = f"{name}_{count}"
-    taken.add(unused.lower())
-    return unused
+class _Names:
+    """Names of output columns, each given once: the second `price` is `price_2`."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}  # by lower case, how many have been given so far
+
+    def unused(self, name: str) -> str:
+        count = self.counts.get(name.lower(), 0) + 1
+        unused = name if count == 1 else f"{name}_{count}"
+        while count > 1 and unused.lower() in self.counts:
+            count += 1
+            unused = f"{name}_{count}"
+        self.counts[name.lower()] = count
+        self.counts.setdefault(unused.lower(), 1)
+        return unused
 
 
 def output_name(node: ast.Expression, scope: Scope) -> str | None:

@@ -226,23 +226,46 @@ class Queries(Expressions):
             return ast.Star(qualifier, span=self.since(start))
         return self.expression()
 
-    def group_by(self) -> tuple[ast.Expression, ...]:
+    def group_by(self) -> tuple[ast.Grouping, ...]:
         self.expect("GROUP", "BY")
         if self.sees_any(("ALL", "DISTINCT")):
             raise self.refusal(f"GROUP BY {self.token.keyword}", self.token.span, "List the grouping expressions.")
         return self.listed(self.grouping)
 
-    def grouping(self) -> ast.Expression:
-        feature = None
-        if self.sees("GROUPING", "SETS"):
-            feature = "GROUPING SETS"
-        elif self.sees_any(("CUBE", "ROLLUP")) and self.sees_symbol("(", 1):
-            feature = self.token.keyword
-        elif self.sees_symbol("(") and self.sees_symbol(")", 1):
-            feature = "the empty grouping set"
-        if feature is not None:
-            raise self.refusal(feature, self.token.span, "Write one query per grouping and join them by UNION ALL.")
+    def grouping(self) -> ast.Grouping:
+        """An expression, a list of them in parentheses, or GROUPING SETS, ROLLUP or CUBE of such."""
+        start = self.token
+        if self.sees("GROUPING", "SETS") or (self.sees_any(("CUBE", "ROLLUP")) and self.sees_symbol("(", 1)):
+            kind = self.next().keyword
+            self.accept("SETS")
+            self.deeper()
+            self.expect_symbol("(")
+            elements = self.listed(self.grouping if kind == "GROUPING" else self.grouping_item)
+            self.expect_symbol(")")
+            self.depth -= 1
+            return ast.GroupingSets(kind, elements, span=self.since(start))
+        return self.grouping_item()
+
+    def grouping_item(self) -> ast.Expression | ast.GroupingList:
+        start = self.token
+        if self.opens_list():
+            self.next()
+            items = () if self.sees_symbol(")") else self.listed(self.expression)
+            self.expect_symbol(")")
+            return ast.GroupingList(items, span=self.since(start))
         return self.expression()
+
+    def opens_list(self) -> bool:
+        """Whether a parenthesis here holds a list, or nothing, rather than a part of an expression."""
+        if not self.sees_symbol("("):
+            return False
+        depth = 0
+        for token in self.tokens[self.at : self.closing(self.at) + 1]:
+            symbol = token.value if token.kind is Kind.SYMBOL else ""
+            depth += (symbol == "(") - (symbol == ")")
+            if symbol == "," and depth == 1:
+                return True
+        return self.sees_symbol(")", 1)
 
     # ---- FROM ------------------------------------------------------------------------------------------------------
 

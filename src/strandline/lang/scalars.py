@@ -70,11 +70,19 @@ Ask: TypeAlias = "Callable[[Subquery, Scalars], Expression]"
 class Scalars:
     """Binds scalar expressions over one scope; aggregates only where there is one to `collect` them."""
 
-    def __init__(self, scope: Scope, clause: str, collect: Collect | None = None, subquery: Ask | None = None) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        clause: str,
+        collect: Collect | None = None,
+        subquery: Ask | None = None,
+        grouping: Callable[[ast.Function], Expression] | None = None,
+    ) -> None:
         self.scope = scope
         self.clause = clause
         self.collect = collect
         self.subquery = subquery
+        self.grouping = grouping
         self.places = Places()
 
     def condition(self, node: ast.Expression, what: str | None = None) -> Expression:
@@ -234,6 +242,8 @@ class Scalars:
 
     def function(self, node: ast.Function) -> Expression:
         name = node.name.name.lower()
+        if name == "grouping" and self.grouping is not None:
+            return self.grouping(node)
         if (aggregate := find_aggregate(name)) is not None:
             return self.aggregate(aggregate, node)
         said = {"FILTER": node.filter, "DISTINCT": node.distinct, "ORDER BY": node.order or node.within}

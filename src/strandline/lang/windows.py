@@ -36,8 +36,9 @@ def windowed(plan: Plan, window: ast.Window | None, what: str, scope: Scope) -> 
             raise AssertionError("NOW over anything else than a chronon stream is refused")
         case ast.RangeWindow(range_, slide):
             if length is not None:
-                if range_ is not None:
-                    _check_multiple(range_, length)
+                if range_ is None:
+                    raise _unbounded_granules(what, window)
+                _check_multiple(range_, length)
                 if slide is not None:
                     _check_multiple(slide, length)
             return TimeWindow(range_.microseconds if range_ else None, slide.microseconds if slide else 1, plan)
@@ -85,6 +86,16 @@ def _over_intervals(plan: Plan, window: ast.Window, what: str) -> BindError:
         detail=_why_intervals(plan),
         hint="Leave out this window, take the changes of it, as in ISTREAM(SELECT …), or look at it once per granule: "
         "FROM s WINDOW(…) GRANULARITY(1 SECOND).",
+        span=window.span,
+    )
+
+
+def _unbounded_granules(what: str, window: ast.Window) -> BindError:
+    return BindError(
+        f"a window without a bound over {what}, whose elements come once per granule",
+        code="granularity",
+        detail="What is valid for long would count once more with every granule, and what never ends without end.",
+        hint="Give the range a length, or put RANGE UNBOUNDED on the stream itself.",
         span=window.span,
     )
 

@@ -123,10 +123,10 @@ def _build(plan: Plan) -> Built:
             built = _build(source)
             if not is_chronon(source):
                 length = granule(source)
-                assert length is not None, "the binder admits a window over a chronon or a granular stream only"
+                assert length is not None and range_us is not None, "the binder admits nothing else over intervals"
                 built = _exchange(built, "spread", ()) if isinstance(built.where, AtSource) else built
                 # Pieces may be cut anywhere; one that begins within a granule says nothing about its beginning.
-                built = replace(built, node=Split(length, Reorder(RoundUp(length, built.node))))
+                built = replace(built, node=Split(length, range_us // length, Reorder(RoundUp(length, built.node))))
             return _window(built, range_us, slide_us)
         case logical.CountWindow(partition, rows, slide, source):
             built = _partitioned(_build(source), partition)

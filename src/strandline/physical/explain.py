@@ -119,7 +119,7 @@ def _show_node(node: Node, feeders: dict[str, str]) -> str:
             return f"Repeat {show_expression(copies)} times"
         case Coalesce():
             return "Coalesce"
-        case Split(length_us, _):
+        case Split(length_us, _, _):
             return f"Split into {show_duration(length_us)}"
         case Exchange(mode, keys, _):
             return f"Exchange {mode} {', '.join(keys)}"

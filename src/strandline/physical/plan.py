@@ -169,9 +169,10 @@ class Coalesce:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Cut elements into pieces of at most `length_us`."""
+    """Cut elements into pieces of at most `length_us`; `repeats` is how many of them the window above holds."""
 
     length_us: int
+    repeats: int
     source: Node
 
 

@@ -51,21 +51,3 @@ def group_order(codes: Index) -> Index:
     small = len(codes) and int(codes.max()) < 2**16
     # For 16 bits the stable sort is a radix sort: linear.
     return np.argsort(codes.astype(np.uint16) if small else codes, kind="stable")
-
-
-def running_max_in_groups(codes: Index, values: Index) -> Index:
-    """The running maximum of `values` within each code; rows of one code must stand together."""
-    if not len(values) or codes[0] == codes[-1]:
-        return np.maximum.accumulate(values)
-    # Doubling: after the pass with distance d every row knows the maximum of the 2d rows up to it. Log of the largest
-    # group passes, none of them a sort.
-    result = values.copy()
-    distance = 1
-    while distance < len(codes):
-        same = codes[distance:] == codes[:-distance]
-        if not same.any():
-            break
-        reached = np.maximum(result[distance:], result[:-distance])
-        result[distance:] = np.where(same, reached, result[distance:])
-        distance *= 2
-    return result

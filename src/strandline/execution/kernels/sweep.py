@@ -178,3 +178,26 @@ def gaps(first: Index, start: Times, end: Times, since: Times, limit: Times) -> 
                 at = max(at, end[interval])
         reach[owner] = at
     return who[:count].copy(), begin[:count].copy(), stop[:count].copy(), reach
+
+
+@compiled("i8[::1](b1[::1], i8[::1], i8[::1], i8[::1])")
+def uncovered(begins_group: Mask, start: Times, end: Times, covered: Times) -> Times:
+    """Where the part of each interval begins that neither others of its group nor `covered` reach; at its end or later
+    if there is no such part. The intervals of a group stand together, by start.
+    """
+    begins = end.copy()
+    reach = LOWEST
+    row = 0
+    while row < len(start):
+        if begins_group[row]:
+            reach = covered[row]
+        # Of those that start together the longest comes first: then the others have nothing to add.
+        longest, after = row, row + 1
+        while after < len(start) and not begins_group[after] and start[after] == start[row]:
+            if end[after] > end[longest]:
+                longest = after
+            after += 1
+        begins[longest] = max(start[row], reach)
+        reach = max(reach, end[longest])
+        row = after
+    return begins

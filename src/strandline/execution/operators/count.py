@@ -91,11 +91,13 @@ class CountWindowOperator(Operator):
 
 def _up(index: Index, slide: int) -> Index:
     """The next multiple of the slide."""
-    return -(-index // slide) * slide
+    return index if slide == 1 else -(-index // slide) * slide
 
 
 def _time_of(wanted: Index, index: Index, first: Index, count: Index, time: Times) -> tuple[Times, Mask]:
     """When the row with the `wanted` index of the same partition came, and whether it has."""
+    if wanted is index:  # without a slide a row is seen when it comes
+        return time, np.ones(len(index), dtype=np.bool_)
     place = np.arange(len(index)) + wanted - index
     there = place < first + count
     return time[np.where(there, place, 0)], there

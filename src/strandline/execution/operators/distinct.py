@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 
-from strandline.execution.batch import FROM, UNTIL, Batch, Times, gather, times
-from strandline.execution.kernels.grouping import group_codes, running_max_in_groups
-from strandline.execution.kernels.hashing import Hashes, hash_rows
+from strandline.execution.batch import FROM, UNTIL, Batch, Index, Mask, Times, gather, times
+from strandline.execution.kernels.grouping import group_codes
+from strandline.execution.kernels.hashing import Hashes, hash_rows, is_bijective
+from strandline.execution.kernels.sweep import uncovered
 from strandline.execution.operators.base import Operator, Progress
 from strandline.execution.operators.join import PAIRS_AT_ONCE
 from strandline.execution.operators.reorder import ReorderOperator
-from strandline.execution.state import HashedLog, State
+from strandline.execution.state import HashedLog, State, column
 from strandline.temporal import BEFORE_ALL
 from strandline.types import Schema
 
@@ -29,49 +32,51 @@ class DistinctOperator(Operator):
         out      [=====)[==)
     """
 
-    def __init__(self, schema: Schema) -> None:
-        self.columns = [column.id for column in schema]
+    def __init__(self, schema: Schema, identity: Sequence[str] = ()) -> None:
+        """`identity` are columns that tell two payloads apart, if all of them are not needed for that."""
+        self.columns = list(identity) or [column.id for column in schema]
         self.seen = HashedLog()
         self.later = ReorderOperator()
 
     def step(self, inputs: list[Batch], progress: Progress) -> Batch:
-        fresh = self._uncovered(inputs[0], progress)
+        fresh = self._uncovered(inputs[0].ordered().frame, progress)
         return self.later.step([fresh], progress)
 
-    def _uncovered(self, batch: Batch, progress: Progress) -> Batch:
-        frame = batch.frame
+    def _uncovered(self, frame: pl.DataFrame, progress: Progress) -> Batch:
         hashes = hash_rows(frame, self.columns)
-        by_hash = np.argsort(hashes)
-        frame, hashes = gather(frame, by_hash), hashes[by_hash]
-        codes, _ = group_codes(frame, self.columns)
-        # Sort by payload, then by start: what precedes an element in its group is what may cover its beginning.
-        order = np.lexsort((times(frame, FROM), codes))
-        start, end = times(frame, FROM)[order], times(frame, UNTIL)[order]
-        reach = running_max_in_groups(codes[order], end)
-        covered = np.full(len(order), BEFORE_ALL)
-        same = codes[order][1:] == codes[order][:-1]
-        covered[1:][same] = reach[:-1][same]
-        covered = np.maximum(covered, self._covered_before(frame, hashes)[order])
-        begins = np.maximum(start, covered)
-        fresh = begins < end
-        rows = order[fresh]
-        result = Batch(gather(frame, rows)).with_times(begins[fresh], end[fresh])
+        # By hash, and elements of one payload by start: what precedes an element may cover its beginning.
+        order = np.argsort(hashes, kind="stable")
+        frame, hashes = gather(frame, order), hashes[order]
+        begins_group = np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)]
+        if not self._agree(frame, np.flatnonzero(~begins_group)):
+            frame, begins_group = self._apart(frame, hashes)
+        start, end = times(frame, FROM), times(frame, UNTIL)
+        begins = uncovered(begins_group, start, end, self._covered_before(frame, hashes))
+        rows = np.flatnonzero(begins < end)
+        fresh = gather(frame, rows)
         self.seen.expire(progress.until)
-        keep = np.sort(rows)
-        self.seen.append(gather(frame, keep), hashes[keep], progress.until)
-        return result
+        self.seen.append(fresh, hashes[rows], progress.until)
+        return Batch(fresh).with_times(begins[rows], end[rows])
+
+    def _agree(self, frame: pl.DataFrame, rows: Index) -> bool:
+        """Whether rows with the hash of the row before them also have its payload, as nearly always."""
+        payload = frame.select(self.columns)
+        return bool(_same(gather(payload, rows), gather(payload, rows - 1)).all())
+
+    def _apart(self, frame: pl.DataFrame, hashes: Hashes) -> tuple[pl.DataFrame, Mask]:
+        """The rows by hash, then by payload, then by start; and where a payload begins."""
+        codes, _ = group_codes(frame, self.columns)
+        order = np.lexsort((codes, hashes))  # stable: equal payloads keep their order
+        codes = codes[order]
+        return gather(frame, order), np.append(True, codes[1:] != codes[:-1])
 
     def _covered_before(self, frame: pl.DataFrame, hashes: Hashes) -> Times:
         """For each new element until when earlier batches cover its payload."""
         covered = np.full(frame.height, BEFORE_ALL)
+        payload = frame.select(self.columns)
         for segment, mine, theirs in self.seen.probe(hashes, PAIRS_AT_ONCE):
-            one = gather(frame.select(self.columns), mine)
-            two = gather(segment.frame.select(self.columns), theirs).rename(lambda name: "@" + name)
-            equal = pl.concat([one, two], how="horizontal").select(
-                pl.all_horizontal(pl.col(c).eq_missing(pl.col("@" + c)) for c in self.columns)
-            )
-            same = equal.to_series().to_numpy()
-            np.maximum.at(covered, mine[same], times(segment.frame, UNTIL)[theirs[same]])
+            same = _same(gather(payload, mine), gather(segment.frame.select(self.columns), theirs))
+            np.maximum.at(covered, mine[same], column(segment, UNTIL)[theirs[same]])
         return covered
 
     def restore(self, state: State) -> None:
@@ -80,3 +85,14 @@ class DistinctOperator(Operator):
 
     def save(self) -> State:
         return State(segments={"seen": self.seen.segments, **self.later.save().segments})
+
+
+def _same(one: pl.DataFrame, two: pl.DataFrame) -> Mask:
+    """Where rows with equal hashes have equal payloads; NULL equals NULL, and NaN equals NaN."""
+    no_nulls = not any(frame.to_series(0).null_count() for frame in (one, two))
+    if one.width == 1 and no_nulls and is_bijective(one.dtypes[0]):
+        return np.ones(one.height, dtype=np.bool_)
+    other = two.rename(lambda name: "@" + name)
+    equal = pl.all_horizontal(pl.col(c).eq_missing(pl.col("@" + c)) for c in one.columns)
+    same: Mask = pl.concat([one, other], how="horizontal").select(equal).to_series().to_numpy()
+    return same

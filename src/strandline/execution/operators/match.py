@@ -58,7 +58,7 @@ class MatchJoinOperator(Operator):
             self.lonely[LEFT] = Lonely(left, LEFT)
         if kind == "full":
             self.lonely[RIGHT] = Lonely(right, RIGHT)
-        self.matched = DistinctOperator(numbered)
+        self.matched = DistinctOperator(numbered, identity=[LEFT])
 
     def step(self, inputs: list[Batch], progress: Progress) -> Batch:
         arrived = {name: self._numbered(batch.frame, name) for name, batch in zip((LEFT, RIGHT), inputs, strict=True)}
@@ -162,12 +162,12 @@ class Lonely:
                 part = gather(segment.frame, rows)
                 found.append((part.get_column(self.number).to_numpy(), times(part, FROM), times(part, UNTIL)))
         number, start, end = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        order = np.lexsort((start, number))  # before the look-up, which is faster in order
+        number, start, end = number[order], start[order], end[order]
         owner = np.searchsorted(ids, number)
         mine_too = owner < len(ids)
         mine_too[mine_too] = ids[owner[mine_too]] == number[mine_too]
-        owner, start, end = owner[mine_too], start[mine_too], end[mine_too]
-        order = np.lexsort((start, owner))
-        return owner[order], start[order], end[order]
+        return owner[mine_too], start[mine_too], end[mine_too]
 
     def _remember(self, ids: Index, pairs: pl.DataFrame, until: Instant) -> None:
         """Keep the pairs of elements that are asleep; those of the others have been looked at."""

@@ -10,6 +10,7 @@ from strandline.execution.kernels.changes import coalesce
 from strandline.execution.kernels.intervals import expand
 from strandline.execution.operators.base import Operator, Progress
 from strandline.execution.state import SortedLog, State
+from strandline.temporal import FOREVER
 from strandline.types import Schema
 
 
@@ -37,10 +38,13 @@ class SplitOperator(Operator):
     Emits  the pieces that begin in the slice
 
         length=3   a [=======)     out   a [==)[==)[=)
+
+    What never ends has more and more pieces. For a window that holds `repeats` of them the first so many are enough, if
+    they have no end either: when the window lets one go, the one that takes its place is the same.
     """
 
-    def __init__(self, length_us: int) -> None:
-        self.length_us = length_us
+    def __init__(self, length_us: int, repeats: int | None = None) -> None:
+        self.length_us, self.repeats = length_us, repeats
         self.rest = SortedLog(FROM)
 
     def step(self, inputs: list[Batch], progress: Progress) -> Batch:
@@ -48,12 +52,17 @@ class SplitOperator(Operator):
         start, end = batch.start, batch.end
         reach = np.minimum(end, progress.until)
         count = -((start - reach) // self.length_us)  # pieces that begin before the slice or the element ends
+        endless = reach == FOREVER
+        if endless.any():
+            assert self.repeats is not None, "what never ends is cut for a window only"
+            count[endless] = self.repeats
         rows, number = expand(np.zeros(len(batch), dtype=np.int64), count)
         begin = start[rows] + number * self.length_us
         # Unsigned, because from before 1970 to the end of time is further than 63 bits. Near the end of time the sum
         # would overflow; the element ends first.
         left_over = end[rows].view(np.uint64) - begin.view(np.uint64)
         until = np.where(left_over <= np.uint64(self.length_us), end[rows], begin + self.length_us)
+        until = np.where(endless[rows], FOREVER, until)
         pieces = Batch(gather(batch.frame, rows)).with_times(begin, until)
         goes_on = (end > progress.until) & (start + count * self.length_us < end)
         left = batch.keep(goes_on)

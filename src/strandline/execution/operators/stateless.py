@@ -57,6 +57,7 @@ class WindowOperator(Operator):
 
     def step(self, inputs: list[Batch], progress: Progress) -> Batch:
         start, end = window(inputs[0].start, self.range_us, self.slide_us)
+        end = np.where(inputs[0].end == FOREVER, FOREVER, end)  # one of the pieces that stand for all of their kind
         moved = inputs[0].with_times(start, end)
         sees_all = self.range_us is None or self.slide_us <= self.range_us
         return moved if sees_all else moved.keep(start < end)

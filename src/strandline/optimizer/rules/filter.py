@@ -19,6 +19,7 @@ from strandline.algebra.operators import (
     Union,
 )
 from strandline.algebra.schema import schema
+from strandline.optimizer.rules.growth import stays_small
 from strandline.types import Column
 
 
@@ -33,10 +34,16 @@ def merge_filters(plan: Plan) -> Plan | None:
 
 
 def push_filter_below_map(plan: Plan) -> Plan | None:
-    """σp(μf(S)) = μf(σ(p∘f)(S)): a predicate over computed columns is one over what they are computed from."""
+    """σp(μf(S)) = μf(σ(p∘f)(S)): a predicate over computed columns is one over what they are computed from.
+
+    It computes them once more, so it stays above where that would be much: over a chain of maps that each read a column
+    twice, the predicate would double with every one of them.
+    """
     match plan:
         case Filter(predicate, Map(outputs, source)):
             values = {column.id: expression for column, expression in outputs}
+            if not stays_small(predicate, values):
+                return None
             return Map(outputs, Filter(substitute(predicate, values), source))
     return None
 

@@ -6,6 +6,7 @@ from collections import Counter
 
 from strandline.algebra.expressions import ColumnRef, Expression, Literal, children, substitute
 from strandline.algebra.operators import Map, Plan, TimeWindow
+from strandline.optimizer.rules.growth import stays_small
 
 
 def push_map_below_time_window(plan: Plan) -> Plan | None:
@@ -17,7 +18,7 @@ def push_map_below_time_window(plan: Plan) -> Plan | None:
 
 
 def merge_maps(plan: Plan) -> Plan | None:
-    """μf(μg(S)) = μ(f∘g)(S), where no computed value of g would be computed twice."""
+    """μf(μg(S)) = μ(f∘g)(S), where no computed value of g would be computed twice and none would get too high."""
     match plan:
         case Map(outer, Map(inner, source)):
             uses = Counter(id for _, expression in outer for id in _references(expression))
@@ -25,6 +26,8 @@ def merge_maps(plan: Plan) -> Plan | None:
             if any(uses[id] > 1 for id in costly):
                 return None
             values = {column.id: expression for column, expression in inner}
+            if not all(stays_small(expression, values) for _, expression in outer):
+                return None
             return Map(tuple((column, substitute(expression, values)) for column, expression in outer), source)
     return None
 
