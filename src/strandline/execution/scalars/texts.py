@@ -40,9 +40,10 @@ def _replace(call: Call, text: pl.Expr, old: pl.Expr, new: pl.Expr) -> pl.Expr:
 
 def _stripped(strip: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Callable[..., pl.Expr]:
     def stripped(_: Call, text: pl.Expr, characters: pl.Expr | None = None) -> pl.Expr:
-        # Without characters Polars takes away all kinds of blanks; a NULL must not mean that either.
-        wanted = constant(" ", VARCHAR) if characters is None else characters
-        return let((text, wanted), lambda s, c: pl.when(c.is_not_null()).then(strip(s, c)))
+        if characters is None:
+            return strip(text, constant(" ", VARCHAR))
+        # Without characters Polars takes away all kinds of blanks: a NULL must not mean that.
+        return let((text, characters), lambda s, c: pl.when(c.is_not_null()).then(strip(s, c)))
 
     return stripped
 
