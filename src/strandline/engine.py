@@ -392,6 +392,11 @@ class _Threaded:
         return not self._thread.is_alive()
 
     def check(self) -> None:
+        if isinstance(self._failure, KeyboardInterrupt):
+            # Array libraries hand Ctrl-C to whoever computes, here in the thread: it is for the user's thread to hear,
+            # once. The batch at hand was not delivered, so the answer is whole as far as it goes.
+            self._failure = None
+            raise KeyboardInterrupt
         if isinstance(self._failure, StrandlineError):
             raise self._failure
         if self._failure is not None:

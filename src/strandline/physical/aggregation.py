@@ -16,7 +16,8 @@ def sweep(keys: tuple[str, ...], aggregates: Calls, source: Node) -> Node:
     """An aggregation. Where values count once, their duplicates are removed on a way of their own beside the rows.
 
     The rows go on with NULL in the columns of the distinct values, and these with NULL in all others: an aggregate
-    leaves out NULLs, so each sees what is meant for it.
+    leaves out NULLs, so each sees what is meant for it. Keys alone go all ways, so one that is also aggregated, as in
+    COUNT(k) beside GROUP BY k, is aggregated as a copy that only the rows have.
     """
     if not any(call.distinct for _, call in aggregates):
         return SweepAggregate(keys, aggregates, source)
@@ -25,7 +26,9 @@ def sweep(keys: tuple[str, ...], aggregates: Calls, source: Node) -> Node:
     plain = dict.fromkeys(c.id for _, call in aggregates if not call.distinct for c in call.columns if c.id not in keys)
     once = {c.argument.id: replace(by_id[c.argument.id], id=f"once {c.argument.id}")
             for _, c in aggregates if c.distinct and c.argument}  # fmt: skip
-    columns = (*(by_id[id] for id in (*keys, *plain)), here, *once.values())
+    copies = {c.argument.id: replace(by_id[c.argument.id], id=f"copy {c.argument.id}")
+              for _, c in aggregates if not c.distinct and c.argument and c.argument.id in keys}  # fmt: skip
+    columns = (*(by_id[id] for id in (*keys, *plain)), *copies.values(), here, *once.values())
 
     def way(node: Node, known: dict[str, Expression]) -> Node:
         return Project(tuple((c, known.get(c.id, Literal(None, c.type))) for c in columns), node)
@@ -33,21 +36,23 @@ def sweep(keys: tuple[str, ...], aggregates: Calls, source: Node) -> Node:
     def same(*ids: str) -> dict[str, Expression]:
         return {id: ColumnRef(id, by_id[id].type) for id in ids}
 
-    ways = [way(source, {**same(*keys, *plain), here.id: Literal(True, BOOLEAN)})]
+    copied: dict[str, Expression] = {copy.id: ColumnRef(id, copy.type) for id, copy in copies.items()}
+    ways = [way(source, {**same(*keys, *plain), **copied, here.id: Literal(True, BOOLEAN)})]
     for id, column in once.items():
         values = tuple((by_id[key], value) for key, value in same(*dict.fromkeys((*keys, id))).items())
         ways.append(
             way(RemoveDuplicates(Project(values, source)), {**same(*keys), column.id: ColumnRef(id, column.type)})
         )
-    calls = tuple((column, _rerouted(call, here, once)) for column, call in aggregates)
+    calls = tuple((column, _rerouted(call, here, copies, once)) for column, call in aggregates)
     return SweepAggregate(keys, calls, Merge(columns, tuple(ways)))
 
 
-def _rerouted(call: AggregateCall, here: Column, once: dict[str, Column]) -> AggregateCall:
+def _rerouted(call: AggregateCall, here: Column, copies: dict[str, Column], once: dict[str, Column]) -> AggregateCall:
     if call.argument is None:
         return replace(call, argument=ColumnRef(here.id, here.type))
     if not call.distinct:
-        return call
+        copy = copies.get(call.argument.id)
+        return call if copy is None else replace(call, argument=ColumnRef(copy.id, copy.type))
     value = ColumnRef(once[call.argument.id].id, call.argument.type)
     # The binder admits no other order for distinct values than their own.
     order = tuple(replace(key, column=value) for key in call.order)

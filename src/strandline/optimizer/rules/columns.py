@@ -27,65 +27,75 @@ from strandline.algebra.operators import (
     Union,
 )
 from strandline.algebra.schema import schema
+from strandline.algebra.tree import streams_read, walk
 
 
 def prune_columns(plan: Plan) -> Plan:
     """μ(S) = μ(μ'(S)) where μ' drops columns that nothing above reads: fewer bytes are read, moved and kept.
 
     Distinct, set operations, changes and the top of the plan need all their columns.
+
+    A mark that nobody reads takes its join along, but not where that is the end of a stream: an aggregate without keys
+    has a value from the first element of any stream that the query reads.
     """
-    return _prune(plan, frozenset(c.id for c in schema(plan)))
+    needed = frozenset(c.id for c in schema(plan))
+    pruned = _prune(plan, needed, may_forget=True)
+    begins = any(isinstance(node, Aggregate) and not node.keys for node in walk(plan))
+    return _prune(plan, needed, may_forget=False) if begins and streams_read(pruned) != streams_read(plan) else pruned
 
 
-def _prune(plan: Plan, needed: frozenset[str]) -> Plan:
+def _prune(plan: Plan, needed: frozenset[str], may_forget: bool) -> Plan:
+    def prune(source: Plan, wanted: frozenset[str]) -> Plan:
+        return _prune(source, wanted, may_forget)
+
     match plan:
         case Scan(_, _, columns):
             return replace(plan, columns=tuple(c for c in columns if c.id in needed))
         case Filter(predicate, source):
-            pruned = Filter(predicate, _prune(source, needed | columns_of(predicate)))
+            pruned = Filter(predicate, prune(source, needed | columns_of(predicate)))
             return _narrow(pruned, needed)
         case Map(outputs, source):
             kept = tuple((c, e) for c, e in outputs if c.id in needed)
             below = frozenset().union(*(columns_of(e) for _, e in kept))
-            return Map(kept, _prune(source, below))
+            return Map(kept, prune(source, below))
         case CountWindow(partition, _, _, source) | SessionWindow(partition, _, source):
             read = needed | frozenset(partition)
             if isinstance(plan, CountWindow) and not keeps_arrival_order(source):
                 read = frozenset(c.id for c in schema(source))  # which rows are the last is a question of their values
-            return _narrow(replace(plan, source=_prune(source, read)), needed)
+            return _narrow(replace(plan, source=prune(source, read)), needed)
         case TopRows(order, _, source):
-            return _narrow(replace(plan, source=_prune(source, needed | {key.column.id for key in order})), needed)
+            return _narrow(replace(plan, source=prune(source, needed | {key.column.id for key in order})), needed)
         case Changes(_, source):  # a change of a column that nobody reads is a change all the same
-            return _narrow(replace(plan, source=_prune(source, frozenset(c.id for c in schema(source)))), needed)
+            return _narrow(replace(plan, source=prune(source, frozenset(c.id for c in schema(source)))), needed)
         case TimeWindow() | Granularity():
-            return replace(plan, source=_prune(plan.source, needed))
+            return replace(plan, source=prune(plan.source, needed))
         case Join(predicate, left, right):
             wanted = needed | (columns_of(predicate) if predicate is not None else frozenset())
-            sides = [_prune(side, wanted & frozenset(c.id for c in schema(side))) for side in (left, right)]
+            sides = [prune(side, wanted & frozenset(c.id for c in schema(side))) for side in (left, right)]
             return Join(predicate, sides[0], sides[1])
-        case MarkJoin(mark, _, left, _) if mark.id not in needed:
-            return _prune(left, needed)
+        case MarkJoin(mark, _, left, _) if mark.id not in needed and may_forget:
+            return prune(left, needed)
         case OuterJoin() | SemiJoin() | MarkJoin():
             wanted = needed | (columns_of(plan.predicate) if plan.predicate is not None else frozenset())
-            sides = [_prune(side, wanted & frozenset(c.id for c in schema(side))) for side in (plan.left, plan.right)]
+            sides = [prune(side, wanted & frozenset(c.id for c in schema(side))) for side in (plan.left, plan.right)]
             return replace(plan, left=sides[0], right=sides[1])
         case Aggregate(keys, aggregates, source):
             kept_aggregates = tuple((c, a) for c, a in aggregates if c.id in needed)
             arguments = frozenset(column.id for _, a in kept_aggregates for column in a.columns)
-            return Aggregate(keys, kept_aggregates, _prune(source, frozenset(keys) | arguments))
+            return Aggregate(keys, kept_aggregates, prune(source, frozenset(keys) | arguments))
         case Distinct(source):
-            return Distinct(_prune(source, frozenset(c.id for c in schema(source))))
+            return Distinct(prune(source, frozenset(c.id for c in schema(source))))
         case Union(columns, sources):
             at = [i for i, c in enumerate(columns) if c.id in needed]
             pruned_sources: list[Plan] = []
             for source in sources:
                 wanted_columns = tuple(schema(source)[i] for i in at)
-                narrowed = _prune(source, frozenset(c.id for c in wanted_columns))
+                narrowed = prune(source, frozenset(c.id for c in wanted_columns))
                 pruned_sources.append(_exactly(narrowed, tuple(c.id for c in wanted_columns)))
             return Union(tuple(columns[i] for i in at), tuple(pruned_sources))
         case SetOperation(kind, columns, left, right):
             ids = [tuple(c.id for c in schema(side)) for side in (left, right)]
-            whole = [_exactly(_prune(side, frozenset(i)), i) for side, i in zip((left, right), ids, strict=True)]
+            whole = [_exactly(prune(side, frozenset(i)), i) for side, i in zip((left, right), ids, strict=True)]
             return SetOperation(kind, columns, whole[0], whole[1])
 
 
