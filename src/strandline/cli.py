@@ -115,6 +115,34 @@ def explain(
 
 
 @app.command()
+def verify(
+    script: Annotated[Path, typer.Argument(help="A file of SQL statements.")],
+    engine: EngineOption = "local",
+    database: Annotated[str, typer.Option(help="Who judges: duckdb or postgresql.")] = "duckdb",
+    query: Annotated[str | None, typer.Option(help="Only the query of this name.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=0, help="Stop growing sources after so long.")] = None,
+    instants: Annotated[int | None, typer.Option(min=1, help="Compare at most so many instants per query.")] = None,
+    dsn: Annotated[str | None, typer.Option(help="A running PostgreSQL; default: a temporary one.")] = None,
+    master: MasterOption = None,
+    buckets: Annotated[int | None, typer.Option(min=1, help="Parallelism of state.")] = None,
+    batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
+    debug: DebugOption = False,
+) -> None:
+    """Run a script and compare its answers, at every instant, with those of an independent database."""
+    from strandline.verify.report import exit_code, render
+    from strandline.verify.script import judge
+    from strandline.verify.script import verify as verify_script
+
+    text = _read(script)
+    with _database(engine, master, buckets, batch_rows) as ours, judge(database, dsn) as theirs:
+        with _status("running") as status:
+            verdicts = verify_script(ours, text, theirs, only=query, seconds=seconds, most=instants, note=status.update)
+        out_console.print(render(verdicts, theirs.dialect.name), markup=False, soft_wrap=True)
+    if code := exit_code(verdicts):
+        raise typer.Exit(code)
+
+
+@app.command()
 def doctor(debug: DebugOption = False) -> None:
     """Tell in one screen what strandline found on this machine and what is wrong."""
     from strandline.doctor import examine, render

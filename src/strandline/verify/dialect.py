@@ -1,0 +1,204 @@
+"""Typed scalar expressions as SQL text of a database that is not ours.
+
+The templates of a dialect are the one place where a function or an aggregate gets its translation. A template is
+chosen by the name and by the type of the first argument; `*` stands for every type. In it, {0}, {1}, … are the
+arguments, {p} and {s} precision and scale of the result, and {h} the prefix of the helpers that a database is given.
+Of an aggregate, {0} is the argument, {1} the separator or the fraction, {d} DISTINCT, {f} the FILTER, {n} the same
+without NULLs, {w} the order that is asked for, and {o} that order and then the values themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Final, assert_never
+
+from strandline.algebra.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, Value
+from strandline.types import Type
+
+
+class Untranslatable(Exception):
+    """The database has nothing that means the same; the message names what is missing."""
+
+
+Templates = Mapping[tuple[str, str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a database writes types, literals, functions, casts and aggregates."""
+
+    name: str
+    prefix: str
+    types: Mapping[str, str]
+    functions: Templates
+    casts: Templates  # by the names of both types
+    aggregates: Templates
+    helpers: Sequence[str]
+    quote: Callable[[str], str]
+    has_full_join: bool = True
+
+    def type_name(self, kind: Type) -> str:
+        return f"DECIMAL({kind.precision},{kind.scale})" if kind.name == "DECIMAL" else self.types[kind.name]
+
+    def sql(self, expression: Expression) -> str:
+        """The text of an expression; the ids of its columns are texts already."""
+        match expression:
+            case Literal(value, kind):
+                return self.literal(value, kind)
+            case ColumnRef(id, _):
+                return id
+            case Cast(operand, kind):
+                return self.cast(self.sql(operand), operand.type, kind)
+            case Case(branches, otherwise, kind):
+                listed = " ".join(f"WHEN {self.sql(c)} THEN {self.sql(r)}" for c, r in branches)
+                return f"CASE {listed} ELSE {self.sql(otherwise)} END"
+            case Call(function, arguments, kind):
+                return self.call(function, [self.sql(a) for a in arguments], [a.type for a in arguments], kind)
+            case _:
+                assert_never(expression)
+
+    def literal(self, value: Value, kind: Type) -> str:
+        if value is None:
+            return f"CAST(NULL AS {self.type_name(kind)})"
+        match value:
+            case bool():
+                return "TRUE" if value else "FALSE"
+            case str():
+                return self.quote(value)
+            case datetime():
+                text = value.isoformat(" ")
+            case date():
+                text = value.isoformat()
+            case Decimal():
+                text = format(value, "f")
+            case _:
+                text = repr(value)
+        return f"CAST('{text}' AS {self.type_name(kind)})"
+
+    def call(self, function: str, arguments: list[str], kinds: list[Type], kind: Type) -> str:
+        if function in INFIX:
+            return f"({f' {INFIX[function]} '.join(arguments)})"
+        if function in ("=", "<>", "<", "<=", ">", ">="):
+            return f"({arguments[0]} {function} {arguments[1]})"
+        if function == "in":
+            return f"({arguments[0]} IN ({', '.join(arguments[1:])}))"
+        if function in VARIADIC:
+            return f"{function}({', '.join(arguments)})"
+        if function == "+" and kinds[0].name in ("INTERVAL", "BIGINT") and kinds[1].name in ("DATE", "TIMESTAMP"):
+            arguments, kinds = arguments[::-1], kinds[::-1]
+        families = [_family(each) for each in kinds]
+        # A difference depends on both operands, everything else on the first.
+        names = (f"{function} {families[-1]}", f"{function}/{len(kinds)}", function)
+        for key in ((name, family) for name in names for family in (families[0], "*")):
+            if key in self.functions:
+                return self.functions[key].format(*arguments, h=self.prefix, p=kind.precision, s=kind.scale)
+        raise Untranslatable(f"{function} of {', '.join(map(str, kinds))}")
+
+    def cast(self, value: str, source: Type, target: Type) -> str:
+        if source == target:
+            return value
+        key = next((k for k in ((source.name, target.name), ("*", target.name)) if k in self.casts), None)
+        if source.name == "NULL":
+            return f"CAST({value} AS {self.type_name(target)})"
+        if key is None:
+            raise Untranslatable(f"CAST of {source} to {target}")
+        return self.casts[key].format(value, h=self.prefix, p=target.precision, s=target.scale)
+
+    def aggregate(self, name: str, kind: Type | None, part: Aggregated) -> str:
+        """An aggregate of an argument of type `kind`; None is `*`."""
+        keys = ((name, "*" if kind is None else kind.name), (name, "*"))
+        template = next((self.aggregates[key] for key in keys if key in self.aggregates), None)
+        if template is None:
+            raise Untranslatable(f"{name.upper()} of {kind or '*'}")
+        value = part.argument or "*"
+        known = f"{value} IS NOT NULL" + (f" AND {part.wanted}" if part.wanted else "")
+        return template.format(
+            value,
+            part.parameter,
+            h=self.prefix,
+            d="DISTINCT " if part.distinct else "",
+            f=f" FILTER (WHERE {part.wanted})" if part.wanted else "",
+            n=f" FILTER (WHERE {known})",
+            o=", ".join((*part.order, f"{value} ASC")),
+            w=", ".join(part.order) or f"{value} ASC",
+            s=0 if kind is None else kind.scale,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregated:
+    """The parts of a call of an aggregate, as texts; `order` is with directions."""
+
+    argument: str | None
+    distinct: bool
+    wanted: str | None
+    order: tuple[str, ...]
+    parameter: str
+
+
+INFIX: Final = {"and": "AND", "or": "OR"}
+VARIADIC: Final = ("coalesce", "nullif", "greatest", "least", "concat")
+
+# Written the same everywhere.
+FUNCTIONS: Final[Templates] = {
+    ("not", "*"): "(NOT {0})",
+    ("is_null", "*"): "({0} IS NULL)",
+    ("||", "*"): "({0} || {1})",
+    ("+", "BIGINT"): "{h}add({0}, {1})",
+    ("-", "BIGINT"): "{h}subtract({0}, {1})",
+    ("*", "BIGINT"): "{h}multiply({0}, {1})",
+    ("/", "BIGINT"): "{h}quotient({0}, {1})",
+    ("%", "BIGINT"): "{h}remainder({0}, {1})",
+    ("neg", "BIGINT"): "{h}subtract(CAST(0 AS BIGINT), {0})",
+    ("abs", "BIGINT"): "CASE WHEN {0} < 0 THEN {h}subtract(CAST(0 AS BIGINT), {0}) ELSE {0} END",
+    ("neg", "DECIMAL"): "(-{0})",
+    ("neg", "DOUBLE"): "(-{0})",
+    ("abs", "*"): "abs({0})",
+    ("sign", "*"): "CAST(sign({0}) AS INTEGER)",
+    ("floor", "BIGINT"): "{0}",
+    ("ceil", "BIGINT"): "{0}",
+    ("round/1", "BIGINT"): "{0}",
+    ("floor", "DOUBLE"): "floor({0})",
+    ("ceil", "DOUBLE"): "ceil({0})",
+    ("round/1", "DOUBLE"): "{h}half_away({0})",
+    ("+", "TIMESTAMP"): "{h}later({0}, {1})",
+    ("- BIGINT", "TIMESTAMP"): "{h}later({0}, {h}subtract(CAST(0 AS BIGINT), {1}))",
+    ("- TIMESTAMP", "TIMESTAMP"): "{h}subtract({h}micros({0}), {h}micros({1}))",
+    ("+", "DATE"): "{h}days_later({0}, {1})",
+    ("- BIGINT", "DATE"): "{h}days_later({0}, {h}subtract(CAST(0 AS BIGINT), {1}))",
+    ("- DATE", "DATE"): "CAST({0} - {1} AS INTEGER)",
+    ("length", "*"): "length({0})",
+    ("substring/2", "*"): "substring({0}, greatest({1}, 1))",
+    ("substring/3", "*"): "{h}part({0}, {1}, {2})",
+    ("replace", "*"): "CASE WHEN {1} = '' AND {2} IS NOT NULL THEN {0} ELSE replace({0}, {1}, {2}) END",
+    ("starts_with", "*"): "starts_with({0}, {1})",
+    ("date_trunc", "*"): "date_trunc({0}, {1})",
+    ("year", "*"): "CAST(extract(year FROM {0}) AS INTEGER)",
+    ("month", "*"): "CAST(extract(month FROM {0}) AS INTEGER)",
+    ("day", "*"): "CAST(extract(day FROM {0}) AS INTEGER)",
+    ("hour", "*"): "CAST(extract(hour FROM {0}) AS INTEGER)",
+    ("minute", "*"): "CAST(extract(minute FROM {0}) AS INTEGER)",
+    ("second", "*"): "({h}micros({0} - date_trunc('minute', {0}) + TIMESTAMP '1970-01-01') / 1e6)",
+    ("epoch", "*"): "({h}micros({0}) / 1e6)",
+    ("sqrt", "*"): "CASE WHEN {0} >= 0 THEN sqrt({0}) END",
+}
+
+AGGREGATES: Final[Templates] = {
+    ("count", "*"): "count({d}{0}){f}",
+    ("min", "*"): "min({0}){f}",
+    ("max", "*"): "max({0}){f}",
+    ("bool_and", "*"): "bool_and({0}){f}",
+    ("every", "*"): "bool_and({0}){f}",
+    ("bool_or", "*"): "bool_or({0}){f}",
+    ("sum", "INT"): "CAST(sum({d}{0}){f} AS BIGINT)",
+    ("percentile_disc", "*"): "percentile_disc({1}) WITHIN GROUP (ORDER BY {w}){f}",
+    ("string_agg", "*"): "string_agg({d}{0}, {1} ORDER BY {o}){f}",
+}
+
+
+def _family(kind: Type) -> str:
+    """INTERVALs are microseconds, and arithmetic knows 64 bits only."""
+    return "BIGINT" if kind.name in ("INT", "INTERVAL") else kind.name

@@ -1,0 +1,232 @@
+"""DuckDB as the judge: its dialect, and a connection in this process."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import polars as pl
+
+from strandline.errors import SetupError
+from strandline.types import Schema
+from strandline.verify.dialect import AGGREGATES, FUNCTIONS, Dialect, Templates, Untranslatable
+
+_NUMBER: Final = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
+_TRUE, _FALSE = "('true','t','yes','y','on','1')", "('false','f','no','n','off','0')"
+_BLANKS: Final = r"' ' || chr(9) || chr(10) || chr(11) || chr(12) || chr(13)"
+
+_CASTS: Final[Templates] = {
+    ("INT", "BIGINT"): "CAST({0} AS BIGINT)",
+    ("BIGINT", "INT"): "TRY_CAST({0} AS INTEGER)",
+    ("DECIMAL", "INT"): "TRY_CAST({0} AS INTEGER)",
+    ("DECIMAL", "BIGINT"): "TRY_CAST({0} AS BIGINT)",
+    ("DOUBLE", "INT"): "TRY_CAST({0} AS INTEGER)",
+    ("DOUBLE", "BIGINT"): "TRY_CAST({0} AS BIGINT)",
+    ("BOOLEAN", "INT"): "CAST({0} AS INTEGER)",
+    ("BOOLEAN", "BIGINT"): "CAST({0} AS BIGINT)",
+    ("INT", "DECIMAL"): "TRY_CAST({0} AS DECIMAL({p},{s}))",
+    ("BIGINT", "DECIMAL"): "TRY_CAST({0} AS DECIMAL({p},{s}))",
+    ("DECIMAL", "DECIMAL"): "TRY_CAST({0} AS DECIMAL({p},{s}))",
+    ("DOUBLE", "DECIMAL"): "TRY_CAST({h}half_away({0} * 1e{s}) / 1e{s} AS DECIMAL({p},{s}))",
+    ("INT", "DOUBLE"): "CAST({0} AS DOUBLE)",
+    ("BIGINT", "DOUBLE"): "CAST({0} AS DOUBLE)",
+    ("DECIMAL", "DOUBLE"): "CAST({0} AS DOUBLE)",
+    ("INT", "BOOLEAN"): "({0} <> 0)",
+    ("BIGINT", "BOOLEAN"): "({0} <> 0)",
+    ("DATE", "TIMESTAMP"): "CAST({0} AS TIMESTAMP)",
+    ("TIMESTAMP", "DATE"): "CAST({0} AS DATE)",
+    ("INT", "VARCHAR"): "CAST({0} AS VARCHAR)",
+    ("BIGINT", "VARCHAR"): "CAST({0} AS VARCHAR)",
+    ("DECIMAL", "VARCHAR"): "CAST({0} AS VARCHAR)",
+    ("BOOLEAN", "VARCHAR"): "CAST({0} AS VARCHAR)",
+    ("DATE", "VARCHAR"): "CAST({0} AS VARCHAR)",
+    ("TIMESTAMP", "VARCHAR"): "{h}moment_text({0})",
+    ("VARCHAR", "INT"): "TRY_CAST({h}digits({0}) AS INTEGER)",
+    ("VARCHAR", "BIGINT"): "TRY_CAST({h}digits({0}) AS BIGINT)",
+    ("VARCHAR", "DECIMAL"): "TRY_CAST({h}number({0}) AS DECIMAL({p},{s}))",
+    ("VARCHAR", "DOUBLE"): "{h}read_double({0})",
+    ("VARCHAR", "BOOLEAN"): "{h}read_truth({0})",
+    ("VARCHAR", "DATE"): "TRY_CAST({h}day({0}) AS DATE)",
+    ("VARCHAR", "TIMESTAMP"): "TRY_CAST({h}day({0}) AS TIMESTAMP)",
+}
+
+# Whether a result has room in its type, asked before it is computed: DuckDB would refuse the whole query.
+_SMALL: Final = "abs(CAST({{0}} AS DOUBLE) {} CAST({{1}} AS DOUBLE)) < 0.99 * pow(10, {{p}} - {{s}})"
+
+_FUNCTIONS: Final[Templates] = {
+    **FUNCTIONS,
+    ("like", "*"): r"({0} LIKE {1} ESCAPE '\')",
+    ("+", "DECIMAL"): f"CASE WHEN {_SMALL.format('+')} THEN CAST({{0}} + {{1}} AS DECIMAL({{p}},{{s}})) END",
+    ("-", "DECIMAL"): f"CASE WHEN {_SMALL.format('-')} THEN CAST({{0}} - {{1}} AS DECIMAL({{p}},{{s}})) END",
+    ("*", "DECIMAL"): f"CASE WHEN {_SMALL.format('*')} THEN CAST({{0}} * {{1}} AS DECIMAL({{p}},{{s}})) END",
+    ("%", "DECIMAL"): "CAST({0} % nullif({1}, 0) AS DECIMAL({p},{s}))",
+    ("+", "DOUBLE"): "({0} + {1})",
+    ("-", "DOUBLE"): "({0} - {1})",
+    ("*", "DOUBLE"): "({0} * {1})",
+    ("/", "DOUBLE"): "({0} / nullif({1}, 0e0))",
+    ("%", "DOUBLE"): "{h}remainder_double({0}, {1})",
+    ("sign", "DOUBLE"): "CASE WHEN isnan({0}) THEN {0} ELSE CAST(sign({0}) AS DOUBLE) END",
+    ("floor", "DECIMAL"): "TRY_CAST(floor({0}) AS DECIMAL({p},{s}))",
+    ("ceil", "DECIMAL"): "TRY_CAST(ceil({0}) AS DECIMAL({p},{s}))",
+    ("round/1", "DECIMAL"): "TRY_CAST(round({0}) AS DECIMAL({p},{s}))",
+    ("lower", "*"): "lower({0})",
+    ("upper", "*"): "upper({0})",
+    ("trim", "*"): "trim({0}, ' ')",
+    ("ltrim", "*"): "ltrim({0}, ' ')",
+    ("rtrim", "*"): "rtrim({0}, ' ')",
+    ("power", "*"): """CASE WHEN ({0} = 0 AND {1} < 0) OR ({0} < 0 AND isfinite({1}) AND {1} <> floor({1})) THEN NULL
+                       ELSE power({0}, {1}) END""",
+}
+
+_DISPERSIONS: Final[Templates] = {
+    (name, "*"): f"{{h}}dispersion('{name}', CAST(list({{d}}{{0}}){{n}} AS DOUBLE[]))"
+    for name in ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
+}
+
+_AGGREGATES: Final[Templates] = {
+    **AGGREGATES,
+    **_DISPERSIONS,
+    ("sum", "BIGINT"): "CAST(sum({d}{0}){f} AS DECIMAL(38,0))",
+    ("sum", "DECIMAL"): "sum({d}{0}){f}",
+    ("sum", "DOUBLE"): "{h}sum_double(list({d}{0}){n})",
+    ("avg", "*"): "(CAST(sum({d}{0}){f} AS DOUBLE) / nullif(count({d}{0}){f}, 0))",
+    ("avg", "DOUBLE"): "({h}sum_double(list({d}{0}){n}) / nullif(count({d}{0}){f}, 0))",
+    ("first", "*"): "first({0} ORDER BY {o}){n}",
+    ("last", "*"): "last({0} ORDER BY {o}){n}",
+    ("median", "*"): "{h}between(CAST(list({d}{0} ORDER BY {0}){n} AS DOUBLE[]), 0.5)",
+    ("percentile_cont", "*"): "{h}between(CAST(list({0} ORDER BY {w}){n} AS DOUBLE[]), {1})",
+    ("mode", "*"): "{h}most_frequent(list({0} ORDER BY {w}){n})",
+}
+
+# The exact sum of doubles, in fixed point where the digits have room: values near 1, near 1e308 and near 0 apart, since
+# the largest of these that is not 0 decides alone. What lies between is added with compensation.
+_SUM: Final = """
+CREATE OR REPLACE MACRO sl_sum_double(v) AS
+CASE WHEN v IS NULL OR len(v) = 0 THEN NULL
+     WHEN len(list_filter(v, lambda x: NOT isfinite(x))) > 0 THEN list_sum(list_filter(v, lambda x: NOT isfinite(x)))
+     WHEN len(list_filter(v, lambda x: x <> 0 AND abs(x) > 1e-300 AND NOT abs(x) BETWEEN pow(2, -8) AND pow(2, 54)
+                                       AND abs(x) < pow(2, 1014))) > 0 THEN list_aggregate(v, 'fsum')
+     WHEN coalesce(list_sum(list_transform(v, lambda x: sl_huge(x))), 0) <> 0
+     THEN CAST(list_sum(list_transform(v, lambda x: sl_huge(x))) AS DOUBLE) * pow(2, 960)
+     WHEN coalesce(list_sum(list_transform(v, lambda x: sl_fixed(x))), 0) <> 0
+     THEN CAST(list_sum(list_transform(v, lambda x: sl_fixed(x))) AS DOUBLE) / pow(2, 60)
+     ELSE coalesce(list_sum(list_filter(v, lambda x: abs(x) <= 1e-300)), 0) END"""
+
+_HELPERS: Final = (
+    "CREATE OR REPLACE MACRO sl_add(a, b) AS TRY_CAST(a::HUGEINT + b::HUGEINT AS BIGINT)",
+    "CREATE OR REPLACE MACRO sl_subtract(a, b) AS TRY_CAST(a::HUGEINT - b::HUGEINT AS BIGINT)",
+    "CREATE OR REPLACE MACRO sl_multiply(a, b) AS TRY_CAST(a::HUGEINT * b::HUGEINT AS BIGINT)",
+    "CREATE OR REPLACE MACRO sl_quotient(a, b) AS TRY_CAST(a::HUGEINT // nullif(b, 0)::HUGEINT AS BIGINT)",
+    "CREATE OR REPLACE MACRO sl_remainder(a, b) AS CAST(a::HUGEINT % nullif(b, 0)::HUGEINT AS BIGINT)",
+    """CREATE OR REPLACE MACRO sl_remainder_double(a, b) AS
+       CASE WHEN isinf(a) AND b <> 0 THEN 'nan'::DOUBLE ELSE a % nullif(b, 0e0) END""",
+    """CREATE OR REPLACE MACRO sl_half_away(x) AS CASE WHEN NOT isfinite(x) OR abs(x) >= pow(2, 52) THEN x
+       ELSE trunc(x) + CASE WHEN abs(x - trunc(x)) >= 0.5 THEN sign(x) ELSE 0 END END""",
+    "CREATE OR REPLACE MACRO sl_micros(ts) AS epoch_us(CAST(ts AS TIMESTAMP))",
+    """CREATE OR REPLACE MACRO sl_moment(n) AS
+       CASE WHEN n BETWEEN -62135596800000000 AND 253402300799999999 THEN make_timestamp(n) END""",
+    "CREATE OR REPLACE MACRO sl_later(ts, n) AS sl_moment(sl_add(epoch_us(ts), n))",
+    """CREATE OR REPLACE MACRO sl_days(n) AS
+       CASE WHEN n BETWEEN -719162 AND 2932896 THEN DATE '1970-01-01' + CAST(n AS INTEGER) END""",
+    "CREATE OR REPLACE MACRO sl_days_later(d, n) AS sl_days(sl_add(d - DATE '1970-01-01', n))",
+    """CREATE OR REPLACE MACRO sl_part(s, a, n) AS CASE WHEN n < 0 THEN NULL
+       WHEN a::BIGINT + n <= 1 THEN CASE WHEN s IS NOT NULL THEN '' END
+       ELSE substring(s, greatest(a, 1), a::BIGINT + n - greatest(a, 1)) END""",
+    f"CREATE OR REPLACE MACRO sl_bare(s) AS trim(s, {_BLANKS})",
+    """CREATE OR REPLACE MACRO sl_digits(s) AS
+       CASE WHEN regexp_full_match(sl_bare(s), '[+-]?[0-9]+') THEN sl_bare(s) END""",
+    f"CREATE OR REPLACE MACRO sl_number(s) AS CASE WHEN regexp_full_match(sl_bare(s), '{_NUMBER}') THEN sl_bare(s) END",
+    """CREATE OR REPLACE MACRO sl_read_double(s) AS
+       CASE WHEN regexp_full_match(lower(sl_bare(s)), '[+-]?(inf|infinity|nan)') THEN TRY_CAST(sl_bare(s) AS DOUBLE)
+       WHEN isfinite(TRY_CAST(sl_number(s) AS DOUBLE)) THEN TRY_CAST(sl_number(s) AS DOUBLE) END""",
+    f"""CREATE OR REPLACE MACRO sl_read_truth(s) AS CASE WHEN lower(sl_bare(s)) IN {_TRUE} THEN TRUE
+        WHEN lower(sl_bare(s)) IN {_FALSE} THEN FALSE END""",
+    r"""CREATE OR REPLACE MACRO sl_day(s) AS
+        CASE WHEN regexp_matches(sl_bare(s), '^[0-9]{4}-[0-9]{2}-[0-9]{2}') THEN sl_bare(s) END""",
+    """CREATE OR REPLACE MACRO sl_moment_text(ts) AS
+       CASE WHEN epoch_us(ts) % 1000000 = 0 THEN strftime(ts, '%Y-%m-%d %H:%M:%S')
+       ELSE rtrim(strftime(ts, '%Y-%m-%d %H:%M:%S.%f'), '0') END""",
+    """CREATE OR REPLACE MACRO sl_huge(x) AS
+       CASE WHEN abs(x) >= pow(2, 1014) THEN TRY_CAST(x / pow(2, 960) AS HUGEINT) END""",
+    """CREATE OR REPLACE MACRO sl_fixed(x) AS
+       CASE WHEN abs(x) BETWEEN pow(2, -8) AND pow(2, 54) THEN TRY_CAST(x * pow(2, 60) AS HUGEINT) END""",
+    _SUM,
+    "CREATE OR REPLACE MACRO sl_squarable(x) AS CASE WHEN abs(x) < pow(2, 511) THEN x END",
+    """CREATE OR REPLACE MACRO sl_dispersion(name, v) AS
+       CASE WHEN v IS NULL OR (len(v) = 1 AND name LIKE '%samp') THEN NULL
+       WHEN len(list_filter(v, lambda x: sl_squarable(x) IS NULL)) > 0 THEN 'nan'::DOUBLE
+       ELSE list_aggregate(list_transform(v, lambda x: sl_squarable(x)), name) END""",
+    """CREATE OR REPLACE MACRO sl_between(v, f) AS
+       CASE WHEN floor(f * (len(v) - 1)) = ceil(f * (len(v) - 1)) THEN v[CAST(f * (len(v) - 1) AS BIGINT) + 1]
+       ELSE v[CAST(floor(f * (len(v) - 1)) AS BIGINT) + 1] + (f * (len(v) - 1) - floor(f * (len(v) - 1)))
+            * (v[CAST(ceil(f * (len(v) - 1)) AS BIGINT) + 1] - v[CAST(floor(f * (len(v) - 1)) AS BIGINT) + 1]) END""",
+    "CREATE OR REPLACE MACRO sl_copies(v) AS list_transform(v, lambda x: len(list_filter(v, lambda y: y = x)))",
+    "CREATE OR REPLACE MACRO sl_most_frequent(v) AS v[list_position(sl_copies(v), list_max(sl_copies(v)))]",
+)
+
+DIALECT: Final = Dialect(
+    name="DuckDB",
+    prefix="sl_",
+    types={
+        "BOOLEAN": "BOOLEAN",
+        "INT": "INTEGER",
+        "BIGINT": "BIGINT",
+        "INTERVAL": "BIGINT",
+        "DOUBLE": "DOUBLE",
+        "VARCHAR": "VARCHAR",
+        "NULL": "VARCHAR",
+        "DATE": "DATE",
+        "TIMESTAMP": "TIMESTAMP",
+    },
+    functions=_FUNCTIONS,
+    casts=_CASTS,
+    aggregates=_AGGREGATES,
+    helpers=_HELPERS,
+    quote=lambda text: "(" + " || chr(0) || ".join(f"'{part}'" for part in text.replace("'", "''").split("\0")) + ")",
+)
+
+
+class DuckDB:
+    """A DuckDB of its own, in memory."""
+
+    dialect = DIALECT
+
+    def __init__(self, threads: int | None = None) -> None:
+        try:
+            import duckdb
+        except ImportError:
+            raise SetupError(
+                "DuckDB is not installed",
+                code="no-judge",
+                hint="Install it: pip install 'strandline[verify]'.",
+            ) from None
+        self._error: type[Exception] = duckdb.Error
+        self._connection: Any = duckdb.connect()
+        self._connection.execute("SET TimeZone = 'UTC'")
+        self._connection.execute("SET order_by_non_integer_literal = true")  # an aggregate may be ordered by anything
+        if threads is not None:
+            self._connection.execute(f"SET threads = {threads}")
+        for helper in self.dialect.helpers:
+            self._connection.execute(helper)
+
+    def load(self, table: str, columns: Schema, rows: pl.DataFrame) -> None:
+        """Make a table of rows whose columns are named by id."""
+        listed = ", ".join(f'CAST("{c.id}" AS {self.dialect.type_name(c.type)}) AS {c.id}' for c in columns)
+        self._connection.register("sl_rows", rows.to_arrow())
+        self._connection.execute(f"CREATE OR REPLACE TABLE {table} AS SELECT {listed} FROM sl_rows")
+        self._connection.unregister("sl_rows")
+
+    def run(self, statement: str) -> None:
+        self.ask(statement, ())
+
+    def ask(self, statement: str, columns: Schema) -> pl.DataFrame:
+        """The rows of a query, with columns of these types."""
+        try:
+            if not columns:
+                self._connection.execute(statement)
+                return pl.DataFrame()
+            return pl.DataFrame(self._connection.sql(statement).to_arrow_table())
+        except self._error as error:
+            raise Untranslatable(f"DuckDB says: {str(error).splitlines()[0]}") from error
+
+    def close(self) -> None:
+        self._connection.close()
