@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all check format bench clean
+.PHONY: demo test test-all fuzz check format bench clean
 
 demo: $(READY)  ## continuous queries over a generated stream, live, about a minute
 	$(BIN)/strandline demo
@@ -15,6 +15,11 @@ test: $(READY)  ## the fast suite: under ten minutes on two cores
 
 test-all: $(READY)  ## everything, with the long recovery runs
 	STRANDLINE_LONG=1 $(BIN)/python -m pytest --durations=25
+
+N ?= 1500
+SEED ?= 0
+fuzz: $(READY)  ## random queries judged by DuckDB and PostgreSQL; N=questions SEED=first seed
+	$(BIN)/python tests/fuzz.py $(N) --seed $(SEED)
 
 check: $(READY)  ## format, lint, types
 	$(BIN)/ruff format --check src tests

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from random import Random
 from typing import TypeAlias
 
@@ -41,6 +42,80 @@ LITERALS = {
 }
 
 
+# Functions and casts by the family of their result, with the families of their arguments.
+CALLS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
+    "int": (
+        ("abs({})", ("int",)),
+        ("sign({})", ("decimal",)),
+        ("({} / {})", ("int", "int")),
+        ("(- {})", ("int",)),
+        ("length({})", ("text",)),
+        ("CAST({} AS BIGINT)", ("double",)),
+        ("CAST({} AS INT)", ("decimal",)),
+        ("CAST({} AS INT)", ("text",)),
+        ("CAST({} AS INT)", ("bool",)),
+        ("greatest({}, {})", ("int", "int")),
+        ("nullif({}, {})", ("int", "int")),
+        ("year({})", ("date",)),
+        ("({} - {})", ("date", "date")),
+    ),
+    "double": (
+        ("floor({})", ("double",)),
+        ("ceil({})", ("double",)),
+        ("round({})", ("double",)),
+        ("sqrt({})", ("double",)),
+        ("abs({})", ("double",)),
+        ("least({}, {})", ("double", "double")),
+        ("({} / {})", ("decimal", "int")),
+        ("CAST({} AS DOUBLE)", ("int",)),
+        ("CAST({} AS DOUBLE)", ("text",)),
+        ("second({})", ("time",)),
+    ),
+    "decimal": (
+        ("CAST({} AS DECIMAL(12, 2))", ("int",)),
+        ("round({})", ("decimal",)),
+        ("floor({})", ("decimal",)),
+        ("abs({})", ("decimal",)),
+        ("(- {})", ("decimal",)),
+        ("greatest({}, {})", ("decimal", "decimal")),
+        ("CAST({} AS DECIMAL(5, 1))", ("decimal",)),
+    ),
+    "text": (
+        ("lower({})", ("text",)),
+        ("trim({})", ("text",)),
+        ("substring({}, 1, 1)", ("text",)),
+        ("substring({}, {})", ("text", "int")),
+        ("replace({}, 'a', {})", ("text", "text")),
+        ("concat({}, {})", ("text", "int")),
+        ("CAST({} AS VARCHAR)", ("int",)),
+        ("CAST({} AS VARCHAR)", ("date",)),
+        ("CAST({} AS VARCHAR)", ("time",)),
+        ("CAST({} AS VARCHAR)", ("bool",)),
+    ),
+    "bool": (
+        ("({} LIKE 'a%')", ("text",)),
+        ("({} ILIKE '_')", ("text",)),
+        ("starts_with({}, {})", ("text", "text")),
+        ("({} IS DISTINCT FROM {})", ("int", "decimal")),
+        ("({} IS NOT DISTINCT FROM {})", ("text", "text")),
+        ("({} IS NOT TRUE)", ("bool",)),
+        ("({} IS UNKNOWN)", ("bool",)),
+        ("CAST({} AS BOOLEAN)", ("int",)),
+    ),
+    "date": (
+        ("CAST({} AS DATE)", ("time",)),
+        ("({} - {})", ("date", "int")),
+        ("least({}, {})", ("date", "date")),
+    ),
+    "time": (
+        ("date_trunc('day', {})", ("time",)),
+        ("date_trunc('month', {})", ("date",)),
+        ("CAST({} AS TIMESTAMP)", ("date",)),
+        ("({} + ({} - {}))", ("time", "time", "time")),
+    ),
+}
+
+
 @dataclass(frozen=True)
 class Field:
     """Something that an expression may read: its text and its family of types."""
@@ -65,11 +140,13 @@ class Table:
 
 @dataclass(frozen=True)
 class Select:
-    """A query: its text, the families of its columns c1, c2, …, and whether its elements are valid for one instant."""
+    """A query: its text, the families of its columns c1, c2, …, whether its elements are valid for one instant, and
+    whether they come in the order of one stream."""
 
     text: str
     families: tuple[str, ...]
     chronon: bool
+    ordered: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,6 +155,23 @@ class Question:
 
     streams: tuple[Arrivals, ...]
     text: str
+
+
+def is_instant(window: str) -> bool:
+    """Whether what has this window is valid for one instant only."""
+    return not any(word in window for word in ("RANGE", "ROWS", "SESSION", "GRANULARITY"))
+
+
+def shared_names(left: Table, right: Table) -> list[str]:
+    """The names of columns that both have, each once and of one type: names of streams, since c1 may be anything."""
+
+    def names(table: Table) -> list[str]:
+        return [field.text.partition(".")[2] for field in table.fields if "." in field.text]
+
+    mine, theirs = names(left), names(right)
+    both = sorted(set(mine) & set(theirs))
+    unclear = any(mine.count(name) > 1 or theirs.count(name) > 1 or name.startswith("c") for name in both)
+    return [] if unclear else both
 
 
 class Writer:
@@ -121,6 +215,9 @@ class Writer:
             return f"CASE WHEN {self.condition(fields, depth - 1)} THEN {some()}{otherwise} END"
         if self.chance(6):
             return f"COALESCE({some()}, {self.pick(*LITERALS[family])})"
+        if self.chance(3):
+            template, families = self.dice.choice(CALLS[family])
+            return template.format(*(some(other) for other in families))
         match family:
             case "int" | "decimal":
                 operator = self.pick("+", "-", "*", "%") if family == "int" else self.pick("+", "-")
@@ -159,8 +256,11 @@ class Writer:
 
     def window(self) -> str:
         """A window clause; empty for every fourth or so."""
-        if self.chance(4):
+        if self.chance(5):
             return self.pick("", " WINDOW(NOW)", " [NOW]")
+        if self.chance(9):
+            return f" [SESSION {self.dice.choice((1, 2, 4, 7))} MICROSECONDS]"
+        # Some are shorter than the slide.
         length = "UNBOUNDED" if self.chance(7) else f"{self.dice.choice((8, 14, 5, 3, 1))} MICROSECONDS"
         slide = f" SLIDE {self.dice.randint(1, 9)} MICROSECONDS" if self.chance(3) else ""
         text = f"RANGE {length}{slide}"
@@ -169,26 +269,50 @@ class Writer:
     def table(self, depth: int) -> Table:
         alias = self.name("t")
         if depth > 0 and self.chance(3):
-            inner = self.query(depth - 1)
-            window = self.window() if inner.chronon else ""
+            inner = self.passing() if self.chance(4) else self.query(depth - 1)
+            window = self.window_over(inner)
             fields = tuple(Field(f"{alias}.c{i}", family) for i, family in enumerate(inner.families, 1))
-            return Table(f"({inner.text}){window} AS {alias}", fields, inner.chronon and "RANGE" not in window)
+            return Table(f"({inner.text}){window} AS {alias}", fields, inner.chronon and is_instant(window))
         if self.declared and self.chance(2):
             name, inner = self.dice.choice(self.declared)
-            window = self.window() if inner.chronon else ""
+            window = self.window_over(inner)
             fields = tuple(Field(f"{alias}.c{i}", family) for i, family in enumerate(inner.families, 1))
-            return Table(f"{name}{window} {alias}", fields, inner.chronon and "RANGE" not in window)
+            return Table(f"{name}{window} {alias}", fields, inner.chronon and is_instant(window))
         self.scans -= 1
         stream = self.dice.choice(self.streams)
-        window = "" if stream.intervals else self.rows_window(stream) if self.chance(6) else self.window()
+        names = [name for name, _ in stream.columns]
+        window = "" if stream.intervals else self.rows_window(names) if self.chance(6) else self.window()
+        if self.chance(12):
+            window += f" GRANULARITY({self.dice.choice((2, 3, 5))} MICROSECONDS)"
         fields = tuple(Field(f"{alias}.{c}", FAMILY.get(c, "time")) for c, _ in stream.columns)
-        chronon = not stream.intervals and "RANGE" not in window and "ROWS" not in window
-        return Table(f"{stream.name}{window} {alias}", fields, chronon)
+        return Table(f"{stream.name}{window} {alias}", fields, not stream.intervals and is_instant(window))
 
-    def rows_window(self, stream: Arrivals) -> str:
-        columns = [name for name, _ in stream.columns]
-        by = f"PARTITION BY {', '.join(self.dice.sample(columns, self.dice.randint(1, 2)))} " if self.chance(2) else ""
+    def window_over(self, inner: Select) -> str:
+        """A window over a query that can have one."""
+        if inner.ordered and self.chance(3):
+            return self.rows_window([f"c{i}" for i in range(1, len(inner.families) + 1)])
+        return self.window() if inner.chronon else ""
+
+    def passing(self) -> Select:
+        """A query that only looks at the rows of a stream as they pass: it can have any window."""
+        self.scans -= 1
+        stream, alias = self.dice.choice(self.streams), self.name("t")
+        fields = tuple(Field(f"{alias}.{c}", FAMILY.get(c, "time")) for c, _ in stream.columns)
+        items, families = self.items(fields, None)
+        where = f" WHERE {self.condition(fields, 1)}" if self.chance(3) else ""
+        chronon = not stream.intervals
+        return Select(f"SELECT {items} FROM {stream.name} {alias}{where}", families, chronon, chronon)
+
+    def rows_window(self, columns: Sequence[str]) -> str:
+        most = min(2, len(columns))
+        by = (
+            f"PARTITION BY {', '.join(self.dice.sample(columns, self.dice.randint(1, most)))} "
+            if self.chance(2)
+            else ""
+        )
         slide = f" SLIDE {self.dice.randint(1, 4)}" if self.chance(3) else ""
+        if by and self.chance(4):
+            return f" [{by}SESSION {self.dice.choice((2, 4, 7))} MICROSECONDS]"
         return f" [{by}ROWS {self.dice.randint(1, 4)}{slide}]"
 
     def tables(self, depth: int) -> Table:
@@ -198,7 +322,7 @@ class Writer:
             right = self.table(depth)
             chronon = found.chronon and right.chronon
             condition = self.join_condition(found, right)
-            match self.pick("on", "on", "outer", "where", "cross"):
+            match self.pick("on", "on", "outer", "where", "cross", "partner", "shared"):
                 case "outer":
                     kind = self.pick("LEFT", "LEFT", "RIGHT", "FULL")
                     text, conditions = f"{found.text} {kind} JOIN {right.text} ON {condition}", found.conditions
@@ -206,10 +330,28 @@ class Writer:
                     text, conditions = f"{found.text} JOIN {right.text} ON {condition}", found.conditions
                 case "where":
                     text, conditions = f"{found.text} CROSS JOIN {right.text}", (*found.conditions, condition)
+                case "partner":
+                    # A condition left for WHERE may name the right side of an earlier join, but not of this one.
+                    text = f"{found.text} {self.pick('SEMI', 'ANTI')} JOIN {right.text} ON {condition}"
+                    found = Table(text, found.fields, found.chronon, found.conditions)
+                    continue
+                case "shared" if names := shared_names(found, right):
+                    return self.shared_join(found, right, names)
                 case _:
                     text, conditions = f"{found.text} CROSS JOIN {right.text}", found.conditions
             found = Table(text, (*found.fields, *right.fields), chronon, conditions)
         return found
+
+    def shared_join(self, left: Table, right: Table, names: Sequence[str]) -> Table:
+        """A join by the names of columns. Nothing joins it: the names that it merges would have two meanings then."""
+        kind = self.pick("", "LEFT ", "RIGHT ", "FULL ")
+        some = tuple(names[: self.dice.randint(1, len(names))])
+        natural = self.chance(3)
+        text = f"{left.text} {'NATURAL ' if natural else ''}{kind}JOIN {right.text}"
+        merged = names if natural else some
+        fields = [*left.fields, *right.fields, *(Field(name, FAMILY.get(name, "time")) for name in merged)]
+        chronon = left.chronon and right.chronon
+        return Table(text if natural else f"{text} USING ({', '.join(some)})", tuple(fields), chronon, left.conditions)
 
     def join_condition(self, left: Table, right: Table) -> str:
         both = (*left.fields, *right.fields)
@@ -220,15 +362,18 @@ class Writer:
         more = f" AND {self.condition(both, 1)}" if self.chance(4) else ""
         return f"{left_key.text} = {right_key.text}{more}"
 
-    def partner_test(self, fields: Fields) -> str:
+    def partner_test(self, fields: Fields, depth: int = 1) -> str:
         """A subquery that asks for a row with a property, tied to the query around it or not."""
         inner = self.table(0)
-        tied = f" WHERE {self.condition((*fields, *inner.fields), 1)}" if self.chance(2) else ""
+        conditions = [self.condition((*fields, *inner.fields), 1)] if self.chance(2) else []
+        if depth > 0 and self.scans > 0 and self.chance(3):
+            conditions.append(self.partner_test(inner.fields, depth - 1))
+        tied = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         pairs = [(l, r) for l in fields for r in inner.fields if l.family == r.family]  # noqa: E741
         if not pairs or self.chance(3):
             return f"{self.pick('', 'NOT ')}EXISTS (SELECT 1 FROM {inner.text}{tied})"
         outer, other = self.dice.choice(pairs)
-        comparison = self.pick("IN", "IN", "NOT IN", "= ANY", "> ANY", "<> ALL", "<= ALL")
+        comparison = self.pick("IN", "NOT IN", "= ANY", "> ANY", "<> ALL", "<= ALL")
         return f"{outer.text} {comparison} (SELECT {other.text} FROM {inner.text}{tied})"
 
     def scalar(self, fields: Fields) -> Field:
@@ -248,18 +393,29 @@ class Writer:
     # ---- queries -------------------------------------------------------------------------------------------------
 
     def query(self, depth: int) -> Select:
+        """A query, now and then only its first rows or its changes."""
+        whole = self.combined(depth)
+        if self.chance(10):
+            place, direction = self.dice.randint(1, len(whole.families)), self.pick("", " DESC", " NULLS FIRST")
+            text = f"{whole.text} ORDER BY c{place}{direction} LIMIT {self.dice.randint(1, 3)}"
+            return Select(text, whole.families, whole.chronon)
+        if self.chance(10):
+            return Select(f"{self.pick('ISTREAM', 'DSTREAM')}({whole.text})", whole.families, True)
+        return whole
+
+    def combined(self, depth: int) -> Select:
         """A select, or two with the same columns and a set operator between them."""
         first = self.select(depth)
-        if self.scans <= 0 or not self.chance(6):
+        if self.scans <= 0 or not self.chance(3):
             return first
         second = self.select(depth, first.families)
-        operator = self.pick("UNION ALL", "UNION ALL", *SET_OPERATORS)
+        operator = self.pick("UNION ALL", *SET_OPERATORS)
         return Select(f"{first.text} {operator} {second.text}", first.families, first.chronon and second.chronon)
 
     def select(self, depth: int, wanted: tuple[str, ...] | None = None) -> Select:
         tables = self.tables(depth)
-        conditions = (*tables.conditions, *((self.condition(tables.fields),) if self.chance(3) else ()))
-        if self.scans > 0 and self.chance(5):
+        conditions = (*tables.conditions, *((self.condition(tables.fields),) if self.chance(4) else ()))
+        if self.scans > 0 and self.chance(3):
             test = self.partner_test(tables.fields)
             conditions += (test if self.chance(2) else f"({test} OR {self.condition(tables.fields, 1)})",)
         if self.scans > 0 and self.chance(5):
@@ -273,6 +429,9 @@ class Writer:
             case shape:
                 scalars = (self.scalar(tables.fields),) if self.scans > 0 and self.chance(6) else ()
                 items, families = self.items((*tables.fields, *scalars), wanted)
+                if wanted is None and self.scans > 0 and self.chance(6):
+                    asked = self.partner_test(tables.fields)
+                    items, families = f"{items}, ({asked}) AS c{len(families) + 1}", (*families, "bool")
                 distinct = "DISTINCT " if shape == "distinct" else ""
                 return Select(f"SELECT {distinct}{items} FROM {tables.text}{where}", families, tables.chronon)
 
@@ -281,9 +440,13 @@ class Writer:
         visible = [*by, *(self.aggregate(tables.fields) for _ in range(self.dice.randint(0 if keys else 1, 3)))]
         if self.scans > 0 and self.chance(6):
             visible.append(self.scalar(by))
-        items, families = self.items(visible, wanted, must_aggregate=not keys)
+        if wanted is None and self.chance(2):
+            items = ", ".join(f"{field.text} AS c{i}" for i, field in enumerate(visible, 1))
+            families = tuple(field.family for field in visible)
+        else:
+            items, families = self.items(visible, wanted, must_aggregate=not keys)
         group = f" GROUP BY {', '.join(field.text for field in by)}" if by else ""
-        having = f" HAVING {self.condition(visible, 1)}" if self.chance(4) else ""
+        having = f" HAVING {self.condition(visible, 1)}" if self.chance(6) else ""
         return Select(
             f"SELECT {items} FROM {tables.text}{where}{group}{having}", families, bool(keys) and tables.chronon
         )
@@ -294,14 +457,17 @@ class Writer:
 
     def aggregate(self, fields: Fields) -> Field:
         if self.chance(3):
-            return Field("COUNT(*)", "int")
+            return Field(f"COUNT(*){self.filter(fields)}", "int")
+        if self.chance(6):
+            return Field(f"{self.pick('BOOL_AND', 'BOOL_OR', 'EVERY')}({self.condition(fields, 1)})", "bool")
         family = self.pick(*sorted({field.family for field in fields}))
         argument = self.value(fields, family, 1)
-        numeric = ("SUM", "AVG", "STDDEV", "VAR_POP", "MEDIAN", "PERCENTILE_CONT")
+        spread = ("STDDEV", "STDDEV_POP", "VAR_POP", "VAR_SAMP")
+        numeric = (*("SUM", "AVG", "MEDIAN", "PERCENTILE_CONT") * 2, *spread, *spread)
         others = ("COUNT", "MIN", "MAX", "FIRST", "LAST", "MODE", "PERCENTILE_DISC")
-        texts = ("STRING_AGG",) if family == "text" else ()
+        texts = ("STRING_AGG", "STRING_AGG", "STRING_AGG") if family == "text" else ()
         function = self.pick(*others, *texts, *(numeric if family in NUMBERS else ()))
-        doubles = ("AVG", "STDDEV", "VAR_POP", "MEDIAN", "PERCENTILE_CONT")
+        doubles = ("AVG", *spread, "MEDIAN", "PERCENTILE_CONT")
         result = "int" if function == "COUNT" else "double" if function in doubles else family
         direction = self.pick("", " DESC", " NULLS FIRST")
         match function:
@@ -316,7 +482,10 @@ class Writer:
                 order = f" ORDER BY {self.dice.choice(fields).text}{direction}" if self.chance(2) else ""
                 return Field(f"STRING_AGG({argument}, '|'{order})", result)
         distinct = "DISTINCT " if self.chance(3) else ""
-        return Field(f"{function}({distinct}{argument})", result)
+        return Field(f"{function}({distinct}{argument}){self.filter(fields)}", result)
+
+    def filter(self, fields: Fields) -> str:
+        return f" FILTER (WHERE {self.condition(fields, 1)})" if self.chance(6) else ""
 
     def items(
         self, fields: Fields, wanted: tuple[str, ...] | None, must_aggregate: bool = False
@@ -334,7 +503,7 @@ class Writer:
 
     def script(self) -> str:
         if self.chance(3):
-            view = self.query(1)
+            view = self.passing() if self.chance(2) else self.query(1)
             name = self.name("v")
             self.declared.append((name, view))
             self.scans = max(self.scans, 1)
@@ -350,7 +519,7 @@ def question(dice: Random) -> Question:
     streams = []
     for number in range(dice.randint(1, 3)):
         letters = dice.sample(sorted(LETTERS), dice.randint(1, 4))
-        least, most = dice.choice(((3, 7), (3, 7), (3, 7), (1, 4), (0, 0)))
+        least, most = dice.choice(((4, 8), (4, 8), (4, 8), (4, 8), (4, 8), (4, 8), (1, 4), (0, 0)))
         streams.append(stream(dice, f"s{number}", letters, dice.randint(least, most)))
     return Question(tuple(streams), Writer(dice, streams).script())
 
@@ -374,6 +543,21 @@ def stream(dice: Random, name: str, letters: Sequence[str], rows: int) -> Arriva
 
 
 def cut(dice: Random, streams: Sequence[Arrivals]) -> Cuts:
-    """Batches of a few rows or none, in up to three buckets."""
+    """Batches of a few rows or none, of one row, of all rows, or with a cut between rows of one instant; in up to three
+    buckets."""
+    kind = dice.choice(("few", "few", "one", "all", "tie"))
     sizes = (tuple(dice.randint(0, 4) for _ in range(dice.randint(0, 5))) for _ in streams)
+    if kind == "one":
+        sizes = ((1,) * len(stream.elements) for stream in streams)
+    elif kind == "all":
+        sizes = (() for _ in streams)
+    elif kind == "tie":
+        sizes = (_up_to_ties(stream) for stream in streams)
     return Cuts(tuple(sizes), dice.randint(1, 3))
+
+
+def _up_to_ties(stream: Arrivals) -> tuple[int, ...]:
+    """Batches that end where the next row has the time of the last."""
+    times = [element.time for element in stream.elements]
+    places = [n for n in range(1, len(times)) if times[n - 1] == times[n]]
+    return tuple(end - start for start, end in pairwise((0, *places)))

@@ -1,0 +1,210 @@
+"""Random streams and random queries, judged by databases that are not ours: `make fuzz N=1500`.
+
+Every seed is a question: streams, a query over them, and a way to cut the streams into batches. The local engine
+answers it, and DuckDB and PostgreSQL are asked for the plain query over the window contents at every instant at which
+the answer can change, and one microsecond before and after. A question on which they differ is made small and kept as a
+script in `tests/kept/`, which the fast suite runs again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from random import Random
+
+import polars as pl
+
+from cells import GROUPS, cells
+from strandline.algebra.explain import show_plan
+from strandline.algebra.schema import schema
+from strandline.catalog import Catalog
+from strandline.errors import SetupError
+from strandline.execution.batch import UNTIL, frame_schema
+from strandline.lang import ast
+from strandline.lang.parser import parse
+from strandline.types import Column
+from strandline.verify import check as judged
+from strandline.verify.judge import Database
+from strandline.verify.on_duckdb import DuckDB
+from strandline.verify.on_postgresql import PostgreSQL
+from strandline.verify.record import Recorded
+from strandline.verify.report import render
+from strandline.verify.server import temporary_server
+from strandline.verify.world import Place
+from strategies import Question, cut, question
+from support import Arrivals, batch, run_plan
+
+KEPT = Path(__file__).parent / "kept"
+LEAST_SHARE = 0.01
+GOAL_INSTANTS, GOAL_PLANS = 20_000, 1_000  # of a whole run
+
+
+@dataclass
+class Tally:
+    """What a run has done."""
+
+    questions: int = 0
+    instants: Counter[str] = field(default_factory=Counter)
+    answered: Counter[str] = field(default_factory=Counter)
+    unchecked: Counter[str] = field(default_factory=Counter)
+    cells: Counter[str] = field(default_factory=Counter)
+    plans: set[str] = field(default_factory=set)
+    wrong: list[str] = field(default_factory=list)
+
+    def thin(self) -> list[str]:
+        """The cells that fewer than one in a hundred questions are in."""
+        wanted = [f"{group}: {cell}" for group, names in GROUPS.items() for cell in names]
+        return [cell for cell in wanted if self.cells[cell] < LEAST_SHARE * self.questions]
+
+
+def ask(seed: int, databases: Sequence[Database], tally: Tally, keep: bool = True) -> None:
+    """One question."""
+    dice = Random(seed)
+    asked = question(dice)
+    cuts = cut(dice, asked.streams)
+    tally.questions += 1
+    tally.cells.update(cells(asked, cuts))
+    bound = bound_question(asked)
+    tally.plans.add(normalised(show_plan(bound.plan)))
+    answer = run_plan(bound.plan, asked.streams, cuts)
+    elements = batch(schema(bound.plan), answer.elements).frame
+    streams = [recorded(stream) for stream in asked.streams]
+    for database in databases:
+        name = database.dialect.name
+        verdict = judged.check(database, bound, streams, elements)
+        if verdict.unchecked is not None:
+            tally.unchecked[f"{name}: {verdict.unchecked[:120]}"] += 1
+            continue
+        tally.instants[name] += verdict.instants
+        tally.answered[name] += verdict.answered
+        if not verdict.equal:
+            small = judged.smallest_failing(database, bound, streams)
+            verdict = replace(verdict, smallest=small)
+            text = script(asked, small or streams)
+            tally.wrong.append(f"seed {seed}: {render([verdict], name)}\n{text}\n{cuts}")
+            if keep:
+                KEPT.mkdir(exist_ok=True)
+                note = f"-- seed {seed}, judged by {name}, {cuts}\n"
+                (KEPT / f"seed_{seed}_{name.lower()}.sql").write_text(note + text)
+
+
+def bound_question(asked: Question) -> judged.Question:
+    catalog = Catalog()
+    for stream in asked.streams:
+        catalog.add(stream.declared)
+    place = Place(catalog)
+    for statement in parse(asked.text):
+        match statement:
+            case ast.CreateStreamAs(name, query) | ast.CreateView(name, _, query):
+                place = place.with_query(name.name, query)
+            case ast.CreateStream() | ast.Drop() | ast.Explain() | ast.Show() | ast.Describe():
+                raise AssertionError(f"no question has {statement}")
+            case _:
+                return judged.Question("query", statement, place.plan(statement), place)
+    raise AssertionError(f"no query in {asked.text}")
+
+
+def recorded(stream: Arrivals) -> Recorded:
+    shape = frame_schema(tuple(Column(name, name, kind) for name, kind in stream.columns))
+    rows = [(*element.values.values(), element.time, element.end) for element in stream.elements]
+    frame = pl.DataFrame(rows, schema=shape, orient="row")
+    return Recorded(stream.declared, frame if stream.intervals else frame.drop(UNTIL))
+
+
+def normalised(plan: str) -> str:
+    """A plan without what makes no other plan of it: names, numbers and texts."""
+    return re.sub(r"'[^']*'|#\d+|\d+", "?", plan)
+
+
+# ---- scripts ---------------------------------------------------------------------------------------------------------
+
+
+def script(asked: Question, streams: Iterable[Recorded]) -> str:
+    """The question as a script of its own, which `strandline verify` takes."""
+    declared = []
+    for each in streams:
+        columns = ", ".join(f"{name} {kind}" for name, kind in each.stream.columns)
+        shown = each.rows.select([name for name, _ in each.stream.columns]).rows()
+        rows = ", ".join(f"({', '.join(map(_value, row))})" for row in shown)
+        when = "VALID FROM ts UNTIL te" if each.stream.has_intervals else "ORDERED BY ts"
+        order = f"{when} WITHIN {each.stream.disorder_us} MICROSECONDS"
+        declared.append(f"CREATE STREAM {each.stream.name} ({columns}) SOURCE rows({rows}) {order};")
+    return "\n".join([*declared, f"{asked.text};", ""])
+
+
+def _value(value: object) -> str:
+    if value is None:
+        return "NULL"
+    text = value.isoformat(" ") if isinstance(value, datetime) else str(value)
+    return "'" + text.replace("'", "''") + "'"
+
+
+# ---- a run -----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def judges(wanted: Sequence[str]) -> Iterator[list[Database]]:
+    """The databases that can be had; why one cannot is printed."""
+    with ExitStack() as stack:
+        found: list[Database] = []
+        if "duckdb" in wanted:
+            found.append(DuckDB(threads=1))
+            stack.callback(found[-1].close)
+        if "postgresql" in wanted:
+            try:
+                found.append(PostgreSQL(stack.enter_context(temporary_server())))
+                stack.callback(found[-1].close)
+            except SetupError as error:
+                print(f"PostgreSQL does not judge this run. {error.render()}")
+        yield found
+
+
+def show(tally: Tally, seconds: float) -> None:
+    for group, names in GROUPS.items():
+        print(f"\n{group}")
+        for name in names:
+            share = tally.cells[f"{group}: {name}"] / max(tally.questions, 1)
+            print(f"  {name:<26} {share:7.1%}{'   TOO FEW' if share < LEAST_SHARE else ''}")
+    print(f"\n{tally.questions:,} questions, {len(tally.plans):,} different plans, {seconds:.0f} s")
+    for name, count in tally.instants.items():
+        print(f"{name}: {count:,} instants compared, {tally.answered[name] / max(count, 1):.0%} of them with rows")
+    for reason, count in tally.unchecked.most_common():
+        print(f"not compared: {count} x {reason}")
+    print(f"{len(tally.wrong)} wrong")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("count", type=int, nargs="?", default=1500, help="how many questions")
+    parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--database", action="append", choices=("duckdb", "postgresql"), help="who judges; both")
+    options = parser.parse_args()
+    tally, began = Tally(), time.monotonic()
+    print(f"seeds {options.seed} to {options.seed + options.count - 1}")
+    with judges(options.database or ("duckdb", "postgresql")) as databases:
+        for seed in range(options.seed, options.seed + options.count):
+            before = len(tally.wrong)
+            try:
+                ask(seed, databases, tally)
+            except Exception as error:
+                tally.wrong.append(f"seed {seed}: {type(error).__name__}: {error}")
+            for text in tally.wrong[before:]:
+                print(f"\n{text}\nagain: python tests/fuzz.py 1 --seed {seed}", flush=True)
+            if sys.stdout.isatty() and seed % 10 == 0:
+                print(f"\r{tally.questions:,} questions, {sum(tally.instants.values()):,} instants", end="", flush=True)
+    show(tally, time.monotonic() - began)
+    whole = options.count >= GOAL_PLANS
+    thin = whole and (tally.thin() or len(tally.plans) < GOAL_PLANS or min(tally.instants.values()) < GOAL_INSTANTS)
+    return 1 if tally.wrong or thin else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""A small fixed run of `fuzz.py`, the questions that were once answered wrongly, and the completeness of the judges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import strandline as sl
+from cells import GROUPS, cells
+from fuzz import KEPT, Tally, ask, normalised
+from strandline.algebra.aggregates import AGGREGATES
+from strandline.algebra.functions import FUNCTIONS
+from strandline.verify import on_duckdb, on_postgresql
+from strandline.verify.dialect import INFIX, VARIADIC, Dialect
+from strandline.verify.judge import Database
+from strandline.verify.report import render
+from strandline.verify.script import judge, verify
+from strategies import Question
+from support import Cuts
+
+QUESTIONS = 75
+COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "in")
+
+
+@pytest.fixture(scope="module")
+def duckdb() -> Iterator[Database]:
+    with judge("duckdb", None) as database:
+        yield database
+
+
+def test_duckdb_agrees_at_every_instant(duckdb: Database) -> None:
+    tally = Tally()
+    for seed in range(1_000_000, 1_000_000 + QUESTIONS):
+        ask(seed, [duckdb], tally, keep=False)
+    assert tally.wrong == []
+    assert sum(tally.unchecked.values()) <= QUESTIONS // 50, tally.unchecked
+    assert tally.instants["DuckDB"] > 10 * QUESTIONS
+    assert tally.answered["DuckDB"] > tally.instants["DuckDB"] / 4, "there is something to compare"
+    assert len(tally.plans) > 0.9 * QUESTIONS
+    # Few questions cannot be in every cell; what they miss altogether must be the exception.
+    missed = [cell for group, names in GROUPS.items() for cell in names if not tally.cells[f"{group}: {cell}"]]
+    assert len(missed) < 12, missed
+
+
+@pytest.mark.parametrize("path", sorted(KEPT.glob("*.sql")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(("batch_rows", "buckets"), [(1, 2), (3, 1), (1000, 3)])
+def test_what_was_wrong_once_stays_right(duckdb: Database, path: Path, batch_rows: int, buckets: int) -> None:
+    with sl.connect(engine="local", batch_rows=batch_rows, buckets=buckets) as ours:
+        verdicts = verify(ours, path.read_text(), duckdb)
+    assert all(verdict.complete and verdict.equal for verdict in verdicts), render(verdicts, "DuckDB")
+
+
+# What a database has no equivalent of; a query with it is reported as not compared.
+MISSING = {"DuckDB": set(), "PostgreSQL": set()}
+
+
+@pytest.mark.parametrize("dialect", [on_duckdb.DIALECT, on_postgresql.DIALECT], ids=lambda dialect: dialect.name)
+def test_the_dialect_knows_every_function(dialect: Dialect) -> None:
+    written = {name.partition("/")[0].partition(" ")[0] or name for name, _ in dialect.functions} | {"/"}
+    known = {*written, *INFIX, *VARIADIC, *COMPARISONS}
+    assert set(FUNCTIONS) - known == MISSING[dialect.name]
+    assert set(AGGREGATES) - {name for name, _ in dialect.aggregates} == set()
+
+
+def test_cells_are_seen_in_the_question_itself() -> None:
+    text = """CREATE STREAM v AS SELECT i AS c1 FROM s0;
+              SELECT DISTINCT t1.i, t1.i NOT IN (SELECT t2.c1 FROM v [RANGE 1 SECOND SLIDE 2 SECONDS] t2
+                WHERE EXISTS (SELECT 1 FROM s0 [PARTITION BY i ROWS 2 SLIDE 2] t3 WHERE t3.i > t1.i))
+              FROM s0 t1 NATURAL FULL JOIN s0 t4 SEMI JOIN s0 t5 ON t5.i < t1.i
+              EXCEPT STRICT SELECT COUNT(*) FILTER (WHERE TRUE), TRUE FROM s0 HAVING TRUE"""
+    assert cells(Question((), text), Cuts((), 2)) == {
+        "windows: now",
+        "windows: slide beyond the range",
+        "windows: partitioned rows",
+        "windows: rows with slide",
+        "windows over: a stream",
+        "windows over: a named query",
+        "joins: natural",
+        "joins: full",
+        "joins: semi",
+        "joins: self",
+        "joins: theta",
+        "sets: except strict",
+        "subqueries: named",
+        "subqueries: not in",
+        "subqueries: exists",
+        "subqueries: correlated",
+        "subqueries: nested",
+        "aggregates: count",
+        "aggregates: filter",
+        "outputs: distinct",
+        "outputs: plain",
+        "outputs: having",
+        "outputs: without groups",
+        "cuts: one row per batch",
+        "cuts: several buckets",
+    }
+
+
+def test_numbers_and_texts_make_no_other_plan() -> None:
+    assert normalised("Filter x#2 > 10 AND y = 'a'") == normalised("Filter x#7 > 9 AND y = 'bc'")
+    assert normalised("Filter x > 1") != normalised("Filter x < 1")
