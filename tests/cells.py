@@ -108,10 +108,12 @@ def _window(window: ast.Window | None, over: str) -> Iterator[str]:
         case None | ast.NowWindow():
             yield "windows: now"
             return
-        case ast.RangeWindow(length, None):
+        case ast.RangeWindow(None, _):
+            yield "windows: unbounded"
+        case ast.RangeWindow(_, None):
             yield "windows: range"
         case ast.RangeWindow(length, slide):
-            assert slide is not None
+            assert length is not None and slide is not None
             beyond = slide.microseconds > length.microseconds
             yield "windows: slide beyond the range" if beyond else "windows: slide"
         case ast.RowsWindow(partition, _, rows):

@@ -111,6 +111,11 @@ WHOLE = {
           price / 3 AS third, ts - INTERVAL '1' SECOND AS before, sym LIKE 'a%' AS a, CAST(price AS INT) % 3 AS r,
           round(weight) AS w, substring(sym, 0, 2) AS s, epoch(ts) AS e, CAST('x' AS INT) AS nothing
         FROM trades [RANGE 3 SECONDS]""",
+    "grouping sets and windows without an end": """
+        SELECT sym, price > 10 AS dear, COUNT(*) AS n, GROUPING(sym) AS g FROM trades [RANGE UNBOUNDED]
+          GROUP BY ROLLUP (sym, price > 10);
+        SELECT sym, COUNT(*) AS n FROM trades [RANGE 2 SECONDS] GROUP BY GROUPING SETS ((sym), ());
+        SELECT quarter(ts) AS q, week(ts) AS w, reverse(sym) AS r, sym LIKE 'a!%' ESCAPE '!' AS l FROM trades""",
     "every aggregate": """
         SELECT sym, COUNT(DISTINCT price) AS n, STDDEV(price) AS d, MEDIAN(DISTINCT weight) AS m, LAST(price) AS l,
           VAR_POP(DISTINCT price) FILTER (WHERE price > 0) AS v, COUNT(sym) AS rows,

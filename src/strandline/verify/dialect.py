@@ -15,7 +15,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Final, assert_never
 
-from strandline.algebra.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, Value
+from strandline.algebra.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, UserCall, Value
 from strandline.types import Type
 
 
@@ -57,6 +57,8 @@ class Dialect:
                 return f"CASE {listed} ELSE {self.sql(otherwise)} END"
             case Call(function, arguments, kind):
                 return self.call(function, [self.sql(a) for a in arguments], [a.type for a in arguments], kind)
+            case UserCall(user, _):
+                raise Untranslatable(f"{user.name}, a function of the user's")
             case _:
                 assert_never(expression)
 
@@ -91,8 +93,9 @@ class Dialect:
             arguments, kinds = arguments[::-1], kinds[::-1]
         families = [_family(each) for each in kinds]
         # A difference depends on both operands, everything else on the first.
-        names = (f"{function} {families[-1]}", f"{function}/{len(kinds)}", function)
-        for key in ((name, family) for name in names for family in (families[0], "*")):
+        first, last = families[:1] or [""], families[-1:] or [""]
+        names = (f"{function} {last[0]}", f"{function}/{len(kinds)}", function)
+        for key in ((name, family) for name in names for family in (first[0], "*")):
             if key in self.functions:
                 return self.functions[key].format(*arguments, h=self.prefix, p=kind.precision, s=kind.scale)
         raise Untranslatable(f"{function} of {', '.join(map(str, kinds))}")
@@ -147,6 +150,10 @@ FUNCTIONS: Final[Templates] = {
     ("not", "*"): "(NOT {0})",
     ("is_null", "*"): "({0} IS NULL)",
     ("||", "*"): "({0} || {1})",
+    ("like/3", "*"): "({0} LIKE {1} ESCAPE {2})",
+    ("&", "*"): "({0} & {1})",
+    ("|", "*"): "({0} | {1})",
+    ("~", "*"): "(~{0})",
     ("+", "BIGINT"): "{h}add({0}, {1})",
     ("-", "BIGINT"): "{h}subtract({0}, {1})",
     ("*", "BIGINT"): "{h}multiply({0}, {1})",
@@ -179,6 +186,16 @@ FUNCTIONS: Final[Templates] = {
     ("year", "*"): "CAST(extract(year FROM {0}) AS INTEGER)",
     ("month", "*"): "CAST(extract(month FROM {0}) AS INTEGER)",
     ("day", "*"): "CAST(extract(day FROM {0}) AS INTEGER)",
+    ("quarter", "*"): "CAST(extract(quarter FROM {0}) AS INTEGER)",
+    ("week", "*"): "CAST(extract(week FROM {0}) AS INTEGER)",
+    ("isoyear", "*"): "CAST(extract(isoyear FROM {0}) AS INTEGER)",
+    ("doy", "*"): "CAST(extract(doy FROM {0}) AS INTEGER)",
+    ("dow", "*"): "CAST(extract(dow FROM {0}) AS INTEGER)",
+    ("isodow", "*"): "CAST(extract(isodow FROM {0}) AS INTEGER)",
+    ("reverse", "*"): "reverse({0})",
+    ("strpos", "*"): "CAST(strpos({0}, {1}) AS INTEGER)",
+    ("md5", "*"): "md5({0})",
+    ("pi", "*"): "pi()",
     ("hour", "*"): "CAST(extract(hour FROM {0}) AS INTEGER)",
     ("minute", "*"): "CAST(extract(minute FROM {0}) AS INTEGER)",
     ("second", "*"): "({h}micros({0} - date_trunc('minute', {0}) + TIMESTAMP '1970-01-01') / 1e6)",

@@ -72,8 +72,10 @@ def _seen(window: ast.Window | None, granularity: ast.Duration | None, times: Ti
         case ast.RangeWindow(length, slide):
             step = slide.microseconds if slide else 1
             first = times // step * step + step - 1
-            last = (times + length.microseconds) // step * step + step - 1
-            found = np.concatenate([times, times + 1, first, last])
+            found = np.concatenate([times, times + 1, first])
+            if length is not None:  # else it lets go of nothing
+                last = (times + length.microseconds) // step * step + step - 1
+                found = np.concatenate([found, last])
         case ast.SessionWindow(_, gap):
             found = np.concatenate([times, times + 1, times + gap.microseconds])
         case _:

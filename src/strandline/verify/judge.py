@@ -8,7 +8,7 @@ from typing import Final, Protocol
 import numpy as np
 import polars as pl
 
-from strandline.execution.expressions import polars_type
+from strandline.execution.scalars.basis import polars_type
 from strandline.lang import ast
 from strandline.types import BIGINT, Column, Schema
 from strandline.verify.compare import AT

@@ -10,7 +10,7 @@ from typing import Any, Final
 import polars as pl
 
 from strandline.errors import SetupError
-from strandline.execution.expressions import polars_type
+from strandline.execution.scalars.basis import polars_type
 from strandline.types import Schema
 from strandline.verify.dialect import AGGREGATES, FUNCTIONS, Dialect, Templates, Untranslatable
 

@@ -83,7 +83,7 @@ def _read(source: Source, count: int | None) -> tuple[pl.DataFrame, int]:
 
 
 def _no_rows(stream: BaseStream) -> pl.DataFrame:
-    from strandline.execution.expressions import polars_type
+    from strandline.execution.scalars.basis import polars_type
 
     when = [FROM, UNTIL] if stream.has_intervals else [FROM]
     return pl.DataFrame(

@@ -23,20 +23,20 @@ from typing import Final, assert_never
 
 from strandline.algebra.aggregates import AggregateFunction
 from strandline.algebra.chronons import keeps_arrival_order
-from strandline.algebra.expressions import ColumnRef, Expression
-from strandline.algebra.functions import meet
+from strandline.algebra.expressions import ColumnRef, Expression, children
 from strandline.algebra.schema import schema
+from strandline.algebra.signatures import meet
 from strandline.catalog import BaseStream
 from strandline.errors import Span
 from strandline.lang import ast
 from strandline.lang.aggregates import bind_aggregate
 from strandline.lang.groups import grouping_key
 from strandline.lang.literals import cast_to
-from strandline.lang.outputs import output_columns
-from strandline.lang.scalars import Operand, Scalars, Subquery, compared, equality
+from strandline.lang.outputs import Output, output_columns
+from strandline.lang.scalars import Operand, Scalars, Subquery, call, equality
 from strandline.lang.scope import Relation, Scope
 from strandline.temporal import Instant
-from strandline.types import BOOLEAN, NULL, VARCHAR, Column, Schema
+from strandline.types import BIGINT, BOOLEAN, NULL, VARCHAR, Column, Schema
 from strandline.verify.dialect import Aggregated, Dialect, Untranslatable
 from strandline.verify.instants import occasions
 from strandline.verify.world import Place, Times, World
@@ -195,11 +195,21 @@ class Translation:
         if select.where is not None:
             parts.append(f"WHERE {self.dialect.sql(texts.condition(select.where))}")
         if select.group_by:
-            keys = [texts.bind(grouping_key(node, outputs, scope)[0]) for node in select.group_by]
-            parts.append(f"GROUP BY {', '.join(self.dialect.sql(key) for key in keys)}")
+            keys = [self.grouping(element, texts, outputs) for element in select.group_by]
+            parts.append(f"GROUP BY {', '.join(keys)}")
         if select.having is not None:
             parts.append(f"HAVING {self.dialect.sql(texts.condition(select.having))}")
         return Text(" ".join(parts), columns)
+
+    def grouping(self, element: ast.Grouping, texts: Texts, outputs: list[Output]) -> str:
+        match element:
+            case ast.GroupingList(items):
+                return f"({', '.join(self.grouping(item, texts, outputs) for item in items)})"
+            case ast.GroupingSets(kind, elements):
+                word = "GROUPING SETS" if kind == "GROUPING" else kind
+                return f"{word} ({', '.join(self.grouping(inner, texts, outputs) for inner in elements)})"
+            case _:
+                return self.dialect.sql(texts.bind(grouping_key(element, outputs, texts.scope)[0]))
 
     # ---- FROM ------------------------------------------------------------------------------------------------------
 
@@ -279,8 +289,8 @@ class Translation:
                 return f"SELECT r.* FROM {table} AS r WHERE r.at_us <= {self.now} AND {self.now} < r.until_us"
             case ast.RangeWindow(length, slide):
                 last = _last_multiple(f"({self.now} + 1)", slide.microseconds if slide else 1)
-                begin = f"{last} - {length.microseconds}"
-                return f"SELECT r.* FROM {table} AS r WHERE r.at_us >= {begin} AND r.at_us < {last}"
+                since = "" if length is None else f"r.at_us >= {last} - {length.microseconds} AND "
+                return f"SELECT r.* FROM {table} AS r WHERE {since}r.at_us < {last}"
             case ast.RowsWindow(partition, rows, slide):
                 each = _partition(partition, columns)
                 by = "e.seq" if arrived else ", ".join(f"e.{c.id} ASC NULLS LAST" for c in columns)
@@ -365,7 +375,7 @@ class Texts(Scalars):
     its text."""
 
     def __init__(self, translation: Translation, scope: Scope, clause: str) -> None:
-        super().__init__(scope, clause, subquery=self.ask)
+        super().__init__(scope, clause, subquery=self.ask, grouping=self.left_out)
         self.translation = translation
         self.dialect = translation.dialect
 
@@ -377,10 +387,16 @@ class Texts(Scalars):
             return ColumnRef(f"({inner.sql})", inner.columns[0].type)
         column = inner.columns[0]
         asked = Operand(ColumnRef("s.c1", column.type), node.span)
-        test = compared(node.operator, scalars.operand(node.operand), asked, node.span)
-        one, two = (self.dialect.sql(part) for part in test.arguments)  # type: ignore[union-attr]
+        test = call(node.operator, [scalars.operand(node.operand), asked], node.span)
+        one, two = (self.dialect.sql(part) for part in children(test))
         listed = inner.sql if two == "s.c1" else f"SELECT {two} FROM ({inner.sql}) AS s"
         return ColumnRef(f"({one} {node.operator} {node.quantifier} ({listed}))", BOOLEAN)
+
+    def left_out(self, node: ast.Function) -> Expression:
+        """GROUPING(a, b): a bit for each key, 1 where it is left out."""
+        keys = () if isinstance(node.arguments, ast.Star) else node.arguments
+        listed = ", ".join(self.dialect.sql(self.bind(key)) for key in keys)
+        return ColumnRef(f"CAST(GROUPING({listed}) AS BIGINT)", BIGINT)
 
     def aggregate(self, function: AggregateFunction, node: ast.Function) -> Expression:
         inside = Texts(self.translation, self.scope, "an aggregate")
