@@ -802,6 +802,7 @@ def test_aggregates_of_truth_values_are_the_least_and_the_greatest() -> None:
         ("stddev_samp", DOUBLE, (0.1, 0.1, 0.1), 0.0),
         ("var_pop", DOUBLE, (1.0, INF), NAN),
         ("percentile_cont", INT, (1, 2, 10, 20), 6.0),
+        ("percentile_cont", DOUBLE, (INF, INF), INF),
         ("percentile_disc", VARCHAR, ("c", "a", None, "b"), "b"),
         ("mode", INT, (3, 1, 3, 1, 2), 1),
         ("string_agg", VARCHAR, ("b", None, "a"), "a, b"),

@@ -253,7 +253,7 @@ def _fraction(call: AggregateCall) -> float:
 def _between(values: list[float], fraction: float) -> float:
     place = fraction * (len(values) - 1)
     low, high = values[math.floor(place)], values[math.ceil(place)]
-    return low if math.floor(place) == math.ceil(place) else low + (place - math.floor(place)) * (high - low)
+    return low if low == high else low + (place - math.floor(place)) * (high - low)  # infinities have no difference
 
 
 def _most_frequent(values: list[Any]) -> Value:

@@ -156,7 +156,8 @@ _HELPERS: Final = (
        WHEN len(list_filter(v, lambda x: sl_squarable(x) IS NULL)) > 0 THEN 'nan'::DOUBLE
        ELSE list_aggregate(list_transform(v, lambda x: sl_squarable(x)), name) END""",
     """CREATE OR REPLACE MACRO sl_between(v, f) AS
-       CASE WHEN floor(f * (len(v) - 1)) = ceil(f * (len(v) - 1)) THEN v[CAST(f * (len(v) - 1) AS BIGINT) + 1]
+       CASE WHEN v[CAST(floor(f * (len(v) - 1)) AS BIGINT) + 1] = v[CAST(ceil(f * (len(v) - 1)) AS BIGINT) + 1]
+       THEN v[CAST(floor(f * (len(v) - 1)) AS BIGINT) + 1]
        ELSE v[CAST(floor(f * (len(v) - 1)) AS BIGINT) + 1] + (f * (len(v) - 1) - floor(f * (len(v) - 1)))
             * (v[CAST(ceil(f * (len(v) - 1)) AS BIGINT) + 1] - v[CAST(floor(f * (len(v) - 1)) AS BIGINT) + 1]) END""",
     "CREATE OR REPLACE MACRO sl_copies(v) AS list_transform(v, lambda x: len(list_filter(v, lambda y: y = x)))",

@@ -183,7 +183,8 @@ _HELPERS: Final = (
                FROM (SELECT x, CASE WHEN abs(x) < 2::float8 ^ 511 THEN pg_temp.exact(x) END FROM unnest(v) AS given(x))
                  AS exactly(x, e)) AS sums(n, too_large, squares) $$""",
     """CREATE FUNCTION pg_temp.between(v float8[], f numeric) RETURNS float8 LANGUAGE sql IMMUTABLE STRICT AS $$
-         SELECT CASE WHEN floor(place) = ceil(place) THEN v[place::integer + 1]
+         SELECT CASE WHEN v[floor(place)::integer + 1] = v[ceil(place)::integer + 1]
+           THEN v[floor(place)::integer + 1]
            ELSE pg_temp.add_double(v[floor(place)::integer + 1], pg_temp.multiply_double((place - floor(place))::float8,
                 pg_temp.add_double(v[ceil(place)::integer + 1], -v[floor(place)::integer + 1]))) END
          FROM (SELECT f * (cardinality(v) - 1)) AS given(place) $$""",

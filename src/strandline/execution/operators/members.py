@@ -86,7 +86,7 @@ class Members:
         below, above = numbers[low[wanted]], numbers[high[wanted]]
         with np.errstate(invalid="ignore", over="ignore"):
             share = (place - lower)[wanted]
-            result = np.where(lower[wanted] == upper[wanted], below, below + share * (above - below))
+            result = np.where(below == above, below, below + share * (above - below))
         return _spread(pl.Series(result), wanted[exists])
 
     def _find(self, call: AggregateCall, lower: Index, upper: Index) -> tuple[Index, Index]:
