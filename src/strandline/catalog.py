@@ -12,7 +12,7 @@ from strandline.types import Type
 
 if TYPE_CHECKING:
     from strandline.algebra.operators import Plan
-    from strandline.algebra.user import UserFunction
+    from strandline.algebra.user import Definition
 
 Argument: TypeAlias = str | int | float | bool | list["Argument"] | None
 
@@ -97,14 +97,14 @@ Dependant: TypeAlias = DerivedStream | Reader
 
 
 class Catalog:
-    """The streams, and the functions of the user's, by name.
+    """The streams, and the functions and aggregates of the user's, by name.
 
     Names are case-insensitive, as SQL's are, and streams keep the user's spelling for display.
     """
 
     def __init__(self) -> None:
         self._streams: dict[str, Stream] = {}
-        self.functions: dict[str, UserFunction] = {}
+        self.functions: dict[str, Definition] = {}
 
     def __iter__(self) -> Iterator[Stream]:
         return iter(self._streams.values())
@@ -134,7 +134,7 @@ class Catalog:
             )
         self._streams[stream.name.lower()] = stream
 
-    def add_function(self, function: UserFunction) -> None:
+    def add_function(self, function: Definition) -> None:
         if function.name in self.functions:
             raise CatalogError(
                 f"there is a function {function.name} already", code="function-exists", hint="Choose another name."

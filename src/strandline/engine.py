@@ -34,7 +34,7 @@ from strandline.execution.sinks import ParquetTarget
 from strandline.execution.sources.base import open_source
 from strandline.lang import ast
 from strandline.lang.binder import bind_derived_stream, bind_query, bind_reading, bind_view
-from strandline.lang.definitions import define
+from strandline.lang.definitions import define, define_aggregate
 from strandline.lang.parser import parse
 from strandline.lang.streams import bind_create_stream
 from strandline.listing import Listing
@@ -129,6 +129,26 @@ class Database:
             return lambda decorated: self.function(name, decorated, arguments=arguments, returns=returns)
         self.catalog.add_function(define(name or body.__name__, body, arguments, returns))
         return body
+
+    def aggregate(
+        self,
+        name: str,
+        *,
+        arguments: Sequence[str],
+        returns: str,
+        initialize: Callable[[Any], Any],
+        merge: Callable[[Any, Any], Any],
+        evaluate: Callable[[Any], Any],
+        inverse: Callable[[Any, Any], Any] | None = None,
+    ) -> None:
+        """Make an aggregate part of the language, from functions over Arrow arrays and states.
+
+        `initialize` makes an array of values into a state: an array or a tuple of arrays, with an entry per value.
+        `merge` takes two states and combines them entry by entry; `evaluate` takes a state to an array of results.
+        `inverse(a, b)` takes `b` out of `a`: with it a value costs something when it comes and when it goes, without it
+        whenever its group changes.
+        """
+        self.catalog.add_function(define_aggregate(name, arguments, returns, initialize, merge, evaluate, inverse))
 
     def declare(self, statement: ast.Declaration, waiting: Sequence[Reader] = ()) -> list[Stream]:
         """Change the catalog, without taking anything away from queries that run or wait; returns what is gone."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -13,7 +18,9 @@ from hypothesis import strategies as st
 from strandline.algebra.aggregates import DISPERSIONS, aggregate, aggregate_type
 from strandline.algebra.expressions import AggregateCall, ColumnRef, SortKey
 from strandline.algebra.snapshot import bag
+from strandline.algebra.user import UserAggregate
 from strandline.execution.operators.aggregate import AggregateOperator
+from strandline.execution.operators.base import Progress
 from strandline.temporal import FOREVER
 from strandline.types import BIGINT, BOOLEAN, DOUBLE, INT, VARCHAR, Column, Schema, Type, decimal
 from support import (
@@ -25,9 +32,11 @@ from support import (
     Payload,
     Slicing,
     at,
+    batch,
     columns,
     drive,
     edges,
+    elements_of,
     examples,
     intervals,
     line,
@@ -46,12 +55,18 @@ def calls(schema: Schema, *wanted: str) -> Calls:
     `percentile_cont:0.5 c1 by -c2` has a parameter and an order, here descending by c2.
     """
     columns = {c.id: ColumnRef(c.id, c.type) for c in schema}
-    found = []
+    found: list[tuple[Column, AggregateCall]] = []
     for text in wanted:
         named, _, order = text.partition(" by ")
         function, _, name = named.partition(" ")
         function, has_parameter, parameter = function.partition(":")
         argument = columns.get(name)
+        user = OF_USERS.get(function)
+        if user is not None:
+            by = tuple(SortKey(columns[key.strip("-")], "-" in key) for key in order.split())
+            call = AggregateCall(function, argument, user.returns, order=by, user=user)
+            found.append((Column(text, text, user.returns), call))
+            continue
         kind = aggregate_type(function, argument.type if argument else None)
         keys = tuple(SortKey(columns[key.strip("-!")], "-" in key, "!" in key) for key in order.split())
         value = float(parameter) if function.startswith("percentile") else parameter if has_parameter else None
@@ -195,6 +210,143 @@ def test_members_are_listed_in_parts_where_there_are_many(monkeypatch: pytest.Mo
     wanted = ["string_agg:, x", "mode x by x"]
     out = aggregated(TEXT, 0, wanted, source)
     same_snapshots(out, lambda t: expected(TEXT, 0, wanted, at(source, t), t >= 0), edges(source))
+
+
+# ---- aggregates of the user's ---------------------------------------------------------------------------------------
+
+
+def ones(values: pa.Array) -> pa.Array:
+    return pa.array(np.ones(len(values), np.int64))
+
+
+def added(one: Any, two: Any) -> Any:
+    return tuple(pc.add(a, b) for a, b in zip(one, two, strict=True))
+
+
+def composed(one: Any, two: Any) -> Any:
+    """x → bx + a, and then another: in the other order it is something else."""
+    (a, b), (c, d) = ([part.to_numpy() for part in state] for state in (one, two))
+    return pa.array((a * d + c) % 10_007), pa.array(b * d % 10_007)
+
+
+def lists(combine: Callable[[list[str], list[str]], list[str]]) -> Callable[[pa.Array, pa.Array], pa.Array]:
+    def over(one: pa.Array, two: pa.Array) -> pa.Array:
+        return pa.array([combine(a, b) for a, b in zip(one.to_pylist(), two.to_pylist(), strict=True)])
+
+    return over
+
+
+def left_over(have: list[str], gone: list[str]) -> list[str]:
+    return list((Counter(have) - Counter(gone)).elements())
+
+
+OF_USERS = {
+    user.name: user
+    for user in (
+        UserAggregate(
+            "sum_and_count",
+            (BIGINT,),
+            BIGINT,
+            lambda n: (n, ones(n)),
+            added,
+            lambda state: pc.bit_wise_xor(state[0], pc.multiply(state[1], 1_000_003)),
+            lambda one, two: tuple(pc.subtract(a, b) for a, b in zip(one, two, strict=True)),
+        ),
+        UserAggregate(
+            "bits", (INT,), INT, lambda n: n, lambda a, b: pc.bit_wise_xor(a, b), lambda n: n, pc.bit_wise_xor
+        ),
+        UserAggregate(
+            "money",
+            (MONEY,),
+            decimal(30, 2),
+            lambda m: m.cast(pa.decimal128(30, 2)),
+            pc.add,
+            lambda m: m,
+            pc.subtract,
+        ),
+        UserAggregate(
+            "bag",
+            (VARCHAR,),
+            VARCHAR,
+            lambda text: pa.array([[each] for each in text.to_pylist()]),
+            lists(lambda one, two: one + two),
+            lambda bags: pa.array(["+".join(sorted(each)) for each in bags.to_pylist()]),
+            lists(left_over),
+        ),
+        UserAggregate(
+            "chain",
+            (VARCHAR,),
+            VARCHAR,
+            lambda text: text,
+            lambda one, two: pc.binary_join_element_wise(one, two, pa.scalar("<", one.type)),
+            lambda text: text,
+        ),
+        UserAggregate(
+            "composed",
+            (INT,),
+            BIGINT,
+            lambda n: (pc.cast(n, pa.int64()), pa.array(n.to_numpy().astype(np.int64) * 3 % 10_007 + 2)),
+            composed,
+            lambda state: state[0],
+        ),
+    )
+}
+INVERTED = ["sum_and_count c4", "bits c2", "money c3", "bag c0", "count c2"]
+REMERGED = ["chain c0", "chain c0 by -c2", "composed c2", "composed c2 by c0 -c4", "sum c2"]
+
+
+@settings(max_examples=examples(80))
+@given(intervals(payloads(VARCHAR, DOUBLE, INT, MONEY, BIGINT), endless=True), st.integers(0, 1), slicings())
+@example([(("a", 1.0, n, None, 5), 3 * n, 3 * n + 2) for n in range(3)], 1, Slicing((1, 4), "store"))
+@example([((None, None, None, None, None), 0, 9), (("a", 1.0, 1, None, 5), 2, 4)], 0, Slicing((1, 3, 5), "store"))
+def test_what_can_be_taken_out_again_is(source: Elements, keys: int, slicing: Slicing) -> None:
+    out = aggregated(MIXED, keys, INVERTED, source, slicing)
+    first = min((start for _, start, _ in source), default=FOREVER)
+    same_snapshots(out, lambda t: expected(MIXED, keys, INVERTED, at(source, t), first <= t), edges(source))
+
+
+@settings(max_examples=examples(60))
+@given(intervals(payloads(VARCHAR, DOUBLE, INT, MONEY, BIGINT), endless=True), st.integers(0, 1), slicings())
+def test_what_cannot_be_taken_out_is_merged_anew(source: Elements, keys: int, slicing: Slicing) -> None:
+    out = aggregated(MIXED, keys, REMERGED, source, slicing)
+    first = min((start for _, start, _ in source), default=FOREVER)
+    same_snapshots(out, lambda t: expected(MIXED, keys, REMERGED, at(source, t), first <= t), edges(source))
+
+
+def test_what_is_merged_anew_is_merged_in_parts_where_there_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("strandline.execution.operators.members._MOST_LISTED", 3)
+    source = line("a[0,9) b[1,8) NULL[1,9) c[2,7) a[3,6) b[4,5)")
+    out = aggregated(TEXT, 0, ["chain x"], source)
+    same_snapshots(out, lambda t: expected(TEXT, 0, ["chain x"], at(source, t), t >= 0), edges(source))
+
+
+def test_with_an_inverse_a_slice_costs_its_events_and_not_its_group() -> None:
+    sizes: list[int] = []
+
+    def counted(one: Any, two: Any) -> Any:
+        sizes.append(len(one))
+        return pc.add(one, two)
+
+    user = UserAggregate("total", (INT,), INT, lambda n: n, counted, lambda n: n, pc.subtract)
+    call = (Column("t", "t", INT), AggregateCall("total", ColumnRef("c0", INT), INT, user=user))
+    schema = columns(INT)
+    operator = AggregateOperator((), (call,), schema)
+    operator.step([batch(schema, [((n,), 0, 100) for n in range(1000)])], Progress(1, 0))
+    assert len(sizes) <= 2 * 10 and sum(sizes) <= 2 * 1000, "rounds of pairs, not one value after the other"
+    sizes.clear()
+    out = elements_of(operator.step([batch(schema, [((7,), 5, 100)])], Progress(9, 0)).frame)
+    assert out == [((499_500,), 1, 5), ((499_507,), 5, 9)]
+    assert sum(sizes) == 1
+
+
+def test_an_empty_group_forgets_what_rounding_did() -> None:
+    user = UserAggregate("total", (DOUBLE,), DOUBLE, lambda x: x, pc.add, lambda x: x, pc.subtract)
+    schema = columns(DOUBLE)
+    call = (Column("t", "t", DOUBLE), AggregateCall("total", ColumnRef("c0", DOUBLE), DOUBLE, user=user))
+    source: Elements = [((0.1,), 0, 4), ((1e20,), 1, 3), ((0.1,), 6, 8)]
+    for cuts in ((), (2, 5)):
+        out = drive(lambda: AggregateOperator((), (call,), schema), [(schema, source)], Slicing(cuts), 0)
+        assert [at(out, t) for t in (3, 4, 6)] == [[(0.0,)], [(None,)], [(0.1,)]]
 
 
 DISPERSED = [f"{function} c{i}" for i in range(1, 5) for function in DISPERSIONS]

@@ -6,11 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.algebra.snapshot import bag
+from strandline.algebra.user import States
+from strandline.execution.kernels.folding import folded, running
 from strandline.execution.kernels.grouping import group_codes
 from strandline.execution.kernels.hashing import hash_column, hash_rows
 from strandline.execution.kernels.sweep import LOWEST, lay_out, running_maxima, running_totals, uncovered
@@ -19,6 +23,25 @@ from strandline.types import DOUBLE, VARCHAR, Type, decimal
 from support import KINDS, any_decimal, examples, values
 
 INSTANTS = st.integers(0, 8)
+
+
+@settings(max_examples=examples(60))
+@given(st.lists(st.integers(1, 9), max_size=6))
+def test_states_are_merged_in_order(sizes: list[int]) -> None:
+    """Texts side by side: every state shows what it was merged from, and in which order."""
+    texts = [chr(ord("a") + n % 26) for n in range(sum(sizes))]
+    states = States((pa.array(texts, pa.large_string()),), alone=True)
+    segments = [texts[sum(sizes[:n]) : sum(sizes[: n + 1])] for n in range(len(sizes))]
+
+    def merge(one: States, two: States) -> States:
+        assert len(one) == len(two) > 0, "nobody is called for nothing"
+        return States((pc.binary_join_element_wise(one.seen, two.seen, pa.scalar("", pa.large_string())),), alone=True)
+
+    sizes_of = np.array(sizes, np.int64)
+    assert folded(states, sizes_of, merge).seen.to_pylist() == ["".join(segment) for segment in segments]
+    assert running(states, sizes_of, merge).seen.to_pylist() == [
+        "".join(segment[: n + 1]) for segment in segments for n in range(len(segment))
+    ]
 
 
 @settings(max_examples=examples(100))

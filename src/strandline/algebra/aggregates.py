@@ -111,10 +111,15 @@ BY_ORDER: Final[Mapping[str, str]] = MappingProxyType({"bool_and": "min", "every
 # What a second copy of a value does not change.
 BLIND_TO_COPIES: Final = frozenset(("min", "max", "first", "last"))
 
-# What has to look at all values of a group, where others get by with totals.
+# Of the language's own: those that look at all values of a group.
 OF_MEMBERS: Final = frozenset(("percentile_cont", "percentile_disc", "first", "last", "mode", "string_agg"))
 
 DISPERSIONS: Final = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
+
+
+def looks_at_members(call: AggregateCall) -> bool:
+    """Whether it has to look at all values of a group, where others get by with totals."""
+    return call.function in OF_MEMBERS if call.user is None else call.user.inverse is None
 
 
 def find_aggregate(name: str) -> AggregateFunction | None:
@@ -181,6 +186,8 @@ def aggregate(call: AggregateCall, rows: Sequence[Mapping[str, Value]]) -> Value
 def _over_values(call: AggregateCall, known: list[Any]) -> Value:
     """An aggregate over one or more values, in order."""
     assert call.argument is not None
+    if call.user is not None:
+        return _value(call.user.over_values(known))
     match call.function:
         case "min" | "max":
             # In their own order, whatever else was asked for.

@@ -104,7 +104,8 @@ def show_aggregate(column: Column, call: AggregateCall) -> str:
     distinct = "distinct " if call.distinct else ""
     parameter = "" if call.parameter is None else f", {_show_literal(call.parameter, is_interval=False)}"
     order = f" order by {', '.join(map(show_sort_key, call.order))}" if call.order else ""
-    return f"{column.id} := {call.function}({distinct}{argument}{parameter}{order})"
+    declared = "" if call.user is None else f": {call.type}{'' if call.user.inverse is None else ' with inverse'}"
+    return f"{column.id} := {call.function}({distinct}{argument}{parameter}{order}){declared}"
 
 
 def show_sort_key(key: SortKey) -> str:

@@ -11,7 +11,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import NamedTuple, TypeAlias
 
-from strandline.algebra.user import UserFunction
+from strandline.algebra.user import UserAggregate, UserFunction
 from strandline.types import BOOLEAN, Type
 
 # A TIMESTAMP literal is a naive datetime in UTC, an INTERVAL literal is microseconds.
@@ -89,7 +89,8 @@ class AggregateCall:
     """An aggregate over the elements of a group; no argument means `*`.
 
     `distinct` counts equal values once. `order` is the order in which FIRST, LAST and STRING_AGG see the values, and
-    that of a percentile; `parameter` the fraction of a percentile or the separator of STRING_AGG.
+    that of a percentile; `parameter` the fraction of a percentile or the separator of STRING_AGG. `user` is what the
+    function does if it is an aggregate of the user's.
     """
 
     function: str
@@ -98,6 +99,7 @@ class AggregateCall:
     distinct: bool = False
     order: tuple[SortKey, ...] = ()
     parameter: Value = None
+    user: UserAggregate | None = None
 
     @property
     def columns(self) -> tuple[ColumnRef, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from strandline.algebra.aggregates import OF_MEMBERS
+from strandline.algebra.aggregates import looks_at_members
 from strandline.algebra.explain import show_node
 from strandline.algebra.operators import (
     Aggregate,
@@ -107,7 +107,7 @@ def _lines(node: Plan) -> Iterator[str]:
             below = lasting(source)
             if below is None:
                 return
-            if any(call.function in OF_MEMBERS for _, call in aggregates):
+            if any(looks_at_members(call) for _, call in aggregates):
                 yield _line(node, below.what, below.cause)
             elif keys:
                 yield _line(node, f"totals for every different {', '.join(keys)}", below.cause)

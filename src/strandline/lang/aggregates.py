@@ -6,12 +6,13 @@ A room of the binder. It says what is aggregated and how; `groups` gives it a co
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from strandline.algebra.aggregates import BLIND_TO_COPIES, BY_ORDER, AggregateFunction, aggregate_type
 from strandline.algebra.expressions import Case, Cast, Expression, Literal, Value
-from strandline.algebra.signatures import FunctionError
+from strandline.algebra.signatures import FunctionError, widens
+from strandline.algebra.user import UserAggregate
 from strandline.errors import BindError
 from strandline.lang import ast
 from strandline.lang.literals import cast_to
@@ -41,6 +42,13 @@ class BoundAggregate:
     distinct: bool = False
     order: tuple[Sorted, ...] = ()
     parameter: Value = None
+    user: UserAggregate | None = None
+
+
+def described(user: UserAggregate) -> AggregateFunction:
+    """An aggregate of the user's as one of the language's. Values that can be taken out again have no order."""
+    order = "" if user.inverse is not None else " ORDER BY y"
+    return AggregateFunction(user.name, f"{user.name}(x{order})", f"It is declared as {user}.", ordered=bool(order))
 
 
 def bind_aggregate(
@@ -64,8 +72,13 @@ def bind_aggregate(
     if name == "median":
         assert value is not None
         name, parameter, order = "percentile_cont", 0.5, (Sorted(value, False, False),)
+    user = node.definition if isinstance(node.definition, UserAggregate) else None
     try:
-        kind = aggregate_type(name, None if value is None else value.type)
+        if user is None:
+            kind = aggregate_type(name, None if value is None else value.type)
+        else:
+            assert value is not None, "only COUNT takes a star"
+            kind, value, order = user.returns, *_fitted(user, value, order)
     except FunctionError as error:
         raise BindError(error.message, code="type-mismatch", hint=error.hint, span=node.span) from None
     if name in BY_ORDER:
@@ -79,7 +92,16 @@ def bind_aggregate(
         kept = Case(((condition(node.filter), counted),), Literal(None, counted.type), counted.type)
         order = tuple(Sorted(kept, s.descending, s.nulls_first) if s.value == value else s for s in order)
         value = kept
-    return BoundAggregate(name, value, kind, node.distinct and name not in BLIND_TO_COPIES, order, parameter)
+    return BoundAggregate(name, value, kind, node.distinct and name not in BLIND_TO_COPIES, order, parameter, user)
+
+
+def _fitted(user: UserAggregate, value: Expression, order: tuple[Sorted, ...]) -> tuple[Expression, tuple[Sorted, ...]]:
+    """The argument of an aggregate of the user's in the type that it takes, in the order that names it, too."""
+    (kind,) = user.arguments
+    if not widens(value.type, kind):
+        raise FunctionError(f"{user.name} does not accept ({value.type})", f"It is declared as {user}.")
+    fitted = cast_to(value, kind)
+    return fitted, tuple(replace(each, value=fitted) if each.value == value else each for each in order)
 
 
 def _check_form(function: AggregateFunction, node: ast.Function) -> None:
@@ -158,7 +180,8 @@ def _by_time(name: str, node: ast.Function, time: Expression | None) -> Sorted:
 
 
 def _check_distinct(name: str, node: ast.Function, value: Expression | None, order: tuple[Sorted, ...]) -> None:
-    if node.distinct and name == "string_agg" and any(each.value != value for each in order):
+    by_order = name == "string_agg" or isinstance(node.definition, UserAggregate)
+    if node.distinct and by_order and any(each.value != value for each in order):
         raise BindError(
             "an aggregate with DISTINCT is ordered by something else than its values",
             code="aggregate-order",

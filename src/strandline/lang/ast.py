@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import TypeAlias
 
-from strandline.algebra.user import UserFunction
+from strandline.algebra.user import Definition
 from strandline.catalog import Argument
 from strandline.errors import Span
 from strandline.types import Type
@@ -242,7 +242,7 @@ class Function(Node):
     distinct: bool = False  # of an aggregate: name(DISTINCT x)
     order: tuple[SortItem, ...] = ()  # of an aggregate: name(x ORDER BY …)
     within: tuple[SortItem, ...] = ()  # of an aggregate: WITHIN GROUP (ORDER BY …)
-    definition: UserFunction | None = None  # if it is a function of the user's; `definitions` sets it
+    definition: Definition | None = None  # if it is one of the user's; `definitions` sets it
 
 
 Expression: TypeAlias = (

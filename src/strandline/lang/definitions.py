@@ -1,4 +1,4 @@
-"""Functions of the user's: how they are declared, and which calls of a statement mean them.
+"""Functions and aggregates of the user's: how they are declared, and which calls of a statement mean them.
 
 A room of the binder that works ahead of it: it marks the calls in the syntax tree, wherever they stand.
 """
@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from strandline.algebra.aggregates import find_aggregate
 from strandline.algebra.functions import ALIASES, FUNCTIONS
-from strandline.algebra.user import UserFunction
+from strandline.algebra.user import Definition, UserAggregate, UserFunction
 from strandline.errors import CatalogError
 from strandline.lang import ast
 from strandline.lang.parser import parse_type
@@ -25,6 +25,32 @@ _FORMS: Final = frozenset(("extract", "date_part", "position", "interval"))
 
 def define(name: str, body: Callable[..., Any], arguments: Sequence[str], returns: str) -> UserFunction:
     """A function as the user declares it, with SQL types as texts."""
+    _check(name, arguments)
+    return UserFunction(name.lower(), tuple(map(parse_type, arguments)), parse_type(returns), body)
+
+
+def define_aggregate(
+    name: str,
+    arguments: Sequence[str],
+    returns: str,
+    initialize: Callable[[Any], Any],
+    merge: Callable[[Any, Any], Any],
+    evaluate: Callable[[Any], Any],
+    inverse: Callable[[Any, Any], Any] | None,
+) -> UserAggregate:
+    """An aggregate as the user declares it."""
+    _check(name, arguments)
+    if len(arguments) > 1:
+        raise CatalogError(
+            f"aggregate {name} has more than one argument",
+            code="function-arguments",
+            hint="An aggregate takes one value per row: compute it from several columns with an expression.",
+        )
+    types = tuple(map(parse_type, arguments))
+    return UserAggregate(name.lower(), types, parse_type(returns), initialize, merge, evaluate, inverse)
+
+
+def _check(name: str, arguments: Sequence[str]) -> None:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name.upper() in RESERVED:
         raise CatalogError(
             f'"{name}" cannot be the name of a function',
@@ -41,10 +67,9 @@ def define(name: str, body: Callable[..., Any], arguments: Sequence[str], return
             code="function-arguments",
             hint='Write arguments=["DOUBLE"]; what needs no argument is a constant.',
         )
-    return UserFunction(name.lower(), tuple(map(parse_type, arguments)), parse_type(returns), body)
 
 
-def with_definitions(tree: Tree, functions: Mapping[str, UserFunction]) -> Tree:
+def with_definitions(tree: Tree, functions: Mapping[str, Definition]) -> Tree:
     """The syntax tree with each call of one of these functions marked as such."""
     if not functions:
         return tree

@@ -12,6 +12,7 @@ from typing import Final
 from strandline.algebra.aggregates import find_aggregate
 from strandline.algebra.expressions import AggregateCall, Call, ColumnRef, Expression, Literal, SortKey, rebuilt
 from strandline.algebra.operators import Aggregate, Map, Plan, Union
+from strandline.algebra.user import UserAggregate
 from strandline.errors import BindError, Span
 from strandline.lang import ast
 from strandline.lang.aggregates import BoundAggregate
@@ -24,6 +25,10 @@ from strandline.types import BIGINT, NULL, VARCHAR, Column
 MOST_SETS: Final = 64
 
 
+def is_aggregate(node: ast.Function) -> bool:
+    return find_aggregate(node.name.name) is not None or isinstance(node.definition, UserAggregate)
+
+
 def has_aggregate(node: ast.Expression) -> bool:
     """Whether an aggregate stands anywhere in the expression, which makes its SELECT a grouping one.
 
@@ -32,7 +37,7 @@ def has_aggregate(node: ast.Expression) -> bool:
     pending: list[ast.Node] = [node]
     while pending:
         each = pending.pop()
-        if isinstance(each, ast.Function) and find_aggregate(each.name.name) is not None:
+        if isinstance(each, ast.Function) and is_aggregate(each):
             return True
         pending.extend(child for child in ast.children(each) if not isinstance(child, ast.Query))
     return False
@@ -148,7 +153,7 @@ class Groups:
             column = self.input(bound.value, "argument")
             argument, label = ColumnRef(column.id, column.type), column.name
         order = tuple(SortKey(self.reference(s.value), s.descending, s.nulls_first) for s in bound.order)
-        call = AggregateCall(bound.function, argument, bound.type, bound.distinct, order, bound.parameter)
+        call = AggregateCall(bound.function, argument, bound.type, bound.distinct, order, bound.parameter, bound.user)
         if call not in self.calls:
             name = f"{bound.function}_{label}"
             self.calls[call] = Column(self.ids.fresh(name), name, bound.type)

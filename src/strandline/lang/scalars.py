@@ -15,10 +15,10 @@ from strandline.algebra.expressions import Call, Case, ColumnRef, Expression, Li
 from strandline.algebra.functions import ALIASES, FUNCTIONS, check, resolve, suggestion
 from strandline.algebra.scalars.times import PARTS, part_of
 from strandline.algebra.signatures import FunctionError, castable, meet, widens
-from strandline.algebra.user import UserFunction
+from strandline.algebra.user import UserAggregate, UserFunction
 from strandline.errors import BindError, Span
 from strandline.lang import ast
-from strandline.lang.aggregates import BoundAggregate, bind_aggregate
+from strandline.lang.aggregates import BoundAggregate, bind_aggregate, described
 from strandline.lang.literals import article, cast_to, number, read
 from strandline.lang.scope import Scope
 from strandline.types import BOOLEAN, DOUBLE, INTERVAL, NULL, TIMESTAMP, VARCHAR, Column, Type
@@ -248,6 +248,8 @@ class Scalars:
             return self.grouping(node)
         if (aggregate := find_aggregate(name)) is not None:
             return self.aggregate(aggregate, node)
+        if isinstance(node.definition, UserAggregate):
+            return self.aggregate(described(node.definition), node)
         said = {"FILTER": node.filter, "DISTINCT": node.distinct, "ORDER BY": node.order or node.within}
         for words in (words for words, clause in said.items() if clause):
             raise BindError(

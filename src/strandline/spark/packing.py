@@ -5,20 +5,21 @@ from __future__ import annotations
 import contextlib
 import sys
 import sysconfig
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from pyspark import cloudpickle
 
-from strandline.algebra.user import UserFunction
+from strandline.algebra.user import Definition
 from strandline.errors import QueryError
 
 
-def packed(job: object, functions: Collection[UserFunction]) -> bytes:
+def packed(job: object, functions: Collection[Definition]) -> bytes:
     """The job as bytes that `pickle.loads` reads. A function that cannot be sent is named."""
     with contextlib.ExitStack() as stack:
-        for module in {_module_of(function) for function in functions}:
+        for module in {_module_of(body) for function in functions for body in function.bodies}:
             if module is not None and not _is_installed(module):
                 cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
                 stack.callback(cloudpickle.unregister_pickle_by_value, module)
@@ -27,7 +28,7 @@ def packed(job: object, functions: Collection[UserFunction]) -> bytes:
                 cloudpickle.dumps(function)  # type: ignore[no-untyped-call]
             except Exception as error:
                 raise QueryError(
-                    f"function {function.name} cannot be sent to Spark's workers: {error}",
+                    f"{function.title} cannot be sent to Spark's workers: {error}",
                     code="function-not-portable",
                     hint="It may use modules, constants and other functions, but no open files, locks or connections.",
                 ) from None
@@ -35,8 +36,8 @@ def packed(job: object, functions: Collection[UserFunction]) -> bytes:
         return data
 
 
-def _module_of(function: UserFunction) -> ModuleType | None:
-    name = getattr(function.body, "__module__", None)
+def _module_of(body: Callable[..., Any]) -> ModuleType | None:
+    name = getattr(body, "__module__", None)
     # What is typed into an interpreter or run as a script travels as it is anyway.
     return None if name in (None, "__main__") else sys.modules.get(name)
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from strandline.algebra.aggregates import DISPERSIONS, OF_MEMBERS
+from strandline.algebra.aggregates import DISPERSIONS, looks_at_members
 from strandline.algebra.expressions import AggregateCall
+from strandline.algebra.user import States, UserAggregate
 from strandline.execution.batch import FROM, UNTIL, Batch, Index, Mask, Times, frame_schema, gather, times
 from strandline.execution.kernels.dispersion import numbers, odd, squares, variances
 from strandline.execution.kernels.grouping import group_codes
@@ -16,6 +17,7 @@ from strandline.execution.kernels.ranking import Ranking
 from strandline.execution.kernels.summation import Limbs, from_limbs, means, to_limbs
 from strandline.execution.kernels.sweep import lay_out, running_maxima, running_totals
 from strandline.execution.operators.base import Operator, Progress
+from strandline.execution.operators.folds import Lives, Moves, pooled, restored, run_totals, stored
 from strandline.execution.operators.members import Comings, Members
 from strandline.execution.scalars.basis import polars_type
 from strandline.execution.state import Segment, SortedLog, State
@@ -53,9 +55,9 @@ class AggregateOperator(Operator):
     """One element per group with the aggregates over the elements of the group that are valid.
 
     Law    snapshot(out, t) = γ(snapshot(in, t)); without keys one row for every t since the first element of any input
-    State  per group the totals at the progress; the elements that have not ended, in order of their end, for taking
-           them out of COUNT and SUM; of those the few that can still be a MIN or MAX. Aggregates of members, as
-           percentiles, read all of them in every slice
+    State  per group the totals at the progress, with the states of the user's aggregates that have an inverse; the
+           elements that have not ended, in order of their end, for taking them out again; of those the few that can
+           still be a MIN or MAX. Aggregates of members, as percentiles, read all of them in every slice
     Emits  for each group the piece between two changes, and the piece up to the progress
 
         in       a......         COUNT
@@ -74,7 +76,7 @@ class AggregateOperator(Operator):
         self.summed = sorted({c.argument.id for _, c in aggregates if c.argument and c.function in ("sum", "avg")})
         self.ranked = sorted({c.argument.id for _, c in aggregates if c.argument and c.function in ("min", "max")})
         self.dispersed = sorted({c.argument.id for _, c in aggregates if c.argument and c.function in DISPERSIONS})
-        self.looks_at_members = any(call.function in OF_MEMBERS for _, call in aggregates)
+        self.looks_at_members = any(looks_at_members(call) for _, call in aggregates)
         self.stored = {name: polars_type(types[name]) for name in dict.fromkeys([*keys, *sorted(read)])}
         self.progress: Instant = BEFORE_ALL
         self.valid = SortedLog(UNTIL)
@@ -138,11 +140,16 @@ class AggregateOperator(Operator):
             groups_of = np.concatenate([at_ended, at_staying, at_arrived])
             comings = events.comings(line, groups_of[: len(groups_of) - arrived.height])
             members = Members(comings, elements, groups_of, len(line.last))
-        columns = self._columns(sums, extremes, members, exists)
+        folds = {
+            column.id: self._fold(column.id, call.user, call.argument.id, slice_, carried, ended, sums)
+            for column, call in self.aggregates
+            if call.user is not None and call.argument is not None and not looks_at_members(call)
+        }
+        columns = self._columns(sums, extremes, members, folds, exists)
         if representative is not None:
             payload = gather(groups, representative[line.code[exists]])
             columns = [*payload.get_columns(), *columns]
-        self._carry(line, sums, groups, representative)
+        self._carry(line, sums, folds, groups, representative)
         frame = pl.DataFrame([*columns, pl.Series(FROM, line.time[exists]), pl.Series(UNTIL, line.until[exists])])
         return Batch(frame.select(list(frame_schema(self.output))))
 
@@ -190,6 +197,7 @@ class AggregateOperator(Operator):
         sums: dict[str, Index],
         extremes: dict[tuple[str, str], pl.Series],
         members: Members | None,
+        folds: dict[str, _Fold],
         exists: Mask,
     ) -> list[pl.Series]:
         """The value of each aggregate in each piece."""
@@ -207,6 +215,8 @@ class AggregateOperator(Operator):
                 continue
             none = present == 0
             match call.function:
+                case _ if column.id in folds:
+                    values = folds[column.id].values(exists)
                 case "min" | "max":
                     values = extremes[call.function, name]
                 case "sum":
@@ -252,12 +262,47 @@ class AggregateOperator(Operator):
         found = highest[here.exists]
         return ranking.decode(found if function == "max" else ~found, present)
 
-    def _carry(self, line: Timeline, sums: dict[str, Index], groups: pl.DataFrame, first: Index | None) -> None:
+    def _fold(
+        self,
+        id: str,
+        user: UserAggregate,
+        name: str,
+        here: _Slice,
+        carried: pl.DataFrame,
+        ended: pl.DataFrame,
+        sums: dict[str, Index],
+    ) -> _Fold:
+        """The states of an aggregate of the user's in the pieces and at the end of the slice."""
+        line, counts = here.line, sums[VALUES + name]
+        known = restored(user, carried, id)
+        kept = np.flatnonzero(carried.get_column(VALUES + name).to_numpy() > 0) if known is not None else _NOBODY
+        entering, leaving = (np.flatnonzero(_present(frame[name])) for frame in (here.arrived, ended))
+        values = pl.concat([here.arrived[name][entering], ended[name][leaving]])
+        pool = pooled(user, known.take(kept) if known is not None and len(kept) else None, values)
+        wanted = here.exists.copy()
+        wanted[line.last] = True
+        wanted &= counts > 0
+        if pool is None or not wanted.any():
+            return _Fold(user, wanted, None)
+        coming, going = here.events.moves(line, kept, entering, leaving)
+        lives = Lives.of(line.code, counts)
+        return _Fold(user, wanted, run_totals(user, pool, coming, going, lives, np.flatnonzero(wanted)))
+
+    def _carry(
+        self,
+        line: Timeline,
+        sums: dict[str, Index],
+        folds: dict[str, _Fold],
+        groups: pl.DataFrame,
+        first: Index | None,
+    ) -> None:
         """Keep the totals at the end of the slice for the groups that live on."""
         ends = line.last  # every group has an event, so every one has a run
         if first is not None:
             ends = ends[sums[ROWS][ends] > 0]
         columns = [pl.Series(name, values[ends]) for name, values in sums.items()]
+        for name, fold in folds.items():
+            columns += fold.columns(name, ends)
         if first is not None:
             columns = [*gather(groups, first[line.code[ends]]).get_columns(), *columns]
         self.totals = pl.DataFrame(columns)
@@ -290,6 +335,31 @@ class AggregateOperator(Operator):
 
 
 _EXTREME = ("min", "max")
+_NOBODY = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fold:
+    """The states of an aggregate of the user's after those runs where somebody wants to know, if there are any."""
+
+    user: UserAggregate
+    wanted: Mask
+    states: States | None
+
+    def values(self, exists: Mask) -> pl.Series:
+        """The value in each piece; any where the group has no values."""
+        dtype = polars_type(self.user.returns)
+        asked = np.flatnonzero((exists & self.wanted)[self.wanted])
+        if self.states is None or not len(asked):
+            return pl.Series([None] * int(exists.sum()), dtype=dtype)
+        values = pl.Series(self.user.evaluated(self.states.take(asked)), dtype=dtype)
+        return values.gather(np.maximum(np.cumsum(self.wanted[exists]) - 1, 0))
+
+    def columns(self, name: str, runs: Index) -> list[pl.Series]:
+        """The states after some runs, to be carried on."""
+        if self.states is None:
+            return []
+        return stored(self.states, name, np.cumsum(self.wanted)[runs] - 1, self.wanted[runs])
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +404,21 @@ class _Events:
         elements = [nobody[0], arrived, np.arange(leaving), over, nobody[1]]
         changes = [nobody[0], np.ones(entering, np.int64), np.full(leaving, -1), np.full(len(over), -1), nobody[1]]
         return Comings(line.by_time, line.codes, line.run_of, np.concatenate(elements), np.concatenate(changes), held)
+
+    def moves(self, line: Timeline, kept: Index, entering: Index, leaving: Index) -> tuple[Moves, Moves]:
+        """The same as values that come and go: those of the groups `kept` among the carried ones, of the elements
+        `entering` among those that arrive, of `leaving` among those that end. So they stand in the pool, too."""
+        runs = np.empty(len(line.by_time), np.int64)
+        runs[line.by_time] = line.run_of
+        sizes = np.cumsum([len(part[0]) for part in (self.carried, self.entering, self.leaving, self.over_at)])
+        at_carried, at_entering, at_leaving, at_over, _ = np.split(runs, sizes)
+        over = np.flatnonzero(self.over[entering])  # of those with a value
+        over_runs = at_over[(np.cumsum(self.over) - 1)[entering[over]]]
+        coming = np.concatenate([at_carried[kept], at_entering[entering]])
+        going = np.concatenate([at_leaving[leaving], over_runs])
+        first, ended = len(kept), len(kept) + len(entering)
+        gone = np.concatenate([ended + np.arange(len(leaving)), first + over])
+        return Moves(coming, np.arange(len(coming))), Moves(going, gone)
 
     def changes(self, carried: Index, entering: Index, leaving: Index) -> Index:
         """What each event adds to a total."""

@@ -1,4 +1,4 @@
-"""Aggregates that look at the members of a group in order: percentiles, FIRST, LAST, MODE, STRING_AGG.
+"""Aggregates that look at the members of a group in order: percentiles, FIRST, LAST, MODE, STRING_AGG, the user's.
 
 They cannot be taken back element by element, as a sum can. So a slice sees all elements that are valid in it, those of
 earlier slices too, in one order, and sweeps through its events with the members of each group at hand.
@@ -15,10 +15,14 @@ import polars as pl
 import pyarrow as pa
 
 from strandline.algebra.expressions import AggregateCall, SortKey
+from strandline.algebra.user import UserAggregate
 from strandline.execution.batch import Index, Mask, gather
+from strandline.execution.kernels.folding import folded
 from strandline.execution.kernels.members import list_members, running_places
 from strandline.execution.kernels.ranking import order_ranks
+from strandline.execution.scalars.basis import polars_type
 from strandline.execution.wire import to_table
+from strandline.types import arrow_type
 
 _MOST_LISTED: Final = 2**23  # members in memory at a time
 
@@ -54,6 +58,8 @@ class Members:
         assert call.argument is not None
         values = self.elements.get_column(call.argument.id)
         wanted = exists & (counts > 0)
+        if call.user is not None:
+            return _spread(self._merged(call.user, call, counts, wanted, values), wanted[exists])
         match call.function:
             case "percentile_cont":
                 return self._between(call, counts, wanted, exists, values)
@@ -99,18 +105,38 @@ class Members:
 
     def _lists(self, call: AggregateCall, counts: Index, wanted: Mask, values: pl.Series) -> Iterator[pl.Series]:
         """The values of the members after each wanted run, as lists, a part of the runs at a time."""
-        order, first, place_of = self._ordered(call)
+        order, _, _ = self._ordered(call)
+        for listed, sizes in self._listed(call, counts, wanted):
+            offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+            content = to_table(pl.DataFrame([values[order[listed]].alias("value")])).column("value").combine_chunks()
+            lists = pl.from_arrow(pa.LargeListArray.from_arrays(pa.array(offsets), content))
+            assert isinstance(lists, pl.Series)
+            yield lists
+
+    def _listed(self, call: AggregateCall, counts: Index, wanted: Mask) -> Iterator[tuple[Index, Index]]:
+        """The places of the members after each wanted run, one run after the other, and how many there are of each; a
+        part of the runs at a time."""
+        _, first, place_of = self._ordered(call)
         sizes = np.where(wanted, counts, 0)
         part_of = np.cumsum(sizes) // _MOST_LISTED
         for part in range(int(part_of[-1]) + 1 if len(part_of) else 0):
             mine = part_of == part
             begin_of = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.where(mine, sizes, 0))])
             listed = list_members(*self.comings.arrays, first, place_of, begin_of)
-            offsets = np.concatenate([begin_of[:-1][wanted & mine], begin_of[-1:]])
-            content = to_table(pl.DataFrame([values[order[listed]].alias("value")])).column("value").combine_chunks()
-            lists = pl.from_arrow(pa.LargeListArray.from_arrays(pa.array(offsets), content))
-            assert isinstance(lists, pl.Series)
-            yield lists
+            yield listed, sizes[wanted & mine]
+
+    def _merged(
+        self, user: UserAggregate, call: AggregateCall, counts: Index, wanted: Mask, values: pl.Series
+    ) -> pl.Series:
+        """An aggregate of the user's after each wanted run: the states of all members, merged in their order."""
+        parts = [pa.array([], arrow_type(user.returns))]
+        if wanted.any():
+            order, _, _ = self._ordered(call)
+            states = user.initialized(values[order].to_arrow())
+            for listed, sizes in self._listed(call, counts, wanted):
+                if len(sizes):
+                    parts.append(user.evaluated(folded(states.take(listed), sizes, user.merged)))
+        return pl.Series(pa.concat_arrays(parts), dtype=polars_type(user.returns))
 
     def _most_frequent(
         self, call: AggregateCall, counts: Index, wanted: Mask, exists: Mask, values: pl.Series
