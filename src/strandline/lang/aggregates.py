@@ -47,8 +47,8 @@ class BoundAggregate:
 
 def described(user: UserAggregate) -> AggregateFunction:
     """An aggregate of the user's as one of the language's. Values that can be taken out again have no order."""
-    order = "" if user.inverse is not None else " ORDER BY y"
-    return AggregateFunction(user.name, f"{user.name}(x{order})", f"It is declared as {user}.", ordered=bool(order))
+    doc = f"It is declared as {user}."
+    return AggregateFunction(user.name, f"{user.name}(x)", doc, ordered=user.inverse is None)
 
 
 def bind_aggregate(
