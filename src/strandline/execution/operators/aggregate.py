@@ -272,16 +272,14 @@ class AggregateOperator(Operator):
         ended: pl.DataFrame,
         sums: dict[str, Index],
     ) -> _Fold:
-        """The states of an aggregate of the user's in the pieces and at the end of the slice."""
+        """The states of an aggregate of the user's in each piece."""
         line, counts = here.line, sums[VALUES + name]
         known = restored(user, carried, id)
         kept = np.flatnonzero(carried.get_column(VALUES + name).to_numpy() > 0) if known is not None else _NOBODY
         entering, leaving = (np.flatnonzero(_present(frame[name])) for frame in (here.arrived, ended))
         values = pl.concat([here.arrived[name][entering], ended[name][leaving]])
         pool = pooled(user, known.take(kept) if known is not None and len(kept) else None, values)
-        wanted = here.exists.copy()
-        wanted[line.last] = True
-        wanted &= counts > 0
+        wanted = here.exists & (counts > 0)  # the last run of a group that lives on is one of these
         if pool is None or not wanted.any():
             return _Fold(user, wanted, None)
         coming, going = here.events.moves(line, kept, entering, leaving)
@@ -340,7 +338,7 @@ _NOBODY = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class _Fold:
-    """The states of an aggregate of the user's after those runs where somebody wants to know, if there are any."""
+    """The states of an aggregate of the user's after the runs that are pieces of the answer with values, if any are."""
 
     user: UserAggregate
     wanted: Mask
@@ -349,10 +347,9 @@ class _Fold:
     def values(self, exists: Mask) -> pl.Series:
         """The value in each piece; any where the group has no values."""
         dtype = polars_type(self.user.returns)
-        asked = np.flatnonzero((exists & self.wanted)[self.wanted])
-        if self.states is None or not len(asked):
+        if self.states is None:
             return pl.Series([None] * int(exists.sum()), dtype=dtype)
-        values = pl.Series(self.user.evaluated(self.states.take(asked)), dtype=dtype)
+        values = pl.Series(self.user.evaluated(self.states), dtype=dtype)
         return values.gather(np.maximum(np.cumsum(self.wanted[exists]) - 1, 0))
 
     def columns(self, name: str, runs: Index) -> list[pl.Series]:
