@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from strandline.algebra.aggregates import BLIND_TO_COPIES, BY_ORDER, AggregateFunction, aggregate_type
-from strandline.algebra.expressions import Case, Cast, Expression, Literal, Value
-from strandline.algebra.signatures import FunctionError
+from strandline.algebra.expressions import Call, Case, Cast, Expression, Literal, Value
+from strandline.algebra.signatures import OF_ARRAYS, FunctionError
 from strandline.errors import BindError
 from strandline.lang import ast
-from strandline.lang.literals import cast_to
+from strandline.lang.literals import article, cast_to
 from strandline.types import BOOLEAN, NULL, VARCHAR, Type, is_numeric
 
 Bind = Callable[[ast.Expression], Expression]
@@ -73,6 +73,9 @@ def bind_aggregate(
     if value is not None and value.type == NULL:
         value = cast_to(value, VARCHAR)
     _check_distinct(name, node, value, order)
+    if name == "array_agg":
+        assert value is not None
+        value = Call("array", (value,), kind)  # so that a NULL of the user's is not left out
     if node.filter is not None:
         # An aggregate leaves out NULLs: what is filtered out becomes one.
         counted = Literal(True, BOOLEAN) if value is None else value
@@ -109,6 +112,8 @@ def _check_form(function: AggregateFunction, node: ast.Function) -> None:
 
 def _sorted(item: ast.SortItem, bind: Bind) -> Sorted:
     value = bind(item.value)
+    if value.type.element is not None:
+        raise BindError(f"ORDER BY {article(value.type)}", code="type-mismatch", hint=OF_ARRAYS, span=item.value.span)
     if value.type == NULL:
         value = cast_to(value, VARCHAR)
     # As in PostgreSQL, NULL is greater than every value unless something else is said.
@@ -158,7 +163,7 @@ def _by_time(name: str, node: ast.Function, time: Expression | None) -> Sorted:
 
 
 def _check_distinct(name: str, node: ast.Function, value: Expression | None, order: tuple[Sorted, ...]) -> None:
-    if node.distinct and name == "string_agg" and any(each.value != value for each in order):
+    if node.distinct and name in ("string_agg", "array_agg") and any(each.value != value for each in order):
         raise BindError(
             "an aggregate with DISTINCT is ordered by something else than its values",
             code="aggregate-order",

@@ -1,4 +1,4 @@
-"""Aggregates that look at the members of a group in order: percentiles, FIRST, LAST, MODE, STRING_AGG.
+"""Aggregates that look at the members of a group in order: percentiles, FIRST, LAST, MODE, STRING_AGG, ARRAY_AGG.
 
 They cannot be taken back element by element, as a sum can. So a slice sees all elements that are valid in it, those of
 earlier slices too, in one order, and sweeps through its events with the members of each group at hand.
@@ -12,13 +12,12 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from strandline.algebra.expressions import AggregateCall, SortKey
 from strandline.execution.batch import Index, Mask, gather
+from strandline.execution.kernels.lists import in_lists
 from strandline.execution.kernels.members import list_members, running_places
 from strandline.execution.kernels.ranking import order_ranks
-from strandline.execution.wire import to_table
 
 _MOST_LISTED: Final = 2**23  # members in memory at a time
 
@@ -64,6 +63,9 @@ class Members:
                 lists = self._lists(call, counts, wanted, values)
                 texts = [values.head(0), *(part.list.join(call.parameter) for part in lists)]
                 return _spread(pl.concat(texts), wanted[exists])
+            case "array_agg":
+                parts = self._lists(call, counts, wanted, values.list.first())
+                return _spread(pl.concat([values.head(0), *parts]), wanted[exists])
         last = counts - 1
         match call.function:
             case "first":
@@ -107,10 +109,7 @@ class Members:
             begin_of = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.where(mine, sizes, 0))])
             listed = list_members(*self.comings.arrays, first, place_of, begin_of)
             offsets = np.concatenate([begin_of[:-1][wanted & mine], begin_of[-1:]])
-            content = to_table(pl.DataFrame([values[order[listed]].alias("value")])).column("value").combine_chunks()
-            lists = pl.from_arrow(pa.LargeListArray.from_arrays(pa.array(offsets), content))
-            assert isinstance(lists, pl.Series)
-            yield lists
+            yield in_lists(values[order[listed]], offsets)
 
     def _most_frequent(
         self, call: AggregateCall, counts: Index, wanted: Mask, exists: Mask, values: pl.Series
