@@ -23,6 +23,8 @@ BINARY: Final = {
     "::": CAST,
     "[": SUBSCRIPT,
 }
+# A bracket with one of these begins a window and not a subscript.
+WINDOWS: Final = ("RANGE", "ROWS", "SESSION", "PARTITION", "NOW")
 MATCHES: Final = ("BETWEEN", "IN", "LIKE", "ILIKE", "SIMILAR")
 
 _SUBQUERY_HINT: Final = "A subquery that is an argument has parentheses of its own: abs((SELECT …))."
@@ -52,6 +54,8 @@ class Expressions(Forms):
         """How strongly the operator here binds; 0 if there is none."""
         token = self.token
         if token.kind is Kind.SYMBOL:
+            if token.value == "[" and self.peek().keyword in WINDOWS:
+                return 0  # a window in the wrong place, which is explained elsewhere
             return BINARY.get(token.value, 0)
         match token.keyword:
             case "OR":
