@@ -40,7 +40,20 @@ from strandline.lang.parser import parse
 from strandline.optimizer.pipeline import optimize
 from strandline.physical.choose import choose
 from strandline.temporal import BEFORE_ALL, FOREVER, Instant
-from strandline.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, Column, Schema, Type, array_of, decimal
+from strandline.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    TIMESTAMP,
+    VARCHAR,
+    Column,
+    Schema,
+    Type,
+    array_of,
+    decimal,
+)
 
 LONG = os.environ.get("STRANDLINE_LONG") == "1"
 EPOCH = datetime(1970, 1, 1)

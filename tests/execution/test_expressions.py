@@ -25,7 +25,20 @@ from strandline.algebra.values import parse
 from strandline.execution.expressions import compile, evaluate_columns, filter_frame
 from strandline.execution.scalars.basis import polars_type
 from strandline.execution.scalars.casts import cast_text
-from strandline.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, INTERVAL, NULL, TIMESTAMP, VARCHAR, Type, array_of, decimal
+from strandline.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    INTERVAL,
+    NULL,
+    TIMESTAMP,
+    VARCHAR,
+    Type,
+    array_of,
+    decimal,
+)
 
 # ---- values ----------------------------------------------------------------------------------------------------------
 
@@ -291,7 +304,14 @@ def edges(kind: Type) -> list[Value]:
     """Values at which something may go wrong, for a denser look than random examples give."""
     if kind.element is not None:
         some = edges(kind.element)
-        return [(), (None,), tuple(some[:2]), (some[0], None, some[0]), tuple(some), (1,) if kind.element == INT else ()]
+        return [
+            (),
+            (None,),
+            tuple(some[:2]),
+            (some[0], None, some[0]),
+            tuple(some),
+            (1,) if kind.element == INT else (),
+        ]
     match kind.name:
         case "BOOLEAN":
             return [True, False]
