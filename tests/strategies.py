@@ -464,7 +464,7 @@ class Writer:
         argument = self.value(fields, family, 1)
         spread = ("STDDEV", "STDDEV_POP", "VAR_POP", "VAR_SAMP")
         numeric = (*("SUM", "AVG", "MEDIAN", "PERCENTILE_CONT") * 2, *spread, *spread)
-        others = ("COUNT", "MIN", "MAX", "FIRST", "LAST", "MODE", "PERCENTILE_DISC")
+        others = ("COUNT", "MIN", "MAX", "FIRST", "LAST", "MODE", "PERCENTILE_DISC", "ARRAY_AGG")
         texts = ("STRING_AGG", "STRING_AGG", "STRING_AGG") if family == "text" else ()
         function = self.pick(*others, *texts, *(numeric if family in NUMBERS else ()))
         doubles = ("AVG", *spread, "MEDIAN", "PERCENTILE_CONT")
@@ -481,6 +481,11 @@ class Writer:
             case "STRING_AGG":
                 order = f" ORDER BY {self.dice.choice(fields).text}{direction}" if self.chance(2) else ""
                 return Field(f"STRING_AGG({argument}, '|'{order})", result)
+            case "ARRAY_AGG":
+                by, distinct = self.pick((self.dice.choice(fields).text, ""), (argument, "DISTINCT "))
+                order = f" ORDER BY {by}{direction}" if self.chance(2) else ""
+                array = f"ARRAY_AGG({distinct}{argument}{order}){self.filter(fields)}"
+                return Field(f"cardinality({array})", "int") if self.chance(4) else Field(f"{array}[2]", result)
         distinct = "DISTINCT " if self.chance(3) else ""
         return Field(f"{function}({distinct}{argument}){self.filter(fields)}", result)
 

@@ -40,7 +40,20 @@ from strandline.lang.parser import parse
 from strandline.optimizer.pipeline import optimize
 from strandline.physical.choose import choose
 from strandline.temporal import BEFORE_ALL, FOREVER, Instant
-from strandline.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, Column, Schema, Type, decimal
+from strandline.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    TIMESTAMP,
+    VARCHAR,
+    Column,
+    Schema,
+    Type,
+    array_of,
+    decimal,
+)
 
 LONG = os.environ.get("STRANDLINE_LONG") == "1"
 EPOCH = datetime(1970, 1, 1)
@@ -55,6 +68,7 @@ def examples(count: int) -> int:
 
 MONEY = decimal(10, 2)
 KINDS: tuple[Type, ...] = (INT, BIGINT, DOUBLE, MONEY, VARCHAR, BOOLEAN, DATE, TIMESTAMP)
+ARRAYS: tuple[Type, ...] = tuple(map(array_of, (INT, DOUBLE, MONEY, VARCHAR, BOOLEAN)))
 
 # Few values, so that rows meet; among them those at which arithmetic and comparison are most easily wrong.
 DOMAIN: dict[str, tuple[Value, ...]] = {
@@ -71,6 +85,8 @@ DOMAIN: dict[str, tuple[Value, ...]] = {
 
 def values(kind: Type) -> st.SearchStrategy[Value]:
     """A value of the type; about one in six is NULL."""
+    if kind.element is not None:
+        return st.none() | st.lists(values(kind.element), max_size=3).map(tuple)
     return st.sampled_from((*DOMAIN[kind.name], *([None] * max(1, len(DOMAIN[kind.name]) // 5))))
 
 

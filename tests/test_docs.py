@@ -180,6 +180,8 @@ def elements(query: Query) -> list[tuple[tuple[str, ...], int, int]]:
 def show_value(value: object) -> str:
     if value is None or isinstance(value, bool):
         return {None: "NULL", True: "true", False: "false"}[value]
+    if isinstance(value, list):
+        return f"[{', '.join(map(show_value, value))}]"
     return str(value)
 
 

@@ -146,6 +146,48 @@ QUERIES: dict[str, str | tuple[str, str]] = {
            string_agg(sym, ',' ORDER BY price DESC NULLS LAST, sym) FILTER (WHERE qty > 2)
            FROM trade [RANGE 5 SECONDS] GROUP BY buy""",
     ),
+    "arrays": (
+        """SELECT buy, ARRAY_AGG(sym) AS t, ARRAY_AGG(DISTINCT qty ORDER BY qty DESC NULLS LAST) AS d,
+           ARRAY_AGG(qty ORDER BY price DESC NULLS LAST) FILTER (WHERE qty > 2 OR qty IS NULL) AS f,
+           ARRAY_AGG(fee ORDER BY day, fee NULLS FIRST) AS m, ARRAY_AGG(DISTINCT sym) AS s
+           FROM trade [RANGE 5 SECONDS] GROUP BY buy""",
+        """SELECT buy, list(sym ORDER BY sym NULLS LAST), list(DISTINCT qty ORDER BY qty DESC NULLS LAST),
+           list(qty ORDER BY price DESC NULLS LAST, qty NULLS LAST) FILTER (WHERE qty > 2 OR qty IS NULL),
+           list(fee ORDER BY day NULLS LAST, fee NULLS FIRST), list(DISTINCT sym ORDER BY sym NULLS LAST)
+           FROM trade [RANGE 5 SECONDS] GROUP BY buy""",
+    ),
+    "array of nothing": (
+        "SELECT ARRAY_AGG(sym) AS a, COUNT(*) AS n FROM trade [RANGE 2 SECONDS] WHERE qty > 5",
+        "SELECT list(sym ORDER BY sym NULLS LAST), count(*) FROM trade [RANGE 2 SECONDS] WHERE qty > 5",
+    ),
+    "elements of arrays": (
+        """SELECT sym, a[1] AS one, a[3] AS three, cardinality(a) AS n, array_contains(a, 3) AS has,
+           array_to_string(a, '-', '?') AS t FROM (SELECT sym, ARRAY_AGG(qty ORDER BY ts) AS a
+           FROM trade [RANGE 8 SECONDS] GROUP BY sym) q""",
+        """SELECT sym, a[1], a[3], len(a), CASE WHEN list_contains(a, 3) THEN true WHEN len(a) > list_count(a) THEN NULL
+           ELSE false END, array_to_string(list_transform(a, lambda x: coalesce(x::VARCHAR, '?')), '-')
+           FROM (SELECT sym, list(qty ORDER BY ts, qty NULLS LAST) AS a FROM trade [RANGE 8 SECONDS] GROUP BY sym) q""",
+    ),
+    "groups by arrays": (
+        """SELECT a, COUNT(*) AS n FROM (SELECT qty, ARRAY_AGG(DISTINCT sym) AS a FROM trade [RANGE 6 SECONDS]
+           GROUP BY qty) q GROUP BY a""",
+        """SELECT a, COUNT(*) FROM (SELECT qty, list(DISTINCT sym ORDER BY sym NULLS LAST) AS a
+           FROM trade [RANGE 6 SECONDS] GROUP BY qty) q GROUP BY a""",
+    ),
+    "sets of arrays": (
+        """SELECT ARRAY_AGG(sym) AS a FROM trade [RANGE 3 SECONDS] GROUP BY qty
+           EXCEPT SELECT ARRAY_AGG(sym) FROM quote [RANGE 9 SECONDS] GROUP BY size""",
+        """SELECT list(sym ORDER BY sym NULLS LAST) FROM trade [RANGE 3 SECONDS] GROUP BY qty
+           EXCEPT SELECT list(sym ORDER BY sym NULLS LAST) FROM quote [RANGE 9 SECONDS] GROUP BY size""",
+    ),
+    "joined arrays": (
+        """SELECT t.sym, t.a, q.b FROM (SELECT sym, ARRAY_AGG(qty) AS a FROM trade [RANGE 5 SECONDS] GROUP BY sym) t
+           LEFT JOIN (SELECT sym, ARRAY_AGG(bid) AS b FROM quote [RANGE 2 SECONDS] GROUP BY sym) q ON t.sym = q.sym""",
+        """SELECT t.sym, t.a, q.b FROM
+           (SELECT sym, list(qty ORDER BY qty NULLS LAST) AS a FROM trade [RANGE 5 SECONDS] GROUP BY sym) t LEFT JOIN
+           (SELECT sym, list(bid ORDER BY bid NULLS LAST) AS b FROM quote [RANGE 2 SECONDS] GROUP BY sym) q
+           ON t.sym = q.sym""",
+    ),
     "rollup": """SELECT sym, buy, COUNT(*) AS n, SUM(qty) AS q, GROUPING(sym, buy) AS g
                  FROM trade [RANGE 5 SECONDS] GROUP BY ROLLUP (sym, buy) HAVING COUNT(*) > 0""",
     "rollup of nothing": "SELECT sym, COUNT(*) AS n FROM trade [RANGE 2 SECONDS] WHERE qty > 99 GROUP BY ROLLUP (sym)",
@@ -426,6 +468,8 @@ def at_every_instant(query: str) -> str:
 
 def plain(value: object) -> object:
     """Numbers as numbers: DuckDB may give a whole number where we give a DECIMAL, and the other way round."""
+    if isinstance(value, list):
+        return [plain(element) for element in value]
     if isinstance(value, Decimal | int) and not isinstance(value, bool):
         return float(value)
     return value

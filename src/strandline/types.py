@@ -10,13 +10,16 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """An SQL type. `precision` and `scale` belong to DECIMAL only."""
+    """An SQL type. `precision` and `scale` belong to DECIMAL only, `element` to ARRAY."""
 
     name: str
     precision: int = 0
     scale: int = 0
+    element: Type | None = None
 
     def __str__(self) -> str:
+        if self.element is not None:
+            return f"{self.element}[]"
         return f"DECIMAL({self.precision},{self.scale})" if self.name == "DECIMAL" else self.name
 
 
@@ -36,6 +39,11 @@ MAX_PRECISION: Final = 38
 def decimal(precision: int, scale: int) -> Type:
     """DECIMAL(precision, scale), with the precision capped at what Arrow and PostgreSQL users can rely on."""
     return Type("DECIMAL", min(precision, MAX_PRECISION), scale)
+
+
+def array_of(element: Type) -> Type:
+    """The arrays of values of a type, printed as `INT[]`."""
+    return Type("ARRAY", element=element)
 
 
 def is_numeric(kind: Type) -> bool:
@@ -82,6 +90,9 @@ def arrow_type(kind: Type) -> pa.DataType:
             return pa.timestamp("us")
         case "NULL":
             return pa.null()
+        case "ARRAY":
+            assert kind.element is not None, "an array has elements of some type"
+            return pa.large_list(arrow_type(kind.element))
     raise AssertionError(f"type {kind} has no Arrow form")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -31,6 +32,7 @@ from strandline.types import (
     TIMESTAMP,
     VARCHAR,
     Type,
+    array_of,
     decimal,
 )
 
@@ -206,6 +208,21 @@ def test_castable() -> None:
     assert not castable(BOOLEAN, DOUBLE)
     assert not castable(INT, DATE)
     assert not castable(VARCHAR, INTERVAL)
+    assert castable(array_of(INT), array_of(VARCHAR)) and castable(NULL, array_of(INT))
+    assert not castable(array_of(INT), VARCHAR) and not castable(VARCHAR, array_of(INT))
+    assert not castable(array_of(INT), array_of(DATE))
+
+
+@pytest.mark.parametrize("function", ["=", "<", "in", "nullif", "greatest"])
+def test_arrays_are_not_compared(function: str) -> None:
+    with pytest.raises(FunctionError, match=r"values of INT\[\] are not compared"):
+        resolve(function, (array_of(INT), array_of(INT)))
+
+
+def test_arrays_hold_plain_values() -> None:
+    for kind in (array_of(INT), INTERVAL):
+        with pytest.raises(FunctionError, match="array does not accept"):
+            resolve("array", (kind,))
 
 
 # ---- values ----------------------------------------------------------------------------------------------------------
@@ -213,6 +230,24 @@ def test_castable() -> None:
 NOON = datetime(2024, 5, 15, 12, 34, 56, 789012)
 
 MEANING: list[tuple[Expression, Value]] = [
+    (call("array", 1, None, 2), (1, None, 2)),
+    (call("array", None), (None,)),
+    (call("array", 1, 2.5), (1.0, 2.5)),
+    (call("[]", call("array", 7, 8), 1), 7),
+    (call("[]", call("array", 7, 8), 0), None),
+    (call("[]", call("array", 7, 8), -1), None),
+    (call("[]", call("array", 7, 8), 3), None),
+    (call("cardinality", call("array", 7, None)), 2),
+    (call("array_contains", call("array", 7, None), 7), True),
+    (call("array_contains", call("array", 7, None), 8), None),
+    (call("array_contains", call("array", 7), 8), False),
+    (call("array_contains", call("array", 7), 7.0), True),
+    (call("array_contains", call("array", 7), None), None),
+    (call("array_contains", call("array", NAN), NAN), True),
+    (call("array_to_string", call("array", 1.5, None, 2.0), "-"), "1.5-2"),
+    (call("array_to_string", call("array", True, None), "-", "?"), "true-?"),
+    (call("array_to_string", call("array", 1, None), "-", None), "1"),
+    (call("array_to_string", call("array", 1), None), None),
     (call("+", 2**31 - 1, 1), 2**31),
     (call("+", GREATEST, 1), None),
     (call("-", LEAST, 1), None),
@@ -734,6 +769,9 @@ def over(function: str, kind: Type, *content: Value) -> Value:
         ("avg", D102, DOUBLE),
         ("min", BOOLEAN, BOOLEAN),
         ("max", TIMESTAMP, TIMESTAMP),
+        ("array_agg", INT, array_of(INT)),
+        ("array_agg", NULL, array_of(VARCHAR)),
+        ("count", array_of(INT), BIGINT),
     ],
 )
 def test_aggregate_types(function: str, argument: Type | None, result: Type) -> None:
@@ -749,6 +787,9 @@ def test_aggregate_types(function: str, argument: Type | None, result: Type) -> 
         ("average", INT, "aggregate average does not exist"),
         ("stddev", VARCHAR, "stddev_samp does not accept (VARCHAR)"),
         ("string_agg", INT, "string_agg does not accept (INT)"),
+        ("max", array_of(D102), "max does not accept (DECIMAL(10,2)[])"),
+        ("array_agg", array_of(INT), "array_agg does not accept (INT[])"),
+        ("array_agg", INTERVAL, "array_agg does not accept (INTERVAL)"),
     ],
 )
 def test_aggregates_refuse(function: str, argument: Type | None, message: str) -> None:
@@ -758,11 +799,20 @@ def test_aggregates_refuse(function: str, argument: Type | None, message: str) -
 
 
 def test_an_empty_group_counts_nothing_and_has_no_other_value() -> None:
-    for function in set(AGGREGATES) - set(BY_ORDER) - {"median"}:  # the binder gives those other names
+    # The binder gives those other names, and ARRAY_AGG another argument.
+    for function in set(AGGREGATES) - set(BY_ORDER) - {"median", "array_agg"}:
         kind = VARCHAR if function == "string_agg" else INT
         assert over(function, kind) == (0 if function == "count" else None)
         assert over(function, kind, None, None) == (0 if function == "count" else None)
     assert aggregate(AggregateCall("count", None, BIGINT), [{}, {}, {}]) == 3
+
+
+def test_array_agg_keeps_nulls_that_are_values() -> None:
+    call = AggregateCall("array_agg", ColumnRef("x", array_of(INT)), array_of(INT))
+    assert aggregate(call, [{"x": x} for x in ((2,), None, (None,), (1,), (None,))]) == (1, 2, None, None)
+    once = replace(call, distinct=True)
+    assert aggregate(once, [{"x": x} for x in ((2,), None, (None,), (2,), (None,))]) == (2, None)
+    assert aggregate(call, []) is aggregate(call, [{"x": None}]) is None
 
 
 def test_aggregates_of_truth_values_are_the_least_and_the_greatest() -> None:

@@ -22,8 +22,9 @@ from strandline.algebra.user import UserAggregate
 from strandline.execution.operators.aggregate import AggregateOperator
 from strandline.execution.operators.base import Progress
 from strandline.temporal import FOREVER
-from strandline.types import BIGINT, BOOLEAN, DOUBLE, INT, VARCHAR, Column, Schema, Type, decimal
+from strandline.types import BIGINT, BOOLEAN, DOUBLE, INT, VARCHAR, Column, Schema, Type, array_of, decimal
 from support import (
+    ARRAYS,
     DOMAIN,
     KINDS,
     MONEY,
@@ -67,7 +68,9 @@ def calls(schema: Schema, *wanted: str) -> Calls:
             call = AggregateCall(function, argument, user.returns, order=by, user=user)
             found.append((Column(text, text, user.returns), call))
             continue
-        kind = aggregate_type(function, argument.type if argument else None)
+        # An array of one element each is what ARRAY_AGG takes in the algebra.
+        kind = argument.type if argument and function == "array_agg" else None
+        kind = kind or aggregate_type(function, argument.type if argument else None)
         keys = tuple(SortKey(columns[key.strip("-!")], "-" in key, "!" in key) for key in order.split())
         value = float(parameter) if function.startswith("percentile") else parameter if has_parameter else None
         found.append((Column(text, text, kind), AggregateCall(function, argument, kind, False, keys, value)))
@@ -204,12 +207,41 @@ def test_aggregates_of_members_are_the_snapshot_ones(source: Elements, keys: int
     same_snapshots(out, lambda t: expected(MIXED, keys, OF_MEMBERS, at(source, t), first <= t), edges(source))
 
 
+def singles(source: Elements, *places: int) -> Elements:
+    """The elements with arrays of one element each, the arguments of ARRAY_AGG, beside some of their values.
+
+    What is left out by a FILTER has no array at all; here it is every value of 1.
+    """
+    return [
+        ((*payload, *(None if payload[place] == 1 else (payload[place],) for place in places)), start, end)
+        for payload, start, end in source
+    ]
+
+
+@settings(max_examples=examples(40))
+@given(intervals(payloads(VARCHAR, DOUBLE, INT, MONEY, BOOLEAN), endless=True), st.integers(0, 2), slicings())
+@example([(("a", None, 1, None, True), 0, 4), (("a", None, None, None, False), 0, 8)], 0, Slicing((2,), "store"))
+def test_arrays_of_members_are_the_snapshot_ones(source: Elements, keys: int, slicing: Slicing) -> None:
+    kinds = (VARCHAR, DOUBLE, INT, MONEY, BOOLEAN)
+    schema = columns(*kinds, *map(array_of, kinds))
+    wanted = ["array_agg c5", "array_agg c6 by -c2", "array_agg c7 by c0! c1", "array_agg c8", "array_agg c9 by c3"]
+    arrays = singles(source, *range(5))
+    out = aggregated(schema, keys, [*wanted, "count c7"], arrays, slicing)
+    first = min((start for _, start, _ in source), default=FOREVER)
+    same_snapshots(
+        out, lambda t: expected(schema, keys, [*wanted, "count c7"], at(arrays, t), first <= t), edges(source)
+    )
+
+
 def test_members_are_listed_in_parts_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("strandline.execution.operators.members._MOST_LISTED", 3)
     source = line("a[0,9) b[1,8) c[2,7) a[3,6) b[4,5)")
     wanted = ["string_agg:, x", "mode x by x"]
     out = aggregated(TEXT, 0, wanted, source)
     same_snapshots(out, lambda t: expected(TEXT, 0, wanted, at(source, t), t >= 0), edges(source))
+    schema, arrays = columns(VARCHAR, array_of(VARCHAR)), singles(source, 0)
+    out = aggregated(schema, 0, ["array_agg c1"], arrays)
+    same_snapshots(out, lambda t: expected(schema, 0, ["array_agg c1"], at(arrays, t), t >= 0), edges(source))
 
 
 # ---- aggregates of the user's ---------------------------------------------------------------------------------------
@@ -387,7 +419,7 @@ def test_the_least_and_the_greatest_value_alone(kind: Type) -> None:
         assert at(out, 5) == [(None, None)]
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("kind", [*KINDS, *ARRAYS], ids=str)
 @settings(max_examples=examples(8))
 @given(data=st.data(), slicing=slicings())
 def test_groups_of_every_type(kind: Type, data: st.DataObject, slicing: Slicing) -> None:

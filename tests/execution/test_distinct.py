@@ -12,6 +12,7 @@ from strandline.execution.operators import distinct as distinct_module
 from strandline.execution.operators.distinct import DistinctOperator
 from strandline.types import DOUBLE, INT, VARCHAR, Type
 from support import (
+    ARRAYS,
     KINDS,
     TEXT,
     Elements,
@@ -53,7 +54,7 @@ def distinct(rows: list[Payload]) -> list[Payload]:
     return list({str(bag([row])): row for row in rows}.values())
 
 
-COLUMNS = {kind.name.lower(): (kind,) for kind in KINDS} | {"mixed": (VARCHAR, DOUBLE, INT)}
+COLUMNS = {str(kind).lower(): (kind,) for kind in (*KINDS, *ARRAYS)} | {"mixed": (VARCHAR, DOUBLE, INT)}
 
 
 @pytest.mark.parametrize("kinds", COLUMNS.values(), ids=COLUMNS)

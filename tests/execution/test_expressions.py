@@ -25,7 +25,20 @@ from strandline.algebra.values import parse
 from strandline.execution.expressions import compile, evaluate_columns, filter_frame
 from strandline.execution.scalars.basis import polars_type
 from strandline.execution.scalars.casts import cast_text
-from strandline.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, INTERVAL, NULL, TIMESTAMP, VARCHAR, Type, decimal
+from strandline.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    INTERVAL,
+    NULL,
+    TIMESTAMP,
+    VARCHAR,
+    Type,
+    array_of,
+    decimal,
+)
 
 # ---- values ----------------------------------------------------------------------------------------------------------
 
@@ -42,6 +55,9 @@ FIRST: dict[str, Type] = {
     "day": DATE,
     "ts": TIMESTAMP,
     "span": INTERVAL,
+    "ints": array_of(INT),
+    "doubles": array_of(DOUBLE),
+    "words": array_of(VARCHAR),
 }
 COLUMNS = {f"{id}{number if number > 1 else ''}": kind for number in range(1, 7) for id, kind in FIRST.items()}
 
@@ -90,6 +106,8 @@ def decimals(kind: Type) -> st.SearchStrategy[Decimal]:
 
 
 def values(kind: Type) -> st.SearchStrategy[Value]:
+    if kind.element is not None:
+        return st.lists(st.none() | values(kind.element), max_size=4).map(tuple)
     match kind.name:
         case "BOOLEAN":
             return st.booleans()
@@ -122,7 +140,7 @@ def frame_of(content: Sequence[dict[str, Value]]) -> pl.DataFrame:
 
 # ---- expressions -----------------------------------------------------------------------------------------------------
 
-TYPES = (BOOLEAN, INT, BIGINT, DOUBLE, decimal(10, 2), VARCHAR, DATE, TIMESTAMP, INTERVAL)
+TYPES = (BOOLEAN, INT, BIGINT, DOUBLE, decimal(10, 2), VARCHAR, DATE, TIMESTAMP, INTERVAL, array_of(INT))
 
 
 def signatures() -> dict[str, list[tuple[str, tuple[str, ...]]]]:
@@ -219,7 +237,8 @@ def expressions(draw: st.DrawFn, name: str, depth: int) -> Expression:
             return arguments[0] if arguments[0].type.name == name else Literal(None, kinds[0])
     if how == "cast":
         source = draw(st.sampled_from([kind for kind in TYPES if castable(kind, kinds[0])]))
-        return Cast(draw(expressions(source.name, depth - 1)), draw(st.sampled_from(kinds)))
+        operand, target = draw(expressions(source.name, depth - 1)), draw(st.sampled_from(kinds))
+        return Cast(operand, target) if castable(operand.type, target) else Literal(None, target)
     if how == "case":
         branch, other = draw(expressions(name, depth - 1)), draw(expressions(name, depth - 1))
         kind = meet([branch.type, other.type])
@@ -245,6 +264,8 @@ def cases(draw: st.DrawFn, depth: int) -> tuple[Expression, list[dict[str, Value
 def same(left: Value, right: Value) -> bool:
     if isinstance(left, float) and isinstance(right, float):
         return left == right or (math.isnan(left) and math.isnan(right))
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return len(left) == len(right) and all(map(same, left, right))
     return type(left) is type(right) and left == right
 
 
@@ -281,6 +302,16 @@ def test_an_expression_over_columns_is_the_expression_over_each_row(case: tuple[
 
 def edges(kind: Type) -> list[Value]:
     """Values at which something may go wrong, for a denser look than random examples give."""
+    if kind.element is not None:
+        some = edges(kind.element)
+        return [
+            (),
+            (None,),
+            tuple(some[:2]),
+            (some[0], None, some[0]),
+            tuple(some),
+            (1,) if kind.element == INT else (),
+        ]
     match kind.name:
         case "BOOLEAN":
             return [True, False]
@@ -316,13 +347,24 @@ def grid(columns: Sequence[str], height: int = 400) -> Rows:
 GRID = grid(tuple(FIRST))
 
 
+def accepts(function: str, ids: Sequence[str]) -> bool:
+    try:
+        resolve(function, [COLUMNS[id] for id in ids])
+    except FunctionError:
+        return False
+    return True
+
+
 def calls_of(function: str) -> list[Expression]:
     """The function over columns of every combination of types it takes; the second argument also as a constant."""
     dice = random.Random(function)
     found: list[Expression] = []
     kinds = [types for signatures in SIGNATURES.values() for name, types in signatures if name == function]
     for names in kinds:
-        ids = [dice.choice([id for id, kind in FIRST.items() if kind.name == name]) for name in names]
+        choices = [[id for id, kind in FIRST.items() if kind.name == name] for name in names]
+        ids = [dice.choice(some) for some in choices]
+        while "ARRAY" in names and not accepts(function, ids):  # its elements have to fit, too
+            ids = [dice.choice(some) for some in choices]
         places = [f"{id}{number}" if number > 1 else id for number, id in enumerate(ids, 1)]
         arguments: list[Expression] = [ColumnRef(id, COLUMNS[id]) for id in places]
         if function in KNOWN and with_known(function, arguments, KNOWN[function][0]) != arguments:
@@ -470,4 +512,4 @@ def test_literals_stay_typed() -> None:
         for value in (None, edges(kind)[0]):
             column = pl.DataFrame({"a": [1]}).select(compile(Literal(value, kind)).alias("r"))["r"]
             assert column.dtype == polars_type(kind)
-            assert same(column[0], value)
+            assert same(column.to_list()[0], value)

@@ -14,13 +14,15 @@ from hypothesis import strategies as st
 
 from strandline.algebra.snapshot import bag
 from strandline.algebra.user import States
+from strandline.algebra.values import compare
 from strandline.execution.kernels.folding import folded, running
 from strandline.execution.kernels.grouping import group_codes
 from strandline.execution.kernels.hashing import hash_column, hash_rows
+from strandline.execution.kernels.ranking import Ranking
 from strandline.execution.kernels.sweep import LOWEST, lay_out, running_maxima, running_totals, uncovered
 from strandline.execution.scalars.basis import polars_type
 from strandline.types import DOUBLE, VARCHAR, Type, decimal
-from support import KINDS, any_decimal, examples, values
+from support import ARRAYS, KINDS, any_decimal, examples, values
 
 INSTANTS = st.integers(0, 8)
 
@@ -126,11 +128,11 @@ def test_each_group_is_covered_once(rows: list[tuple[int, int, int]], known: tup
         assert len(firsts) == len(set(firsts)), "of those that start together one is enough"
 
 
-@pytest.mark.parametrize("kind", [*KINDS, decimal(38, 38), decimal(5, 5)], ids=str)
+@pytest.mark.parametrize("kind", [*KINDS, *ARRAYS, decimal(38, 38), decimal(5, 5)], ids=str)
 @settings(max_examples=examples(25))
 @given(data=st.data())
 def test_equal_keys_have_equal_codes_and_equal_hashes(kind: Type, data: st.DataObject) -> None:
-    some = values(kind) if kind in KINDS else st.none() | any_decimal(kind)
+    some = values(kind) if kind in (*KINDS, *ARRAYS) else st.none() | any_decimal(kind)
     rows = data.draw(st.lists(st.tuples(some, values(VARCHAR)), max_size=12))
     frame = pl.DataFrame(rows, schema={"a": polars_type(kind), "b": pl.String()}, orient="row")
     codes, representative = group_codes(frame, ["a", "b"])
@@ -142,7 +144,18 @@ def test_equal_keys_have_equal_codes_and_equal_hashes(kind: Type, data: st.DataO
             assert (codes[i] == codes[j]) == (hashes[i] == hashes[j]) == (keys[i] == keys[j])
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("kind", [*KINDS, *ARRAYS], ids=str)
+@settings(max_examples=examples(25))
+@given(data=st.data())
+def test_ranks_are_in_the_order_of_the_values(kind: Type, data: st.DataObject) -> None:
+    drawn = [value for value in data.draw(st.lists(values(kind), max_size=10)) if value is not None]
+    ranks = Ranking(pl.Series("a", drawn, dtype=polars_type(kind))).codes.tolist()
+    for i, one in enumerate(drawn):
+        for j, two in enumerate(drawn):
+            assert (ranks[i] > ranks[j]) - (ranks[i] < ranks[j]) == compare(one, two), f"{one} and {two}"
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *ARRAYS], ids=str)
 @settings(max_examples=examples(15))
 @given(data=st.data())
 def test_a_hash_does_not_depend_on_how_the_column_lies_in_memory(kind: Type, data: st.DataObject) -> None:
@@ -161,6 +174,13 @@ def test_hashes_are_the_same_for_ever() -> None:
     frame = pl.DataFrame({"i": [1, None, -1], "s": ["a", "", "ä😀"], "d": [0.5, -0.0, float("nan")]})
     assert hash_rows(frame, ["i"]).tolist() == [10451216379200822465, 407704129109, 16490336266968443936]
     assert hash_rows(frame, ["s"]).tolist() == [3918140811610257722, 12035550249420947055, 9232167193457591361]
+    lists = pl.DataFrame({"l": [[1, None], [], None, [2, 1]]})
+    assert hash_rows(lists, ["l"]).tolist() == [
+        14408332100661918192,
+        12035550249420947055,
+        407704129109,
+        7333738972616260032,
+    ]
     assert hash_rows(frame, ["d", "i"]).tolist() == [10158081661337328572, 13936451009131383409, 1553594315927167025]
 
 

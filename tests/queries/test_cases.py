@@ -98,6 +98,8 @@ def show_value(value: object) -> str:
         return "NULL"
     if isinstance(value, float):
         return repr(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(show_value, value))}]"
     if isinstance(value, datetime) and value.tzinfo is not None:
         value = value.astimezone(UTC).replace(tzinfo=None)
     return show(value)  # type: ignore[arg-type]  # what Arrow gives is what SQL has

@@ -17,9 +17,21 @@ from typing import Any, Final, Literal, TypeVar
 
 from strandline.algebra.expressions import AggregateCall, SortKey, Value
 from strandline.algebra.functions import suggestion
-from strandline.algebra.signatures import FunctionError
+from strandline.algebra.signatures import OF_ARRAYS, FunctionError
 from strandline.algebra.values import compare, fit
-from strandline.types import BIGINT, BOOLEAN, DOUBLE, MAX_PRECISION, NULL, VARCHAR, Type, decimal, is_numeric
+from strandline.types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    INTERVAL,
+    MAX_PRECISION,
+    NULL,
+    VARCHAR,
+    Type,
+    array_of,
+    decimal,
+    is_numeric,
+)
 
 # What stands in the parentheses: `x`, `x, separator`, or a fraction and the values WITHIN GROUP (ORDER BY x).
 Form = Literal["value", "separated", "within group", "fraction within group"]
@@ -97,6 +109,12 @@ AGGREGATES: Final[Mapping[str, AggregateFunction]] = MappingProxyType(
                 "separated",
                 ordered=True,
             ),
+            AggregateFunction(
+                "array_agg",
+                "ARRAY_AGG(x ORDER BY y)",
+                "The values as an array, NULLs too; in their own order if none is given or leaves a choice.",
+                ordered=True,
+            ),
         )
     }
 )
@@ -111,8 +129,10 @@ BY_ORDER: Final[Mapping[str, str]] = MappingProxyType({"bool_and": "min", "every
 # What a second copy of a value does not change.
 BLIND_TO_COPIES: Final = frozenset(("min", "max", "first", "last"))
 
-# Of the language's own: those that look at all values of a group.
-OF_MEMBERS: Final = frozenset(("percentile_cont", "percentile_disc", "first", "last", "mode", "string_agg"))
+# Of the language's own: those that look at all values of a group, where others get by with totals.
+OF_MEMBERS: Final = frozenset(
+    ("percentile_cont", "percentile_disc", "first", "last", "mode", "string_agg", "array_agg")
+)
 
 DISPERSIONS: Final = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
 
@@ -139,6 +159,10 @@ def aggregate_type(name: str, argument: Type | None) -> Type:
     match function.name, argument:
         case "count", _:
             return BIGINT
+        case _, Type("ARRAY"):
+            raise FunctionError(f"{function.name} does not accept ({argument})", f"{usage} {OF_ARRAYS}")
+        case "array_agg", Type() as kind if kind != INTERVAL:
+            return array_of(VARCHAR if kind == NULL else kind)
         case "min" | "max" | "first" | "last" | "mode" | "percentile_disc", Type() as kind:
             return VARCHAR if kind == NULL else kind
         case "sum", Type("INT"):
@@ -213,6 +237,8 @@ def _over_values(call: AggregateCall, known: list[Any]) -> Value:
             return _most_frequent(known)
         case "string_agg":
             return str(call.parameter).join(known)
+        case "array_agg":
+            return tuple(element for array in known for element in array)
     raise AssertionError(f"aggregate {call.function} has no meaning")
 
 
@@ -224,7 +250,7 @@ def _value(value: Any) -> Value:
 def _identity(value: Any) -> object:
     if isinstance(value, float):
         return "NaN" if value != value else value + 0.0
-    return value
+    return tuple(map(_identity, value)) if isinstance(value, tuple) else value
 
 
 RowType = TypeVar("RowType", bound=Mapping[str, Value])

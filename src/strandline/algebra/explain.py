@@ -62,6 +62,8 @@ def show_expression(expression: Expression, around: int = 0) -> str:
             return f"~{show_expression(operand, 8)}"
         case Call("is_null", (operand,), _):
             return f"{show_expression(operand, 8)} IS NULL"
+        case Call("[]", (array, place), _):
+            return f"{show_expression(array, 8)}[{show_expression(place)}]"
         case Call("in", (operand, *options), _):
             return f"{show_expression(operand, 8)} IN ({', '.join(map(show_expression, options))})"
         case Call(function, arguments, _):
@@ -87,6 +89,8 @@ def _show_infix(function: str, first: Expression, rest: list[Expression], around
 def _show_literal(value: object, is_interval: bool) -> str:
     if value is None:
         return "NULL"
+    if isinstance(value, tuple):
+        return f"array({', '.join(_show_literal(element, is_interval=False) for element in value)})"
     if is_interval:
         assert isinstance(value, int)
         return f"INTERVAL {show_duration(value)}"

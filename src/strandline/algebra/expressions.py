@@ -14,8 +14,8 @@ from typing import NamedTuple, TypeAlias
 from strandline.algebra.user import UserAggregate, UserFunction
 from strandline.types import BOOLEAN, Type
 
-# A TIMESTAMP literal is a naive datetime in UTC, an INTERVAL literal is microseconds.
-Value: TypeAlias = bool | int | float | Decimal | str | date | datetime | None
+# A TIMESTAMP literal is a naive datetime in UTC, an INTERVAL literal is microseconds, an array is a tuple.
+Value: TypeAlias = "bool | int | float | Decimal | str | date | datetime | tuple[Value, ...] | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +91,9 @@ class AggregateCall:
     `distinct` counts equal values once. `order` is the order in which FIRST, LAST and STRING_AGG see the values, and
     that of a percentile; `parameter` the fraction of a percentile or the separator of STRING_AGG. `user` is what the
     function does if it is an aggregate of the user's.
+
+    ARRAY_AGG keeps NULLs, and yet an argument of NULL is left out by it as by every other: its argument is an array of
+    one element each, and the aggregate is all of these arrays as one.
     """
 
     function: str

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from strandline.algebra.expressions import Expression
-from strandline.algebra.scalars import choices, formats, mathematics, numbers, patterns, texts, times
+from strandline.algebra.scalars import arrays, choices, formats, mathematics, numbers, patterns, texts, times
 from strandline.algebra.signatures import Function, FunctionError
 from strandline.types import NULL, Type
 
@@ -58,6 +58,7 @@ ROOMS: Final[Mapping[str, tuple[Function, ...]]] = MappingProxyType(
         "Texts": texts.DECLARED,
         "Patterns": patterns.DECLARED,
         "Times": (*times.DECLARED, *formats.DECLARED),
+        "Arrays": arrays.DECLARED,
     }
 )
 FUNCTIONS: Final[Mapping[str, Function]] = MappingProxyType(

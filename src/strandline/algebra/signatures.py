@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from strandline.algebra.expressions import Expression
 from strandline.types import (
@@ -31,6 +31,9 @@ from strandline.types import (
 )
 
 Types: TypeAlias = tuple[Type, ...]
+
+OF_ARRAYS: Final = "Take an element, as in a[1], or array_to_string(a, ', ')."
+"""The hint where an array cannot be compared, sorted or cast."""
 
 
 class FunctionError(ValueError):
@@ -91,6 +94,10 @@ def castable(source: Type, target: Type) -> bool:
         return target != NULL
     if INTERVAL in (source, target):
         return False
+    if source.element is not None and target.element is not None:
+        return castable(source.element, target.element)
+    if source.element is not None or target.element is not None:
+        return False
     if VARCHAR in (source, target):
         return True
     names = {source.name, target.name}
@@ -147,6 +154,19 @@ def alike(result: Type | None) -> Rule:
     def rule(types: Types) -> tuple[Types, Type] | None:
         kind = meet(types)
         return None if kind is None else ((kind,) * len(types), result or kind)
+
+    return rule
+
+
+def comparable(result: Type | None) -> Rule:
+    """The same for arguments that have an order."""
+    rule_of_any = alike(result)
+
+    def rule(types: Types) -> tuple[Types, Type] | None:
+        if any(kind.element is not None for kind in types):
+            array = next(kind for kind in types if kind.element is not None)
+            raise FunctionError(f"values of {array} are not compared", OF_ARRAYS)
+        return rule_of_any(types)
 
     return rule
 

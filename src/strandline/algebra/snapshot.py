@@ -269,4 +269,10 @@ def bag(rows: Sequence[Sequence[Value]]) -> list[object]:
 
 
 def _key(values: tuple[Value, ...]) -> object:
-    return tuple("NaN" if isinstance(v, float) and v != v else v + 0.0 if isinstance(v, float) else v for v in values)
+    return tuple(map(_identity, values))
+
+
+def _identity(value: object) -> object:
+    if isinstance(value, float):
+        return "NaN" if value != value else value + 0.0
+    return tuple(map(_identity, value)) if isinstance(value, list | tuple) else value

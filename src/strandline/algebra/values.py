@@ -41,10 +41,24 @@ EXACT: Final = Context(prec=120, rounding=ROUND_HALF_UP)  # exact for DECIMALs; 
 
 
 def compare(left: Any, right: Any) -> int:
-    """-1, 0 or 1: the order of two values of one type, neither of them NULL. Texts compare by code point."""
+    """-1, 0 or 1: the order of two values of one type, neither of them NULL. Texts compare by code point.
+
+    Arrays compare by the first element in which they differ, where NULL is the greatest; a shorter one comes before
+    those that go on from it.
+    """
+    if isinstance(left, tuple):
+        pairs = zip(left, right, strict=False)
+        different = (order for a, b in pairs if (order := _compare_elements(a, b)))
+        return next(different, (len(left) > len(right)) - (len(left) < len(right)))
     if isinstance(left, float) and isinstance(right, float) and (left != left or right != right):
         return (left != left) - (right != right)
     return int(left > right) - int(left < right)
+
+
+def _compare_elements(left: Any, right: Any) -> int:
+    if left is None or right is None:
+        return (left is None) - (right is None)
+    return compare(left, right)
 
 
 def best(values: list[Any], wanted: int) -> Value:
@@ -99,6 +113,9 @@ def cast(value: Any, source: Type, target: Type) -> Value:
     if value is None or source == target:
         return None if value is None else fit(value, target)
     match source.name, target.name:
+        case "ARRAY", "ARRAY":
+            assert source.element is not None and target.element is not None
+            return tuple(cast(element, source.element, target.element) for element in value)
         case _, "VARCHAR":
             return show(value)
         case "VARCHAR", _:
@@ -184,6 +201,8 @@ def parse(text: str, kind: Type) -> Value:
             return None if moment is None else moment.date()
         case "TIMESTAMP":
             return _parse_timestamp(text, zoned=True)
+        case "ARRAY":
+            return None
     raise AssertionError(f"no text denotes a value of type {kind}")
 
 

@@ -16,7 +16,7 @@ import polars as pl
 from strandline.algebra.evaluate import evaluate
 from strandline.algebra.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, UserCall, children, rebuilt
 from strandline.algebra.functions import FUNCTIONS
-from strandline.execution.scalars import choices, formats, mathematics, numbers, patterns, texts, times
+from strandline.execution.scalars import arrays, choices, formats, mathematics, numbers, patterns, texts, times
 from strandline.execution.scalars.basis import constant, polars_type
 from strandline.execution.scalars.casts import cast_column
 
@@ -28,6 +28,7 @@ _CALLS: Final[Mapping[str, Callable[..., pl.Expr]]] = {
     **patterns.CALLS,
     **times.CALLS,
     **formats.CALLS,
+    **arrays.CALLS,
 }
 
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from strandline.algebra.aggregates import BLIND_TO_COPIES, BY_ORDER, AggregateFunction, aggregate_type
-from strandline.algebra.expressions import Case, Cast, Expression, Literal, Value
-from strandline.algebra.signatures import FunctionError, widens
+from strandline.algebra.expressions import Call, Case, Cast, Expression, Literal, Value
+from strandline.algebra.signatures import OF_ARRAYS, FunctionError, widens
 from strandline.algebra.user import UserAggregate
 from strandline.errors import BindError
 from strandline.lang import ast
-from strandline.lang.literals import cast_to
+from strandline.lang.literals import article, cast_to
 from strandline.types import BOOLEAN, NULL, VARCHAR, Type, is_numeric
 
 Bind = Callable[[ast.Expression], Expression]
@@ -86,6 +86,9 @@ def bind_aggregate(
     if value is not None and value.type == NULL:
         value = cast_to(value, VARCHAR)
     _check_distinct(name, node, value, order)
+    if name == "array_agg":
+        assert value is not None
+        value = Call("array", (value,), kind)  # so that a NULL of the user's is not left out
     if node.filter is not None:
         # An aggregate leaves out NULLs: what is filtered out becomes one.
         counted = Literal(True, BOOLEAN) if value is None else value
@@ -131,6 +134,8 @@ def _check_form(function: AggregateFunction, node: ast.Function) -> None:
 
 def _sorted(item: ast.SortItem, bind: Bind) -> Sorted:
     value = bind(item.value)
+    if value.type.element is not None:
+        raise BindError(f"ORDER BY {article(value.type)}", code="type-mismatch", hint=OF_ARRAYS, span=item.value.span)
     if value.type == NULL:
         value = cast_to(value, VARCHAR)
     # As in PostgreSQL, NULL is greater than every value unless something else is said.
@@ -180,7 +185,7 @@ def _by_time(name: str, node: ast.Function, time: Expression | None) -> Sorted:
 
 
 def _check_distinct(name: str, node: ast.Function, value: Expression | None, order: tuple[Sorted, ...]) -> None:
-    by_order = name == "string_agg" or isinstance(node.definition, UserAggregate)
+    by_order = name in ("string_agg", "array_agg") or isinstance(node.definition, UserAggregate)
     if node.distinct and by_order and any(each.value != value for each in order):
         raise BindError(
             "an aggregate with DISTINCT is ordered by something else than its values",

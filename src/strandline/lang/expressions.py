@@ -13,14 +13,18 @@ from strandline.lang.phrases import LIKELY_NAMES, RESERVED, SIMPLE_TYPES
 from strandline.lang.tokens import Kind, Token, unit_size
 
 # PostgreSQL's precedence, weakest first. Comparisons and the level above do not chain: a < b < c is an error.
-OR, AND, NOT, IS, COMPARE, MATCH, OTHER, ADD, MULTIPLY, POWER, SIGN, CAST = range(1, 13)
+OR, AND, NOT, IS, COMPARE, MATCH, OTHER, ADD, MULTIPLY, POWER, SIGN, CAST, SUBSCRIPT = range(1, 14)
 BINARY: Final = {
     **dict.fromkeys(("=", "<>", "!=", "==", "<", "<=", ">", ">="), COMPARE),
     **dict.fromkeys(("||", "~", "~*", "!~", "!~*", "&", "|", "#", "<<", ">>"), OTHER),
     **dict.fromkeys("+-", ADD),
     **dict.fromkeys("*/%", MULTIPLY),
     "^": POWER,
+    "::": CAST,
+    "[": SUBSCRIPT,
 }
+# A bracket with one of these begins a window and not a subscript.
+WINDOWS: Final = ("RANGE", "ROWS", "SESSION", "PARTITION", "NOW")
 MATCHES: Final = ("BETWEEN", "IN", "LIKE", "ILIKE", "SIMILAR")
 
 _SUBQUERY_HINT: Final = "A subquery that is an argument has parentheses of its own: abs((SELECT …))."
@@ -50,7 +54,9 @@ class Expressions(Forms):
         """How strongly the operator here binds; 0 if there is none."""
         token = self.token
         if token.kind is Kind.SYMBOL:
-            return CAST if token.value == "::" else BINARY.get(token.value, 0)
+            if token.value == "[" and self.peek().keyword in WINDOWS:
+                return 0  # a window in the wrong place, which is explained elsewhere
+            return BINARY.get(token.value, 0)
         match token.keyword:
             case "OR":
                 return OR
@@ -75,6 +81,10 @@ class Expressions(Forms):
             self.next()
             return ast.Cast(left, self.cast_type(), span=self.since(start))
         operator = self.next()
+        if level == SUBSCRIPT:
+            place = self.expression()
+            self.expect_symbol("]", hint="Write a[1] for the first element of an array.")
+            return ast.Binary("[]", left, place, span=self.since(start))
         if operator.value == "==":
             raise self.error("== is not an operator", "syntax", operator.span, "Write = to compare.")
         symbol = "<>" if operator.value == "!=" else operator.value

@@ -20,6 +20,7 @@ _EXAMPLES: Final = {
     "DATE": "Write it like '2024-01-31'.",
     "BOOLEAN": "Write TRUE or FALSE.",
     "INTERVAL": "Write it like '10 seconds' or '1 hour 30 minutes'.",
+    "ARRAY": "Write array(a, …).",
 }
 
 

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from strandline.algebra.expressions import ColumnRef, SortKey
+from strandline.algebra.signatures import OF_ARRAYS
 from strandline.errors import BindError, Span
 from strandline.lang import ast
+from strandline.lang.literals import article
 from strandline.lang.scope import Scope
 
 RESERVED_OUTPUTS: Final = ("valid_from", "valid_until")
@@ -98,6 +100,8 @@ def output_name(node: ast.Expression, scope: Scope) -> str | None:
             return output_name(operand, scope)
         case ast.Case():
             return "case"
+        case ast.Binary("[]", array, _):
+            return output_name(array, scope)
     return None
 
 
@@ -130,4 +134,6 @@ def is_listed(node: ast.Expression, outputs: list[Output]) -> bool:
 
 def sort_key(item: ast.SortItem, column: ColumnRef) -> SortKey:
     """As in PostgreSQL, NULL is greater than every value unless something else is said."""
+    if column.type.element is not None:
+        raise BindError(f"ORDER BY {article(column.type)}", code="type-mismatch", hint=OF_ARRAYS, span=item.value.span)
     return SortKey(column, item.descending, item.descending if item.nulls is None else item.nulls == "FIRST")

@@ -101,6 +101,9 @@ class Phrases(Cursor):
             )
         else:
             raise self.unexpected("a type")
+        if self.sees_symbol("["):
+            hint = "Arrays come from ARRAY_AGG(x) and array(a, …)."
+            raise self.refusal("an array as a declared type", self.since(start).to(self.token.span), hint)
         return ast.TypeName(kind, span=self.since(start))
 
     def cast_type(self) -> ast.TypeName:

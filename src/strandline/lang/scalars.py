@@ -14,7 +14,7 @@ from strandline.algebra.aggregates import AGGREGATES, AggregateFunction, find_ag
 from strandline.algebra.expressions import Call, Case, ColumnRef, Expression, Literal, UserCall, children
 from strandline.algebra.functions import ALIASES, FUNCTIONS, check, resolve, suggestion
 from strandline.algebra.scalars.times import PARTS, part_of
-from strandline.algebra.signatures import FunctionError, castable, meet, widens
+from strandline.algebra.signatures import OF_ARRAYS, FunctionError, castable, meet, widens
 from strandline.algebra.user import UserAggregate, UserFunction
 from strandline.errors import BindError, Span
 from strandline.lang import ast
@@ -336,6 +336,8 @@ def call(function: str, operands: list[Operand], span: Span) -> Expression:
         known = function in FUNCTIONS or function in ALIASES
         code = "type-mismatch" if known else "unknown-function"
         hint = "CAST them so that all have one type." if function in COMPARISONS else error.hint
+        if known and any(operand.type.element is not None for operand in operands):
+            hint = error.hint
         if not known:
             hint = suggestion(function, (*FUNCTIONS, *ALIASES, *AGGREGATES))
         place = span if error.argument is None else operands[error.argument].span
@@ -380,6 +382,8 @@ def _check_repeatable(operand: Operand) -> None:
 
 
 def _cast_hint(kind: Type) -> str | None:
+    if kind.element is not None:
+        return OF_ARRAYS
     if kind == INTERVAL:
         return "Subtract epoch(a) - epoch(b) to get seconds."
     return "Write epoch(ts) for the seconds since 1970." if kind == TIMESTAMP else None

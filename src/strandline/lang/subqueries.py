@@ -215,6 +215,13 @@ class Subqueries:
         copies: list[tuple[Column, Expression]] = []
         refs: dict[str, Expression] = {}
         for id, column in outer.items():
+            if column.type.element is not None:
+                raise BindError(
+                    "a subquery that reads an array from the query around it",
+                    code="not-supported",
+                    hint="Take the elements that it needs in a subquery in FROM, and read those.",
+                    span=node.span,
+                )
             copy = Column(self.binder.ids.fresh(f"outer.{id}"), id, column.type)
             copies.append((copy, self.settle(column, scalars.places, node.span)))
             refs[id] = ColumnRef(copy.id, copy.type)

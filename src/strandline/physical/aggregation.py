@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeAlias
 
-from strandline.algebra.expressions import AggregateCall, ColumnRef, Expression, Literal
+from strandline.algebra.expressions import AggregateCall, Call, ColumnRef, Expression, Literal
 from strandline.physical.plan import Merge, Node, Project, RemoveDuplicates, SweepAggregate, schema
-from strandline.types import BOOLEAN, Column
+from strandline.types import BIGINT, BOOLEAN, Column
 
 Calls: TypeAlias = tuple[tuple[Column, AggregateCall], ...]
 
@@ -28,7 +28,10 @@ def sweep(keys: tuple[str, ...], aggregates: Calls, source: Node) -> Node:
             for _, c in aggregates if c.distinct and c.argument}  # fmt: skip
     copies = {c.argument.id: replace(by_id[c.argument.id], id=f"copy {c.argument.id}")
               for _, c in aggregates if not c.distinct and c.argument and c.argument.id in keys}  # fmt: skip
-    columns = (*(by_id[id] for id in (*keys, *plain)), *copies.values(), here, *once.values())
+    # The values of ARRAY_AGG are in arrays of one element each; an order is one of the elements.
+    inner = {c.argument.id: Column(f"element {c.argument.id}", "element", c.argument.type.element)
+             for _, c in aggregates if c.distinct and c.order and c.argument and c.argument.type.element}  # fmt: skip
+    columns = (*(by_id[id] for id in (*keys, *plain)), *copies.values(), here, *once.values(), *inner.values())
 
     def way(node: Node, known: dict[str, Expression]) -> Node:
         return Project(tuple((c, known.get(c.id, Literal(None, c.type))) for c in columns), node)
@@ -40,14 +43,18 @@ def sweep(keys: tuple[str, ...], aggregates: Calls, source: Node) -> Node:
     ways = [way(source, {**same(*keys, *plain), **copied, here.id: Literal(True, BOOLEAN)})]
     for id, column in once.items():
         values = tuple((by_id[key], value) for key, value in same(*dict.fromkeys((*keys, id))).items())
-        ways.append(
-            way(RemoveDuplicates(Project(values, source)), {**same(*keys), column.id: ColumnRef(id, column.type)})
-        )
-    calls = tuple((column, _rerouted(call, here, copies, once)) for column, call in aggregates)
+        value = ColumnRef(id, column.type)
+        known = {**same(*keys), column.id: value}
+        if id in inner:
+            known[inner[id].id] = Call("[]", (value, Literal(1, BIGINT)), inner[id].type)
+        ways.append(way(RemoveDuplicates(Project(values, source)), known))
+    calls = tuple((column, _rerouted(call, here, copies, once, inner)) for column, call in aggregates)
     return SweepAggregate(keys, calls, Merge(columns, tuple(ways)))
 
 
-def _rerouted(call: AggregateCall, here: Column, copies: dict[str, Column], once: dict[str, Column]) -> AggregateCall:
+def _rerouted(
+    call: AggregateCall, here: Column, copies: dict[str, Column], once: dict[str, Column], inner: dict[str, Column]
+) -> AggregateCall:
     if call.argument is None:
         return replace(call, argument=ColumnRef(here.id, here.type))
     if not call.distinct:
@@ -55,5 +62,7 @@ def _rerouted(call: AggregateCall, here: Column, copies: dict[str, Column], once
         return call if copy is None else replace(call, argument=ColumnRef(copy.id, copy.type))
     value = ColumnRef(once[call.argument.id].id, call.argument.type)
     # The binder admits no other order for distinct values than their own.
-    order = tuple(replace(key, column=value) for key in call.order)
+    sorted_by = inner.get(call.argument.id)
+    by = value if sorted_by is None else ColumnRef(sorted_by.id, sorted_by.type)
+    order = tuple(replace(key, column=by) for key in call.order)
     return replace(call, argument=value, order=order, distinct=False)

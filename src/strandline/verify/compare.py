@@ -78,6 +78,8 @@ def _same(one: Row, two: Row) -> bool:
 
 
 def _same_value(a: object, b: object) -> bool:
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(_same_value, a, b))
     if isinstance(a, float) and isinstance(b, float):
         return (a != a and b != b) or math.isclose(a, b, rel_tol=TOLERANCE, abs_tol=5e-324)
     return a == b

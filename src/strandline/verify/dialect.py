@@ -41,6 +41,8 @@ class Dialect:
     has_full_join: bool = True
 
     def type_name(self, kind: Type) -> str:
+        if kind.element is not None:
+            return f"{self.type_name(kind.element)}[]"
         return f"DECIMAL({kind.precision},{kind.scale})" if kind.name == "DECIMAL" else self.types[kind.name]
 
     def sql(self, expression: Expression) -> str:
@@ -201,6 +203,8 @@ FUNCTIONS: Final[Templates] = {
     ("second", "*"): "({h}micros({0} - date_trunc('minute', {0}) + TIMESTAMP '1970-01-01') / 1e6)",
     ("epoch", "*"): "({h}micros({0}) / 1e6)",
     ("sqrt", "*"): "CASE WHEN {0} >= 0 THEN sqrt({0}) END",
+    ("[]", "*"): "CASE WHEN {1} > 0 THEN ({0})[CAST({1} AS INTEGER)] END",
+    ("cardinality", "*"): "CAST(cardinality({0}) AS INTEGER)",
 }
 
 AGGREGATES: Final[Templates] = {
@@ -213,6 +217,7 @@ AGGREGATES: Final[Templates] = {
     ("sum", "INT"): "CAST(sum({d}{0}){f} AS BIGINT)",
     ("percentile_disc", "*"): "percentile_disc({1}) WITHIN GROUP (ORDER BY {w}){f}",
     ("string_agg", "*"): "string_agg({d}{0}, {1} ORDER BY {o}){f}",
+    ("array_agg", "*"): "array_agg({d}{0} ORDER BY {o}){f}",
 }
 
 

@@ -68,6 +68,7 @@ _FUNCTIONS: Final[Templates] = {
     ("floor", "DECIMAL"): "TRY_CAST(floor({0}) AS DECIMAL({p},{s}))",
     ("ceil", "DECIMAL"): "TRY_CAST(ceil({0}) AS DECIMAL({p},{s}))",
     ("round/1", "DECIMAL"): "TRY_CAST(round({0}) AS DECIMAL({p},{s}))",
+    ("cardinality", "*"): "CAST(len({0}) AS INTEGER)",
     ("lower", "*"): "lower({0})",
     ("upper", "*"): "upper({0})",
     ("trim", "*"): "trim({0}, ' ')",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from strandline.algebra.expressions import Value
-from strandline.algebra.signatures import Function, Types, alike, all_of
+from strandline.algebra.signatures import Function, Types, alike, all_of, comparable
 from strandline.algebra.values import best, compare
 from strandline.types import BOOLEAN, NULL, VARCHAR, Type
 
@@ -49,7 +49,7 @@ def _is_null(types: Types) -> tuple[Types, Type] | None:
 
 
 _TRUTH = all_of(BOOLEAN, BOOLEAN)
-_COMPARE = alike(BOOLEAN)
+_COMPARE = comparable(BOOLEAN)
 
 
 DECLARED: Final = (
@@ -102,18 +102,25 @@ DECLARED: Final = (
         lambda *values: next((value for value in values if value is not None), None),
         strict=False,
     ),
-    Function("nullif", "nullif(a, b)", "NULL if a equals b, else a.", 2, 2, alike(None), _nullif, strict=False),
+    Function("nullif", "nullif(a, b)", "NULL if a equals b, else a.", 2, 2, comparable(None), _nullif, strict=False),
     Function(
         "greatest",
         "greatest(a, …)",
         "The greatest argument that is not NULL.",
         1,
         None,
-        alike(None),
+        comparable(None),
         _extreme(1),
         strict=False,
     ),
     Function(
-        "least", "least(a, …)", "The least argument that is not NULL.", 1, None, alike(None), _extreme(-1), strict=False
+        "least",
+        "least(a, …)",
+        "The least argument that is not NULL.",
+        1,
+        None,
+        comparable(None),
+        _extreme(-1),
+        strict=False,
     ),
 )

@@ -10,21 +10,39 @@ import pyarrow as pa
 
 from strandline.execution.batch import Index
 from strandline.execution.kernels.hashing import double_bits
+from strandline.execution.kernels.lists import elements, offsets_of
 
 
 def group_codes(frame: pl.DataFrame, keys: Sequence[str]) -> tuple[Index, Index]:
     """A code 0, 1, … for each row, equal for equal keys (NULL equals NULL), and a row that represents each code."""
     if not keys:
         return np.zeros(frame.height, dtype=np.int64), np.zeros(min(frame.height, 1), dtype=np.int64)
-    codes = _encode(_normal(frame.get_column(keys[0])))
+    codes = _codes(frame.get_column(keys[0]))
     for key in keys[1:]:
-        other = _encode(_normal(frame.get_column(key)))
+        other = _codes(frame.get_column(key))
         # Both are below the row count, so the pair fits into 64 bits; encoding again makes it dense.
         codes = _encode(pl.Series(codes * (int(other.max(initial=0)) + 1) + other))
     count = int(codes.max(initial=-1)) + 1
     representative = np.zeros(count, dtype=np.int64)
     representative[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
     return codes, representative
+
+
+def _codes(column: pl.Series) -> Index:
+    return _list_codes(column) if isinstance(column.dtype, pl.List) else _encode(_normal(column))
+
+
+def _list_codes(column: pl.Series) -> Index:
+    """Lists are equal if the codes of their elements are: each list is encoded as the bytes of these."""
+    content, sizes = elements(column)
+    codes = np.ascontiguousarray(_codes(content))
+    packed = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(column), [None, pa.py_buffer(offsets_of(sizes) * codes.itemsize), pa.py_buffer(codes)]
+    )
+    encoded: Index = packed.dictionary_encode().indices.to_numpy().astype(np.int64)
+    if not column.null_count():
+        return encoded
+    return _encode(pl.Series(np.where(column.is_null().to_numpy(), -1, encoded)))  # NULL is not the empty list
 
 
 def _normal(column: pl.Series) -> pl.Series:

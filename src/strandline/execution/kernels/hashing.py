@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from strandline.execution.kernels.lists import elements, offsets_of
+
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -62,6 +64,9 @@ def _hash_values(column: pl.Series) -> Hashes:
         return np.full(len(column), _NULL)
     if kind == pl.String:
         return _hash_strings(column)
+    if isinstance(kind, pl.List):
+        content, sizes = elements(column)
+        return _hash_sequences(hash_column(content), offsets_of(sizes))
     if isinstance(kind, pl.Decimal):
         low, high = decimal_words(column)
         return mix(mix(low.view(np.uint64)) + high.view(np.uint64))
@@ -81,10 +86,6 @@ def double_bits(column: pl.Series) -> npt.NDArray[np.int64]:
 
 
 def _hash_strings(column: pl.Series) -> Hashes:
-    """A polynomial over the UTF-8 bytes, for all strings at once.
-
-    With S the running sums of byte[i] * R^i, the polynomial of bytes a..b is (S[b] - S[a]) / R^a, modulo 2^64.
-    """
     array = column.fill_null("").to_arrow()
     if array.type != "large_string":
         array = array.cast("large_string")
@@ -92,13 +93,21 @@ def _hash_strings(column: pl.Series) -> Hashes:
     offsets = np.frombuffer(offset_buffer, dtype=np.int64)[array.offset : array.offset + len(array) + 1]
     first, last = int(offsets[0]), int(offsets[-1])
     text = np.frombuffer(data, dtype=np.uint8)[first:last] if data is not None else np.zeros(0, np.uint8)
-    bounds = offsets - first
-    powers = np.full(len(text) + 1, _RADIX)
+    return _hash_sequences(text.astype(np.uint64) + np.uint64(1), offsets - first)
+
+
+def _hash_sequences(terms: Hashes, bounds: npt.NDArray[np.int64]) -> Hashes:
+    """A polynomial over the terms of each sequence, for all sequences at once: the UTF-8 bytes of strings, the hashes
+    of the elements of lists.
+
+    With S the running sums of term[i] * R^i, the polynomial of terms a..b is (S[b] - S[a]) / R^a, modulo 2^64.
+    """
+    powers = np.full(len(terms) + 1, _RADIX)
     powers[0] = 1
     np.multiply.accumulate(powers, out=powers)
-    sums = np.zeros(len(text) + 1, dtype=np.uint64)
-    np.cumsum((text.astype(np.uint64) + np.uint64(1)) * powers[:-1], out=sums[1:])
-    inverse = np.full(len(text) + 1, _RADIX_INVERSE)
+    sums = np.zeros(len(terms) + 1, dtype=np.uint64)
+    np.cumsum(terms * powers[:-1], out=sums[1:])
+    inverse = np.full(len(terms) + 1, _RADIX_INVERSE)
     inverse[0] = 1
     np.multiply.accumulate(inverse, out=inverse)
     begins, ends = bounds[:-1], bounds[1:]

@@ -6,17 +6,20 @@ from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from strandline.algebra.expressions import SortKey
 from strandline.execution.batch import Index, Mask
 from strandline.execution.kernels.hashing import double_bits
+from strandline.execution.kernels.lists import elements, offsets_of
 
 
 class Ranking:
     """Values of any ordered type as integers of the same order, and back; NULL has any.
 
     Whole numbers and times stand for themselves. Doubles use their bits, arranged so that NaN is the greatest, as in
-    PostgreSQL. Texts and decimals are ranked among the values at hand, so their integers hold for one batch only.
+    PostgreSQL. Texts and decimals are ranked among the values at hand, so their integers hold for one batch only; so
+    are lists, which have no way back.
     """
 
     def __init__(self, column: pl.Series) -> None:
@@ -25,11 +28,11 @@ class Ranking:
         if self.dtype.is_float():
             bits = double_bits(column)
             self.codes: Index = bits ^ ((bits >> 63) & np.int64(2**63 - 1))
+        elif isinstance(self.dtype, pl.List):
+            self.codes = _list_ranks(column)
         elif self.dtype == pl.String or isinstance(self.dtype, pl.Decimal):
             self.levels = column.unique().sort()
-            ranks = pl.DataFrame({"value": self.levels}).with_row_index("rank")
-            joined = pl.DataFrame({"value": column}).join(ranks, on="value", how="left", maintain_order="left")
-            self.codes = joined.get_column("rank").cast(pl.Int64).fill_null(0).to_numpy()
+            self.codes = _among(self.levels, column)
         else:
             self.codes = column.to_physical().cast(pl.Int64).fill_null(0).to_numpy()
 
@@ -56,6 +59,30 @@ def order_ranks(frame: pl.DataFrame, order: Sequence[SortKey]) -> list[Index]:
         ranks.append(missing.astype(np.int64) * (-1 if key.nulls_first else 1))
         ranks.append(np.where(missing, 0, ~codes if key.descending else codes))
     return ranks
+
+
+def _among(levels: pl.Series, column: pl.Series) -> Index:
+    """The positions of values in their levels; NULL has any."""
+    ranks = pl.DataFrame({"value": levels}).with_row_index("rank")
+    joined = pl.DataFrame({"value": column}).join(ranks, on="value", how="left", maintain_order="left")
+    codes: Index = joined.get_column("rank").cast(pl.Int64).fill_null(0).to_numpy()
+    return codes
+
+
+def _list_ranks(column: pl.Series) -> Index:
+    """Lists by the first element in which they differ, where NULL is the greatest; a shorter one before its longer.
+
+    That is the order of bytes, if each element is written as its rank among all elements, the highest byte first.
+    """
+    content, sizes = elements(column)
+    _, dense = np.unique(Ranking(content).codes, return_inverse=True)
+    ranks = np.where(content.is_null().to_numpy(), len(content), dense).astype(">i8")
+    bounds = offsets_of(sizes) * ranks.itemsize
+    packed = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(column), [None, pa.py_buffer(bounds), pa.py_buffer(ranks)]
+    )
+    texts = pl.Series(packed, dtype=pl.Binary)
+    return _among(texts.unique().sort(), texts)
 
 
 def _from_physical(values: Index, dtype: pl.DataType) -> pl.Series:

@@ -1,4 +1,5 @@
-"""Aggregates that look at the members of a group in order: percentiles, FIRST, LAST, MODE, STRING_AGG, the user's.
+"""Aggregates that look at the members of a group in order: percentiles, FIRST, LAST, MODE, STRING_AGG, ARRAY_AGG, the
+user's.
 
 They cannot be taken back element by element, as a sum can. So a slice sees all elements that are valid in it, those of
 earlier slices too, in one order, and sweeps through its events with the members of each group at hand.
@@ -18,10 +19,10 @@ from strandline.algebra.expressions import AggregateCall, SortKey
 from strandline.algebra.user import UserAggregate
 from strandline.execution.batch import Index, Mask, gather
 from strandline.execution.kernels.folding import folded
+from strandline.execution.kernels.lists import in_lists, offsets_of
 from strandline.execution.kernels.members import list_members, running_places
 from strandline.execution.kernels.ranking import order_ranks
 from strandline.execution.scalars.basis import polars_type
-from strandline.execution.wire import to_table
 from strandline.types import arrow_type
 
 _MOST_LISTED: Final = 2**23  # members in memory at a time
@@ -70,6 +71,9 @@ class Members:
                 lists = self._lists(call, counts, wanted, values)
                 texts = [values.head(0), *(part.list.join(call.parameter) for part in lists)]
                 return _spread(pl.concat(texts), wanted[exists])
+            case "array_agg":
+                parts = self._lists(call, counts, wanted, values.list.first())
+                return _spread(pl.concat([values.head(0), *parts]), wanted[exists])
         last = counts - 1
         match call.function:
             case "first":
@@ -107,11 +111,7 @@ class Members:
         """The values of the members after each wanted run, as lists, a part of the runs at a time."""
         order, _, _ = self._ordered(call)
         for listed, sizes in self._listed(call, counts, wanted):
-            offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-            content = to_table(pl.DataFrame([values[order[listed]].alias("value")])).column("value").combine_chunks()
-            lists = pl.from_arrow(pa.LargeListArray.from_arrays(pa.array(offsets), content))
-            assert isinstance(lists, pl.Series)
-            yield lists
+            yield in_lists(values[order[listed]], offsets_of(sizes))
 
     def _listed(self, call: AggregateCall, counts: Index, wanted: Mask) -> Iterator[tuple[Index, Index]]:
         """The places of the members after each wanted run, one run after the other, and how many there are of each; a

@@ -42,10 +42,15 @@ def polars_type(kind: Type) -> pl.DataType:
             return pl.Datetime("us")
         case "NULL":
             return pl.Null()
+        case "ARRAY":
+            assert kind.element is not None, "an array has elements of some type"
+            return pl.List(polars_type(kind.element))
     raise AssertionError(f"type {kind} has no Polars form")
 
 
 def constant(value: Value, kind: Type) -> pl.Expr:
+    if isinstance(value, tuple):
+        return pl.lit(pl.Series([value], dtype=polars_type(kind))).first()
     return pl.lit(value, dtype=polars_type(kind))
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.algebra.values import BLANKS, FALSE_TEXTS, TIMESTAMP_TEXT, TRUE_TEXTS
+from strandline.execution.kernels.lists import elements, with_elements
 from strandline.execution.scalars import decimals
 from strandline.execution.scalars.basis import FIRST_INSTANT, LAST_INSTANT, mapped, polars_type
 from strandline.temporal import DAY, HOUR, MINUTE, SECOND
@@ -24,6 +25,9 @@ def cast_column(value: pl.Expr, source: Type, target: Type) -> pl.Expr:
     match source.name, target.name:
         case "NULL", _:
             return value.cast(dtype)
+        case "ARRAY", "ARRAY":
+            assert source.element is not None and target.element is not None
+            return mapped(value, partial(_cast_elements, source.element, target.element), target)
         case _, "VARCHAR":
             return _text_of(value, source)
         case "VARCHAR", _:
@@ -40,6 +44,14 @@ def cast_column(value: pl.Expr, source: Type, target: Type) -> pl.Expr:
         case _, "BOOLEAN":
             return value != 0
     return value.cast(dtype, strict=False)
+
+
+def _cast_elements(source: Type, target: Type, lists: pl.Series) -> pl.Series:
+    content, sizes = elements(lists)
+    if not len(content):  # Polars has functions that give one row for none
+        return with_elements(lists, pl.Series([], dtype=polars_type(target)), sizes)
+    changed = content.alias("value").to_frame().select(cast_column(pl.col("value"), source, target))
+    return with_elements(lists, changed.to_series(), sizes)
 
 
 def cast_text(column: pl.Expr, kind: Type) -> pl.Expr:

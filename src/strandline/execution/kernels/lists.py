@@ -1,0 +1,36 @@
+"""Columns of lists as their elements, one after the other, and back."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+Sizes = npt.NDArray[np.int64]
+
+
+def elements(lists: pl.Series) -> tuple[pl.Series, Sizes]:
+    """The elements of all lists, one after the other, and how many each list has; one that is NULL has none."""
+    array = lists.to_arrow(compat_level=pl.CompatLevel.oldest())
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    sizes: Sizes = lists.list.len().fill_null(0).cast(pl.Int64).to_numpy()
+    assert isinstance(lists.dtype, pl.List)
+    return pl.Series(array.flatten(), dtype=lists.dtype.inner), sizes
+
+
+def in_lists(content: pl.Series, offsets: Sizes) -> pl.Series:
+    """The opposite: list i has the elements from offsets[i] to offsets[i + 1]. None is NULL."""
+    array = content.to_arrow(compat_level=pl.CompatLevel.oldest())
+    return pl.Series(pa.LargeListArray.from_arrays(pa.array(offsets), array), dtype=pl.List(content.dtype))
+
+
+def with_elements(lists: pl.Series, content: pl.Series, sizes: Sizes) -> pl.Series:
+    """The lists with other elements in the places of theirs; what is NULL stays so."""
+    changed = in_lists(content, offsets_of(sizes))
+    return pl.select(pl.when(lists.is_not_null()).then(changed)).to_series() if lists.null_count() else changed
+
+
+def offsets_of(sizes: Sizes) -> Sizes:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
