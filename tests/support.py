@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -57,6 +58,11 @@ from strandline.types import (
 
 LONG = os.environ.get("STRANDLINE_LONG") == "1"
 EPOCH = datetime(1970, 1, 1)
+
+
+def heed_interrupts() -> None:
+    """For the start of a process: what runs in the background of a shell ignores Ctrl-C, and passes that on."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def examples(count: int) -> int:

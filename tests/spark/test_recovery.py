@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from strandline.execution.kernels.changes import coalesce
+from support import heed_interrupts
 
 FILES, ROWS = 40, 400
 QUERIES = ("per_key", "total", "pairs", "cheap")
@@ -171,7 +172,9 @@ def test_ctrl_c_ends_cleanly_and_the_same_command_goes_on(tmp_path: Path) -> Non
     directory.mkdir()
     file.write_text(script(directory))
     threading.Thread(target=write_files, args=(directory, 0.3), daemon=True).start()
-    process = subprocess.Popen(command(file, out), start_new_session=True, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command(file, out), start_new_session=True, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+    )
     wait_for(lambda: progress_files(out), process)  # type: ignore[arg-type]
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=60)

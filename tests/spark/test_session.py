@@ -27,6 +27,7 @@ from strandline.errors import SetupError
 from strandline.spark import scratch, session, settings
 from strandline.spark.daemon import THREAD_LIMITS
 from strandline.spark.java import find_java
+from support import heed_interrupts
 
 # --- finding Java -----------------------------------------------------------------------------------------------------
 
@@ -273,6 +274,7 @@ def run_life(directory: Path, script: str, environment: Mapping[str, str]) -> su
             stdout=terminal,
             stderr=terminal,
             start_new_session=True,
+            preexec_fn=heed_interrupts,
         )
 
 
