@@ -116,6 +116,13 @@ WHOLE = {
           GROUP BY ROLLUP (sym, price > 10);
         SELECT sym, COUNT(*) AS n FROM trades [RANGE 2 SECONDS] GROUP BY GROUPING SETS ((sym), ());
         SELECT quarter(ts) AS q, week(ts) AS w, reverse(sym) AS r, sym LIKE 'a!%' ESCAPE '!' AS l FROM trades""",
+    "arrays": """
+        SELECT sym, ARRAY_AGG(price) AS p, ARRAY_AGG(DISTINCT weight ORDER BY weight DESC NULLS LAST) AS w,
+          ARRAY_AGG(sym ORDER BY price) FILTER (WHERE price > 5) AS s, cardinality(ARRAY_AGG(price)) AS n,
+          ARRAY_AGG(price ORDER BY ts DESC)[2] AS second, ARRAY_AGG(price)[0] AS none
+        FROM trades [RANGE 6 SECONDS] GROUP BY sym;
+        SELECT a, COUNT(*) AS n FROM (SELECT ARRAY_AGG(price > 9) AS a FROM trades [RANGE 3 SECONDS] GROUP BY sym) q
+          GROUP BY a""",
     "every aggregate": """
         SELECT sym, COUNT(DISTINCT price) AS n, STDDEV(price) AS d, MEDIAN(DISTINCT weight) AS m, LAST(price) AS l,
           VAR_POP(DISTINCT price) FILTER (WHERE price > 0) AS v, COUNT(sym) AS rows,

@@ -72,6 +72,8 @@ class Dialect:
                 return "TRUE" if value else "FALSE"
             case str():
                 return self.quote(value)
+            case tuple():
+                raise Untranslatable("an array that is written out")
             case datetime():
                 text = value.isoformat(" ")
             case date():
