@@ -15,6 +15,7 @@ from strandline.algebra.functions import resolve
 from strandline.algebra.regex import RegexError, regex, similar_regex
 from strandline.execution.expressions import evaluate_columns
 from strandline.types import VARCHAR
+from support import examples
 
 # ---- one meaning -----------------------------------------------------------------------------------------------------
 
@@ -59,7 +60,7 @@ def check(expression: Expression, content: list[str]) -> None:
         assert got == want, f"{expression}\nover {text!r} is {got!r}, not {want!r}"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(patterns, st.sampled_from(["", "i", "n", "in"]), st.lists(texts, min_size=1, max_size=6))
 def test_python_and_rust_find_the_same(pattern: str, flags: str, content: list[str]) -> None:
     try:
@@ -76,7 +77,7 @@ def test_python_and_rust_find_the_same(pattern: str, flags: str, content: list[s
     check(call("regexp_replace", TEXT, Literal(pattern, VARCHAR), new, option), content)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.text("ab%_|*+?(){}2,[]^-\\.$", max_size=7), st.sampled_from(["\\", "#", ""]), st.lists(texts, min_size=1))
 def test_similar_patterns_too(pattern: str, escape: str, content: list[str]) -> None:
     try:
@@ -86,7 +87,7 @@ def test_similar_patterns_too(pattern: str, escape: str, content: list[str]) -> 
     check(call("similar", TEXT, Literal(pattern, VARCHAR), Literal(escape, VARCHAR)), content)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(st.text("ab^$.|*+?(){}2,[]:-\\dwxu0i😀", max_size=10))
 def test_every_text_is_a_pattern_or_refused(pattern: str) -> None:
     try:
