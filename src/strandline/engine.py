@@ -3,19 +3,14 @@
     text ─ parse ─ bind ─ optimize ─ choose ─ run
            lang    lang   optimizer  physical  spark (or execution/local.py)
 
-`Database.sql` is the walk; everything else here is about where a query runs and where its checkpoint lies.
+`Database.sql` is the walk; `backends` say where a query runs, `checkpoint` where its memory lies.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import shutil
-import tempfile
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -25,10 +20,11 @@ from strandline.algebra.growth import growing_state
 from strandline.algebra.operators import Plan
 from strandline.algebra.schema import schema
 from strandline.algebra.tree import streams_read
-from strandline.algebra.user import user_functions
+from strandline.backends import Backend, LocalBackend, SparkBackend, Start
 from strandline.catalog import BaseStream, Catalog, DerivedStream, Reader, Stream
+from strandline.checkpoint import Checkpoint, indent
 from strandline.describe import describe, show_queries, show_streams, show_views
-from strandline.errors import CatalogError, CheckpointError, QueryError, SetupError, SinkError, StrandlineError
+from strandline.errors import CatalogError, QueryError, SetupError, SinkError
 from strandline.execution.delivery import Delivery
 from strandline.execution.sinks import ParquetTarget
 from strandline.execution.sources.base import open_source
@@ -41,14 +37,12 @@ from strandline.listing import Listing
 from strandline.optimizer.pipeline import optimize
 from strandline.physical.choose import choose
 from strandline.physical.explain import show_pipeline
-from strandline.physical.plan import Pipeline
-from strandline.query import Group, Query, Run
+from strandline.query import Group, Query
 from strandline.sinks import Memory, Parquet, Sink, listener
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from strandline.spark.session import Session
 
 EngineName = Literal["spark", "local"]
 BATCH_ROWS = 1_000_000
@@ -82,8 +76,8 @@ class Database:
         self.checkpoint = Path(checkpoint).absolute() if checkpoint is not None else None
         self.batch_rows = batch_rows
         self._numbered = (f"q{number}" for number in count(1))
-        self._backend: _Backend = (
-            _SparkBackend(spark, master, config, buckets) if engine == "spark" else _LocalBackend(buckets)
+        self._backend: Backend = (
+            SparkBackend(spark, master, config, buckets) if engine == "spark" else LocalBackend(buckets)
         )
 
     def __enter__(self) -> Database:
@@ -211,12 +205,12 @@ class Database:
         """The same for a plan."""
         better = optimize(plan)
         pipeline = choose([(name, better)], self._base_streams(), self._backend.likely_buckets())
-        parts = ["logical plan", _indent(show_plan(plan))]
+        parts = ["logical plan", indent(show_plan(plan))]
         if better != plan:
-            parts += ["optimised plan", _indent(show_plan(better))]
-        parts += ["physical plan", _indent(show_pipeline(pipeline))]
+            parts += ["optimised plan", indent(show_plan(better))]
+        parts += ["physical plan", indent(show_pipeline(pipeline))]
         if growing := growing_state(better):
-            parts += ["state that grows without bound", *map(_indent, growing)]
+            parts += ["state that grows without bound", *map(indent, growing)]
         return "\n".join(parts)
 
     def query(self, name: str, *, sink: Sink | None = None) -> Query:
@@ -235,7 +229,7 @@ class Database:
         """Start queries together in one pipeline, with its checkpoint at `place` (None: a temporary one)."""
         queries = [Wanted(*each) for each in wanted]
         self._refuse_taken_names([query.name for query in queries])
-        checkpoint = _Checkpoint(place) if place is not None else _Checkpoint.temporary()
+        checkpoint = Checkpoint(place) if place is not None else Checkpoint.temporary()
         buckets = checkpoint.buckets() or self._backend.default_buckets()
         plans = [(name, optimize(plan)) for name, plan, *_ in queries]
         pipeline = choose(plans, self._base_streams(), buckets)
@@ -270,7 +264,7 @@ class Database:
                     hint="Put them back, or begin again with another --out.",
                 )
         if not (delivery.ended and self._backend.has_finished(checkpoint.path, delivery.last_batch)):
-            group.run = self._backend.run(_Start(pipeline, checkpoint.path, targets, self.batch_rows, delivery))
+            group.run = self._backend.run(Start(pipeline, checkpoint.path, targets, self.batch_rows, delivery))
         started = [Query(name, schema(plan), sink, group, reads) for name, plan, sink, reads in queries]
         self.queries += started
         return started
@@ -295,7 +289,7 @@ class Database:
     @property
     def spark(self) -> SparkSession:
         """The Spark session that queries run on."""
-        if not isinstance(self._backend, _SparkBackend):
+        if not isinstance(self._backend, SparkBackend):
             raise SetupError(
                 "this database runs on the local engine", code="no-spark", hint='Use connect(engine="spark").'
             )
@@ -327,244 +321,3 @@ def connected_groups(plans: Sequence[tuple[str, Plan]]) -> list[list[tuple[str, 
         merged = (streams.union(*(g[0] for g in touching)), [q for g in touching for q in g[1]] + [(name, plan)])
         groups = [group for group in groups if group not in touching] + [merged]
     return [queries for _, queries in groups]
-
-
-# Where pipelines run.
-
-
-@dataclass(frozen=True, slots=True)
-class _Start:
-    pipeline: Pipeline
-    checkpoint: Path
-    targets: Mapping[str, ParquetTarget]
-    batch_rows: int
-    delivery: Delivery
-
-
-class _Backend:
-    def default_buckets(self) -> int:
-        raise AssertionError("each backend says how parallel it is")
-
-    def likely_buckets(self) -> int:
-        """The same without starting anything."""
-        return self.default_buckets()
-
-    def run(self, start: _Start) -> Run:
-        raise AssertionError("each backend runs pipelines its own way")
-
-    def has_finished(self, checkpoint: Path, last_batch: int) -> bool:
-        """Whether the last batch that was delivered is known to be over, so that a restart has nothing to repeat."""
-        return True
-
-    def warm(self) -> None:
-        return
-
-    def log_file(self) -> Path | None:
-        return None
-
-    def close(self) -> None:
-        return
-
-
-class _LocalBackend(_Backend):
-    def __init__(self, buckets: int | None) -> None:
-        self.buckets = buckets or 1
-
-    def default_buckets(self) -> int:
-        return self.buckets
-
-    def run(self, start: _Start) -> Run:
-        from strandline.execution.local import LocalRun
-
-        if start.delivery.last_batch >= 0:
-            raise CheckpointError(
-                "the local engine keeps its state in memory and cannot continue an interrupted query",
-                code="local-restart",
-                hint="Remove the results and start again, or use --engine spark.",
-            )
-        run = LocalRun(
-            start.pipeline, start.delivery, start.targets, start.batch_rows, None, start.checkpoint / "sources"
-        )
-        return _Threaded(run)
-
-
-class _Threaded:
-    """The local driver in a thread, so that a query runs while its user does other things."""
-
-    def __init__(self, run: Any) -> None:
-        self._run = run
-        self._failure: BaseException | None = None
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, daemon=True, name="strandline-local")
-        self._thread.start()
-
-    def _work(self) -> None:
-        try:
-            while not self._stop.is_set() and not self._run.delivery.ended:
-                if self._run.step() is None:
-                    self._stop.wait(0.01)
-        except BaseException as error:
-            self._failure = error
-
-    def await_end(self, timeout: float | None = None) -> bool:
-        self._thread.join(timeout)
-        self.check()
-        return not self._thread.is_alive()
-
-    def check(self) -> None:
-        if isinstance(self._failure, KeyboardInterrupt):
-            # Array libraries hand Ctrl-C to whoever computes, here in the thread: it is for the user's thread to hear,
-            # once. The batch at hand was not delivered, so the answer is whole as far as it goes.
-            self._failure = None
-            raise KeyboardInterrupt
-        if isinstance(self._failure, StrandlineError):
-            raise self._failure
-        if self._failure is not None:
-            raise QueryError(f"the query has failed: {self._failure}", code="query-failed") from self._failure
-
-    def stop(self) -> None:
-        self._stop.set()
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
-
-    def durations(self) -> list[dict[str, Any]]:
-        return []
-
-
-class _SparkBackend(_Backend):
-    """Spark, ours or the user's; started when first needed."""
-
-    def __init__(
-        self, spark: SparkSession | None, master: str | None, config: Mapping[str, str] | None, buckets: int | None
-    ) -> None:
-        self._given = spark
-        self._master, self._config, self._buckets = master, config, buckets
-        self._session: Session | None = None
-        self._shipped = False
-
-    def session(self) -> tuple[SparkSession, str | None]:
-        if self._given is not None:
-            return self._given, None
-        if self._session is None:
-            from strandline.spark.session import start
-
-            self._session = start(master=self._master, config=self._config)
-        return self._session.spark, str(self._session.log_file)
-
-    def default_buckets(self) -> int:
-        if self._buckets is None:
-            self._buckets = max(1, self.session()[0].sparkContext.defaultParallelism)
-        return self._buckets
-
-    def likely_buckets(self) -> int:
-        if self._buckets is None and self._given is None and self._session is None:
-            return os.cpu_count() or 1
-        return self.default_buckets()
-
-    def run(self, start: _Start) -> Run:
-        from strandline.spark.run import SparkRun, ship_package
-        from strandline.spark.worker import Job
-
-        spark, log_file = self.session()
-        if not self._shipped and not str(spark.sparkContext.master).startswith("local["):
-            ship_package(spark, Path(tempfile.mkdtemp(prefix="strandline-package-")))
-            self._shipped = True
-        # On one machine workers hand tables over through its page cache; between machines there is Spark's shuffle.
-        spools = str(spark.sparkContext.master).startswith("local")
-        job = Job(start.pipeline, str(start.checkpoint), start.targets, spools)
-        name = "+".join(query.name for query in start.pipeline.queries)
-        return SparkRun(spark, job, start.batch_rows, start.delivery, name, log_file)
-
-    def has_finished(self, checkpoint: Path, last_batch: int) -> bool:
-        return (checkpoint / "spark" / "commits" / str(last_batch)).exists()
-
-    def warm(self) -> None:
-        self.session()
-
-    def log_file(self) -> Path | None:
-        return self._session.log_file if self._session is not None else None
-
-    def close(self) -> None:
-        if self._session is not None:
-            self._session.stop()
-            self._session = None
-
-
-# Where a pipeline's memory lies.
-
-
-class _Checkpoint:
-    """The directory with Spark's logs, our state and the identity of the queries that they belong to."""
-
-    def __init__(self, path: Path, is_temporary: bool = False) -> None:
-        self.path = path
-        self.is_temporary = is_temporary
-        self.fresh = not self._identity.exists()
-
-    @staticmethod
-    def temporary() -> _Checkpoint:
-        return _Checkpoint(Path(tempfile.mkdtemp(prefix="strandline-")), is_temporary=True)
-
-    @property
-    def _identity(self) -> Path:
-        return self.path / "queries.json"
-
-    def _known(self) -> dict[str, Any]:
-        try:
-            known = json.loads(self._identity.read_text())
-            if isinstance(known, dict) and {"fingerprint", "buckets", "queries", "plan"} <= set(known):
-                return known
-        except ValueError:
-            pass
-        raise CheckpointError(
-            f"{self._identity} is damaged",
-            code="checkpoint-damaged",
-            hint="Restore it from a copy. Nothing was overwritten.",
-        )
-
-    def buckets(self) -> int | None:
-        """How many buckets the state was written with; a restart must use as many."""
-        return None if self.fresh else int(self._known()["buckets"])
-
-    def claim(self, pipeline: Pipeline, plan: str, places: Mapping[str, str]) -> None:
-        """Make sure that the checkpoint belongs to these queries and their results, and say so in it."""
-        declared = repr([(s.name, s.columns, s.source.function, s.source.arguments, sorted(s.source.options.items()),
-                          s.time_columns, s.disorder_us, s.idle_after_us) for s in pipeline.streams])  # fmt: skip
-        # By name and types: what a function does may change, as long as it fits in.
-        functions = "".join(f"\n{function}" for _, function in sorted(user_functions(pipeline).items()))
-        identity = f"{plan}\n{declared}\n{sorted(places.items())}{functions}"
-        fingerprint = hashlib.sha256(identity.encode()).hexdigest()
-        names = [query.name for query in pipeline.queries]
-        if not self.fresh:
-            known = self._known()
-            if known["fingerprint"] != fingerprint:
-                raise CheckpointError(
-                    f"the checkpoint {self.path} belongs to other queries",
-                    code="checkpoint-foreign",
-                    detail=f"It was made for {', '.join(known['queries'])} with this plan:\n{_indent(known['plan'])}",
-                    hint="Use another --checkpoint or --out, or run the script that made it. Nothing was changed.",
-                )
-            return
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            if any(self.path.iterdir()):
-                raise CheckpointError(
-                    f"{self.path} is not empty and not a checkpoint of strandline",
-                    code="checkpoint-foreign",
-                    hint="Choose an empty or new directory.",
-                )
-            data = {"fingerprint": fingerprint, "buckets": pipeline.buckets, "queries": names, "plan": plan}
-            temporary = self._identity.with_suffix(".tmp")
-            temporary.write_text(json.dumps(data, indent=1))
-            os.replace(temporary, self._identity)
-        except OSError as error:
-            raise CheckpointError(
-                f"the checkpoint {self.path} cannot be written",
-                code="checkpoint-unwritable",
-                detail=str(error),
-                hint="Choose another directory with --checkpoint, or mend its permissions.",
-            ) from None
-
-
-def _indent(text: str) -> str:
-    return "\n".join("  " + line for line in text.splitlines())

@@ -31,7 +31,8 @@ from strandline.algebra.values import show as show_value
 from strandline.catalog import BaseStream, Catalog, SourceCall
 from strandline.errors import BindError, StrandlineError
 from strandline.lang import ast
-from strandline.lang.binder import MAX_PLAN_HEIGHT, bind_derived_stream, bind_query, freshened
+from strandline.lang.binder import MAX_PLAN_HEIGHT, bind_derived_stream, bind_query
+from strandline.lang.copies import freshened
 from strandline.lang.parser import MAX_DEPTH, parse, parse_one
 from strandline.lang.streams import bind_create_stream
 from strandline.temporal import instant

@@ -1,0 +1,92 @@
+"""Where a pipeline's memory lies, and which queries it belongs to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from strandline.algebra.user import user_functions
+from strandline.errors import CheckpointError
+from strandline.physical.plan import Pipeline
+
+
+class Checkpoint:
+    """The directory with Spark's logs, our state and the identity of the queries that they belong to."""
+
+    def __init__(self, path: Path, is_temporary: bool = False) -> None:
+        self.path = path
+        self.is_temporary = is_temporary
+        self.fresh = not self._identity.exists()
+
+    @staticmethod
+    def temporary() -> Checkpoint:
+        return Checkpoint(Path(tempfile.mkdtemp(prefix="strandline-")), is_temporary=True)
+
+    @property
+    def _identity(self) -> Path:
+        return self.path / "queries.json"
+
+    def _known(self) -> dict[str, Any]:
+        try:
+            known = json.loads(self._identity.read_text())
+            if isinstance(known, dict) and {"fingerprint", "buckets", "queries", "plan"} <= set(known):
+                return known
+        except ValueError:
+            pass
+        raise CheckpointError(
+            f"{self._identity} is damaged",
+            code="checkpoint-damaged",
+            hint="Restore it from a copy. Nothing was overwritten.",
+        )
+
+    def buckets(self) -> int | None:
+        """How many buckets the state was written with; a restart must use as many."""
+        return None if self.fresh else int(self._known()["buckets"])
+
+    def claim(self, pipeline: Pipeline, plan: str, places: Mapping[str, str]) -> None:
+        """Make sure that the checkpoint belongs to these queries and their results, and say so in it."""
+        declared = repr([(s.name, s.columns, s.source.function, s.source.arguments, sorted(s.source.options.items()),
+                          s.time_columns, s.disorder_us, s.idle_after_us) for s in pipeline.streams])  # fmt: skip
+        # By name and types: what a function does may change, as long as it fits in.
+        functions = "".join(f"\n{function}" for _, function in sorted(user_functions(pipeline).items()))
+        identity = f"{plan}\n{declared}\n{sorted(places.items())}{functions}"
+        fingerprint = hashlib.sha256(identity.encode()).hexdigest()
+        names = [query.name for query in pipeline.queries]
+        if not self.fresh:
+            known = self._known()
+            if known["fingerprint"] != fingerprint:
+                raise CheckpointError(
+                    f"the checkpoint {self.path} belongs to other queries",
+                    code="checkpoint-foreign",
+                    detail=f"It was made for {', '.join(known['queries'])} with this plan:\n{indent(known['plan'])}",
+                    hint="Use another --checkpoint or --out, or run the script that made it. Nothing was changed.",
+                )
+            return
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            if any(self.path.iterdir()):
+                raise CheckpointError(
+                    f"{self.path} is not empty and not a checkpoint of strandline",
+                    code="checkpoint-foreign",
+                    hint="Choose an empty or new directory.",
+                )
+            data = {"fingerprint": fingerprint, "buckets": pipeline.buckets, "queries": names, "plan": plan}
+            temporary = self._identity.with_suffix(".tmp")
+            temporary.write_text(json.dumps(data, indent=1))
+            os.replace(temporary, self._identity)
+        except OSError as error:
+            raise CheckpointError(
+                f"the checkpoint {self.path} cannot be written",
+                code="checkpoint-unwritable",
+                detail=str(error),
+                hint="Choose another directory with --checkpoint, or mend its permissions.",
+            ) from None
+
+
+def indent(text: str) -> str:
+    return "\n".join("  " + line for line in text.splitlines())
