@@ -10,7 +10,7 @@ columns and a Distinct.
 
 The rooms below, each with one question: `scope` (what does a name mean), `names` (and in FROM), `literals` (what value
 is written), `scalars` (what does an expression mean), `aggregates` (what does an aggregate see), `subqueries` (who has
-a partner), `outputs` (what does SELECT list), `groups` (what does GROUP BY keep), `windows` (how long does a row count),
+a partner), `outputs` (what does SELECT list), `groups` (what does GROUP BY keep), `windows` (how long do rows count),
 `validity` (from when until when), `copies` (a named query, used again).
 """
 
