@@ -24,6 +24,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "windows": (
         "now",
         "range",
+        "unbounded",
         "slide",
         "slide beyond the range",
         "rows",
