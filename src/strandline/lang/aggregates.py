@@ -138,9 +138,7 @@ def _sorted(item: ast.SortItem, bind: Bind) -> Sorted:
         raise BindError(f"ORDER BY {article(value.type)}", code="type-mismatch", hint=OF_ARRAYS, span=item.value.span)
     if value.type == NULL:
         value = cast_to(value, VARCHAR)
-    # As in PostgreSQL, NULL is greater than every value unless something else is said.
-    nulls_first = item.descending if item.nulls is None else item.nulls == "FIRST"
-    return Sorted(value, item.descending, nulls_first)
+    return Sorted(value, item.descending, item.nulls_first)
 
 
 def _fraction(node: ast.Function, bind: Bind) -> float:

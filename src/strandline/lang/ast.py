@@ -231,6 +231,11 @@ class SortItem(Node):
     descending: bool
     nulls: str | None
 
+    @property
+    def nulls_first(self) -> bool:
+        """As in PostgreSQL, NULL is greater than every value unless something else is said."""
+        return self.descending if self.nulls is None else self.nulls == "FIRST"
+
 
 @dataclass(frozen=True, slots=True)
 class Function(Node):

@@ -171,13 +171,6 @@ class Expressions(Forms):
         """A query inside of an expression; the room above knows how to read one."""
         raise AssertionError("queries are read by the room above")
 
-    def refuse_subquery(self, feature: str, start: Token) -> None:
-        """Refuse a query that begins here, inside of a parenthesis; `start` is where the whole construct begins."""
-        if not self.sees_any(("SELECT", "WITH", "VALUES")):
-            return
-        closing = self.tokens[self.closing(self.at - 1)]
-        raise self.refusal(feature, start.span.to(closing.span), _SUBQUERY_HINT)
-
     def prefix(self) -> ast.Expression:
         """A literal, a name, a call, a parenthesis, or a prefix operator and its operand."""
         token = self.token
@@ -344,7 +337,9 @@ class Expressions(Forms):
     def refuse_argument_syntax(self, start: Token) -> None:
         if self.sees("ALL"):
             self.next()
-        self.refuse_subquery("a subquery in an expression", self.tokens[self.at - 1])
+        if self.sees_any(("SELECT", "WITH", "VALUES")):
+            opening, closing = self.tokens[self.at - 1], self.tokens[self.closing(self.at - 1)]
+            raise self.refusal("a subquery without parentheses", opening.span.to(closing.span), _SUBQUERY_HINT)
 
     def case(self) -> ast.Case:
         start = self.next()

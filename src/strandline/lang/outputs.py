@@ -133,7 +133,7 @@ def is_listed(node: ast.Expression, outputs: list[Output]) -> bool:
 
 
 def sort_key(item: ast.SortItem, column: ColumnRef) -> SortKey:
-    """As in PostgreSQL, NULL is greater than every value unless something else is said."""
+    """The column of ORDER BY that an element of it has become."""
     if column.type.element is not None:
         raise BindError(f"ORDER BY {article(column.type)}", code="type-mismatch", hint=OF_ARRAYS, span=item.value.span)
-    return SortKey(column, item.descending, item.descending if item.nulls is None else item.nulls == "FIRST")
+    return SortKey(column, item.descending, item.nulls_first)

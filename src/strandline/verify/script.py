@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 import polars as pl
 
@@ -30,8 +29,6 @@ from strandline.verify.on_postgresql import PostgreSQL
 from strandline.verify.record import Recorded, record
 from strandline.verify.server import temporary_server
 from strandline.verify.world import Place, base_streams
-
-JudgeName = Literal["duckdb", "postgresql"]
 
 
 @dataclass(frozen=True, slots=True)
