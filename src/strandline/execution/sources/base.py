@@ -11,11 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import polars as pl
 
 from strandline.catalog import Argument, BaseStream
 from strandline.errors import SourceError, Span
+from strandline.plugins import Traits, brought_along
 from strandline.temporal import Instant
 
 REJECT_SCHEMA = {"place": pl.String(), "row": pl.Int64(), "reason": pl.String(), "content": pl.String()}
@@ -37,6 +39,8 @@ class Chunk:
 
 class Source(ABC):
     """One declared stream's input. `directory` is where it may keep a log of its own; None in memory."""
+
+    traits: ClassVar[Traits]
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
         self.stream = stream
@@ -98,13 +102,18 @@ class Arguments:
         )
 
 
-def open_source(stream: BaseStream, directory: Path | None = None, span: Span | None = None) -> Source:
-    """The source that a stream declares."""
+def known_sources() -> dict[str, type[Source]]:
+    """The sources by the name that users write: ours, and those of installed packages."""
     from strandline.execution.sources.file import FileSource
     from strandline.execution.sources.rate import RateSource
     from strandline.execution.sources.rows import RowsSource
 
-    known: dict[str, type[Source]] = {"file": FileSource, "rows": RowsSource, "rate": RateSource}
+    return {**brought_along("strandline.sources"), "file": FileSource, "rows": RowsSource, "rate": RateSource}
+
+
+def open_source(stream: BaseStream, directory: Path | None = None, span: Span | None = None) -> Source:
+    """The source that a stream declares."""
+    known = known_sources()
     function = stream.source.function.lower()
     if function not in known:
         raise SourceError(

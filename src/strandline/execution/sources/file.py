@@ -29,6 +29,7 @@ from strandline.execution.batch import FROM, UNTIL, times
 from strandline.execution.scalars.basis import polars_type
 from strandline.execution.sources.base import REJECT_SCHEMA, Arguments, Chunk, Source
 from strandline.execution.sources.conform import conform, converts_always
+from strandline.plugins import Traits
 from strandline.temporal import BEFORE_ALL, Instant
 
 TEXT_UNIT_BYTES = 16 * 2**20
@@ -59,6 +60,8 @@ class FileSource(Source):
     `follow => true` new files are picked up as they appear, until a file named by `end_marker` lies in the directory.
     A file must appear complete (write it elsewhere, then rename it); names that begin with `.` or `_` are ignored.
     """
+
+    traits = Traits(True, True, True, "files in the order in which they appeared; changed ones are refused")
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
         super().__init__(stream, directory)

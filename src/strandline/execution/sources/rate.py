@@ -16,6 +16,7 @@ from strandline.errors import Span, damaged
 from strandline.execution.kernels.hashing import mix
 from strandline.execution.sources.base import Arguments, Chunk, Source
 from strandline.execution.sources.conform import conform
+from strandline.plugins import Traits
 from strandline.temporal import SECOND, instant
 from strandline.types import BIGINT, DOUBLE, is_numeric
 
@@ -29,6 +30,8 @@ class RateSource(Source):
     a number in [0, 1); both are drawn by a hash of (seed, n). Rows appear as their time comes, or as fast as they are
     taken with `pace => false`. Without `start` the clock at the first start counts, and is remembered.
     """
+
+    traits = Traits(True, True, True, "row n is a function of n and the seed")
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
         super().__init__(stream, directory)

@@ -10,10 +10,13 @@ from strandline.catalog import Argument
 from strandline.errors import Span
 from strandline.execution.sources.base import Arguments, Chunk, Source
 from strandline.execution.sources.conform import conform
+from strandline.plugins import Traits
 
 
 class RowsSource(Source):
     """`rows((1, 'a', TIMESTAMP '2024-01-01 00:00:00'), …)`; ends after the last row."""
+
+    traits = Traits(True, True, True, "the rows stand in the statement")
 
     def check(self, span: Span | None) -> None:
         arguments = Arguments(self.stream, span)

@@ -1,0 +1,47 @@
+"""What sources and sinks say of themselves, and those that other packages bring along.
+
+A package adds a source or sink by an entry point in the group `strandline.sources` or `strandline.sinks`; its name is
+the function that users write in SQL, its object the class.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+from strandline.errors import SetupError
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """The promises of a connector, shown by `doctor` and by the docs.
+
+    A replayable source gives the same rows again after a crash; an ordered one gives them in one order of arrival. A
+    sink is replayable if what it wrote can be read again, ordered if batches come in order, and idempotent if a batch
+    that comes twice has the effect of one. `note` says in a few words how, or what is lost where a promise is missing.
+    """
+
+    replayable: bool
+    ordered: bool
+    idempotent: bool
+    note: str
+
+
+@cache
+def brought_along(group: str) -> dict[str, Any]:
+    """The connectors of other packages, by the name that users write."""
+    found: dict[str, Any] = {}
+    for point in entry_points(group=group):
+        try:
+            found[point.name.lower()] = point.load()
+        except Exception as error:  # whatever a foreign module does when it is imported
+            package = point.dist.name if point.dist is not None else point.value
+            raise SetupError(
+                f'"{point.name}" of the package {package} cannot be loaded',
+                code="plug-in",
+                detail=f"{type(error).__name__}: {error}",
+                hint="Mend or uninstall that package.",
+            ) from None
+    return found
