@@ -61,6 +61,9 @@ from strandline.physical.choose import choose
 from strandline.physical.explain import show_pipeline
 from strandline.physical.plan import Pipeline
 from strandline.query import Query
+from strandline.scenario import report
+from strandline.scenario.play import play
+from strandline.scenario.text import read_scenario
 from strandline.script import read_script
 from strandline.sinks import Memory
 from strandline.temporal import FOREVER, UNITS, instant, show_instant
@@ -72,7 +75,7 @@ LANGUAGE = ROOT / "docs" / "language.md"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 # What a fence may say. `sql parse` must parse and is not run; `text` is output or a drawing; `sh` is for a terminal.
-KINDS = ("python", "sql run", "sql timeline", "sql parse", "text", "sh")
+KINDS = ("python", "sql run", "sql timeline", "sql parse", "scenario", "text", "sh")
 
 
 # ---- pages -----------------------------------------------------------------------------------------------------------
@@ -110,7 +113,7 @@ def pieces(path: Path) -> list[Piece]:
     found: list[Piece] = []
     fences = fenced(page)
     for block, after in zip_longest(fences, fences[1:]):
-        if block.info not in ("python", "sql run", "sql timeline", "sql parse"):
+        if block.info not in RUNNERS:
             continue
         text = page[block.start : block.end]
         name = f"{path.relative_to(ROOT)}:{block.line}"
@@ -234,6 +237,13 @@ def draw(queries: list[Query]) -> str:
     return "\n".join(lines)
 
 
+def play_scenario(text: str) -> str:
+    """What `strandline test` says of a scenario, without the name of its file."""
+    scenario = read_scenario(text)
+    with sl.connect(engine="local") as database:
+        return report.render("", scenario, play(scenario, database)).removeprefix(": ") + "\n"
+
+
 def check_parses(text: str) -> str:
     assert parse(text), "a script has statements"
     return ""
@@ -244,6 +254,7 @@ RUNNERS: dict[str, Callable[[str], str]] = {
     "sql run": functools.partial(run_sql, drawn=False),
     "sql timeline": functools.partial(run_sql, drawn=True),
     "sql parse": check_parses,
+    "scenario": play_scenario,
 }
 
 

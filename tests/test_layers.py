@@ -39,12 +39,13 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "describe": (*BASE, "algebra", "listing", "query"),
     "backends": (*BASE, "physical", "execution", "spark", "query"),
     "checkpoint": (*BASE, "algebra", "physical"),
-    "engine": (*BASE, *CORE, "backends", "checkpoint"),
+    "feeds": (*BASE, "execution"),
+    "engine": (*BASE, *CORE, "backends", "checkpoint", "feeds"),
     "script": (*BASE, *CORE, "engine"),
     "strandline": (*BASE, "sinks", "query", "engine"),
     "__main__": ("cli",),
 }
-TOP = ("cli", "demo", "doctor", "bench", "verify")
+TOP = ("cli", "demo", "doctor", "bench", "verify", "scenario")
 
 # Libraries with one door, and those that the product must not know.
 DOORS = {

@@ -142,6 +142,34 @@ def verify(
         raise typer.Exit(code)
 
 
+@app.command(name="test")
+def play_scenarios(
+    files: Annotated[list[Path], typer.Argument(help="Scenario files.")],
+    engine: EngineOption = "local",
+    master: MasterOption = None,
+    update: Annotated[bool, typer.Option("--update", help="Write what was found into the files.")] = False,
+    buckets: Annotated[int | None, typer.Option(min=1, help="Parallelism of state.")] = None,
+    batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
+    debug: DebugOption = False,
+) -> None:
+    """Play scenario files: give their events to their queries and compare the answers with those that they expect."""
+    from strandline.scenario.play import play
+    from strandline.scenario.report import corrected, render
+    from strandline.scenario.text import read_scenario
+
+    missed = False
+    for path in files:
+        scenario = read_scenario(_read(path))
+        with _database(engine, master, buckets, batch_rows) as database, _status(f"playing {path}"):
+            outcomes = play(scenario, database)
+        missed |= not all(outcome.met for outcome in outcomes)
+        out_console.print(render(str(path), scenario, outcomes), markup=False, soft_wrap=True)
+        if update:
+            path.write_text(corrected(scenario, outcomes))
+    if missed and not update:
+        raise typer.Exit(1)
+
+
 @app.command()
 def doctor(debug: DebugOption = False) -> None:
     """Tell in one screen what strandline found on this machine and what is wrong."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -28,6 +29,7 @@ from strandline.errors import CatalogError, QueryError, SetupError, SinkError
 from strandline.execution.delivery import Delivery
 from strandline.execution.sinks import ParquetTarget
 from strandline.execution.sources.base import open_source
+from strandline.feeds import Feeds
 from strandline.lang import ast
 from strandline.lang.binder import bind_derived_stream, bind_query, bind_reading, bind_view
 from strandline.lang.definitions import define, define_aggregate
@@ -39,6 +41,7 @@ from strandline.physical.choose import choose
 from strandline.physical.explain import show_pipeline
 from strandline.query import Group, Query
 from strandline.sinks import Memory, Parquet, Sink, listener
+from strandline.temporal import instant
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,6 +78,7 @@ class Database:
         self.queries: list[Query] = []
         self.checkpoint = Path(checkpoint).absolute() if checkpoint is not None else None
         self.batch_rows = batch_rows
+        self._feeds = Feeds(self.checkpoint / "events" if self.checkpoint is not None else None)
         self._numbered = (f"q{number}" for number in count(1))
         self._backend: Backend = (
             SparkBackend(spark, master, config, buckets) if engine == "spark" else LocalBackend(buckets)
@@ -105,6 +109,22 @@ class Database:
                     wanted = Wanted(own_name, plan, sink or Memory(), reads)
                     result = self.start([wanted], self._place(wanted.name))[0]
         return result
+
+    def append(self, stream: str, rows: Any) -> int:
+        """Give rows to a stream of `events()`: a table of Arrow, Polars or pandas, tuples or dicts; returns how many.
+
+        They are on disk when this returns. Rows that do not fit the types of the stream are kept aside by the queries
+        that read them, as malformed rows of every source are.
+        """
+        return self._feeds.append(self.catalog.get(stream), rows)
+
+    def advance(self, stream: str, to: datetime | str | int) -> None:
+        """Promise that no row of a stream of `events()` follows with a time before `to`; those that do are late."""
+        self._feeds.advance(self.catalog.get(stream), instant(to))
+
+    def end(self, stream: str) -> None:
+        """Say that no row of a stream of `events()` follows."""
+        self._feeds.end(self.catalog.get(stream))
 
     def function(
         self,
@@ -148,7 +168,7 @@ class Database:
         """Change the catalog, without taking anything away from queries that run or wait; returns what is gone."""
         match statement:
             case ast.CreateStream():
-                stream = bind_create_stream(statement)
+                stream = self._feeds.housed(bind_create_stream(statement))
                 open_source(stream, span=statement.source.span).check(statement.source.span)
                 self.catalog.add(stream, statement.name.span)
             case ast.CreateStreamAs():
@@ -309,6 +329,7 @@ class Database:
         for query in self.queries:
             query.stop()
         self.queries = []
+        self._feeds.close()
         self._backend.close()
 
 

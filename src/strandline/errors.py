@@ -121,6 +121,10 @@ def damaged(path: object) -> CheckpointError:
     )
 
 
+class ScenarioError(StrandlineError):
+    """A scenario file cannot be read or played."""
+
+
 class SetupError(StrandlineError):
     """Java or Spark is not usable."""
 

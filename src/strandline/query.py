@@ -17,6 +17,7 @@ from strandline.execution.answers import answer_schema, from_answer, to_answer
 from strandline.execution.batch import FROM, UNTIL
 from strandline.execution.delivery import BatchReport, Delivery
 from strandline.execution.kernels.changes import CHANGE, TIME, coalesce, net_changes
+from strandline.execution.progress import Heartbeat
 from strandline.execution.wire import to_table
 from strandline.listing import Form, in_form
 from strandline.sinks import Memory, Parquet, Sink
@@ -174,6 +175,17 @@ class Query:
             "batches": self._group.batches,
         }
 
+    def heartbeats(self) -> dict[str, Heartbeat]:
+        """What the query has heard of each of its streams: rows, progress, whether it is idle or has ended."""
+        delivery = self._group.delivery
+        streams = next(query.streams for query in delivery.pipeline.queries if query.name == self.name)
+        return {name: delivery.heartbeats.get(name) or Heartbeat(name) for name in streams}
+
+    def check(self) -> None:
+        """Raise what made the query fail, if something did."""
+        if self._group.run is not None:
+            self._group.run.check()
+
     def batch_durations(self) -> list[dict[str, Any]]:
         """What recent batches took, by phase, in milliseconds."""
         return self._group.run.durations() if self._group.run is not None else []
@@ -191,8 +203,7 @@ class Query:
         self._group.stop()
 
     def _frame(self) -> pl.DataFrame:
-        if self._group.run is not None:
-            self._group.run.check()
+        self.check()
         if isinstance(self.sink, Parquet):
             files = self.sink.files()
             tables = [_read(path) for path in files]

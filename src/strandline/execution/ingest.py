@@ -50,6 +50,7 @@ def ingest(
             if chunk.rows.height:
                 timed = _at_arrival(chunk, piece) if stream.time_column is None else chunk
                 beat = _accept(stream, timed, beat, floor, fragments, out)
+            floor = max(floor, chunk.promise)
     beat = _tell_time(beat, stream, floor, piece)
     for bucket in range(pipeline.buckets):
         out.send(bucket, Message("heartbeat", stream.name, 1, facts=beat.to_json()))

@@ -18,7 +18,7 @@ import polars as pl
 from strandline.catalog import Argument, BaseStream
 from strandline.errors import SourceError, Span
 from strandline.plugins import Traits, brought_along
-from strandline.temporal import Instant
+from strandline.temporal import BEFORE_ALL, Instant
 
 REJECT_SCHEMA = {"place": pl.String(), "row": pl.Int64(), "reason": pl.String(), "content": pl.String()}
 
@@ -29,12 +29,14 @@ class Chunk:
 
     The rows of a stream with intervals have `@until` as well, those of a stream by arrival have neither.
 
-    Where a source left out columns that nobody asked for, `whole` gets the same rows with all of them.
+    Where a source left out columns that nobody asked for, `whole` gets the same rows with all of them. `promise`, where
+    a source knows more than its rows tell: nothing that follows has a time before it.
     """
 
     rows: pl.DataFrame
     rejected: pl.DataFrame
     whole: Callable[[], pl.DataFrame] | None = None
+    promise: Instant = BEFORE_ALL
 
 
 class Source(ABC):
@@ -104,11 +106,18 @@ class Arguments:
 
 def known_sources() -> dict[str, type[Source]]:
     """The sources by the name that users write: ours, and those of installed packages."""
+    from strandline.execution.sources.events import EventsSource
     from strandline.execution.sources.file import FileSource
     from strandline.execution.sources.rate import RateSource
     from strandline.execution.sources.rows import RowsSource
 
-    return {**brought_along("strandline.sources"), "file": FileSource, "rows": RowsSource, "rate": RateSource}
+    ours: dict[str, type[Source]] = {
+        "file": FileSource,
+        "rows": RowsSource,
+        "rate": RateSource,
+        "events": EventsSource,
+    }
+    return {**brought_along("strandline.sources"), **ours}
 
 
 def open_source(stream: BaseStream, directory: Path | None = None, span: Span | None = None) -> Source:
