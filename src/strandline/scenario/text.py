@@ -1,7 +1,7 @@
 """The text of a scenario and the steps that it describes.
 
-SQL statements come first, each ended by a semicolon. Then steps: a line with a word in capitals and under it, indented, a
-line per row with cells between bars. Times of a step may leave out the day that `DAY` gives.
+SQL statements come first, each ended by a semicolon. Then steps: a line with a word in capitals and, indented under it,
+a line per row with cells between bars. Times of a step may leave out the day that `DAY` gives.
 """
 
 from __future__ import annotations
