@@ -142,6 +142,18 @@ def verify(
         raise typer.Exit(code)
 
 
+@app.command()
+def why(
+    query: Annotated[str, typer.Argument(help="The name of a query.")],
+    out: Annotated[Path, typer.Option(help="The --out, or --checkpoint, of its run.")],
+    debug: DebugOption = False,
+) -> None:
+    """Tell why a query of a run has no results: silent sources, time that stands still, operators without output."""
+    from strandline.why import evidence_in, explain_why
+
+    out_console.print(explain_why(evidence_in(out, query)), markup=False, soft_wrap=True)
+
+
 @app.command(name="test")
 def play_scenarios(
     files: Annotated[list[Path], typer.Argument(help="Scenario files.")],

@@ -26,7 +26,7 @@ from strandline.catalog import BaseStream, Catalog, DerivedStream, Reader, Strea
 from strandline.checkpoint import Checkpoint, indent
 from strandline.describe import describe, show_queries, show_streams, show_views
 from strandline.errors import CatalogError, QueryError, SetupError, SinkError
-from strandline.execution.delivery import Delivery
+from strandline.execution.delivery import MEMORY, Delivery
 from strandline.execution.sinks import ParquetTarget
 from strandline.execution.sources.base import open_source
 from strandline.feeds import Feeds
@@ -42,6 +42,7 @@ from strandline.physical.explain import show_pipeline
 from strandline.query import Group, Query
 from strandline.sinks import Memory, Parquet, Sink, listener
 from strandline.temporal import instant
+from strandline.why import write_flow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -270,8 +271,9 @@ class Database:
                 targets[name] = sink.target(name)
         outputs = next((Path(s.directory).absolute().parent for _, _, s, _ in queries if isinstance(s, Parquet)), None)
         listeners = [heard for name, _, sink, _ in queries if (heard := listener(sink, name)) is not None]
-        delivery = Delivery(pipeline, checkpoint.path / "progress.json", outputs, listeners)
+        delivery = Delivery(pipeline, checkpoint.path / MEMORY, outputs, listeners)
         group = Group(delivery, checkpoint.path, text)
+        write_flow(checkpoint.path, pipeline)
         group.tables = {name: [] for name, _, sink, _ in queries if isinstance(sink, Memory)}
         if checkpoint.is_temporary:
             group.on_stop.append(lambda: shutil.rmtree(checkpoint.path, ignore_errors=True))

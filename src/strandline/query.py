@@ -23,6 +23,7 @@ from strandline.listing import Form, in_form
 from strandline.sinks import Memory, Parquet, Sink
 from strandline.temporal import BEFORE_ALL, FOREVER, Instant, instant, show_instant, to_datetime
 from strandline.types import Schema
+from strandline.why import evidence_of, explain_why
 
 
 class Run(Protocol):
@@ -193,6 +194,10 @@ class Query:
     def explain(self) -> str:
         """The plan that runs."""
         return self._group.explanation
+
+    def why(self) -> str:
+        """What stands between the streams and the answer: for a query whose answer is empty."""
+        return explain_why(evidence_of(self.name, self._group.delivery))
 
     def await_end(self, timeout: float | None = None) -> bool:
         """Wait until all sources have ended and the answer is whole; false if the time ran out first."""

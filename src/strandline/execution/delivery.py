@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,12 @@ import pyarrow.parquet as pq
 from strandline.errors import damaged
 from strandline.execution.operators.base import Progress
 from strandline.execution.progress import Heartbeat, progress_of, together
+from strandline.execution.runtime import Counts
 from strandline.execution.wire import Message
 from strandline.physical.plan import Pipeline
 from strandline.temporal import BEFORE_ALL
+
+MEMORY = "progress.json"  # the file, in the checkpoint, that remembers how far a pipeline has come
 
 
 @dataclass(slots=True)
@@ -30,12 +34,19 @@ class BatchReport:
     rows_out: dict[str, int] = field(default_factory=dict)
     late: dict[str, list[pa.Table]] = field(default_factory=dict)
     rejected: dict[str, list[pa.Table]] = field(default_factory=dict)
-    state_rows: int = 0
-    state_bytes: int = 0
+    operators: dict[str, Counts] = field(default_factory=dict)
 
     def answer(self, query: str) -> pa.Table | None:
         tables = self.answers.get(query)
         return pa.concat_tables(tables) if tables else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Totals:
+    """What had been counted before a batch."""
+
+    rows_out: dict[str, int]
+    passed: dict[str, list[int]]
 
 
 # Called with the report after the files of a batch are in place.
@@ -55,24 +66,35 @@ class Delivery:
         self.last_batch = -1
         self.heartbeats: dict[str, Heartbeat] = {}
         self.rows_out = dict.fromkeys((query.name for query in pipeline.queries), 0)
-        self.state_rows = self.state_bytes = 0
-        self._before_last: dict[str, int] = dict(self.rows_out)
+        self.operators: dict[str, Counts] = {}  # by fragment: totals of what passed, and what is kept now
+        self._before_last = _Totals(dict(self.rows_out), {})
         self._recall()
 
     def deliver(self, batch: int, messages: Iterable[Message]) -> BatchReport:
         report = _report(batch, messages)
         self._keep_aside(report)
         # A batch that ran before a crash runs again: its rows were counted, so count from before it.
-        base = self._before_last if batch == self.last_batch else self.rows_out
-        self._before_last = dict(base)
-        self.rows_out = {name: count + report.rows_out.get(name, 0) for name, count in base.items()}
+        again = batch == self.last_batch
+        base = self._before_last if again else _Totals(self.rows_out, {f: c.passed for f, c in self.operators.items()})
+        self._before_last = base
+        self.rows_out = {name: count + report.rows_out.get(name, 0) for name, count in base.rows_out.items()}
+        for fragment, counts in report.operators.items():
+            passed = map(operator.add, base.passed.get(fragment, [0] * len(counts.passed)), counts.passed)
+            self.operators[fragment] = replace(counts, passed=list(passed))
         self.heartbeats |= report.heartbeats
-        self.state_rows, self.state_bytes = report.state_rows, report.state_bytes
         self.last_batch = batch
         for listener in self.listeners:
             listener(report)
         self._remember()
         return report
+
+    @property
+    def state_rows(self) -> int:
+        return sum(sum(counts.rows) for counts in self.operators.values())
+
+    @property
+    def state_bytes(self) -> int:
+        return sum(sum(counts.bytes) for counts in self.operators.values())
 
     def progress(self, query: str) -> Progress:
         streams = next(q.streams for q in self.pipeline.queries if q.name == query)
@@ -105,8 +127,8 @@ class Delivery:
             "batch": self.last_batch,
             "heartbeats": {name: beat.to_json() for name, beat in self.heartbeats.items()},
             "rows_out": self.rows_out,
-            "rows_out_before": self._before_last,
-            "state": [self.state_rows, self.state_bytes],
+            "operators": {fragment: asdict(counts) for fragment, counts in self.operators.items()},
+            "before": asdict(self._before_last),
         }
         temporary = self.memory.with_suffix(".tmp")
         temporary.write_text(json.dumps(data))
@@ -120,8 +142,8 @@ class Delivery:
             self.last_batch = data["batch"]
             self.heartbeats = {name: Heartbeat.from_json(beat) for name, beat in data["heartbeats"].items()}
             self.rows_out = dict(data["rows_out"])
-            self._before_last = dict(data["rows_out_before"])
-            self.state_rows, self.state_bytes = data["state"]
+            self.operators = {fragment: Counts(**counts) for fragment, counts in data["operators"].items()}
+            self._before_last = _Totals(**data["before"])
         except (ValueError, KeyError, TypeError, AttributeError):
             raise damaged(self.memory) from None
 
@@ -144,9 +166,12 @@ def _report(batch: int, messages: Iterable[Message]) -> BatchReport:
             case "late" | "rejected":
                 group = report.late if message.kind == "late" else report.rejected
                 group.setdefault(message.name, []).append(message.table)
-            case "state":
-                report.state_rows += message.facts["rows"]
-                report.state_bytes += message.facts["bytes"]
+            case "operators":
+                for fragment, facts in message.facts.items():
+                    if fragment in report.operators:
+                        report.operators[fragment].add(Counts(**facts))
+                    else:
+                        report.operators[fragment] = Counts(**facts)
             case other:
                 raise AssertionError(f"the driver does not know messages of kind {other}")
     report.heartbeats = together(beats)

@@ -84,7 +84,9 @@ def _accept(
         for fragment in fragments:
             # One row in, one element out: stage 0 knows no state and no progress.
             batch = _elements(rows, fragment)
-            out.route(fragment.route, FragmentRunner(fragment.root).step(batch, Progress(FOREVER)).frame)
+            runner = FragmentRunner(fragment.root)
+            out.route(fragment.route, runner.step(batch, Progress(FOREVER)).frame)
+            out.count(fragment, runner)
         beat = replace(beat, low=min(beat.low, int(time.min())), high=max(beat.high, int(time.max())))
     return replace(beat, rows=beat.rows + rows.height, late=beat.late + late_count)
 

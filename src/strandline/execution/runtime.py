@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from operator import add
 from typing import TypeAlias
 
 import numpy as np
@@ -88,18 +89,11 @@ class FragmentRunner:
     """The operators of one fragment, wired as its tree."""
 
     def __init__(self, root: Node) -> None:
-        self.operators: list[Operator] = []
-        self._number: dict[Node, int] = {}  # equal parts of the tree are one operator with one state
+        nodes = physical.numbered(root)
+        self.operators = [operator_for(node) for node in nodes]
+        self.passed = [0] * len(nodes)  # how many elements have left each operator
+        self._number = {node: number for number, node in enumerate(nodes)}
         self._root = root
-        self._wire(root)
-
-    def _wire(self, node: Node) -> None:
-        if isinstance(node, physical.Port) or node in self._number:
-            return
-        for source in physical.sources(node):
-            self._wire(source)
-        self._number[node] = len(self.operators)
-        self.operators.append(operator_for(node))
 
     def step(self, inputs: Mapping[str, Batch], progress: Progress) -> Batch:
         """The output up to the progress; inputs by port."""
@@ -110,7 +104,9 @@ class FragmentRunner:
                 return inputs[node.name] if node.name in inputs else Batch.empty(node.columns)
             if node not in done:
                 below = [output(source) for source in physical.sources(node)]
-                done[node] = self.operators[self._number[node]].step(below, progress)
+                number = self._number[node]
+                done[node] = self.operators[number].step(below, progress)
+                self.passed[number] += done[node].frame.height
             return done[node]
 
         return output(self._root)
@@ -124,6 +120,20 @@ class FragmentRunner:
 
 
 @dataclass(slots=True)
+class Counts:
+    """What the operators of a fragment did, in the order of `FragmentRunner.operators`: how many elements left each of
+    them, and how much each keeps."""
+
+    passed: list[int]
+    rows: list[int]
+    bytes: list[int]
+
+    def add(self, other: Counts) -> None:
+        for mine, theirs in ((self.passed, other.passed), (self.rows, other.rows), (self.bytes, other.bytes)):
+            mine[:] = map(add, mine, theirs)
+
+
+@dataclass(slots=True)
 class Outbox:
     """The messages that a task sends, by bucket, and to the driver."""
 
@@ -133,6 +143,17 @@ class Outbox:
     by_bucket: dict[int, list[Message]] = field(default_factory=dict)
     for_driver: list[Message] = field(default_factory=list)
     answers: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
+    counts: dict[str, Counts] = field(default_factory=dict)
+
+    def count(self, fragment: Fragment, runner: FragmentRunner, states: Sequence[State] = ()) -> None:
+        """Take down what the operators of a fragment did; those of stage 0 keep nothing."""
+        nothing = [0] * len(runner.operators)
+        rows, sizes = [state.rows() for state in states], [state.size() for state in states]
+        counts = Counts(list(runner.passed), rows or list(nothing), sizes or list(nothing))
+        if fragment.id in self.counts:
+            self.counts[fragment.id].add(counts)
+        else:
+            self.counts[fragment.id] = counts
 
     def send(self, bucket: int, message: Message) -> None:
         self.by_bucket.setdefault(bucket, []).append(message)
@@ -148,10 +169,12 @@ class Outbox:
             self.send(bucket, Message("port", route.port, route.stage, self.origin, table=to_table(part)))
 
     def close(self) -> None:
-        """All of a task's answers to one query leave together."""
+        """All of a task's answers to one query leave together, and at last what its operators did."""
         for query, frames in self.answers.items():
             self.for_driver.append(self.answer(query, pl.concat(frames, rechunk=True)))
         self.answers = {}
+        facts = {fragment: asdict(counts) for fragment, counts in self.counts.items()}
+        self.for_driver.append(Message("operators", "", DRIVER, facts=facts))
 
 
 def _by_bucket(route: ToPort, frame: pl.DataFrame, buckets: int) -> Iterable[tuple[int, pl.DataFrame]]:
@@ -194,14 +217,12 @@ def run_stage(
         result = runner.step(_inputs(fragment, inbox), progress_of(heartbeats, fragment.streams))
         out.route(fragment.route, result.frame)
         after[fragment.id] = runner.save()
+        out.count(fragment, runner, after[fragment.id])
     for message in inbox:
         if message.stage == DRIVER:
             out.for_driver.append(message)
         elif message.stage > stage or (message.kind == "heartbeat" and stage < pipeline.stages):
             out.send(bucket, message)
-    states_after = [state for fragment_states in after.values() for state in fragment_states]
-    size = {"rows": sum(s.rows() for s in states_after), "bytes": sum(s.size() for s in states_after)}
-    out.for_driver.append(Message("state", f"{stage}/{bucket}", DRIVER, facts=size))
     return after
 
 

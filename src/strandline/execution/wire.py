@@ -24,7 +24,7 @@ class Message:
 
     `kind` is "port" (elements for the port `name` of a fragment of `stage`), "heartbeat" (of stream `name`), or
     something for the driver, stage `DRIVER`: "answer" of query `name`, "late" and "rejected" rows of stream `name`,
-    "file" (an answer that was written where it belongs), "state" (how much a stage keeps).
+    "file" (an answer that was written where it belongs), "operators" (what they did, and how much they keep).
     """
 
     kind: str

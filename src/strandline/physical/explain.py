@@ -71,13 +71,14 @@ def _show_route(fragment: Fragment) -> str:
 def _show_tree(node: Node, depth: int, feeders: dict[str, str], shown: set[Node]) -> str:
     """A tree; what appears twice in it runs once and is shown once."""
     again = node in shown and not isinstance(node, Port)
-    lines = ["  " * depth + _show_node(node, feeders) + (", as above" if again else "")]
+    lines = ["  " * depth + show_node(node, feeders) + (", as above" if again else "")]
     shown.add(node)
     lines += [_show_tree(source, depth + 1, feeders, shown) for source in sources(node) if not again]
     return "\n".join(lines)
 
 
-def _show_node(node: Node, feeders: dict[str, str]) -> str:
+def show_node(node: Node, feeders: dict[str, str]) -> str:
+    """One operator in words; `feeders` says which fragment fills a port."""
     match node:
         case Port(name, columns):
             listed = ", ".join(c.id for c in columns)

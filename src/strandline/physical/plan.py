@@ -271,6 +271,21 @@ class Pipeline:
         return tuple(f for f in self.fragments if f.stage == stage)
 
 
+def numbered(root: Node) -> list[Node]:
+    """The operators of a fragment, each after those that it reads; equal parts of the tree are one operator."""
+    found: dict[Node, None] = {}
+
+    def visit(node: Node) -> None:
+        if isinstance(node, Port) or node in found:
+            return
+        for source in sources(node):
+            visit(source)
+        found[node] = None
+
+    visit(root)
+    return list(found)
+
+
 def sources(node: Node) -> tuple[Node, ...]:
     """The inputs of a physical operator."""
     match node:
