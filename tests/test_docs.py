@@ -72,7 +72,7 @@ from strandline.types import BIGINT
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "strandline"
 LANGUAGE = ROOT / "docs" / "language.md"
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
 
 # What a fence may say. `sql parse` must parse and is not run; `text` is output or a drawing; `sh` is for a terminal.
 KINDS = ("python", "sql run", "sql timeline", "sql parse", "scenario", "text", "sh")
