@@ -10,8 +10,8 @@ columns and a Distinct.
 
 The rooms below, each with one question: `scope` (what does a name mean), `names` (and in FROM), `literals` (what value
 is written), `scalars` (what does an expression mean), `aggregates` (what does an aggregate see), `subqueries` (who has
-a partner), `outputs` (what does SELECT list), `groups` (what does GROUP BY keep), `windows` (how long do rows count),
-`validity` (from when until when), `copies` (a named query, used again).
+a partner), `reach` (and who further out), `outputs` (what does SELECT list), `groups` (what does GROUP BY keep),
+`windows` (how long do rows count), `validity` (from when until when), `copies` (a named query, used again).
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ from strandline.lang.groups import Groups, grouping_key, grouping_sets, is_group
 from strandline.lang.literals import cast_to
 from strandline.lang.names import Names, with_names
 from strandline.lang.outputs import Output, is_listed, listed_column, output_columns, sort_key
+from strandline.lang.reach import Reach, Rows
 from strandline.lang.scalars import Operand, Scalars, equality
 from strandline.lang.scope import Ids, Relation, Scope, suggestion
 from strandline.lang.subqueries import Subqueries, is_partner_test
@@ -234,17 +235,17 @@ class _Binder:
         In a UNION ALL a bare NULL keeps its open type until the branches meet.
         """
         source, scope = self.tables(select.tables)
-        source, correlated = self.where(select.where, source, scope)
-        assert not correlated, "a query of its own has none around it"
+        rows = self.where(select.where, source, scope)
+        assert not rows.ties, "a query of its own has none around it"
         outputs = output_columns(select.items, scope)
         hidden = [] if top is None else [i.value for i in top.order if not is_listed(i.value, outputs)]
         if is_grouping(select):
-            source, values = self.grouped(select, [*(o.node for o in outputs), *hidden], outputs, source, scope)
+            source, values = self.grouped(select, [*(o.node for o in outputs), *hidden], outputs, rows, scope)
         else:
-            asked = Subqueries(self)
+            asked = Subqueries(self, rows.reach)
             scalars = Scalars(scope, "SELECT", subquery=asked.value)
             values = [scalars.bind(node) for node in (*(o.node for o in outputs), *hidden)]
-            source = asked.joined(source)
+            source = asked.joined(rows.plan(None))
         columns = []
         for output, value in zip(outputs, values, strict=False):
             if value.type == INTERVAL:
@@ -295,46 +296,48 @@ class _Binder:
 
     # ---- WHERE -----------------------------------------------------------------------------------------------------
 
-    def where(self, node: ast.Expression | None, source: Plan, scope: Scope) -> tuple[Plan, list[Expression]]:
-        """The source under a condition, and the parts of it that read columns of the query around this one."""
+    def where(self, node: ast.Expression | None, source: Plan, scope: Scope) -> Rows:
+        """The source under a condition; the parts of it that read columns of the queries around are ties."""
+        reach = Reach(self.ids, scope)
         if node is None:
-            return source, []
+            return Rows(source, reach)
         parts = node.operands if isinstance(node, ast.Logical) and node.operator == "AND" else (node,)
         joined = [part for part in parts if is_partner_test(part)]
-        asked = Subqueries(self)
+        asked, last = Subqueries(self, reach), Subqueries(self, reach)
         scalars = Scalars(scope, "WHERE", subquery=asked.value)
         conditions = [scalars.condition(part) for part in parts if part not in joined]
-        around = scope.outer_ids()
-        correlated = [each for each in conditions if columns_of(each) & around]
+        correlated = [each for each in conditions if columns_of(each) & reach.around]
         own = conjunction(tuple(each for each in conditions if each not in correlated))
-        plan = asked.joined(source)
-        plan = plan if own is None else Filter(own, plan)
-        last = Subqueries(self)
         for part in joined:
             last.keep(part, Scalars(scope, "WHERE", subquery=last.value))
-        return last.joined(plan), correlated
 
-    def inner(self, query: ast.Query, around: Scope) -> tuple[Plan, Callable[[], list[Operand]], list[Expression]]:
-        """A subquery in an expression: its rows, its outputs over them, and the conditions that tie it to the query
-        around it. What groups or combines has none: it is bound on its own."""
+        def kept(plan: Plan) -> Plan:
+            plan = asked.joined(plan)
+            return last.joined(plan if own is None else Filter(own, plan))
+
+        return Rows(source, reach, correlated, kept)
+
+    def inner(self, query: ast.Query, around: Scope) -> tuple[Rows, Callable[[], list[Operand]]]:
+        """A subquery in an expression, and its outputs over its rows. What groups or combines is bound on its own: it
+        reads nothing of the queries around it."""
         if isinstance(query, ast.With):
             with self.named(query.tables):
                 return self.inner(query.body, around)
         if not isinstance(query, ast.Select) or is_grouping(query):
             plan = self.query(query, prefix="")
             span = query.span
-            return plan, lambda: [Operand(ColumnRef(c.id, c.type), span) for c in schema(plan)], []
-        source, scope, correlated = self.below(query, around)
+            alone = Rows(plan, Reach(self.ids, Scope(())))
+            return alone, lambda: [Operand(ColumnRef(c.id, c.type), span) for c in schema(plan)]
+        rows, scope = self.below(query, around)
         outputs = output_columns(query.items, scope)
         scalars = Scalars(scope, "SELECT")
-        return source, lambda: [scalars.operand(output.node) for output in outputs], correlated
+        return rows, lambda: [scalars.operand(output.node) for output in outputs]
 
-    def below(self, select: ast.Select, around: Scope) -> tuple[Plan, Scope, list[Expression]]:
-        """A subquery up to its WHERE, what it can name, and the conditions that tie it to the query around it."""
+    def below(self, select: ast.Select, around: Scope) -> tuple[Rows, Scope]:
+        """A subquery up to its WHERE, and what it can name."""
         source, scope = self.tables(select.tables)
         scope = replace(scope, outer=around)
-        source, correlated = self.where(select.where, source, scope)
-        return source, scope, correlated
+        return self.where(select.where, source, scope), scope
 
     # ---- FROM ------------------------------------------------------------------------------------------------------
 
@@ -445,7 +448,7 @@ class _Binder:
         select: ast.Select,
         nodes: list[ast.Expression],
         outputs: list[Output],
-        source: Plan,
+        rows: Rows,
         scope: Scope,
     ) -> tuple[Plan, list[Expression]]:
         """The plan up to HAVING, and the values of some expressions over its columns."""
@@ -453,12 +456,12 @@ class _Binder:
         scalars = Scalars(scope, "GROUP BY")
         for chosen in grouping_sets(select.group_by):
             groups.sets.append(tuple(self.group_key(node, groups, outputs, scalars) for node in chosen))
-        listed, asked = Subqueries(self, groups.regrouped), Subqueries(self, groups.regrouped)
+        listed, asked = (Subqueries(self, rows.reach, groups.regrouped) for _ in range(2))
         values = [groups.bind(node, "SELECT", listed.value) for node in nodes]
         having = None
         if select.having is not None:
             having = groups.condition(select.having, "HAVING", asked.value)
-        plan = asked.joined(groups.plan(source))
+        plan = asked.joined(groups.plan(rows.plan(None)))
         return listed.joined(plan if having is None else Filter(having, plan)), values
 
 
