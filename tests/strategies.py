@@ -367,7 +367,9 @@ class Writer:
         inner = self.table(0)
         conditions = [self.condition((*fields, *inner.fields), 1)] if self.chance(2) else []
         if depth > 0 and self.scans > 0 and self.chance(3):
-            conditions.append(self.partner_test(inner.fields, depth - 1))
+            # The one inside reads the one around it, or both.
+            seen = (*inner.fields, *fields) if self.chance(2) else inner.fields
+            conditions.append(self.partner_test(seen, depth - 1) if self.chance(2) else self.scalar_test(seen))
         tied = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         pairs = [(l, r) for l in fields for r in inner.fields if l.family == r.family]  # noqa: E741
         if not pairs or self.chance(3):
@@ -383,6 +385,9 @@ class Writer:
         ties = [f"{l.text} = {r.text}" for l in fields for r in inner.fields if l.family == r.family]  # noqa: E741
         tied = self.pick("", "", self.pick(*ties) if ties else "", self.condition((*fields, *inner.fields), 1))
         having = f" HAVING {self.condition((found,), 0)}" if self.chance(6) else ""
+        if self.scans > 0 and self.chance(4):
+            test = self.partner_test((*inner.fields, *fields), 0)
+            tied = f"{tied} AND {test}" if tied else test
         where = f" WHERE {tied}" if tied else ""
         return Field(f"(SELECT {found.text} FROM {inner.text}{where}{having})", found.family)
 
