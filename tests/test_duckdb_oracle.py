@@ -323,6 +323,41 @@ QUERIES: dict[str, str | tuple[str, str]] = {
     "every topic": """SELECT DISTINCT t.sym FROM trade [RANGE 6 SECONDS] t WHERE NOT EXISTS (
                       SELECT 1 FROM news [RANGE 9 SECONDS] n WHERE NOT EXISTS (
                       SELECT 1 FROM trade [RANGE 6 SECONDS] u WHERE u.sym = t.sym AND u.qty >= n.score))""",
+    # subqueries that group and read the query around them
+    "tied groups": """SELECT sym, qty FROM trade [RANGE 4 SECONDS] t WHERE EXISTS (
+                      SELECT n.topic FROM news [RANGE 9 SECONDS] n WHERE n.score < t.qty
+                      GROUP BY n.topic HAVING COUNT(*) > 1)""",
+    "tied by having": """SELECT sym, qty FROM trade [RANGE 4 SECONDS] t WHERE sym NOT IN (
+                         SELECT q.sym FROM quote [RANGE 5 SECONDS] q GROUP BY q.sym HAVING COUNT(*) + 3 > t.qty)""",
+    "tied arguments": """SELECT sym, qty FROM trade [RANGE 4 SECONDS] t WHERE qty < ANY (
+                         SELECT SUM(n.score + t.qty) FROM news [RANGE 9 SECONDS] n GROUP BY n.topic, n.sym = t.sym)""",
+    "tied to the whole": """SELECT sym, qty, qty > ALL (SELECT COUNT(*) + 2 FROM news [RANGE 6 SECONDS] n
+                            WHERE n.sym = t.sym) AS few, EXISTS (SELECT MAX(n.score) FROM news [RANGE 3 SECONDS] n
+                            WHERE n.sym = t.sym HAVING COUNT(*) < 1) AS none FROM trade [RANGE 4 SECONDS] t""",
+    "tied grouping sets": """SELECT sym, qty FROM trade [RANGE 4 SECONDS] t WHERE qty IN (
+                            SELECT COUNT(*) FROM news [RANGE 9 SECONDS] n WHERE n.sym = t.sym
+                            GROUP BY GROUPING SETS ((n.topic), (n.score)))""",
+    "subqueries in the list of one": """SELECT sym, qty FROM trade [RANGE 4 SECONDS] t WHERE qty > ANY (
+                            SELECT (SELECT COUNT(*) FROM quote [RANGE 3 SECONDS] q WHERE q.sym = n.sym OR q.sym = t.sym)
+                            FROM news [RANGE 9 SECONDS] n WHERE n.score < 7)""",
+    # DuckDB fails on these as they are written (an internal error).
+    "a subquery in a value": (
+        """SELECT sym, qty, (SELECT COUNT(*) + (SELECT MAX(n.score) FROM news [RANGE 9 SECONDS] n WHERE n.sym = t.sym)
+           FROM quote [RANGE 3 SECONDS] q WHERE q.sym = t.sym) AS a FROM trade [RANGE 4 SECONDS] t""",
+        """SELECT sym, qty, (SELECT COUNT(*) FROM quote [RANGE 3 SECONDS] q WHERE q.sym = t.sym)
+           + (SELECT MAX(n.score) FROM news [RANGE 9 SECONDS] n WHERE n.sym = t.sym)
+           FROM trade [RANGE 4 SECONDS] t""",
+    ),
+    "a subquery in the HAVING of a value": (
+        """SELECT sym, qty, (SELECT MAX(q.bid) FROM quote [RANGE 3 SECONDS] q HAVING COUNT(*) NOT IN (
+           SELECT n.score FROM news [RANGE 9 SECONDS] n WHERE n.score < t.qty)) AS b FROM trade [RANGE 4 SECONDS] t""",
+        """SELECT sym, qty, CASE WHEN (SELECT COUNT(*) FROM quote [RANGE 3 SECONDS] q) NOT IN (
+           SELECT n.score FROM news [RANGE 9 SECONDS] n WHERE n.score < t.qty)
+           THEN (SELECT MAX(q.bid) FROM quote [RANGE 3 SECONDS] q) END FROM trade [RANGE 4 SECONDS] t""",
+    ),
+    "groups two levels out": """SELECT sym, qty FROM trade [RANGE 4 SECONDS] t WHERE EXISTS (
+                            SELECT 1 FROM quote [RANGE 5 SECONDS] q GROUP BY q.sym HAVING COUNT(*) < (
+                            SELECT SUM(n.score) FROM news [RANGE 9 SECONDS] n WHERE n.sym = t.sym OR n.sym = q.sym))""",
     # joins
     "left join": """SELECT t.sym, t.price, q.bid FROM trade [RANGE 5 SECONDS] t
                     LEFT JOIN quote [RANGE 2 SECONDS] q ON t.sym = q.sym AND t.price < q.ask""",

@@ -11,12 +11,13 @@ columns and a Distinct.
 The rooms below, each with one question: `scope` (what does a name mean), `names` (and in FROM), `literals` (what value
 is written), `scalars` (what does an expression mean), `aggregates` (what does an aggregate see), `subqueries` (who has
 a partner), `reach` (and who further out), `outputs` (what does SELECT list), `groups` (what does GROUP BY keep),
-`windows` (how long do rows count), `validity` (from when until when), `copies` (a named query, used again).
+`having` (and of that HAVING), `windows` (how long do rows count), `validity` (from when until when), `copies` (a named
+query, used again).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Final, assert_never
@@ -28,6 +29,7 @@ from strandline.algebra.expressions import (
     Literal,
     columns_of,
     conjunction,
+    conjuncts,
 )
 from strandline.algebra.operators import (
     Changes,
@@ -53,6 +55,7 @@ from strandline.lang import ast
 from strandline.lang.copies import freshened
 from strandline.lang.definitions import with_definitions
 from strandline.lang.groups import Groups, grouping_key, grouping_sets, is_grouping
+from strandline.lang.having import Grouped
 from strandline.lang.literals import cast_to
 from strandline.lang.names import Names, with_names
 from strandline.lang.outputs import Output, is_listed, listed_column, output_columns, sort_key
@@ -240,7 +243,9 @@ class _Binder:
         outputs = output_columns(select.items, scope)
         hidden = [] if top is None else [i.value for i in top.order if not is_listed(i.value, outputs)]
         if is_grouping(select):
-            source, values = self.grouped(select, [*(o.node for o in outputs), *hidden], outputs, rows, scope)
+            grouped = self.grouped(select, [*(o.node for o in outputs), *hidden], outputs, rows, scope)
+            grouped.complete(rows, select)
+            source, values = rows.plan(None), grouped.values
         else:
             asked = Subqueries(self, rows.reach)
             scalars = Scalars(scope, "SELECT", subquery=asked.value)
@@ -317,21 +322,30 @@ class _Binder:
 
         return Rows(source, reach, correlated, kept)
 
-    def inner(self, query: ast.Query, around: Scope) -> tuple[Rows, Callable[[], list[Operand]]]:
-        """A subquery in an expression, and its outputs over its rows. What groups or combines is bound on its own: it
-        reads nothing of the queries around it."""
+    def inner(self, query: ast.Query, around: Scope) -> tuple[Rows, list[Operand]]:
+        """A subquery in an expression, and its outputs over its rows. What combines queries or takes the first rows is
+        bound on its own: it reads nothing of the queries around it."""
         if isinstance(query, ast.With):
             with self.named(query.tables):
                 return self.inner(query.body, around)
-        if not isinstance(query, ast.Select) or is_grouping(query):
+        if not isinstance(query, ast.Select):
             plan = self.query(query, prefix="")
-            span = query.span
             alone = Rows(plan, Reach(self.ids, Scope(())))
-            return alone, lambda: [Operand(ColumnRef(c.id, c.type), span) for c in schema(plan)]
+            return alone, [Operand(ColumnRef(c.id, c.type), query.span) for c in schema(plan)]
         rows, scope = self.below(query, around)
         outputs = output_columns(query.items, scope)
-        scalars = Scalars(scope, "SELECT")
-        return rows, lambda: [scalars.operand(output.node) for output in outputs]
+        nodes = [output.node for output in outputs]
+        if is_grouping(query):
+            grouped = self.grouped(query, nodes, outputs, rows, scope)
+            grouped.complete(rows, query)
+            values = grouped.values
+        else:
+            asked = Subqueries(self, rows.reach)
+            scalars = Scalars(scope, "SELECT", subquery=asked.value)
+            values = [scalars.bind(node) for node in nodes]
+            rows.above = lambda plan, _: asked.joined(plan)
+        listed = zip(nodes, values, strict=True)
+        return rows, [Operand(value, node.span, isinstance(node, ast.Text)) for node, value in listed]
 
     def below(self, select: ast.Select, around: Scope) -> tuple[Rows, Scope]:
         """A subquery up to its WHERE, and what it can name."""
@@ -450,19 +464,18 @@ class _Binder:
         outputs: list[Output],
         rows: Rows,
         scope: Scope,
-    ) -> tuple[Plan, list[Expression]]:
-        """The plan up to HAVING, and the values of some expressions over its columns."""
+    ) -> Grouped:
+        """The groups up to HAVING, and the values of some expressions over its columns."""
         groups = Groups(self.ids, scope)
         scalars = Scalars(scope, "GROUP BY")
         for chosen in grouping_sets(select.group_by):
             groups.sets.append(tuple(self.group_key(node, groups, outputs, scalars) for node in chosen))
         listed, asked = (Subqueries(self, rows.reach, groups.regrouped) for _ in range(2))
         values = [groups.bind(node, "SELECT", listed.value) for node in nodes]
-        having = None
+        having: tuple[Expression, ...] = ()
         if select.having is not None:
-            having = groups.condition(select.having, "HAVING", asked.value)
-        plan = asked.joined(groups.plan(rows.plan(None)))
-        return listed.joined(plan if having is None else Filter(having, plan)), values
+            having = conjuncts(groups.condition(select.having, "HAVING", asked.value))
+        return Grouped(groups, values, having, asked, listed)
 
 
 def _joined(kind: str | None, predicate: Expression | None, left: Plan, right: Plan) -> Plan:

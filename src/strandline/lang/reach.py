@@ -89,12 +89,15 @@ class Rows:
     ties: list[Expression] = field(default_factory=list)  # its conditions that read columns from around
     # The parts of WHERE that read the source and what it brings along: its own conditions and subqueries.
     where: Callable[[Plan], Plan] = lambda plan: plan
+    # What comes after WHERE, given the domain too: groups, and the subqueries of the SELECT list.
+    above: Callable[[Plan, Plan | None], Plan] = lambda plan, _: plan
+    later_ties: list[Expression] = field(default_factory=list)  # what HAVING has of ties
     has_domain: bool = False
     below_where: bool = False  # whether the subqueries in WHERE read columns of the domain
 
-    def is_reached_through(self) -> bool:
+    def needs_domain(self) -> bool:
         """Whether its subqueries read columns from around that no equality gives to its rows."""
-        return not self.reach.copies.keys() <= self.equal_columns().keys()
+        return not self.has_domain and not self.reach.copies.keys() <= self.equal_columns().keys()
 
     def equal_columns(self) -> dict[str, ColumnRef]:
         """The columns from around that a tie says to equal a column of the source, and that column."""
@@ -122,25 +125,35 @@ class Rows:
     def conditions(self) -> list[Expression]:
         """What a row of the query around and one of these have to fulfil to belong together."""
         if not self.has_domain:
-            return self.ties
-        return [part for copy, column in self.wanted() for part in same(column, ColumnRef(copy.id, copy.type))]
+            return [*self.ties, *self.later_ties]
+        pairs = [(column, ColumnRef(copy.id, copy.type)) for copy, column in self.wanted()]
+        return [*(part for pair in pairs for part in same(*pair)), *self.later_ties]
 
     def plan(self, domain: Plan | None) -> Plan:
         """The rows, or with a domain the pairs of a combination and a row."""
         if domain is None:
-            return self.where(self.with_equal_columns())
+            return self.above(self.where(self.with_equal_columns()), None)
         tie = conjunction(tuple(substitute(tie, self.reach.refs()) for tie in self.ties))
-        if not self.below_where:
-            return Join(tie, domain, self.where(self.source))
-        plan = self.where(Join(None, domain, self.source))
-        return plan if tie is None else Filter(tie, plan)
+        if self.below_where:
+            plan = self.where(Join(None, domain, self.source))
+            plan = plan if tie is None else Filter(tie, plan)
+        else:
+            plan = Join(tie, domain, self.where(self.source))
+        return self.above(plan, domain)
 
     def with_equal_columns(self) -> Plan:
         if not self.reach.copies:
             return self.source
         equal = self.equal_columns()
-        own: list[tuple[Column, Expression]] = [(c, ColumnRef(c.id, c.type)) for c in schema(self.source)]
-        return Map((*own, *((copy, equal[id]) for id, (copy, _) in self.reach.copies.items())), self.source)
+        return Map(
+            (*passed_on(schema(self.source)), *((copy, equal[id]) for id, (copy, _) in self.reach.copies.items())),
+            self.source,
+        )
+
+
+def passed_on(columns: Iterable[Column]) -> tuple[tuple[Column, Expression], ...]:
+    """What a Map lists to keep columns as they are."""
+    return tuple((column, ColumnRef(column.id, column.type)) for column in columns)
 
 
 def same(one: Expression, two: Expression) -> tuple[Expression, Expression]:

@@ -39,7 +39,7 @@ from strandline.errors import BindError, Span
 from strandline.lang import ast
 from strandline.lang.groups import Groups, is_grouping
 from strandline.lang.outputs import output_columns
-from strandline.lang.reach import Reach, Rows, same
+from strandline.lang.reach import Reach, Rows, passed_on
 from strandline.lang.scalars import Operand, Places, Scalars, Subquery, call
 from strandline.lang.scope import Ids, Scope
 from strandline.types import BOOLEAN, Column
@@ -54,7 +54,7 @@ class Binder(Protocol):
 
     ids: Ids
 
-    def inner(self, query: ast.Query, around: Scope) -> tuple[Rows, Callable[[], list[Operand]]]: ...
+    def inner(self, query: ast.Query, around: Scope) -> tuple[Rows, list[Operand]]: ...
 
     def below(self, select: ast.Select, around: Scope) -> tuple[Rows, Scope]: ...
 
@@ -121,22 +121,19 @@ class Subqueries:
         # The operand first: a subquery inside of it joins the source, and this one joins what comes out.
         operand = scalars.operand(node.operand) if isinstance(node, ast.Quantified) else None
         rows, outputs = self.binder.inner(node.query, scalars.scope)
-        if rows.is_reached_through():
+        if rows.needs_domain():
             rows.pair_with_domain((), node.span)
         conditions = rows.conditions()
         if isinstance(node, ast.Quantified):
-            listed = outputs()
-            if len(listed) != 1:
+            if len(outputs) != 1:
                 raise BindError(
-                    f"the subquery has {len(listed)} columns",
+                    f"the subquery has {len(outputs)} columns",
                     code="subquery-columns",
                     hint="A subquery that is compared with a value has one column.",
                     span=node.query.span,
                 )
             assert operand is not None
-            conditions = [*conditions, _asked(call(node.operator, [operand, listed[0]], node.span), wanted)]
-        else:
-            outputs()  # for its complaints only
+            conditions = [*conditions, _asked(call(node.operator, [operand, outputs[0]], node.span), wanted)]
         predicate = conjunction(tuple(conditions))
         if predicate is not None:
             predicate = self.over_source(predicate, scalars, node)
@@ -162,15 +159,12 @@ class Subqueries:
             with self.binder.named(node.query.tables):
                 return self.scalar(replace(node, query=node.query.body), scalars)
         select = _single_row(node.query)
+        if _asks_above_groups(select):
+            return self.by_rows(select, scalars, node)
         rows, scope = self.binder.below(select, scalars.scope)
         outputs = output_columns(select.items, scope)
         if len(outputs) != 1:
-            raise BindError(
-                f"the subquery has {len(outputs)} columns",
-                code="subquery-columns",
-                hint="A subquery that is a value has one column.",
-                span=node.query.span,
-            )
+            raise _several_columns(len(outputs), node)
         groups = Groups(self.binder.ids, scope)
         value = groups.bind(outputs[0].node, "SELECT")
         if select.having is not None:
@@ -178,7 +172,7 @@ class Subqueries:
             value = Case(((kept, value),), Literal(None, value.type), value.type)
         value = self.over_source(value, scalars, node)
         keys = [_equality(tie, rows.reach.around) for tie in rows.ties]
-        if rows.is_reached_through() or rows.reach.read(groups.inputs) or None in keys:
+        if rows.needs_domain() or rows.reach.read(groups.inputs) or None in keys:
             found = self.by_combinations(groups, rows, scalars, node)
         elif keys:
             found = self.by_equalities(groups, rows, [key for key in keys if key is not None], scalars, node)
@@ -213,15 +207,20 @@ class Subqueries:
     def by_combinations(self, groups: Groups, rows: Rows, scalars: Scalars, node: ast.ScalarQuery) -> Expression:
         """Compute the subquery for each combination of the values that it reads from the queries around it."""
         rows.pair_with_domain(groups.inputs, node.span)
-        copies = rows.reach.refs()
-        groups.inputs = {substitute(value, copies): column for value, column in groups.inputs.items()}
-        conditions: list[Expression] = []
-        for copy, column in rows.wanted():
-            groups.named[copy.id] = copy
-            key = groups.keys[groups.add_key(ColumnRef(copy.id, copy.type), copy.name)]
-            conditions.extend(same(self.over_source(column, scalars, node), ColumnRef(key.id, key.type)))
+        groups.per_combination(rows.reach)
+        conditions = [self.over_source(each, scalars, node) for each in rows.conditions()]
         partners = self.partners(rows, scalars, node)
         return self.left_join(lambda source: groups.plan(partners(source)), conditions)
+
+    def by_rows(self, select: ast.Select, scalars: Scalars, node: ast.ScalarQuery) -> Expression:
+        """Compute the subquery like any other, with its one row even over nothing, and join that."""
+        rows, outputs = self.binder.inner(select, scalars.scope)
+        if len(outputs) != 1:
+            raise _several_columns(len(outputs), node)
+        value = self.over_source(outputs[0].value, scalars, node)
+        conditions = [self.over_source(each, scalars, node) for each in rows.conditions()]
+        found = self.left_join(self.partners(rows, scalars, node), conditions or [Literal(True, BOOLEAN)])
+        return Case(((found, value),), Literal(None, value.type), value.type)
 
     def left_join(self, right: Callable[[Plan], Plan], conditions: list[Expression]) -> Expression:
         """Join what `right` makes of the source; gives whether a row of the source has found a partner."""
@@ -231,7 +230,7 @@ class Subqueries:
 
         def join(plan: Plan, source: Plan) -> Plan:
             grouped = right(source)
-            kept = tuple((column, ColumnRef(column.id, column.type)) for column in schema(grouped))
+            kept = passed_on(schema(grouped))
             return OuterJoin(False, predicate, plan, Map((*kept, (found, Literal(True, BOOLEAN))), grouped))
 
         self.joins.append(join)
@@ -247,6 +246,26 @@ def _single_row(query: ast.Query) -> ast.Select:
         code="subquery-rows",
         hint="Aggregate it, as in (SELECT MAX(x) FROM …), or ask with IN, ANY, ALL or EXISTS.",
         span=query.span,
+    )
+
+
+def _asks_above_groups(select: ast.Select) -> bool:
+    """Whether there are subqueries in the SELECT list or in HAVING."""
+    pending: list[ast.Node] = [*select.items, *([] if select.having is None else [select.having])]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Exists | ast.Quantified | ast.ScalarQuery):
+            return True
+        pending.extend(ast.children(node))
+    return False
+
+
+def _several_columns(count: int, node: ast.ScalarQuery) -> BindError:
+    return BindError(
+        f"the subquery has {count} columns",
+        code="subquery-columns",
+        hint="A subquery that is a value has one column.",
+        span=node.query.span,
     )
 
 
