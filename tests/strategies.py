@@ -376,6 +376,8 @@ class Writer:
             return f"{self.pick('', 'NOT ')}EXISTS (SELECT 1 FROM {inner.text}{tied})"
         outer, other = self.dice.choice(pairs)
         comparison = self.pick("IN", "NOT IN", "= ANY", "> ANY", "<> ALL", "<= ALL")
+        if self.chance(4):
+            tied += f" GROUP BY {other.text} HAVING {self.condition((Field('COUNT(*)', 'int'), *fields), 0)}"
         return f"{outer.text} {comparison} (SELECT {other.text} FROM {inner.text}{tied})"
 
     def scalar(self, fields: Fields) -> Field:
@@ -385,6 +387,8 @@ class Writer:
         ties = [f"{l.text} = {r.text}" for l in fields for r in inner.fields if l.family == r.family]  # noqa: E741
         tied = self.pick("", "", self.pick(*ties) if ties else "", self.condition((*fields, *inner.fields), 1))
         having = f" HAVING {self.condition((found,), 0)}" if self.chance(6) else ""
+        if self.scans > 0 and self.chance(6):
+            having = f" HAVING {self.partner_test((Field('COUNT(*)', 'int'), *fields), 0)}"
         if self.scans > 0 and self.chance(4):
             test = self.partner_test((*inner.fields, *fields), 0)
             tied = f"{tied} AND {test}" if tied else test
