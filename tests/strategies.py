@@ -162,6 +162,11 @@ def is_instant(window: str) -> bool:
     return not any(word in window for word in ("RANGE", "ROWS", "SESSION", "GRANULARITY"))
 
 
+def qualified(fields: Fields) -> list[Field]:
+    """Those that mean the same inside of a subquery, whatever columns that has."""
+    return [field for field in fields if "." in field.text]
+
+
 def shared_names(left: Table, right: Table) -> list[str]:
     """The names of columns that both have, each once and of one type: names of streams, since c1 may be anything."""
 
@@ -377,7 +382,7 @@ class Writer:
         outer, other = self.dice.choice(pairs)
         comparison = self.pick("IN", "NOT IN", "= ANY", "> ANY", "<> ALL", "<= ALL")
         if self.chance(4):
-            tied += f" GROUP BY {other.text} HAVING {self.condition((Field('COUNT(*)', 'int'), *fields), 0)}"
+            tied += f" GROUP BY {other.text} HAVING {self.condition((Field('COUNT(*)', 'int'), *qualified(fields)), 0)}"
         return f"{outer.text} {comparison} (SELECT {other.text} FROM {inner.text}{tied})"
 
     def scalar(self, fields: Fields) -> Field:
@@ -388,7 +393,7 @@ class Writer:
         tied = self.pick("", "", self.pick(*ties) if ties else "", self.condition((*fields, *inner.fields), 1))
         having = f" HAVING {self.condition((found,), 0)}" if self.chance(6) else ""
         if self.scans > 0 and self.chance(6):
-            having = f" HAVING {self.partner_test((Field('COUNT(*)', 'int'), *fields), 0)}"
+            having = f" HAVING {self.partner_test(qualified(fields), 0)}"
         if self.scans > 0 and self.chance(4):
             test = self.partner_test((*inner.fields, *fields), 0)
             tied = f"{tied} AND {test}" if tied else test

@@ -389,6 +389,21 @@ SAME_AS_SQL = [
     "SELECT t.m FROM (SELECT auction, MAX(price) AS m FROM bid GROUP BY auction) t JOIN s ON a = auction WHERE m > 2",
     "SELECT p.price, q.price FROM cheap p JOIN cheap q ON p.auction = q.auction",
     "SELECT COUNT(*) AS n FROM cheap, cheap other WHERE cheap.price < other.price",
+    """SELECT a, b FROM s WHERE EXISTS (SELECT 1 FROM bid x WHERE x.auction > s.a AND EXISTS (
+       SELECT 1 FROM bid y WHERE y.auction = s.a AND y.price > x.price))""",
+    """SELECT a, b FROM s WHERE NOT EXISTS (SELECT 1 FROM bid x WHERE x.auction IS NOT DISTINCT FROM (
+       SELECT MAX(y.auction) FROM bid y WHERE y.auction <> s.a))""",
+    """SELECT a, a NOT IN (SELECT x.auction FROM bid x WHERE x.price > ALL (
+       SELECT y.price FROM bid y WHERE y.auction = s.a)) AS x FROM s""",
+    """SELECT a, (SELECT COUNT(*) FROM bid x WHERE s.a IN (SELECT y.auction FROM bid y WHERE y.price < x.price)) AS n
+       FROM s""",
+    "SELECT a FROM s WHERE a IN (SELECT COUNT(*) FROM bid WHERE auction = a)",
+    "SELECT a FROM s WHERE a IN (SELECT COUNT(*) FROM bid WHERE auction >= a GROUP BY price > 5 HAVING MAX(price) > a)",
+    "SELECT a, b FROM s WHERE a - 1 IN (SELECT COUNT(*) FROM bid WHERE auction > a + 1 GROUP BY ROLLUP (price))",
+    """SELECT b, SUM(a) AS t FROM s GROUP BY b HAVING EXISTS (SELECT 1 FROM bid x WHERE NOT EXISTS (
+       SELECT 1 FROM s y WHERE y.b = s.b AND y.a = x.auction))""",
+    """SELECT a FROM s WHERE EXISTS (SELECT 1 FROM bid x WHERE EXISTS (SELECT 1 FROM bid y WHERE y.auction = 3
+       AND EXISTS (SELECT 1 FROM s z WHERE z.a = s.a AND z.a < x.auction AND z.a < y.auction)))""",
 ]
 
 

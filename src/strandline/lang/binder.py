@@ -244,7 +244,7 @@ class _Binder:
         hidden = [] if top is None else [i.value for i in top.order if not is_listed(i.value, outputs)]
         if is_grouping(select):
             grouped = self.grouped(select, [*(o.node for o in outputs), *hidden], outputs, rows, scope)
-            grouped.complete(rows, select)
+            grouped.complete(rows, select.span)
             source, values = rows.plan(None), grouped.values
         else:
             asked = Subqueries(self, rows.reach)
@@ -337,7 +337,7 @@ class _Binder:
         nodes = [output.node for output in outputs]
         if is_grouping(query):
             grouped = self.grouped(query, nodes, outputs, rows, scope)
-            grouped.complete(rows, query)
+            grouped.complete(rows, query.span)
             values = grouped.values
         else:
             asked = Subqueries(self, rows.reach)

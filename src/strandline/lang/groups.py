@@ -234,7 +234,8 @@ class Groups:
         self.domain = tuple(copy for copy, _ in reach.copies.values())
         self.inputs = {substitute(value, reach.refs()): column for value, column in self.inputs.items()}
 
-    def plan(self, source: Plan) -> Plan:
+    def plan(self, source: Plan, domain: Plan | None = None) -> Plan:
+        """The groups; with a domain, a group of everything is there for each of its combinations."""
         if not self.keys and not self.calls:
             # HAVING alone groups too. A count gives the one element of the answer a column.
             self.aggregate(BoundAggregate("count", None, BIGINT))
@@ -244,9 +245,9 @@ class Groups:
             source = Map((*outputs, *passed_on(self.domain)), source)
         calls = tuple((column, call) for call, column in self.calls.items())
         if len(self.sets) <= 1 and not self.flags:
-            return Aggregate(self.key_ids(self.keys), calls, source)
+            return self.aggregated(tuple(self.keys), calls, source, domain)
         columns = (*self.keys.values(), *self.calls.values(), *self.flags.values(), *self.domain)
-        return Union(columns, tuple(self.one_way(keys, calls, columns, source) for keys in self.sets))
+        return Union(columns, tuple(self.one_way(keys, calls, columns, source, domain) for keys in self.sets))
 
     def one_way(
         self,
@@ -254,6 +255,7 @@ class Groups:
         calls: tuple[tuple[Column, AggregateCall], ...],
         columns: tuple[Column, ...],
         source: Plan,
+        domain: Plan | None,
     ) -> Plan:
         """One of several ways to group: the keys that are left out are NULL."""
         kept = {self.keys[key].id for key in keys}
@@ -265,7 +267,17 @@ class Groups:
             (replace(column, id=self.ids.fresh(column.id)), values.get(column.id, Literal(None, column.type)))
             for column in columns
         )
-        return Map(outputs, Aggregate(self.key_ids(keys), calls, source))
+        return Map(outputs, self.aggregated(keys, calls, source, domain))
+
+    def aggregated(
+        self,
+        keys: tuple[Expression, ...],
+        calls: tuple[tuple[Column, AggregateCall], ...],
+        source: Plan,
+        domain: Plan | None,
+    ) -> Plan:
+        grouped = Aggregate(self.key_ids(keys), calls, source)
+        return grouped if keys or domain is None else self.for_all(domain, grouped)
 
     def key_ids(self, keys: Iterable[Expression]) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*(self.keys[key].id for key in keys), *(column.id for column in self.domain))))

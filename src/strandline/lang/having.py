@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from strandline.algebra.expressions import Expression, columns_of, conjunction
 from strandline.algebra.operators import Filter, Plan
-from strandline.errors import BindError
-from strandline.lang import ast
+from strandline.errors import Span
 from strandline.lang.groups import Groups
 from strandline.lang.reach import Rows
 from strandline.lang.subqueries import Subqueries
@@ -27,26 +26,16 @@ class Grouped:
     in_having: Subqueries
     in_list: Subqueries
 
-    def complete(self, rows: Rows, select: ast.Select) -> None:
+    def complete(self, rows: Rows, span: Span) -> None:
         """Make groups of the rows: if they depend on the queries around, for each combination that these have."""
         if rows.ties or rows.reach.copies or rows.reach.read(self.groups.inputs):
-            if select.group_by and () in self.groups.sets:
-                raise BindError(
-                    "a subquery that groups by nothing at all, among other keys, and reads the query around it",
-                    code="not-supported",
-                    hint="Write the groups by keys and the aggregate over everything as two subqueries.",
-                    span=select.span,
-                )
-            rows.pair_with_domain(self.groups.inputs, select.span)
+            rows.pair_with_domain(self.groups.inputs, span)
             self.groups.per_combination(rows.reach)
         rows.later_ties = [part for part in self.having if columns_of(part) & rows.reach.around]
         kept = conjunction(tuple(part for part in self.having if part not in rows.later_ties))
 
         def above(source: Plan, domain: Plan | None) -> Plan:
-            plan = self.groups.plan(source)
-            if domain is not None and not self.groups.keys:
-                plan = self.groups.for_all(domain, plan)
-            plan = self.in_having.joined(plan)
+            plan = self.in_having.joined(self.groups.plan(source, domain))
             return self.in_list.joined(plan if kept is None else Filter(kept, plan))
 
         rows.above = above
