@@ -23,7 +23,7 @@ from strandline.algebra.expressions import (
     columns_of,
     substitute,
 )
-from strandline.algebra.operators import Aggregate, Distinct, Filter, Join, Map, Plan, Scan, TimeWindow, Union
+from strandline.algebra.operators import Aggregate, Distinct, Filter, Join, Map, Plan, Scan, SemiJoin, TimeWindow, Union
 from strandline.algebra.schema import schema
 from strandline.algebra.snapshot import Element, snapshot
 from strandline.algebra.tree import sources, transform_up, walk
@@ -109,6 +109,8 @@ def lines(plan: Plan, indent: str = "") -> list[str]:
                 f"{c} := {call.function}({words(call.argument) if call.argument else '*'})" for c, call in aggregates
             ]
             head = f"Aggregate by {', '.join(keys) or 'nothing'}: {', '.join(calls) or 'nothing'}"
+        case SemiJoin(anti, predicate, _, _):
+            head = f"{'Anti' if anti else 'Semi'}Join {words(predicate) if predicate else ''}"
         case Distinct():
             head = "Distinct"
         case Union(columns, _):
@@ -250,7 +252,7 @@ def test_every_expression_reads_columns_of_its_input(text: str) -> None:
             case Map(outputs, source):
                 assert visible(source, *(value for _, value in outputs))
                 assert all(column.type == value.type for column, value in outputs)
-            case Join(predicate, left, right) if predicate is not None:
+            case Join(predicate, left, right) | SemiJoin(_, predicate, left, right) if predicate is not None:
                 assert columns_of(predicate) <= {column.id for column in schema(left) + schema(right)}
             case Aggregate(keys, aggregates, source):
                 assert visible(source, *(call.argument for _, call in aggregates if call.argument))
