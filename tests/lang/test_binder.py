@@ -508,6 +508,15 @@ def test_the_deepest_plans_can_be_walked(text: str) -> None:
     below(max(120 - depth, 0))
 
 
+def test_questions_that_double_with_every_level_end_in_a_refusal() -> None:
+    def nested(depth: int) -> str:
+        inner = "".join(f"t{i - 1}.a IN (SELECT t{i}.a FROM s t{i} WHERE t{i}.ok OR " for i in range(1, depth + 1))
+        return f"SELECT 1 FROM s t0 WHERE t0.ok OR {inner} t0.a > 1{')' * depth}"
+
+    bound(nested(5))
+    assert refused(nested(16)).code == "too-large"
+
+
 def test_too_many_operators_are_refused() -> None:
     streams = ", ".join(f"s AS s{i}" for i in range(1_500))
     error = refused(f"SELECT s0.a FROM {streams}")

@@ -71,6 +71,8 @@ from strandline.types import BOOLEAN, INTERVAL, NULL, VARCHAR, Column, Type
 MAX_PLAN_HEIGHT: Final = 100
 # What a statement may take over from the queries behind its streams, in nodes of plans and expressions.
 MAX_INLINED: Final = 20_000
+# IN, ANY and ALL as values are two questions, and so are those inside of them: they double with every level.
+MAX_SUBQUERIES: Final = 400
 
 _SET_KINDS: Final[dict[str, SetKind]] = {
     "EXCEPT ALL": "except all",
@@ -118,6 +120,7 @@ class _Binder:
         self.names = names
         self.ids = Ids()
         self.inlined = 0
+        self.subqueries = 0
 
     def query(self, query: ast.Query, prefix: str) -> Plan:
         """The plan of a query whose output columns get ids that begin with `prefix`."""
@@ -349,6 +352,14 @@ class _Binder:
 
     def below(self, select: ast.Select, around: Scope) -> tuple[Rows, Scope]:
         """A subquery up to its WHERE, and what it can name."""
+        self.subqueries += 1
+        if self.subqueries > MAX_SUBQUERIES:
+            raise BindError(
+                "the subqueries inside of each other make too large a plan",
+                code="too-large",
+                hint="IN, ANY and ALL below OR or in the SELECT list count twice, with all in them. Nest fewer.",
+                span=select.span,
+            )
         source, scope = self.tables(select.tables)
         scope = replace(scope, outer=around)
         return self.where(select.where, source, scope), scope
