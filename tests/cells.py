@@ -45,7 +45,19 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "intersect",
         "intersect all",
     ),
-    "subqueries": ("exists", "in", "not in", "any", "all", "correlated", "nested", "scalar", "in FROM", "named"),
+    "subqueries": (
+        "exists",
+        "in",
+        "not in",
+        "any",
+        "all",
+        "correlated",
+        "nested",
+        "two levels out",
+        "scalar",
+        "in FROM",
+        "named",
+    ),
     "aggregates": (*(name for name in AGGREGATES), "distinct values", "filter"),
     "outputs": ("plain", "distinct", "grouped", "having", "without groups", "changes", "first rows", "granules"),
     "cuts": ("one row per batch", "all in one", "at random", "inside a tie", "several buckets"),
@@ -153,11 +165,18 @@ def _subquery(node: Subquery) -> Iterator[str]:
         yield next((cell for word, cell in words.items() if written.startswith(word)), node.quantifier.lower())
     inner = list(_walk(node.query))
     own = {table.alias.name for table in inner if isinstance(table, ast.StreamTable | ast.QueryTable) and table.alias}
-    used = {n.qualifier.name for n in inner if isinstance(n, ast.ColumnName) and n.qualifier}
-    if used - own:
+    if _qualifiers(node.query) - own:
         yield "correlated"
-    if any(isinstance(n, ast.Exists | ast.Quantified | ast.ScalarQuery) for n in inner):
+    nested = [n for n in inner if isinstance(n, ast.Exists | ast.Quantified | ast.ScalarQuery)]
+    if nested:
         yield "nested"
+    if any(_qualifiers(n.query) - own for n in nested):
+        yield "two levels out"
+
+
+def _qualifiers(query: ast.Query) -> set[str]:
+    """The names before columns, anywhere in a query."""
+    return {n.qualifier.name for n in _walk(query) if isinstance(n, ast.ColumnName) and n.qualifier}
 
 
 def _aggregate(node: ast.Function) -> Iterator[str]:

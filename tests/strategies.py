@@ -162,6 +162,11 @@ def is_instant(window: str) -> bool:
     return not any(word in window for word in ("RANGE", "ROWS", "SESSION", "GRANULARITY"))
 
 
+def qualified(fields: Fields) -> list[Field]:
+    """Those that mean the same inside of a subquery, whatever columns that has."""
+    return [field for field in fields if "." in field.text]
+
+
 def shared_names(left: Table, right: Table) -> list[str]:
     """The names of columns that both have, each once and of one type: names of streams, since c1 may be anything."""
 
@@ -367,13 +372,17 @@ class Writer:
         inner = self.table(0)
         conditions = [self.condition((*fields, *inner.fields), 1)] if self.chance(2) else []
         if depth > 0 and self.scans > 0 and self.chance(3):
-            conditions.append(self.partner_test(inner.fields, depth - 1))
+            # The one inside reads the one around it, or both.
+            seen = (*inner.fields, *fields) if self.chance(2) else inner.fields
+            conditions.append(self.partner_test(seen, depth - 1) if self.chance(2) else self.scalar_test(seen))
         tied = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         pairs = [(l, r) for l in fields for r in inner.fields if l.family == r.family]  # noqa: E741
         if not pairs or self.chance(3):
             return f"{self.pick('', 'NOT ')}EXISTS (SELECT 1 FROM {inner.text}{tied})"
         outer, other = self.dice.choice(pairs)
         comparison = self.pick("IN", "NOT IN", "= ANY", "> ANY", "<> ALL", "<= ALL")
+        if self.chance(4):
+            tied += f" GROUP BY {other.text} HAVING {self.condition((Field('COUNT(*)', 'int'), *qualified(fields)), 0)}"
         return f"{outer.text} {comparison} (SELECT {other.text} FROM {inner.text}{tied})"
 
     def scalar(self, fields: Fields) -> Field:
@@ -383,6 +392,11 @@ class Writer:
         ties = [f"{l.text} = {r.text}" for l in fields for r in inner.fields if l.family == r.family]  # noqa: E741
         tied = self.pick("", "", self.pick(*ties) if ties else "", self.condition((*fields, *inner.fields), 1))
         having = f" HAVING {self.condition((found,), 0)}" if self.chance(6) else ""
+        if self.scans > 0 and self.chance(6):
+            having = f" HAVING {self.partner_test(qualified(fields), 0)}"
+        if self.scans > 0 and self.chance(4):
+            test = self.partner_test((*inner.fields, *fields), 0)
+            tied = f"{tied} AND {test}" if tied else test
         where = f" WHERE {tied}" if tied else ""
         return Field(f"(SELECT {found.text} FROM {inner.text}{where}{having})", found.family)
 

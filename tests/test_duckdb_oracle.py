@@ -269,6 +269,95 @@ QUERIES: dict[str, str | tuple[str, str]] = {
     "exists above groups": """SELECT sym, COUNT(*) AS n,
                               EXISTS (SELECT 1 FROM quote [RANGE 1 SECOND] q WHERE q.sym = t.sym) AS e
                               FROM trade [RANGE 6 SECONDS] t GROUP BY sym""",
+    # subqueries that read a query further out than the one around them
+    "two levels out": """SELECT sym, price FROM trade [RANGE 5 SECONDS] t WHERE EXISTS (
+                         SELECT 1 FROM quote [RANGE 4 SECONDS] q WHERE q.sym = t.sym AND EXISTS (
+                         SELECT 1 FROM news [RANGE 9 SECONDS] n WHERE n.sym = t.sym AND n.score < q.bid))""",
+    "two levels out only": """SELECT sym, qty FROM trade [RANGE 4 SECONDS] t WHERE EXISTS (
+                              SELECT 1 FROM quote [RANGE 2 SECONDS] q WHERE NOT EXISTS (
+                              SELECT 1 FROM news [RANGE 7 SECONDS] n WHERE n.sym = t.sym))""",
+    "two levels out, no equality": """SELECT sym, qty FROM trade [RANGE 4 SECONDS] t WHERE NOT EXISTS (
+                              SELECT 1 FROM quote [RANGE 3 SECONDS] q WHERE q.bid > t.price AND NOT EXISTS (
+                              SELECT 1 FROM news [RANGE 9 SECONDS] n WHERE n.score < t.qty AND n.sym <> q.sym))""",
+    "two levels out in both": """SELECT sym, qty FROM trade [RANGE 5 SECONDS] t WHERE t.sym NOT IN (
+                                 SELECT q.sym FROM quote [RANGE 3 SECONDS] q WHERE t.qty > ANY (
+                                 SELECT n.score FROM news [RANGE 9 SECONDS] n WHERE n.sym = q.sym OR n.sym = t.sym))""",
+    "two levels out of all": """SELECT sym, price FROM trade [RANGE 4 SECONDS] t WHERE price >= ALL (
+                                SELECT ask FROM quote [RANGE 3 SECONDS] q WHERE q.size NOT IN (
+                                SELECT n.score FROM news [RANGE 9 SECONDS] n WHERE n.score <> t.qty))""",
+    "two levels out of a value": """SELECT sym, qty, (SELECT COUNT(*) FROM quote [RANGE 4 SECONDS] q WHERE q.bid > (
+                                    SELECT AVG(n.score) FROM news [RANGE 9 SECONDS] n WHERE n.score >= t.qty)) AS n
+                                    FROM trade [RANGE 4 SECONDS] t""",
+    "two levels out of a tied value": """SELECT sym, qty, (SELECT MAX(q.bid) FROM quote [RANGE 5 SECONDS] q
+                                    WHERE q.sym = t.sym AND q.bid > (SELECT COUNT(*) FROM news [RANGE 9 SECONDS] n
+                                    WHERE n.sym = t.sym AND n.sym = q.sym)) AS top FROM trade [RANGE 4 SECONDS] t""",
+    "two levels out with null": """SELECT sym, qty FROM trade [RANGE 5 SECONDS] t WHERE EXISTS (
+                                   SELECT 1 FROM quote [RANGE 3 SECONDS] q WHERE EXISTS (
+                                   SELECT 1 FROM news [RANGE 9 SECONDS] n
+                                   WHERE n.sym IS NOT DISTINCT FROM t.sym AND n.score IS DISTINCT FROM t.qty))""",
+    "two levels out in the list": """SELECT t.sym, t.qty, t.qty IN (SELECT n.score FROM news [RANGE 9 SECONDS] n
+                                     WHERE EXISTS (SELECT 1 FROM quote [RANGE 2 SECONDS] q
+                                     WHERE q.sym = n.sym AND q.bid < t.price)) AS found
+                                     FROM trade [RANGE 4 SECONDS] t""",
+    "two levels out above groups": """SELECT sym, COUNT(*) AS n, (SELECT COUNT(*) FROM news [RANGE 8 SECONDS] n
+                                      WHERE EXISTS (SELECT 1 FROM quote [RANGE 2 SECONDS] q
+                                      WHERE q.sym = t.sym AND q.bid > n.score)) AS m
+                                      FROM trade [RANGE 5 SECONDS] t GROUP BY sym
+                                      HAVING sym IS NULL OR EXISTS (SELECT 1 FROM news [RANGE 9 SECONDS] n
+                                      WHERE NOT EXISTS (SELECT 1 FROM quote [RANGE 1 SECOND] q WHERE q.sym > t.sym))""",
+    "two levels out under OR": """SELECT sym, qty FROM trade [RANGE 4 SECONDS] t WHERE qty > 8 OR EXISTS (
+                                  SELECT 1 FROM quote [RANGE 3 SECONDS] q WHERE q.sym > t.sym OR q.bid < (
+                                  SELECT SUM(n.score) + t.qty FROM news [RANGE 9 SECONDS] n WHERE n.sym = t.sym))""",
+    "three levels out": """SELECT sym, qty FROM trade [RANGE 4 SECONDS] t WHERE EXISTS (
+                           SELECT 1 FROM quote [RANGE 3 SECONDS] q WHERE NOT EXISTS (
+                           SELECT 1 FROM news [RANGE 9 SECONDS] n WHERE n.sym = q.sym AND n.score IN (
+                           SELECT u.qty FROM trade [RANGE 2 SECONDS] u WHERE u.sym = t.sym AND u.price > q.bid)))""",
+    "three levels out only": """SELECT sym, qty, (SELECT COUNT(*) FROM quote [RANGE 3 SECONDS] q WHERE q.sym <> ALL (
+                           SELECT n.sym FROM news [RANGE 9 SECONDS] n WHERE n.score < (
+                           SELECT MAX(u.qty) FROM trade [RANGE 2 SECONDS] u WHERE u.qty < t.qty))) AS n
+                           FROM trade [RANGE 4 SECONDS] t""",
+    "three levels out by equalities": """SELECT sym, qty FROM trade [RANGE 4 SECONDS] t WHERE EXISTS (
+                           SELECT 1 FROM quote [RANGE 3 SECONDS] q WHERE q.sym = t.sym AND EXISTS (
+                           SELECT 1 FROM news [RANGE 9 SECONDS] n WHERE n.sym = t.sym AND EXISTS (
+                           SELECT 1 FROM trade [RANGE 2 SECONDS] u WHERE u.sym = t.sym AND u.price > q.bid)))""",
+    "every topic": """SELECT DISTINCT t.sym FROM trade [RANGE 6 SECONDS] t WHERE NOT EXISTS (
+                      SELECT 1 FROM news [RANGE 9 SECONDS] n WHERE NOT EXISTS (
+                      SELECT 1 FROM trade [RANGE 6 SECONDS] u WHERE u.sym = t.sym AND u.qty >= n.score))""",
+    # subqueries that group and read the query around them
+    "tied groups": """SELECT sym, qty FROM trade [RANGE 4 SECONDS] t WHERE EXISTS (
+                      SELECT n.topic FROM news [RANGE 9 SECONDS] n WHERE n.score < t.qty
+                      GROUP BY n.topic HAVING COUNT(*) > 1)""",
+    "tied by having": """SELECT sym, qty FROM trade [RANGE 4 SECONDS] t WHERE sym NOT IN (
+                         SELECT q.sym FROM quote [RANGE 5 SECONDS] q GROUP BY q.sym HAVING COUNT(*) + 3 > t.qty)""",
+    "tied arguments": """SELECT sym, qty FROM trade [RANGE 4 SECONDS] t WHERE qty < ANY (
+                         SELECT SUM(n.score + t.qty) FROM news [RANGE 9 SECONDS] n GROUP BY n.topic, n.sym = t.sym)""",
+    "tied to the whole": """SELECT sym, qty, qty > ALL (SELECT COUNT(*) + 2 FROM news [RANGE 6 SECONDS] n
+                            WHERE n.sym = t.sym) AS few, EXISTS (SELECT MAX(n.score) FROM news [RANGE 3 SECONDS] n
+                            WHERE n.sym = t.sym HAVING COUNT(*) < 1) AS none FROM trade [RANGE 4 SECONDS] t""",
+    "tied grouping sets": """SELECT sym, qty FROM trade [RANGE 4 SECONDS] t WHERE qty IN (
+                            SELECT COUNT(*) FROM news [RANGE 9 SECONDS] n WHERE n.sym = t.sym
+                            GROUP BY GROUPING SETS ((n.topic), (n.score)))""",
+    "subqueries in the list of one": """SELECT sym, qty FROM trade [RANGE 4 SECONDS] t WHERE qty > ANY (
+                            SELECT (SELECT COUNT(*) FROM quote [RANGE 3 SECONDS] q WHERE q.sym = n.sym OR q.sym = t.sym)
+                            FROM news [RANGE 9 SECONDS] n WHERE n.score < 7)""",
+    # DuckDB fails on these as they are written (an internal error).
+    "a subquery in a value": (
+        """SELECT sym, qty, (SELECT COUNT(*) + (SELECT MAX(n.score) FROM news [RANGE 9 SECONDS] n WHERE n.sym = t.sym)
+           FROM quote [RANGE 3 SECONDS] q WHERE q.sym = t.sym) AS a FROM trade [RANGE 4 SECONDS] t""",
+        """SELECT sym, qty, (SELECT COUNT(*) FROM quote [RANGE 3 SECONDS] q WHERE q.sym = t.sym)
+           + (SELECT MAX(n.score) FROM news [RANGE 9 SECONDS] n WHERE n.sym = t.sym)
+           FROM trade [RANGE 4 SECONDS] t""",
+    ),
+    "a subquery in the HAVING of a value": (
+        """SELECT sym, qty, (SELECT MAX(q.bid) FROM quote [RANGE 3 SECONDS] q HAVING COUNT(*) NOT IN (
+           SELECT n.score FROM news [RANGE 9 SECONDS] n WHERE n.score < t.qty)) AS b FROM trade [RANGE 4 SECONDS] t""",
+        """SELECT sym, qty, CASE WHEN (SELECT COUNT(*) FROM quote [RANGE 3 SECONDS] q) NOT IN (
+           SELECT n.score FROM news [RANGE 9 SECONDS] n WHERE n.score < t.qty)
+           THEN (SELECT MAX(q.bid) FROM quote [RANGE 3 SECONDS] q) END FROM trade [RANGE 4 SECONDS] t""",
+    ),
+    "groups two levels out": """SELECT sym, qty FROM trade [RANGE 4 SECONDS] t WHERE EXISTS (
+                            SELECT 1 FROM quote [RANGE 5 SECONDS] q GROUP BY q.sym HAVING COUNT(*) < (
+                            SELECT SUM(n.score) FROM news [RANGE 9 SECONDS] n WHERE n.sym = t.sym OR n.sym = q.sym))""",
     # joins
     "left join": """SELECT t.sym, t.price, q.bid FROM trade [RANGE 5 SECONDS] t
                     LEFT JOIN quote [RANGE 2 SECONDS] q ON t.sym = q.sym AND t.price < q.ask""",

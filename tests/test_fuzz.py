@@ -154,6 +154,7 @@ def test_cells_are_seen_in_the_question_itself() -> None:
         "subqueries: exists",
         "subqueries: correlated",
         "subqueries: nested",
+        "subqueries: two levels out",
         "aggregates: count",
         "aggregates: filter",
         "outputs: distinct",

@@ -23,7 +23,7 @@ from strandline.algebra.expressions import (
     columns_of,
     substitute,
 )
-from strandline.algebra.operators import Aggregate, Distinct, Filter, Join, Map, Plan, Scan, TimeWindow, Union
+from strandline.algebra.operators import Aggregate, Distinct, Filter, Join, Map, Plan, Scan, SemiJoin, TimeWindow, Union
 from strandline.algebra.schema import schema
 from strandline.algebra.snapshot import Element, snapshot
 from strandline.algebra.tree import sources, transform_up, walk
@@ -109,6 +109,8 @@ def lines(plan: Plan, indent: str = "") -> list[str]:
                 f"{c} := {call.function}({words(call.argument) if call.argument else '*'})" for c, call in aggregates
             ]
             head = f"Aggregate by {', '.join(keys) or 'nothing'}: {', '.join(calls) or 'nothing'}"
+        case SemiJoin(anti, predicate, _, _):
+            head = f"{'Anti' if anti else 'Semi'}Join {words(predicate) if predicate else ''}"
         case Distinct():
             head = "Distinct"
         case Union(columns, _):
@@ -250,7 +252,7 @@ def test_every_expression_reads_columns_of_its_input(text: str) -> None:
             case Map(outputs, source):
                 assert visible(source, *(value for _, value in outputs))
                 assert all(column.type == value.type for column, value in outputs)
-            case Join(predicate, left, right) if predicate is not None:
+            case Join(predicate, left, right) | SemiJoin(_, predicate, left, right) if predicate is not None:
                 assert columns_of(predicate) <= {column.id for column in schema(left) + schema(right)}
             case Aggregate(keys, aggregates, source):
                 assert visible(source, *(call.argument for _, call in aggregates if call.argument))
@@ -389,6 +391,21 @@ SAME_AS_SQL = [
     "SELECT t.m FROM (SELECT auction, MAX(price) AS m FROM bid GROUP BY auction) t JOIN s ON a = auction WHERE m > 2",
     "SELECT p.price, q.price FROM cheap p JOIN cheap q ON p.auction = q.auction",
     "SELECT COUNT(*) AS n FROM cheap, cheap other WHERE cheap.price < other.price",
+    """SELECT a, b FROM s WHERE EXISTS (SELECT 1 FROM bid x WHERE x.auction > s.a AND EXISTS (
+       SELECT 1 FROM bid y WHERE y.auction = s.a AND y.price > x.price))""",
+    """SELECT a, b FROM s WHERE NOT EXISTS (SELECT 1 FROM bid x WHERE x.auction IS NOT DISTINCT FROM (
+       SELECT MAX(y.auction) FROM bid y WHERE y.auction <> s.a))""",
+    """SELECT a, a NOT IN (SELECT x.auction FROM bid x WHERE x.price > ALL (
+       SELECT y.price FROM bid y WHERE y.auction = s.a)) AS x FROM s""",
+    """SELECT a, (SELECT COUNT(*) FROM bid x WHERE s.a IN (SELECT y.auction FROM bid y WHERE y.price < x.price)) AS n
+       FROM s""",
+    "SELECT a FROM s WHERE a IN (SELECT COUNT(*) FROM bid WHERE auction = a)",
+    "SELECT a FROM s WHERE a IN (SELECT COUNT(*) FROM bid WHERE auction >= a GROUP BY price > 5 HAVING MAX(price) > a)",
+    "SELECT a, b FROM s WHERE a - 1 IN (SELECT COUNT(*) FROM bid WHERE auction > a + 1 GROUP BY ROLLUP (price))",
+    """SELECT b, SUM(a) AS t FROM s GROUP BY b HAVING EXISTS (SELECT 1 FROM bid x WHERE NOT EXISTS (
+       SELECT 1 FROM s y WHERE y.b = s.b AND y.a = x.auction))""",
+    """SELECT a FROM s WHERE EXISTS (SELECT 1 FROM bid x WHERE EXISTS (SELECT 1 FROM bid y WHERE y.auction = 3
+       AND EXISTS (SELECT 1 FROM s z WHERE z.a = s.a AND z.a < x.auction AND z.a < y.auction)))""",
 ]
 
 
@@ -489,6 +506,15 @@ def test_the_deepest_plans_can_be_walked(text: str) -> None:
     while frame.f_back is not None:
         depth, frame = depth + 1, frame.f_back
     below(max(120 - depth, 0))
+
+
+def test_questions_that_double_with_every_level_end_in_a_refusal() -> None:
+    def nested(depth: int) -> str:
+        inner = "".join(f"t{i - 1}.a IN (SELECT t{i}.a FROM s t{i} WHERE t{i}.ok OR " for i in range(1, depth + 1))
+        return f"SELECT 1 FROM s t0 WHERE t0.ok OR {inner} t0.a > 1{')' * depth}"
+
+    bound(nested(5))
+    assert refused(nested(16)).code == "too-large"
 
 
 def test_too_many_operators_are_refused() -> None:

@@ -10,13 +10,14 @@ columns and a Distinct.
 
 The rooms below, each with one question: `scope` (what does a name mean), `names` (and in FROM), `literals` (what value
 is written), `scalars` (what does an expression mean), `aggregates` (what does an aggregate see), `subqueries` (who has
-a partner), `outputs` (what does SELECT list), `groups` (what does GROUP BY keep), `windows` (how long do rows count),
-`validity` (from when until when), `copies` (a named query, used again).
+a partner), `reach` (and who further out), `outputs` (what does SELECT list), `groups` (what does GROUP BY keep),
+`having` (and of that HAVING), `windows` (how long do rows count), `validity` (from when until when), `copies` (a named
+query, used again).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Final, assert_never
@@ -28,6 +29,7 @@ from strandline.algebra.expressions import (
     Literal,
     columns_of,
     conjunction,
+    conjuncts,
 )
 from strandline.algebra.operators import (
     Changes,
@@ -53,9 +55,11 @@ from strandline.lang import ast
 from strandline.lang.copies import freshened
 from strandline.lang.definitions import with_definitions
 from strandline.lang.groups import Groups, grouping_key, grouping_sets, is_grouping
+from strandline.lang.having import Grouped
 from strandline.lang.literals import cast_to
 from strandline.lang.names import Names, with_names
 from strandline.lang.outputs import Output, is_listed, listed_column, output_columns, sort_key
+from strandline.lang.reach import Reach, Rows
 from strandline.lang.scalars import Operand, Scalars, equality
 from strandline.lang.scope import Ids, Relation, Scope, suggestion
 from strandline.lang.subqueries import Subqueries, is_partner_test
@@ -67,6 +71,8 @@ from strandline.types import BOOLEAN, INTERVAL, NULL, VARCHAR, Column, Type
 MAX_PLAN_HEIGHT: Final = 100
 # What a statement may take over from the queries behind its streams, in nodes of plans and expressions.
 MAX_INLINED: Final = 20_000
+# IN, ANY and ALL as values are two questions, and so are those inside of them: they double with every level.
+MAX_SUBQUERIES: Final = 400
 
 _SET_KINDS: Final[dict[str, SetKind]] = {
     "EXCEPT ALL": "except all",
@@ -114,6 +120,7 @@ class _Binder:
         self.names = names
         self.ids = Ids()
         self.inlined = 0
+        self.subqueries = 0
 
     def query(self, query: ast.Query, prefix: str) -> Plan:
         """The plan of a query whose output columns get ids that begin with `prefix`."""
@@ -234,17 +241,19 @@ class _Binder:
         In a UNION ALL a bare NULL keeps its open type until the branches meet.
         """
         source, scope = self.tables(select.tables)
-        source, correlated = self.where(select.where, source, scope)
-        assert not correlated, "a query of its own has none around it"
+        rows = self.where(select.where, source, scope)
+        assert not rows.ties, "a query of its own has none around it"
         outputs = output_columns(select.items, scope)
         hidden = [] if top is None else [i.value for i in top.order if not is_listed(i.value, outputs)]
         if is_grouping(select):
-            source, values = self.grouped(select, [*(o.node for o in outputs), *hidden], outputs, source, scope)
+            grouped = self.grouped(select, [*(o.node for o in outputs), *hidden], outputs, rows, scope)
+            grouped.complete(rows, select.span)
+            source, values = rows.plan(None), grouped.values
         else:
-            asked = Subqueries(self)
+            asked = Subqueries(self, rows.reach)
             scalars = Scalars(scope, "SELECT", subquery=asked.value)
             values = [scalars.bind(node) for node in (*(o.node for o in outputs), *hidden)]
-            source = asked.joined(source)
+            source = asked.joined(rows.plan(None))
         columns = []
         for output, value in zip(outputs, values, strict=False):
             if value.type == INTERVAL:
@@ -295,46 +304,65 @@ class _Binder:
 
     # ---- WHERE -----------------------------------------------------------------------------------------------------
 
-    def where(self, node: ast.Expression | None, source: Plan, scope: Scope) -> tuple[Plan, list[Expression]]:
-        """The source under a condition, and the parts of it that read columns of the query around this one."""
+    def where(self, node: ast.Expression | None, source: Plan, scope: Scope) -> Rows:
+        """The source under a condition; the parts of it that read columns of the queries around are ties."""
+        reach = Reach(self.ids, scope)
         if node is None:
-            return source, []
+            return Rows(source, reach)
         parts = node.operands if isinstance(node, ast.Logical) and node.operator == "AND" else (node,)
         joined = [part for part in parts if is_partner_test(part)]
-        asked = Subqueries(self)
+        asked, last = Subqueries(self, reach), Subqueries(self, reach)
         scalars = Scalars(scope, "WHERE", subquery=asked.value)
         conditions = [scalars.condition(part) for part in parts if part not in joined]
-        around = scope.outer_ids()
-        correlated = [each for each in conditions if columns_of(each) & around]
+        correlated = [each for each in conditions if columns_of(each) & reach.around]
         own = conjunction(tuple(each for each in conditions if each not in correlated))
-        plan = asked.joined(source)
-        plan = plan if own is None else Filter(own, plan)
-        last = Subqueries(self)
         for part in joined:
             last.keep(part, Scalars(scope, "WHERE", subquery=last.value))
-        return last.joined(plan), correlated
 
-    def inner(self, query: ast.Query, around: Scope) -> tuple[Plan, Callable[[], list[Operand]], list[Expression]]:
-        """A subquery in an expression: its rows, its outputs over them, and the conditions that tie it to the query
-        around it. What groups or combines has none: it is bound on its own."""
+        def kept(plan: Plan) -> Plan:
+            plan = asked.joined(plan)
+            return last.joined(plan if own is None else Filter(own, plan))
+
+        return Rows(source, reach, correlated, kept)
+
+    def inner(self, query: ast.Query, around: Scope) -> tuple[Rows, list[Operand]]:
+        """A subquery in an expression, and its outputs over its rows. What combines queries or takes the first rows is
+        bound on its own: it reads nothing of the queries around it."""
         if isinstance(query, ast.With):
             with self.named(query.tables):
                 return self.inner(query.body, around)
-        if not isinstance(query, ast.Select) or is_grouping(query):
+        if not isinstance(query, ast.Select):
             plan = self.query(query, prefix="")
-            span = query.span
-            return plan, lambda: [Operand(ColumnRef(c.id, c.type), span) for c in schema(plan)], []
-        source, scope, correlated = self.below(query, around)
+            alone = Rows(plan, Reach(self.ids, Scope(())))
+            return alone, [Operand(ColumnRef(c.id, c.type), query.span) for c in schema(plan)]
+        rows, scope = self.below(query, around)
         outputs = output_columns(query.items, scope)
-        scalars = Scalars(scope, "SELECT")
-        return source, lambda: [scalars.operand(output.node) for output in outputs], correlated
+        nodes = [output.node for output in outputs]
+        if is_grouping(query):
+            grouped = self.grouped(query, nodes, outputs, rows, scope)
+            grouped.complete(rows, query.span)
+            values = grouped.values
+        else:
+            asked = Subqueries(self, rows.reach)
+            scalars = Scalars(scope, "SELECT", subquery=asked.value)
+            values = [scalars.bind(node) for node in nodes]
+            rows.above = lambda plan, _: asked.joined(plan)
+        listed = zip(nodes, values, strict=True)
+        return rows, [Operand(value, node.span, isinstance(node, ast.Text)) for node, value in listed]
 
-    def below(self, select: ast.Select, around: Scope) -> tuple[Plan, Scope, list[Expression]]:
-        """A subquery up to its WHERE, what it can name, and the conditions that tie it to the query around it."""
+    def below(self, select: ast.Select, around: Scope) -> tuple[Rows, Scope]:
+        """A subquery up to its WHERE, and what it can name."""
+        self.subqueries += 1
+        if self.subqueries > MAX_SUBQUERIES:
+            raise BindError(
+                "the subqueries inside of each other make too large a plan",
+                code="too-large",
+                hint="IN, ANY and ALL below OR or in the SELECT list count twice, with all in them. Nest fewer.",
+                span=select.span,
+            )
         source, scope = self.tables(select.tables)
         scope = replace(scope, outer=around)
-        source, correlated = self.where(select.where, source, scope)
-        return source, scope, correlated
+        return self.where(select.where, source, scope), scope
 
     # ---- FROM ------------------------------------------------------------------------------------------------------
 
@@ -445,21 +473,20 @@ class _Binder:
         select: ast.Select,
         nodes: list[ast.Expression],
         outputs: list[Output],
-        source: Plan,
+        rows: Rows,
         scope: Scope,
-    ) -> tuple[Plan, list[Expression]]:
-        """The plan up to HAVING, and the values of some expressions over its columns."""
+    ) -> Grouped:
+        """The groups up to HAVING, and the values of some expressions over its columns."""
         groups = Groups(self.ids, scope)
         scalars = Scalars(scope, "GROUP BY")
         for chosen in grouping_sets(select.group_by):
             groups.sets.append(tuple(self.group_key(node, groups, outputs, scalars) for node in chosen))
-        listed, asked = Subqueries(self, groups.regrouped), Subqueries(self, groups.regrouped)
+        listed, asked = (Subqueries(self, rows.reach, groups.regrouped) for _ in range(2))
         values = [groups.bind(node, "SELECT", listed.value) for node in nodes]
-        having = None
+        having: tuple[Expression, ...] = ()
         if select.having is not None:
-            having = groups.condition(select.having, "HAVING", asked.value)
-        plan = asked.joined(groups.plan(source))
-        return listed.joined(plan if having is None else Filter(having, plan)), values
+            having = conjuncts(groups.condition(select.having, "HAVING", asked.value))
+        return Grouped(groups, values, having, asked, listed)
 
 
 def _joined(kind: str | None, predicate: Expression | None, left: Plan, right: Plan) -> Plan:

@@ -5,19 +5,32 @@ A room of the binder. It builds the Map of keys and arguments and the Aggregate 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import combinations
 from typing import Final
 
 from strandline.algebra.aggregates import find_aggregate
-from strandline.algebra.expressions import AggregateCall, Call, ColumnRef, Expression, Literal, SortKey, rebuilt
-from strandline.algebra.operators import Aggregate, Map, Plan, Union
+from strandline.algebra.expressions import (
+    AggregateCall,
+    Call,
+    ColumnRef,
+    Expression,
+    Literal,
+    SortKey,
+    conjunction,
+    rebuilt,
+    substitute,
+)
+from strandline.algebra.operators import Aggregate, Map, OuterJoin, Plan, Union
+from strandline.algebra.schema import schema
 from strandline.algebra.user import UserAggregate
 from strandline.errors import BindError, Span
 from strandline.lang import ast
 from strandline.lang.aggregates import BoundAggregate
 from strandline.lang.literals import cast_to
 from strandline.lang.outputs import Output, output_name
+from strandline.lang.reach import Reach, passed_on, same
 from strandline.lang.scalars import Ask, Places, Scalars
 from strandline.lang.scope import Ids, Scope
 from strandline.types import BIGINT, NULL, VARCHAR, Column
@@ -132,6 +145,9 @@ class Groups:
         self.sets: list[tuple[Expression, ...]] = []  # more than one way to group; each a part of the keys
         self.flags: dict[Expression, Column] = {}  # whether a key is left out, where somebody asks
         self.named = {column.id: column for relation in scope.relations for column in relation.columns}
+        self.domain: tuple[
+            Column, ...
+        ] = ()  # what a subquery is computed for each combination of: keys, like the others
 
     def add_key(self, value: Expression, name: str) -> Expression:
         value = cast_to(value, VARCHAR) if value.type == NULL else value
@@ -213,19 +229,25 @@ class Groups:
             raise BindError("GROUPING of nothing", code="type-mismatch", hint=hint, span=node.span)
         return value
 
-    def plan(self, source: Plan) -> Plan:
+    def per_combination(self, reach: Reach) -> None:
+        """Group by what the rows bring along from the queries around them, too."""
+        self.domain = tuple(copy for copy, _ in reach.copies.values())
+        self.inputs = {substitute(value, reach.refs()): column for value, column in self.inputs.items()}
+
+    def plan(self, source: Plan, domain: Plan | None = None) -> Plan:
+        """The groups; with a domain, a group of everything is there for each of its combinations."""
         if not self.keys and not self.calls:
             # HAVING alone groups too. A count gives the one element of the answer a column.
             self.aggregate(BoundAggregate("count", None, BIGINT))
         if self.inputs:
             # COUNT(*) alone needs no column at all; then the columns of the source stay rather than none.
             outputs = ((column, value) for value, column in self.inputs.items())
-            source = Map(tuple(outputs), source)
+            source = Map((*outputs, *passed_on(self.domain)), source)
         calls = tuple((column, call) for call, column in self.calls.items())
         if len(self.sets) <= 1 and not self.flags:
-            return Aggregate(tuple(dict.fromkeys(column.id for column in self.keys.values())), calls, source)
-        columns = (*self.keys.values(), *self.calls.values(), *self.flags.values())
-        return Union(columns, tuple(self.one_way(keys, calls, columns, source) for keys in self.sets))
+            return self.aggregated(tuple(self.keys), calls, source, domain)
+        columns = (*self.keys.values(), *self.calls.values(), *self.flags.values(), *self.domain)
+        return Union(columns, tuple(self.one_way(keys, calls, columns, source, domain) for keys in self.sets))
 
     def one_way(
         self,
@@ -233,17 +255,43 @@ class Groups:
         calls: tuple[tuple[Column, AggregateCall], ...],
         columns: tuple[Column, ...],
         source: Plan,
+        domain: Plan | None,
     ) -> Plan:
         """One of several ways to group: the keys that are left out are NULL."""
         kept = {self.keys[key].id for key in keys}
-        values: dict[str, Expression] = {id: ColumnRef(id, self.column(id).type) for id in kept}
+        by_id = {column.id: column for column in (*self.keys.values(), *self.domain)}
+        values: dict[str, Expression] = {id: ColumnRef(id, by_id[id].type) for id in self.key_ids(keys)}
         values |= {column.id: ColumnRef(column.id, column.type) for column, _ in calls}
         values |= {flag.id: Literal(int(self.keys[key].id not in kept), BIGINT) for key, flag in self.flags.items()}
         outputs = tuple(
             (replace(column, id=self.ids.fresh(column.id)), values.get(column.id, Literal(None, column.type)))
             for column in columns
         )
-        return Map(outputs, Aggregate(tuple(dict.fromkeys(self.keys[key].id for key in keys)), calls, source))
+        return Map(outputs, self.aggregated(keys, calls, source, domain))
 
-    def column(self, id: str) -> Column:
-        return next(column for column in self.keys.values() if column.id == id)
+    def aggregated(
+        self,
+        keys: tuple[Expression, ...],
+        calls: tuple[tuple[Column, AggregateCall], ...],
+        source: Plan,
+        domain: Plan | None,
+    ) -> Plan:
+        grouped = Aggregate(self.key_ids(keys), calls, source)
+        return grouped if keys or domain is None else self.for_all(domain, grouped)
+
+    def key_ids(self, keys: Iterable[Expression]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*(self.keys[key].id for key in keys), *(column.id for column in self.domain))))
+
+    def for_all(self, domain: Plan, grouped: Plan) -> Plan:
+        """One group of everything for each combination of the domain: of nothing, where `grouped` has none."""
+        inner = {c.id: Column(self.ids.fresh(c.id), c.name, c.type) for c in schema(grouped)}
+        refs = {id: ColumnRef(column.id, column.type) for id, column in inner.items()}
+        renamed = Map(tuple((inner[c.id], ColumnRef(c.id, c.type)) for c in schema(grouped)), grouped)
+        equal = conjunction(tuple(p for c in self.domain for p in same(ColumnRef(c.id, c.type), refs[c.id])))
+        assert equal is not None, "a domain has columns"
+        calls: list[tuple[Column, Expression]] = []
+        for call, column in self.calls.items():
+            counted = (refs[column.id], Literal(0, column.type))
+            value = Call("coalesce", counted, column.type) if call.function == "count" else refs[column.id]
+            calls.append((column, value))
+        return Map((*passed_on(self.domain), *calls), OuterJoin(False, equal, domain, renamed))

@@ -140,7 +140,7 @@ class Scalars:
                     raise BindError(
                         f"a subquery in {self.clause}",
                         code="misplaced-subquery",
-                        hint="Subqueries stand in WHERE, and in the SELECT list of a query that does not group.",
+                        hint="Subqueries stand in WHERE, HAVING and the SELECT list, outside of aggregates.",
                         span=node.span,
                     )
                 return self.subquery(node, self)

@@ -63,9 +63,11 @@ class Scope:
     outer: Scope | None = None
 
     def outer_ids(self) -> frozenset[str]:
-        """The columns of the query around this one."""
-        around = self.outer.relations if self.outer is not None else ()
-        return frozenset(column.id for relation in around for column in relation.columns)
+        """The columns of the queries around this one, however far out."""
+        if self.outer is None:
+            return frozenset()
+        near = frozenset(column.id for relation in self.outer.relations for column in relation.columns)
+        return near | self.outer.outer_ids()
 
     def time(self) -> Column | None:
         """What the rows are in order of, if that is clear: the time column of the only stream."""
@@ -158,11 +160,15 @@ class Scope:
     def _is_own(self, name: ast.ColumnName) -> bool:
         """Whether this query has something of the name, or nobody has: then it is for this one to complain."""
         assert self.outer is not None
+        return self._has(name) or not self.outer._has_around(name)
+
+    def _has(self, name: ast.ColumnName) -> bool:
         if name.qualifier is not None:
-            has = [any(name.qualifier.matches(r.alias) for r in s.relations) for s in (self, self.outer)]
-        else:
-            has = [bool(s.matches(name.column)) for s in (self, self.outer)]
-        return has[0] or not has[1]
+            return any(name.qualifier.matches(relation.alias) for relation in self.relations)
+        return bool(self.matches(name.column))
+
+    def _has_around(self, name: ast.ColumnName) -> bool:
+        return self._has(name) or (self.outer is not None and self.outer._has_around(name))
 
     def _unknown(self, name: ast.ColumnName) -> BindError:
         relations = self.relations if name.qualifier is None else (self.relation(name.qualifier),)

@@ -12,17 +12,16 @@ becomes a column of the source that holds the answer, a mark.
 
 A subquery that is a value is an aggregate over all its rows. Tied to the query around it by equalities, it is grouped
 by them once for all; tied in any other way, it is computed for each combination of what it reads from around. A row
-that finds no group has the value of an aggregate over nothing.
+that finds no group has the value of an aggregate over nothing. How a subquery reads a query further out is told in
+`reach`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from datetime import date, datetime
-from decimal import Decimal
-from typing import Final, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from strandline.algebra.expressions import (
     Call,
@@ -30,8 +29,6 @@ from strandline.algebra.expressions import (
     ColumnRef,
     Expression,
     Literal,
-    Value,
-    children,
     columns_of,
     conjunction,
     substitute,
@@ -42,12 +39,14 @@ from strandline.errors import BindError, Span
 from strandline.lang import ast
 from strandline.lang.groups import Groups, is_grouping
 from strandline.lang.outputs import output_columns
+from strandline.lang.reach import Reach, Rows, passed_on
 from strandline.lang.scalars import Operand, Places, Scalars, Subquery, call
 from strandline.lang.scope import Ids, Scope
 from strandline.types import BOOLEAN, Column
 
 # What an expression over the source of a clause becomes where the subqueries join: after GROUP BY, keys and aggregates.
 Settle: TypeAlias = Callable[[Expression, Places, Span], Expression]
+Partners: TypeAlias = Callable[[Plan], Plan]  # the rows of a subquery, given the source of the clause
 
 
 class Binder(Protocol):
@@ -55,9 +54,9 @@ class Binder(Protocol):
 
     ids: Ids
 
-    def inner(self, query: ast.Query, around: Scope) -> tuple[Plan, Callable[[], list[Operand]], list[Expression]]: ...
+    def inner(self, query: ast.Query, around: Scope) -> tuple[Rows, list[Operand]]: ...
 
-    def below(self, select: ast.Select, around: Scope) -> tuple[Plan, Scope, list[Expression]]: ...
+    def below(self, select: ast.Select, around: Scope) -> tuple[Rows, Scope]: ...
 
     def named(self, tables: tuple[ast.CommonTable, ...]) -> AbstractContextManager[None]: ...
 
@@ -72,12 +71,12 @@ def is_partner_test(node: ast.Expression) -> bool:
 class Subqueries:
     """The subqueries of one clause; `joined` is the source of the clause with all of them, in order."""
 
-    def __init__(self, binder: Binder, settle: Settle | None = None) -> None:
+    def __init__(self, binder: Binder, reach: Reach, settle: Settle | None = None) -> None:
         self.binder = binder
+        self.reach = reach  # what the query of the clause brings along for them from around it
         self.settle: Settle = settle or (lambda value, _, __: value)
         # Each takes the source of the clause with what was joined to it so far, and as it was before.
         self.joins: list[Callable[[Plan, Plan], Plan]] = []
-        self.added: set[str] = set()  # ids of the columns that the joins bring
 
     def joined(self, source: Plan) -> Plan:
         plan = source
@@ -95,7 +94,7 @@ class Subqueries:
         # x θ ALL is true if there is no row for which x θ y is false or unknown.
         wanted = "untrue" if _is_all(test) else "true"
         right, predicate = self.question(test, scalars, wanted)
-        self.joins.append(lambda plan, _: SemiJoin(negated or _is_all(test), predicate, plan, right))
+        self.joins.append(lambda plan, source: SemiJoin(negated or _is_all(test), predicate, plan, right(source)))
 
     def value(self, node: Subquery, scalars: Scalars) -> Expression:
         """The value of a subquery anywhere in an expression."""
@@ -112,35 +111,45 @@ class Subqueries:
     def mark(self, node: ast.Exists | ast.Quantified, scalars: Scalars, wanted: str) -> Expression:
         right, predicate = self.question(node, scalars, wanted)
         column = Column(self.binder.ids.fresh("found"), "found", BOOLEAN)
-        self.added.add(column.id)
-        self.joins.append(lambda plan, _: MarkJoin(column, predicate, plan, right))
+        self.joins.append(lambda plan, source: MarkJoin(column, predicate, plan, right(source)))
         return ColumnRef(column.id, BOOLEAN)
 
     def question(
         self, node: ast.Exists | ast.Quantified, scalars: Scalars, wanted: str
-    ) -> tuple[Plan, Expression | None]:
+    ) -> tuple[Partners, Expression | None]:
         """The rows of a subquery, and when one of them is a partner: when its comparison is what is `wanted`."""
         # The operand first: a subquery inside of it joins the source, and this one joins what comes out.
         operand = scalars.operand(node.operand) if isinstance(node, ast.Quantified) else None
-        right, outputs, conditions = self.binder.inner(node.query, scalars.scope)
+        rows, outputs = self.binder.inner(node.query, scalars.scope)
+        if rows.needs_domain():
+            rows.pair_with_domain((), node.span)
+        conditions = rows.conditions()
         if isinstance(node, ast.Quantified):
-            listed = outputs()
-            if len(listed) != 1:
+            if len(outputs) != 1:
                 raise BindError(
-                    f"the subquery has {len(listed)} columns",
+                    f"the subquery has {len(outputs)} columns",
                     code="subquery-columns",
                     hint="A subquery that is compared with a value has one column.",
                     span=node.query.span,
                 )
             assert operand is not None
-            conditions = [*conditions, _asked(call(node.operator, [operand, listed[0]], node.span), wanted)]
-        else:
-            outputs()  # for its complaints only
+            conditions = [*conditions, _asked(call(node.operator, [operand, outputs[0]], node.span), wanted)]
         predicate = conjunction(tuple(conditions))
         if predicate is not None:
-            self.check_reach(predicate, right, scalars, node)
-            predicate = self.settle(predicate, scalars.places, node.span)
-        return right, predicate
+            predicate = self.over_source(predicate, scalars, node)
+        return self.partners(rows, scalars, node), predicate
+
+    def partners(self, rows: Rows, scalars: Scalars, node: Subquery) -> Partners:
+        """The rows of a subquery, given the source of the clause, whose values are their domain if they want one."""
+        domain = tuple((copy, self.over_source(column, scalars, node)) for copy, column in rows.wanted())
+        if not domain:
+            alone = rows.plan(None)
+            return lambda _: alone
+        return lambda source: rows.plan(Distinct(Map(domain, source)))
+
+    def over_source(self, value: Expression, scalars: Scalars, node: Subquery) -> Expression:
+        """A value of a subquery that reads the query around it, where the two join."""
+        return self.settle(self.reach.here(value, node.span), scalars.places, node.span)
 
     # ---- values ------------------------------------------------------------------------------------------------------
 
@@ -150,34 +159,27 @@ class Subqueries:
             with self.binder.named(node.query.tables):
                 return self.scalar(replace(node, query=node.query.body), scalars)
         select = _single_row(node.query)
-        source, scope, ties = self.binder.below(select, scalars.scope)
+        if _asks_above_groups(select):
+            return self.by_rows(select, scalars, node)
+        rows, scope = self.binder.below(select, scalars.scope)
         outputs = output_columns(select.items, scope)
         if len(outputs) != 1:
-            raise BindError(
-                f"the subquery has {len(outputs)} columns",
-                code="subquery-columns",
-                hint="A subquery that is a value has one column.",
-                span=node.query.span,
-            )
+            raise _several_columns(len(outputs), node)
         groups = Groups(self.binder.ids, scope)
         value = groups.bind(outputs[0].node, "SELECT")
         if select.having is not None:
             kept = groups.condition(select.having, "HAVING")
             value = Case(((kept, value),), Literal(None, value.type), value.type)
-        for each in (*ties, *groups.inputs, value):
-            self.check_reach(each, source, scalars, node, groups)
-        outer = _outer_columns((*ties, *groups.inputs), scope.outer_ids())
-        value = self.settle(value, scalars.places, node.span)
-        if not outer:
-            alone = groups.plan(source)
+        value = self.over_source(value, scalars, node)
+        keys = [_equality(tie, rows.reach.around) for tie in rows.ties]
+        if rows.needs_domain() or rows.reach.read(groups.inputs) or None in keys:
+            found = self.by_combinations(groups, rows, scalars, node)
+        elif keys:
+            found = self.by_equalities(groups, rows, [key for key in keys if key is not None], scalars, node)
+        else:
+            alone = groups.plan(rows.plan(None))
             self.joins.append(lambda plan, _: Join(None, plan, alone))
             return value
-        pairs = [_equality(tie, frozenset(outer)) for tie in ties]
-        keys = [pair for pair in pairs if pair is not None]
-        if len(keys) == len(ties) and not _outer_columns(groups.inputs, scope.outer_ids()):
-            found = self.by_equalities(groups, source, keys, scalars, node)
-        else:
-            found = self.by_combinations(groups, source, ties, outer, scalars, node)
         nothing: dict[str, Expression] = {
             column.id: Literal(0 if call.function == "count" else None, column.type)
             for call, column in groups.calls.items()
@@ -187,7 +189,7 @@ class Subqueries:
     def by_equalities(
         self,
         groups: Groups,
-        source: Plan,
+        rows: Rows,
         keys: list[tuple[Expression, Expression]],
         scalars: Scalars,
         node: ast.ScalarQuery,
@@ -197,44 +199,28 @@ class Subqueries:
         for outer, inner in keys:
             groups.add_key(inner, "key")
             key = groups.keys[inner]
-            equal = (self.settle(outer, scalars.places, node.span), ColumnRef(key.id, key.type))
+            equal = (self.over_source(outer, scalars, node), ColumnRef(key.id, key.type))
             conditions.append(Call("=", equal, BOOLEAN))
-        grouped = groups.plan(source)
+        grouped = groups.plan(rows.plan(None))
         return self.left_join(lambda _: grouped, conditions)
 
-    def by_combinations(
-        self,
-        groups: Groups,
-        source: Plan,
-        ties: list[Expression],
-        outer: dict[str, ColumnRef],
-        scalars: Scalars,
-        node: ast.ScalarQuery,
-    ) -> Expression:
-        """Compute the subquery for each combination of the values that it reads from the query around it."""
-        copies: list[tuple[Column, Expression]] = []
-        refs: dict[str, Expression] = {}
-        for id, column in outer.items():
-            if column.type.element is not None:
-                raise BindError(
-                    "a subquery that reads an array from the query around it",
-                    code="not-supported",
-                    hint="Take the elements that it needs in a subquery in FROM, and read those.",
-                    span=node.span,
-                )
-            copy = Column(self.binder.ids.fresh(f"outer.{id}"), id, column.type)
-            copies.append((copy, self.settle(column, scalars.places, node.span)))
-            refs[id] = ColumnRef(copy.id, copy.type)
-            groups.named[copy.id] = copy
-            groups.add_key(refs[id], copy.name)
-        groups.inputs = {substitute(value, refs): column for value, column in groups.inputs.items()}
-        tie = conjunction(tuple(substitute(each, refs) for each in ties))
+    def by_combinations(self, groups: Groups, rows: Rows, scalars: Scalars, node: ast.ScalarQuery) -> Expression:
+        """Compute the subquery for each combination of the values that it reads from the queries around it."""
+        rows.pair_with_domain(groups.inputs, node.span)
+        groups.per_combination(rows.reach)
+        conditions = [self.over_source(each, scalars, node) for each in rows.conditions()]
+        partners = self.partners(rows, scalars, node)
+        return self.left_join(lambda source: groups.plan(partners(source)), conditions)
 
-        def grouped(around: Plan) -> Plan:
-            return groups.plan(Join(tie, Distinct(Map(tuple(copies), around)), source))
-
-        same = [part for (_, value), ref in zip(copies, refs.values(), strict=True) for part in _same(value, ref)]
-        return self.left_join(grouped, same)
+    def by_rows(self, select: ast.Select, scalars: Scalars, node: ast.ScalarQuery) -> Expression:
+        """Compute the subquery like any other, with its one row even over nothing, and join that."""
+        rows, outputs = self.binder.inner(select, scalars.scope)
+        if len(outputs) != 1:
+            raise _several_columns(len(outputs), node)
+        value = self.over_source(outputs[0].value, scalars, node)
+        conditions = [self.over_source(each, scalars, node) for each in rows.conditions()]
+        found = self.left_join(self.partners(rows, scalars, node), conditions or [Literal(True, BOOLEAN)])
+        return Case(((found, value),), Literal(None, value.type), value.type)
 
     def left_join(self, right: Callable[[Plan], Plan], conditions: list[Expression]) -> Expression:
         """Join what `right` makes of the source; gives whether a row of the source has found a partner."""
@@ -244,28 +230,11 @@ class Subqueries:
 
         def join(plan: Plan, source: Plan) -> Plan:
             grouped = right(source)
-            kept = tuple((column, ColumnRef(column.id, column.type)) for column in schema(grouped))
+            kept = passed_on(schema(grouped))
             return OuterJoin(False, predicate, plan, Map((*kept, (found, Literal(True, BOOLEAN))), grouped))
 
-        self.added.add(found.id)
         self.joins.append(join)
         return Call("not", (Call("is_null", (ColumnRef(found.id, BOOLEAN),), BOOLEAN),), BOOLEAN)
-
-    # ---- limits ------------------------------------------------------------------------------------------------------
-
-    def check_reach(
-        self, value: Expression, right: Plan, scalars: Scalars, node: Subquery, groups: Groups | None = None
-    ) -> None:
-        near = {column.id for relation in scalars.scope.relations for column in relation.columns}
-        near |= {column.id for column in schema(right)} | self.added
-        near |= {column.id for column in groups.calls.values()} if groups is not None else set()
-        if not columns_of(value) <= near:
-            raise BindError(
-                "a subquery that reads columns from further out than the query around it",
-                code="not-supported",
-                hint="Join the streams in FROM.",
-                span=node.span,
-            )
 
 
 def _single_row(query: ast.Query) -> ast.Select:
@@ -280,16 +249,24 @@ def _single_row(query: ast.Query) -> ast.Select:
     )
 
 
-def _outer_columns(values: Iterable[Expression], around: frozenset[str]) -> dict[str, ColumnRef]:
-    """The columns of the query around a subquery that are read in it, by id."""
-    found: dict[str, ColumnRef] = {}
-    pending = list(values)
+def _asks_above_groups(select: ast.Select) -> bool:
+    """Whether there are subqueries in the SELECT list or in HAVING."""
+    pending: list[ast.Node] = [*select.items, *([] if select.having is None else [select.having])]
     while pending:
-        value = pending.pop()
-        if isinstance(value, ColumnRef) and value.id in around:
-            found[value.id] = value
-        pending.extend(children(value))
-    return dict(sorted(found.items()))
+        node = pending.pop()
+        if isinstance(node, ast.Exists | ast.Quantified | ast.ScalarQuery):
+            return True
+        pending.extend(ast.children(node))
+    return False
+
+
+def _several_columns(count: int, node: ast.ScalarQuery) -> BindError:
+    return BindError(
+        f"the subquery has {count} columns",
+        code="subquery-columns",
+        hint="A subquery that is a value has one column.",
+        span=node.query.span,
+    )
 
 
 def _equality(tie: Expression, outer: frozenset[str]) -> tuple[Expression, Expression] | None:
@@ -301,27 +278,6 @@ def _equality(tie: Expression, outer: frozenset[str]) -> tuple[Expression, Expre
                 if columns_of(outside) and columns_of(outside) <= outer and read and not read & outer:
                     return outside, inside
     return None
-
-
-def _same(one: Expression, two: Expression) -> tuple[Expression, Expression]:
-    """That two values of a type are equal or both NULL, as two equalities, which a join can look up."""
-    some = Literal(_SOME_VALUE[one.type.name], one.type)
-    return (
-        Call("=", tuple(Call("coalesce", (value, some), value.type) for value in (one, two)), BOOLEAN),
-        Call("=", tuple(Call("is_null", (value,), BOOLEAN) for value in (one, two)), BOOLEAN),
-    )
-
-
-_SOME_VALUE: Final[dict[str, Value]] = {
-    "BOOLEAN": False,
-    "INT": 0,
-    "BIGINT": 0,
-    "DOUBLE": 0.0,
-    "DECIMAL": Decimal(0),
-    "VARCHAR": "",
-    "DATE": date(1970, 1, 1),
-    "TIMESTAMP": datetime(1970, 1, 1),
-}
 
 
 def _is_all(node: ast.Exists | ast.Quantified) -> bool:

@@ -182,7 +182,7 @@ FUNCTIONS: Final[Templates] = {
     ("- BIGINT", "DATE"): "{h}days_later({0}, {h}subtract(CAST(0 AS BIGINT), {1}))",
     ("- DATE", "DATE"): "CAST({0} - {1} AS INTEGER)",
     ("length", "*"): "length({0})",
-    ("substring/2", "*"): "substring({0}, greatest({1}, 1))",
+    ("substring/2", "*"): "CASE WHEN {1} < 1 THEN {0} ELSE substring({0}, {1}) END",
     ("substring/3", "*"): "{h}part({0}, {1}, {2})",
     ("replace", "*"): "CASE WHEN {1} = '' AND {2} IS NOT NULL THEN {0} ELSE replace({0}, {1}, {2}) END",
     ("starts_with", "*"): "starts_with({0}, {1})",
