@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all fuzz check format bench clean
+.PHONY: demo test test-all fuzz check format bench docs clean
 
 demo: $(READY)  ## continuous queries over a generated stream, live, about a minute
 	$(BIN)/strandline demo
@@ -32,6 +32,9 @@ format: $(READY)
 
 bench: $(READY)  ## all benchmarks, each beside Spark alone
 	$(BIN)/strandline bench all
+
+docs: $(READY)  ## the site of docs/, in site/
+	$(BIN)/python -m mkdocs build --strict --quiet
 
 # One stamp for the environment: rebuilt when the lock or the project file changes.
 $(READY): requirements.lock pyproject.toml
