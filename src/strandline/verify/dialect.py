@@ -2,7 +2,8 @@
 
 The templates of a dialect are the one place where a function or an aggregate gets its translation. A template is
 chosen by the name and by the type of the first argument; `*` stands for every type. In it, {0}, {1}, … are the
-arguments, {p} and {s} precision and scale of the result, and {h} the prefix of the helpers that a database is given.
+arguments, {p} and {s} precision and scale of the result, {s0} and {s1} the scales of the first and the last argument,
+and {h} the prefix of the helpers that a database is given.
 Of an aggregate, {0} is the argument, {1} the separator or the fraction, {d} DISTINCT, {f} the FILTER, {n} the same
 without NULLs, {w} the order that is asked for, and {o} that order and then the values themselves.
 
@@ -114,7 +115,9 @@ class Dialect:
         names = (f"{function} {last[0]}", f"{function}/{len(kinds)}", function)
         for key in ((name, family) for name in names for family in (first[0], "*")):
             if key in self.functions:
-                return self.functions[key].format(*arguments, h=self.prefix, p=kind.precision, s=kind.scale)
+                scales = {"s0": kinds[0].scale, "s1": kinds[-1].scale} if kinds else {}
+                room = {"p": kind.precision, "s": kind.scale, **scales}
+                return self.functions[key].format(*arguments, h=self.prefix, **room)
         raise Untranslatable(f"{function} of {', '.join(map(str, kinds))}")
 
     def cast(self, value: str, source: Type, target: Type) -> str:
@@ -170,7 +173,7 @@ FUNCTIONS: Final[Templates] = {
     ("not", "*"): "(NOT {0})",
     ("is_null", "*"): "({0} IS NULL)",
     ("||", "*"): "({0} || {1})",
-    ("like/3", "*"): "({0} LIKE {1} ESCAPE {2})",
+    ("like/3", "*"): "({0} LIKE {h}whole_pattern({1}, {2}) ESCAPE {2})",
     ("&", "*"): "({0} & {1})",
     ("|", "*"): "({0} | {1})",
     ("~", "*"): "(~{0})",
@@ -202,7 +205,7 @@ FUNCTIONS: Final[Templates] = {
     ("substring/3", "*"): "{h}part({0}, {1}, {2})",
     ("replace", "*"): "CASE WHEN {1} = '' AND {2} IS NOT NULL THEN {0} ELSE replace({0}, {1}, {2}) END",
     ("starts_with", "*"): "starts_with({0}, {1})",
-    ("date_trunc", "*"): "date_trunc({0}, {1})",
+    ("date_trunc", "*"): "{h}in_calendar(date_trunc({0}, {1}))",
     ("year", "*"): "CAST(extract(year FROM {0}) AS INTEGER)",
     ("month", "*"): "CAST(extract(month FROM {0}) AS INTEGER)",
     ("day", "*"): "CAST(extract(day FROM {0}) AS INTEGER)",
@@ -254,7 +257,7 @@ FUNCTIONS: Final[Templates] = {
     ("isfinite", "*"): "(NOT {h}isnan({0}) AND NOT {h}isinf({0}))",
     ("initcap", "*"): "{h}initcap({0})",
     ("left", "*"): "left({0}, {1})",
-    ("right", "*"): "right({0}, {1})",
+    ("right", "*"): "CASE WHEN {1} IS NOT NULL THEN right({0}, greatest({1}, -2147483647)) END",
     ("lpad/2", "*"): "{h}padded_left({0}, {1}, ' ')",
     ("lpad/3", "*"): "{h}padded_left({0}, {1}, {2})",
     ("rpad/2", "*"): "{h}padded_right({0}, {1}, ' ')",
@@ -277,7 +280,7 @@ FUNCTIONS: Final[Templates] = {
     ("second", "*"): "({h}micros({0} - date_trunc('minute', {0}) + TIMESTAMP '1970-01-01') / 1e6)",
     ("epoch", "*"): "({h}micros({0}) / 1e6)",
     ("sqrt", "*"): "CASE WHEN {0} >= 0 THEN sqrt({0}) END",
-    ("[]", "*"): "CASE WHEN {1} > 0 THEN ({0})[CAST({1} AS INTEGER)] END",
+    ("[]", "*"): "CASE WHEN {1} BETWEEN 1 AND 2147483647 THEN ({0})[CAST({1} AS INTEGER)] END",
     ("cardinality", "*"): "CAST(cardinality({0}) AS INTEGER)",
 }
 

@@ -39,6 +39,7 @@ _CASTS: Final[Templates] = {
     ("BIGINT", "VARCHAR"): "CAST({0} AS VARCHAR)",
     ("DECIMAL", "VARCHAR"): "CAST({0} AS VARCHAR)",
     ("BOOLEAN", "VARCHAR"): "CAST({0} AS VARCHAR)",
+    ("DOUBLE", "VARCHAR"): "{h}double_text({0})",
     ("DATE", "VARCHAR"): "CAST({0} AS VARCHAR)",
     ("TIMESTAMP", "VARCHAR"): "{h}moment_text({0})",
     ("VARCHAR", "INT"): "TRY_CAST({h}digits({0}) AS INTEGER)",
@@ -97,6 +98,14 @@ _HELPERS: Final = (
         WHEN lower(sl_bare(s)) IN {_FALSE} THEN FALSE END""",
     r"""CREATE OR REPLACE MACRO sl_day(s) AS
         CASE WHEN regexp_matches(sl_bare(s), '^[0-9]{4}-[0-9]{2}-[0-9]{2}') THEN sl_bare(s) END""",
+    # PostgreSQL writes an exponent from 1e15 on, DuckDB from 1e16 on.
+    """CREATE OR REPLACE MACRO sl_with_exponent(digits, e) AS
+       left(digits, 1) || CASE WHEN length(digits) > 1 THEN '.' ELSE '' END || substring(digits, 2) || e""",
+    """CREATE OR REPLACE MACRO sl_double_text(x) AS CASE WHEN isnan(x) THEN 'NaN'
+       WHEN isinf(x) THEN CASE WHEN x > 0 THEN 'Infinity' ELSE '-Infinity' END
+       WHEN abs(x) >= 1e15 AND abs(x) < 1e16 THEN CASE WHEN x < 0 THEN '-' ELSE '' END
+            || sl_with_exponent(rtrim(replace(CAST(abs(x) AS VARCHAR), '.', ''), '0'), 'e+15')
+       ELSE regexp_replace(CAST(x AS VARCHAR), '\\.0$', '') END""",
     """CREATE OR REPLACE MACRO sl_moment_text(ts) AS
        CASE WHEN epoch_us(ts) % 1000000 = 0 THEN strftime(ts, '%Y-%m-%d %H:%M:%S')
        ELSE rtrim(strftime(ts, '%Y-%m-%d %H:%M:%S.%f'), '0') END""",

@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 from strandline.algebra.expressions import Call, Literal
-from strandline.algebra.regex import Regex
+from strandline.algebra.regex import Regex, regex
 
 # What has no meaning of its own: escaped characters, and sets.
 _ATOM: Final = re.compile(r"\\.|\[\^?\]?(?:\[:\w+:\]|\\.|[^\]\\])*\]", re.DOTALL)
@@ -31,6 +31,10 @@ def has_choice(pattern: str) -> bool:
     with an earlier part has all later parts left. Alternatives, repeated groups and lazy repeats are choices.
     """
     return _CHOICE.search(_ATOM.sub("x", pattern)) is not None
+
+
+def may_be_empty(pattern: str) -> bool:
+    return re.compile(regex(pattern).python).search("") is not None
 
 
 def first_group_says_all(pattern: Regex) -> bool | None:

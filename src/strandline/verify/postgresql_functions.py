@@ -11,11 +11,11 @@ from typing import Final
 
 from strandline.algebra.expressions import Call
 from strandline.verify.dialect import FUNCTIONS, Dialect, Templates, Untranslatable, Write
-from strandline.verify.patterns import has_choice, known_texts
+from strandline.verify.patterns import has_choice, known_texts, may_be_empty
 
 TEMPLATES: Final[Templates] = {
     **FUNCTIONS,
-    ("like", "*"): "({0} LIKE {1})",
+    ("like/2", "*"): "({0} LIKE {h}whole_pattern({1}, '\\'))",
     ("+", "DECIMAL"): "{h}fit({0} + {1}, {p}, {s})",
     ("-", "DECIMAL"): "{h}fit({0} - {1}, {p}, {s})",
     ("*", "DECIMAL"): "{h}fit({0} * {1}, {p}, {s})",
@@ -36,6 +36,7 @@ TEMPLATES: Final[Templates] = {
     ("trunc/2", "DECIMAL"): "{h}fit(trunc({0}, {1}), {p}, {s})",
     ("trunc/2", "BIGINT"): "{h}fit64(trunc(CAST({0} AS NUMERIC), {1}))",
     ("log2", "*"): "CASE WHEN {0} > 0 THEN ln({0}) / ln(CAST(2 AS DOUBLE PRECISION)) END",
+    ("epoch", "BIGINT"): "(CAST({0} AS DOUBLE PRECISION) / 1e6)",
     ("lower", "*"): "{h}lower({0})",
     ("upper", "*"): "{h}upper({0})",
     ("octet_length", "*"): "octet_length({0})",
@@ -68,6 +69,8 @@ def _of_pattern(function: str, flags_at: int, one_match: bool) -> Callable[[Dial
         known = known_texts(call)
         if known is None:
             return dialect.literal(None, call.type)
+        if function in ("matches_of", "replaced") and may_be_empty(known[0]):
+            raise Untranslatable("a pattern that may be empty, which PostgreSQL also finds right after a match")
         if one_match and has_choice(known[0]):
             raise Untranslatable("a pattern with a choice, of which PostgreSQL takes the longest way")
         flags = known[flags_at] if len(known) > flags_at else ""
@@ -189,12 +192,18 @@ _MATHEMATICS: Final = (
         RETURN pg_catalog.power(x, y);
         EXCEPTION WHEN invalid_argument_for_power_function THEN RETURN NULL;
         WHEN numeric_value_out_of_range THEN RETURN CASE WHEN (abs(x) > 1) <> (y > 0) THEN 0
-        WHEN x < 0 AND y % 2 <> 0 THEN '-Infinity'::float8 ELSE 'Infinity'::float8 END; END $$""",
+        WHEN x < 0 AND y::numeric % 2 <> 0 THEN '-Infinity'::float8 ELSE 'Infinity'::float8 END; END $$""",
     f"""CREATE FUNCTION pg_temp.degrees(x float8) RETURNS float8 {PLPGSQL} $$ BEGIN RETURN pg_catalog.degrees(x);
         EXCEPTION WHEN numeric_value_out_of_range THEN RETURN sign(x) * 'Infinity'::float8; END $$""",
     f"""CREATE FUNCTION pg_temp.radians(x float8) RETURNS float8 {PLPGSQL} $$ BEGIN RETURN pg_catalog.radians(x);
         EXCEPTION WHEN numeric_value_out_of_range THEN RETURN 0; END $$""",
     f"""CREATE FUNCTION pg_temp.bucket(x float8, low float8, high float8, n integer) RETURNS integer {PLPGSQL} $$ BEGIN
+        -- Near the end of the range, and of DOUBLEs, old servers count beyond n.
+        IF (x >= least(low, high) AND x <= greatest(low, high) AND x <> high) AND n > 0 AND low <> high
+           AND abs(low) < 'Infinity' AND abs(high) < 'Infinity' THEN
+          RETURN least(floor(CASE WHEN abs(low) > 1e300 OR abs(high) > 1e300
+            THEN (x / 2 - low / 2) / (high / 2 - low / 2) ELSE (x - low) / (high - low) END * n), n - 1)::integer + 1;
+        END IF;
         RETURN width_bucket(x, low, high, n);
         EXCEPTION WHEN invalid_argument_for_width_bucket_function OR numeric_value_out_of_range THEN RETURN NULL;
         END $$""",
@@ -230,6 +239,9 @@ _TIMES: Final = (
 )
 
 _TEXTS: Final = (
+    # An escape at the very end stands for itself.
+    f"""CREATE FUNCTION pg_temp.whole_pattern(p text, e text) RETURNS text {SQL}
+        $$ SELECT CASE WHEN (length(p) - length(rtrim(p, e))) % 2 = 1 THEN p || e ELSE p END $$""",
     f"""CREATE FUNCTION pg_temp.part(s text, a integer, n integer) RETURNS text {SQL}
         $$ SELECT CASE WHEN n < 0 THEN NULL WHEN a::bigint + n <= 1 THEN ''
            ELSE substring(s, greatest(a, 1), least(a::bigint + n - greatest(a, 1), 2147483646)::integer) END $$""",
