@@ -19,9 +19,18 @@ from strandline.verify.patterns import first_group_says_all, known_texts
 TEMPLATES: Final[Templates] = {
     **FUNCTIONS,
     ("like/2", "*"): r"({0} LIKE {h}whole_pattern({1}, '\') ESCAPE '\')",
-    ("+", "DECIMAL"): "CAST({h}point({h}decimal_sum({h}unscaled({0}), {h}unscaled({1}), {s} - {s0}, {s} - {s1}, {p}), {s}) AS DECIMAL({p},{s}))",
-    ("-", "DECIMAL"): "CAST({h}point({h}decimal_sum({h}unscaled({0}), -{h}unscaled({1}), {s} - {s0}, {s} - {s1}, {p}), {s}) AS DECIMAL({p},{s}))",
-    ("*", "DECIMAL"): "CAST({h}point({h}decimal_product({h}unscaled({0}), {h}unscaled({1}), {p}), {s}) AS DECIMAL({p},{s}))",
+    (
+        "+",
+        "DECIMAL",
+    ): "CAST({h}point({h}decimal_sum({h}unscaled({0}), {h}unscaled({1}), {s} - {s0}, {s} - {s1}, {p}), {s}) AS DECIMAL({p},{s}))",
+    (
+        "-",
+        "DECIMAL",
+    ): "CAST({h}point({h}decimal_sum({h}unscaled({0}), -{h}unscaled({1}), {s} - {s0}, {s} - {s1}, {p}), {s}) AS DECIMAL({p},{s}))",
+    (
+        "*",
+        "DECIMAL",
+    ): "CAST({h}point({h}decimal_product({h}unscaled({0}), {h}unscaled({1}), {p}), {s}) AS DECIMAL({p},{s}))",
     ("%", "DECIMAL"): "CAST({0} % nullif({1}, 0) AS DECIMAL({p},{s}))",
     ("+", "DOUBLE"): "({0} + {1})",
     ("-", "DOUBLE"): "({0} - {1})",

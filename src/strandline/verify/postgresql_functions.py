@@ -91,21 +91,23 @@ def _ignores_case(pattern: str, flags: str) -> bool:
 def _either_case(pattern: str) -> str:
     """Letters beyond ASCII have cases only under a rule for which classes have such letters, too: those are written
     out."""
-    if re.search(r"\\[yWDS]", pattern):
-        raise Untranslatable("a class of characters in either case, of which PostgreSQL has another idea")
+    if re.search(r"\\y|\[[^\]]*\\[WDS]", pattern):
+        raise Untranslatable("words in either case, of which PostgreSQL has another idea")
     classes = {"alpha": "A-Za-z", "alnum": "0-9A-Za-z", "digit": "0-9", "upper": "A-Z", "lower": "a-z",
+               "punct": "!-/:-@[-`{-~", "graph": "!-~", "print": " -~",
                "space": r" \t\n\r\f\v", "blank": r" \t", "word": "0-9A-Za-z_", "xdigit": "0-9A-Fa-f"}  # fmt: skip
     short = {"d": "digit", "w": "word", "s": "space"}
     inside = re.sub(r"\[:(\w+):\]", lambda found: classes.get(found[1], found[0]), pattern)
     pieces = re.findall(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", inside, re.DOTALL)
-    return "".join(
-        re.sub(r"\\([dws])", lambda found: classes[short[found[1]]], piece)
-        if piece.startswith("[")
-        else f"[{classes[short[piece[1]]]}]"
-        if piece in (r"\d", r"\w", r"\s")
-        else piece
-        for piece in pieces
-    )
+    sets = {f"\\{letter}": f"[{classes[name]}]" for letter, name in short.items()}
+    others = {f"\\{letter.upper()}": f"[^{classes[name]}]" for letter, name in short.items()}
+
+    def written_out(piece: str) -> str:
+        if not piece.startswith("["):
+            return {**sets, **others}.get(piece, piece)
+        return re.sub(r"\\([dws])", lambda found: classes[short[found[1]]], piece)
+
+    return "".join(map(written_out, pieces))
 
 
 WRITTEN: Final[Mapping[str, Write]] = {
