@@ -72,7 +72,7 @@ CALLS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ("strpos({}, {})", ("text", "text")),
         ("regexp_count({}, '[a-z]+')", ("text",)),
         ("width_bucket({}, {}, 10, 4)", ("double", "int")),
-        ("cardinality(ARRAY({}, {}))", ("int", "text")),
+        ("cardinality(ARRAY({}, {}))", ("int", "int")),
         ("ARRAY({}, {})[{}]", ("int", "int", "int")),
         ("microseconds({})", ("time",)),
         ("isoyear({})", ("date",)),
@@ -153,7 +153,7 @@ CALLS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ("regexp_replace({}, '[ab]', '<\\&>', 'g')", ("text",)),
         ("to_char({}, 'YYYY-MM-DD HH24:MI:SS.US')", ("time",)),
         ("to_char({}, 'FMDay IYYY-IW J')", ("date",)),
-        ("array_to_string(ARRAY({}, {}), ',')", ("int", "text")),
+        ("array_to_string(ARRAY({}, {}), ',')", ("text", "text")),
     ),
     "bool": (
         ("({} LIKE 'a%')", ("text",)),

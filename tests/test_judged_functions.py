@@ -107,17 +107,21 @@ def test_at_the_edges_of_types(name: str, function: str, request: pytest.Fixture
 # ---- values that functions treat in a special way --------------------------------------------------------------------
 
 TEXTS = (
-    "", " ", "a", "e\u0301x", "ß", "ßa", "o'neil mc-x", "ÄB ÖC", "👩\u200d👩\u200d👧 x", "a\nb", "x\r\n", "a,b,,c", ",", "$1", r"\1", "^a$",
-    "x" * 300, "\u212a", "ſ", "ıiI", "ΑΣ ΑΣΑ Σ", "a\u00a0b", "١٢", "\uffff", "\U0010ffff", "aXbxc", "12.5-7", "%", "10%", "_", "日本語",
-    "ab ab", "aaa", "-", "A_b", "Zz", "/path?x=1", "GET /a 200",
+    "", " ", "a", "e\u0301x", "ß", "ßa", "o'neil mc-x", "ÄB ÖC", "👩\u200d👩\u200d👧 x", "a\nb", "x\r\n",
+    "a,b,,c", ",", "$1", r"\1", "^a$", "x" * 300, "\u212a", "ſ", "ıiI", "ΑΣ ΑΣΑ Σ", "a\u00a0b", "١٢",
+    "\uffff", "\U0010ffff", "aXbxc", "12.5-7", "%", "10%", "_", "日本語", "ab ab", "aaa", "-", "A_b", "Zz",
+    "/path?x=1", "GET /a 200",
 )  # fmt: skip
-NUMBERS = (-60, -1, 0, 1, 2, 3, 4, 6, 12, 13, 23, 24, 28, 29, 30, 31, 32, 59, 60, 61, 63, 64, 97, 366, 1900, 2000, 2023, 2024,
-           9999, 10000, 55295, 55296, 57343, 57344, 128512, 1_000_000, 1_000_001, 1_114_111, 1_114_112)  # fmt: skip
+NUMBERS = (
+    -60, -1, 0, 1, 2, 3, 4, 6, 12, 13, 23, 24, 28, 29, 30, 31, 32, 59, 60, 61, 63, 64, 97, 366, 1900, 2000,
+    2023, 2024, 9999, 10000, 55295, 55296, 57343, 57344, 128512, 1_000_000, 1_000_001, 1_114_111, 1_114_112,
+)  # fmt: skip
 SPANS = (0, 1, -1, 6, 4, -12, 18, 2**40, -(2**62), 2**62, 3_600_000_000, 7 * 86_400_000_000, 999, 10**18)
 REALS = (
-    0.0, 1.0, -1.0, 2.0, 8.0, 10.0, -8.0, 27.0, 100.0, 1000.0, 60.0, 24.0, 59.9999999, 59.9999995, 59.5, -1e-9, 1e-7, 5e-7, 1.5e-6, 0.9999999,
-    1704067199.9999995, 253402300799.0, 253402300800.0, -62135596800.0, -62135596801.0, 709.5, 710.0, -745.0, -746.0, 1e300, -1e300, 1e-300,
-    math.pi, -math.pi / 2, 1e22, 0.999, 1.001, 4.35, 1.005, -2.5, math.nan, math.inf, -math.inf,
+    0.0, 1.0, -1.0, 2.0, 8.0, 10.0, -8.0, 27.0, 100.0, 1000.0, 60.0, 24.0, 59.9999999, 59.9999995, 59.5,
+    -1e-9, 1e-7, 5e-7, 1.5e-6, 0.9999999, 1704067199.9999995, 253402300799.0, 253402300800.0, -62135596800.0,
+    -62135596801.0, 709.5, 710.0, -745.0, -746.0, 1e300, -1e300, 1e-300, math.pi, -math.pi / 2, 1e22, 0.999,
+    1.001, 4.35, 1.005, -2.5, math.nan, math.inf, -math.inf,
 )  # fmt: skip
 DAYS = [
     day + timedelta(days=shift)
@@ -187,10 +191,11 @@ def test_at_special_values(name: str, function: str, request: pytest.FixtureRequ
 # ---- written out -----------------------------------------------------------------------------------------------------
 
 PATTERNS = (
-    "a", "ab", "a+", "[a-z]+", "[^a-z]+", r"\d+", r"\D+", r"\w+", r"\W", r"\s", r"\S+", r"([a-z]+)-?", r"(\d+)\.(\d+)", "^a", "b$", "^$", "^.$",
-    r"\ya", r"b\y", "[[:alpha:]]+", "[[:upper:]]", "[[:punct:]]", "[[:space:]]", r"[\d.]+", r"[^\w]", "(?i)AB", "(?i)ä", "(?i)[x-z]",
-    "(?n)^b", "(?n)a$", "(?n)[^a]+", "(?n).+", "a{2}", "a{1,2}", "x{2,}", r"\.", r"\$", r"\\", "[]a]", "[^]a]", "[a-]", "日.", "👩", r"\u0061", "{",
-    "a|b", "(a|ab)(c|b)?", "a*?b", "(?:ab )+", "x*", "(a)?b", "a??", "",
+    "a", "ab", "a+", "[a-z]+", "[^a-z]+", r"\d+", r"\D+", r"\w+", r"\W", r"\s", r"\S+", r"([a-z]+)-?",
+    r"(\d+)\.(\d+)", "^a", "b$", "^$", "^.$", r"\ya", r"b\y", "[[:alpha:]]+", "[[:upper:]]", "[[:punct:]]",
+    "[[:space:]]", r"[\d.]+", r"[^\w]", "(?i)AB", "(?i)ä", "(?i)[x-z]", "(?n)^b", "(?n)a$", "(?n)[^a]+",
+    "(?n).+", "a{2}", "a{1,2}", "x{2,}", r"\.", r"\$", r"\\", "[]a]", "[^]a]", "[a-]", "日.", "👩", r"\u0061",
+    "{", "a|b", "(a|ab)(c|b)?", "a*?b", "(?:ab )+", "x*", "(a)?b", "a??", "",
 )  # fmt: skip
 SIMILAR = (
     "a%",
@@ -210,9 +215,11 @@ SIMILAR = (
     "",
 )
 FORMS = (
-    "YYYY-MM-DD HH24:MI:SS.US", "YYY YY Y", "IYYY-IW-ID", "CC Q MM Mon MON mon", "Month|MONTH|month|FMMonth", "WW W DDD DD D", "Day DAY day FMDay",
-    "Dy DY dy", "J", "HH12 HH HH24 MI SS SSSS SSSSS", "MS US", "AM am A.M. a.m. PM pm P.M. p.m.", "FMMM FMDD FMHH12 FMMI FMSS FMMS FMUS FMDDD",
-    '"YYYY" "T"', "yyyy/mm/dd", "äöü 日 😀", "FMYYYY FMYY FMY FMCC FMWW FMIW FMIYYY", "DD.MM.YYYY, HH24", "-:/.,; ()", "FMYYY FMJ FMQ FMD",
+    "YYYY-MM-DD HH24:MI:SS.US", "YYY YY Y", "IYYY-IW-ID", "CC Q MM Mon MON mon", "Month|MONTH|month|FMMonth",
+    "WW W DDD DD D", "Day DAY day FMDay", "Dy DY dy", "J", "HH12 HH HH24 MI SS SSSS SSSSS", "MS US",
+    "AM am A.M. a.m. PM pm P.M. p.m.", "FMMM FMDD FMHH12 FMMI FMSS FMMS FMUS FMDDD", '"YYYY" "T"',
+    "yyyy/mm/dd", "äöü 日 😀", "FMYYYY FMYY FMY FMCC FMWW FMIW FMIYYY", "DD.MM.YYYY, HH24", "-:/.,; ()",
+    "FMYYY FMJ FMQ FMD",
 )  # fmt: skip
 
 # What was computed otherwise before PostgreSQL was asked.

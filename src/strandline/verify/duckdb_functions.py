@@ -16,21 +16,19 @@ from strandline.algebra.scalars.times import trunc_unit
 from strandline.verify.dialect import FUNCTIONS, Dialect, Templates, Untranslatable, Write
 from strandline.verify.patterns import first_group_says_all, known_texts
 
+_ROOM: Final = "CAST({h}point("
+_SCALES: Final = "{s} - {s0}, {s} - {s1}, {p}"
+_TYPED: Final = "{s}) AS DECIMAL({p},{s}))"
+
 TEMPLATES: Final[Templates] = {
     **FUNCTIONS,
     ("like/2", "*"): r"({0} LIKE {h}whole_pattern({1}, '\') ESCAPE '\')",
-    (
-        "+",
-        "DECIMAL",
-    ): "CAST({h}point({h}decimal_sum({h}unscaled({0}), {h}unscaled({1}), {s} - {s0}, {s} - {s1}, {p}), {s}) AS DECIMAL({p},{s}))",
-    (
-        "-",
-        "DECIMAL",
-    ): "CAST({h}point({h}decimal_sum({h}unscaled({0}), -{h}unscaled({1}), {s} - {s0}, {s} - {s1}, {p}), {s}) AS DECIMAL({p},{s}))",
+    ("+", "DECIMAL"): f"{_ROOM}{{h}}decimal_sum({{h}}unscaled({{0}}), {{h}}unscaled({{1}}), {_SCALES}), {_TYPED}",
+    ("-", "DECIMAL"): f"{_ROOM}{{h}}decimal_sum({{h}}unscaled({{0}}), -{{h}}unscaled({{1}}), {_SCALES}), {_TYPED}",
     (
         "*",
         "DECIMAL",
-    ): "CAST({h}point({h}decimal_product({h}unscaled({0}), {h}unscaled({1}), {p}), {s}) AS DECIMAL({p},{s}))",
+    ): f"{_ROOM}{{h}}decimal_product({{h}}unscaled({{0}}), {{h}}unscaled({{1}}), {{p}}), {_TYPED}",
     ("%", "DECIMAL"): "CAST({0} % nullif({1}, 0) AS DECIMAL({p},{s}))",
     ("+", "DOUBLE"): "({0} + {1})",
     ("-", "DOUBLE"): "({0} - {1})",
@@ -261,7 +259,8 @@ _ARITHMETIC: Final = (
     "CREATE OR REPLACE MACRO sl_decimal_sum(x, y, i, j, p) AS sl_exact_sum(sl_moved(x, i, p), sl_moved(y, j, p), p)",
     """CREATE OR REPLACE MACRO sl_decimal_product(x, y, p) AS
        CASE WHEN y = 0 OR abs(x) <= (sl_ten(p) - 1) // abs(y) THEN x * y END""",
-    """CREATE OR REPLACE MACRO sl_point(u, s) AS CASE WHEN s = 0 THEN CAST(u AS VARCHAR) ELSE CASE WHEN u < 0 THEN '-' ELSE '' END
+    """CREATE OR REPLACE MACRO sl_point(u, s) AS CASE WHEN s = 0 THEN CAST(u AS VARCHAR)
+       ELSE CASE WHEN u < 0 THEN '-' ELSE '' END
        || left(sl_zeros(abs(u), s + 1), -s) || '.' || right(sl_zeros(abs(u), s + 1), s) END""",
 )
 
@@ -321,7 +320,8 @@ _TEXTS: Final = (
        ELSE substring(s, greatest(a, 1), a::BIGINT + n - greatest(a, 1)) END""",
     "CREATE OR REPLACE MACRO sl_capital(c) AS CASE WHEN c = 'ß' THEN c ELSE upper(c) END",
     """CREATE OR REPLACE MACRO sl_initcap(s) AS array_to_string(list_transform(
-       regexp_extract_all(s, '(?s)[\\p{L}\\p{N}]+|.'), lambda w: sl_capital(left(w, 1)) || sl_lower(substring(w, 2))), '')""",
+       regexp_extract_all(s, '(?s)[\\p{L}\\p{N}]+|.'),
+       lambda w: sl_capital(left(w, 1)) || sl_lower(substring(w, 2))), '')""",
     """CREATE OR REPLACE MACRO sl_padded_left(s, n, f) AS CASE WHEN n IS NULL OR n > 1000000 OR f IS NULL THEN NULL
        WHEN f = '' OR n <= length(s) THEN left(s, greatest(n, 0)) ELSE lpad(s, n, f) END""",
     """CREATE OR REPLACE MACRO sl_padded_right(s, n, f) AS CASE WHEN n IS NULL OR n > 1000000 OR f IS NULL THEN NULL
@@ -331,7 +331,8 @@ _TEXTS: Final = (
     """CREATE OR REPLACE MACRO sl_nth_part(s, sep, n) AS CASE WHEN n = 0 THEN NULL
        WHEN sep = '' THEN CASE WHEN n IN (1, -1) THEN s WHEN s IS NOT NULL AND n IS NOT NULL THEN '' END
        ELSE split_part(s, sep, n) END""",
-    """CREATE OR REPLACE MACRO sl_holds(v, x) AS CASE WHEN v IS NULL THEN NULL WHEN len(v) = 0 THEN FALSE WHEN x IS NULL THEN NULL
+    """CREATE OR REPLACE MACRO sl_holds(v, x) AS CASE WHEN v IS NULL THEN NULL WHEN len(v) = 0 THEN FALSE
+       WHEN x IS NULL THEN NULL
        WHEN list_contains(v, x) THEN TRUE
        WHEN len(list_filter(v, lambda e: e IS NULL)) > 0 THEN NULL ELSE FALSE END""",
     "CREATE OR REPLACE MACRO sl_known(v) AS list_filter(v, lambda e: e IS NOT NULL)",
