@@ -381,8 +381,8 @@ class _Reader:
                 raise RegexError("a [ has no ]", start)
             found += self.bracket_item()
         self.next()
-        # Of either case before it is negated: [^s] is neither s nor S. Nothing is added afterwards: it holds the long s,
-        # whose upper case is S.
+        # Of either case before it is negated: [^s] is neither s nor S. Nothing is added afterwards: it holds the long
+        # s, whose upper case is S.
         if not negated:
             return _union(found)
         return _complement((*found, (10, 10)) if self.lines else _union(found))

@@ -2,13 +2,12 @@
 
 The templates of a dialect are the one place where a function or an aggregate gets its translation. A template is
 chosen by the name and by the type of the first argument; `*` stands for every type. In it, {0}, {1}, … are the
-arguments, {p} and {s} precision and scale of the result, {s0} and {s1} the scales of the first and the last argument,
-and {h} the prefix of the helpers that a database is given.
+arguments, {p} and {s} precision and scale of the result, and {h} the prefix of the helpers that a database is given.
 Of an aggregate, {0} is the argument, {1} the separator or the fraction, {d} DISTINCT, {f} the FILTER, {n} the same
 without NULLs, {w} the order that is asked for, and {o} that order and then the values themselves.
 
 Where a template does not do, because a pattern, a form or a number of digits decides what to write, `written` has a
-function that writes the call.
+function that writes the call, or leaves it to the templates.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Untranslatable(Exception):
 
 
 Templates = Mapping[tuple[str, str], str]
-Write = Callable[["Dialect", Call], str]
+Write = Callable[["Dialect", Call], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +64,10 @@ class Dialect:
             case Case(branches, otherwise, kind):
                 listed = " ".join(f"WHEN {self.sql(c)} THEN {self.sql(r)}" for c, r in branches)
                 return f"CASE {listed} ELSE {self.sql(otherwise)} END"
-            case Call(function, _, _) if function in self.written:
-                return self.written[function](self, expression)
             case Call(function, arguments, kind):
-                return self.call(function, [self.sql(a) for a in arguments], [a.type for a in arguments], kind)
+                write = self.written.get(function)
+                text = None if write is None else write(self, expression)
+                return text or self.call(function, [self.sql(a) for a in arguments], [a.type for a in arguments], kind)
             case UserCall(user, _):
                 raise Untranslatable(f"{user.name}, a function of the user's")
             case _:
@@ -115,9 +114,7 @@ class Dialect:
         names = (f"{function} {last[0]}", f"{function}/{len(kinds)}", function)
         for key in ((name, family) for name in names for family in (first[0], "*")):
             if key in self.functions:
-                scales = {"s0": kinds[0].scale, "s1": kinds[-1].scale} if kinds else {}
-                room = {"p": kind.precision, "s": kind.scale, **scales}
-                return self.functions[key].format(*arguments, h=self.prefix, **room)
+                return self.functions[key].format(*arguments, h=self.prefix, p=kind.precision, s=kind.scale)
         raise Untranslatable(f"{function} of {', '.join(map(str, kinds))}")
 
     def cast(self, value: str, source: Type, target: Type) -> str:

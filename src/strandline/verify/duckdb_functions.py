@@ -13,22 +13,13 @@ from strandline.algebra.regex import Regex, regex, similar_regex
 from strandline.algebra.scalars.formats import Digits, Name, Piece, pieces
 from strandline.algebra.scalars.patterns import replacement
 from strandline.algebra.scalars.times import trunc_unit
+from strandline.types import MAX_PRECISION
 from strandline.verify.dialect import FUNCTIONS, Dialect, Templates, Untranslatable, Write
 from strandline.verify.patterns import first_group_says_all, known_texts
-
-_ROOM: Final = "CAST({h}point("
-_SCALES: Final = "{s} - {s0}, {s} - {s1}, {p}"
-_TYPED: Final = "{s}) AS DECIMAL({p},{s}))"
 
 TEMPLATES: Final[Templates] = {
     **FUNCTIONS,
     ("like/2", "*"): r"({0} LIKE {h}whole_pattern({1}, '\') ESCAPE '\')",
-    ("+", "DECIMAL"): f"{_ROOM}{{h}}decimal_sum({{h}}unscaled({{0}}), {{h}}unscaled({{1}}), {_SCALES}), {_TYPED}",
-    ("-", "DECIMAL"): f"{_ROOM}{{h}}decimal_sum({{h}}unscaled({{0}}), -{{h}}unscaled({{1}}), {_SCALES}), {_TYPED}",
-    (
-        "*",
-        "DECIMAL",
-    ): f"{_ROOM}{{h}}decimal_product({{h}}unscaled({{0}}), {{h}}unscaled({{1}}), {{p}}), {_TYPED}",
     ("%", "DECIMAL"): "CAST({0} % nullif({1}, 0) AS DECIMAL({p},{s}))",
     ("+", "DOUBLE"): "({0} + {1})",
     ("-", "DOUBLE"): "({0} - {1})",
@@ -74,6 +65,22 @@ def _text(dialect: Dialect, call: Call) -> str:
 
 def _nothing(dialect: Dialect, call: Call) -> str:
     return dialect.literal(None, call.type)
+
+
+def _exact(dialect: Dialect, call: Call) -> str | None:
+    """Sums and products of DECIMALs: plain where the type has room for every result, else by way of whole numbers."""
+    if call.type.name != "DECIMAL":
+        return None
+    left, right = call.arguments
+    one, two, kind = dialect.sql(left), dialect.sql(right), dialect.type_name(call.type)
+    if call.type.precision < MAX_PRECISION:
+        wide = f"CAST({one} AS DECIMAL({MAX_PRECISION},{left.type.scale}))" if call.function == "*" else one
+        return f"CAST({wide} {call.function} {two} AS {kind})"
+    h, p, s = dialect.prefix, call.type.precision, call.type.scale
+    whole = f"{h}unscaled({one}), {'-' if call.function == '-' else ''}{h}unscaled({two})"
+    if call.function == "*":
+        return f"CAST({h}decimal_product({whole}, {p}, {s}) AS {kind})"
+    return f"CAST({h}decimal_sum({whole}, {s - left.type.scale}, {s - right.type.scale}, {p}, {s}) AS {kind})"
 
 
 def _array(dialect: Dialect, call: Call) -> str:
@@ -203,6 +210,9 @@ def _shown(dialect: Dialect, piece: Piece, moment: str) -> str:
 
 
 WRITTEN: Final[Mapping[str, Write]] = {
+    "+": _exact,
+    "-": _exact,
+    "*": _exact,
     "array": _array,
     "similar": _similar,
     "regexp_like": _regexp_like,
@@ -256,12 +266,14 @@ _ARITHMETIC: Final = (
        CASE WHEN abs(u) <= (sl_ten(p) - 1) // sl_ten(k) THEN u * sl_ten(k) END""",
     """CREATE OR REPLACE MACRO sl_exact_sum(x, y, p) AS
        CASE WHEN sign(x) <> sign(y) OR abs(x) <= sl_ten(p) - 1 - abs(y) THEN x + y END""",
-    "CREATE OR REPLACE MACRO sl_decimal_sum(x, y, i, j, p) AS sl_exact_sum(sl_moved(x, i, p), sl_moved(y, j, p), p)",
-    """CREATE OR REPLACE MACRO sl_decimal_product(x, y, p) AS
-       CASE WHEN y = 0 OR abs(x) <= (sl_ten(p) - 1) // abs(y) THEN x * y END""",
     """CREATE OR REPLACE MACRO sl_point(u, s) AS CASE WHEN s = 0 THEN CAST(u AS VARCHAR)
        ELSE CASE WHEN u < 0 THEN '-' ELSE '' END
        || left(sl_zeros(abs(u), s + 1), -s) || '.' || right(sl_zeros(abs(u), s + 1), s) END""",
+    # A macro writes out an argument wherever it is used; the lambda has it once, and nested sums stay short.
+    """CREATE OR REPLACE MACRO sl_decimal_sum(x, y, i, j, p, s) AS list_transform([[x, y]],
+       lambda v: sl_point(sl_exact_sum(sl_moved(v[1], i, p), sl_moved(v[2], j, p), p), s))[1]""",
+    """CREATE OR REPLACE MACRO sl_decimal_product(x, y, p, s) AS list_transform([[x, y]], lambda v: sl_point(
+       CASE WHEN v[2] = 0 OR abs(v[1]) <= (sl_ten(p) - 1) // abs(v[2]) THEN v[1] * v[2] END, s))[1]""",
 )
 
 _MATHEMATICS: Final = (
