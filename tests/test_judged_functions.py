@@ -29,6 +29,7 @@ from strandline.verify.compare import differences
 from strandline.verify.dialect import Untranslatable
 from strandline.verify.judge import Database
 from strandline.verify.server import installed
+from support import examples
 
 JUDGES = ("duckdb", "postgresql")
 
@@ -97,10 +98,14 @@ def agree(database: Database, function: str, asked: Iterator[tuple[Expression, R
     assert None in reasons, "something was compared"
 
 
+def some(calls: list[Expression], most: int) -> list[Expression]:
+    return calls[:: max(1, -(-len(calls) // most))]
+
+
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("name", JUDGES)
 def test_at_the_edges_of_types(name: str, function: str, request: pytest.FixtureRequest) -> None:
-    calls = calls_of(function)
+    calls = some(calls_of(function), examples(24))
     agree(request.getfixturevalue(name), function, ((each, grid(sorted(columns_of(each)))) for each in calls))
 
 
@@ -183,8 +188,7 @@ def chosen(ids: list[str], height: int = 200) -> Rows:
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("name", JUDGES)
 def test_at_special_values(name: str, function: str, request: pytest.FixtureRequest) -> None:
-    calls = calls_of(function)
-    calls = calls[:: -(-len(calls) // 12)]
+    calls = some(calls_of(function), examples(9))
     agree(request.getfixturevalue(name), function, ((each, chosen(sorted(columns_of(each)))) for each in calls))
 
 

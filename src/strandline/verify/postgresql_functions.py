@@ -199,15 +199,18 @@ _MATHEMATICS: Final = (
         EXCEPTION WHEN numeric_value_out_of_range THEN RETURN sign(x) * 'Infinity'::float8; END $$""",
     f"""CREATE FUNCTION pg_temp.radians(x float8) RETURNS float8 {PLPGSQL} $$ BEGIN RETURN pg_catalog.radians(x);
         EXCEPTION WHEN numeric_value_out_of_range THEN RETURN 0; END $$""",
-    f"""CREATE FUNCTION pg_temp.bucket(x float8, low float8, high float8, n integer) RETURNS integer {PLPGSQL} $$ BEGIN
-        -- Near the end of the range, and of DOUBLEs, old servers count beyond n.
-        IF (x >= least(low, high) AND x <= greatest(low, high) AND x <> high) AND n > 0 AND low <> high
-           AND abs(low) < 'Infinity' AND abs(high) < 'Infinity' THEN
-          RETURN least(floor(CASE WHEN abs(low) > 1e300 OR abs(high) > 1e300
-            THEN (x / 2 - low / 2) / (high / 2 - low / 2) ELSE (x - low) / (high - low) END * n), n - 1)::integer + 1;
+    # Before version 16 it counts beyond n near the end of the range, and may overflow far from 0.
+    f"""CREATE FUNCTION pg_temp.bucket(x float8, low float8, high float8, n integer) RETURNS integer {PLPGSQL} $$
+        DECLARE bucket integer; BEGIN
+        BEGIN bucket := width_bucket(x, low, high, n);
+        EXCEPTION WHEN invalid_argument_for_width_bucket_function THEN RETURN NULL;
+        WHEN numeric_value_out_of_range THEN bucket := NULL; END;
+        IF x NOT BETWEEN least(low, high) AND greatest(low, high) OR x = high
+          OR (bucket BETWEEN 1 AND n AND greatest(abs(low), abs(high)) < 1e300) THEN RETURN bucket; END IF;
+        IF greatest(abs(low), abs(high)) >= 1e300 THEN
+          x := pg_temp.divide_double(x, 2); low := pg_temp.divide_double(low, 2); high := pg_temp.divide_double(high, 2);
         END IF;
-        RETURN width_bucket(x, low, high, n);
-        EXCEPTION WHEN invalid_argument_for_width_bucket_function OR numeric_value_out_of_range THEN RETURN NULL;
+        RETURN least(floor(pg_temp.divide_double(x - low, high - low) * n), n - 1)::integer + 1;
         END $$""",
 )
 
