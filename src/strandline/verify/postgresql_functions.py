@@ -208,7 +208,8 @@ _MATHEMATICS: Final = (
         IF x NOT BETWEEN least(low, high) AND greatest(low, high) OR x = high
           OR (bucket BETWEEN 1 AND n AND greatest(abs(low), abs(high)) < 1e300) THEN RETURN bucket; END IF;
         IF greatest(abs(low), abs(high)) >= 1e300 THEN
-          x := pg_temp.divide_double(x, 2); low := pg_temp.divide_double(low, 2); high := pg_temp.divide_double(high, 2);
+          x := pg_temp.divide_double(x, 2); low := pg_temp.divide_double(low, 2);
+          high := pg_temp.divide_double(high, 2);
         END IF;
         RETURN least(floor(pg_temp.divide_double(x - low, high - low) * n), n - 1)::integer + 1;
         END $$""",
