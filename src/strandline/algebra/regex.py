@@ -303,7 +303,7 @@ class _Reader:
             case "(":
                 return self.group(start)
             case "[":
-                return self.set_of(self.bracket(start))
+                return self.exactly(self.bracket(start))
             case "*" | "+" | "?":
                 raise RegexError("there is nothing to repeat", start)
         return self.special(character) or self.set_of(((ord(character), ord(character)),))
@@ -320,8 +320,12 @@ class _Reader:
         return None
 
     def set_of(self, ranges: Ranges) -> _Piece:
-        if self.any_case and ranges != _ALL:
-            ranges = _either_case(ranges)
+        return self.exactly(self.cased(ranges))
+
+    def cased(self, ranges: Ranges) -> Ranges:
+        return _either_case(ranges) if self.any_case and ranges != _ALL else ranges
+
+    def exactly(self, ranges: Ranges) -> _Piece:
         return _Piece(_write(ranges), 1 + len(ranges))
 
     def group(self, start: int) -> _Piece:
@@ -377,12 +381,11 @@ class _Reader:
                 raise RegexError("a [ has no ]", start)
             found += self.bracket_item()
         self.next()
-        ranges = _union(found)
+        # Of either case before it is negated: [^s] is neither s nor S. Nothing is added afterwards: it holds the long
+        # s, whose upper case is S.
         if not negated:
-            return ranges
-        # Before it is negated: [^a] of either case is neither a nor A.
-        unwanted = _either_case(ranges) if self.any_case else ranges
-        return _complement((*unwanted, (10, 10)) if self.lines else unwanted)
+            return _union(found)
+        return _complement((*found, (10, 10)) if self.lines else _union(found))
 
     def bracket_item(self) -> Ranges:
         start = self.at
@@ -392,19 +395,19 @@ class _Reader:
             if name not in _CLASSES:
                 raise RegexError(f"there is no class [:{name}:]", start)
             self.at = end + 2
-            return _CLASSES[name]
+            return self.cased(_CLASSES[name])
         if self.sees("[.") or self.sees("[="):
             raise RegexError("collating elements are not supported", start)
         low = self.bracket_character(start)
         if isinstance(low, tuple):
             return low
         if not self.sees("-") or self.pattern[self.at + 1 : self.at + 2] in ("]", ""):
-            return ((low, low),)
+            return self.cased(((low, low),))
         self.next()
         high = self.bracket_character(start)
         if isinstance(high, tuple) or high < low:
             raise RegexError("a range goes from a lower to a higher character", start)
-        return ((low, high),) if high < _SURROGATES[0] or low > _SURROGATES[1] else _split(low, high)
+        return self.cased(((low, high),) if high < _SURROGATES[0] or low > _SURROGATES[1] else _split(low, high))
 
     def bracket_character(self, start: int) -> int | Ranges:
         character = self.next()

@@ -5,6 +5,9 @@ chosen by the name and by the type of the first argument; `*` stands for every t
 arguments, {p} and {s} precision and scale of the result, and {h} the prefix of the helpers that a database is given.
 Of an aggregate, {0} is the argument, {1} the separator or the fraction, {d} DISTINCT, {f} the FILTER, {n} the same
 without NULLs, {w} the order that is asked for, and {o} that order and then the values themselves.
+
+Where a template does not do, because a pattern, a form or a number of digits decides what to write, `written` has a
+function that writes the call, or leaves it to the templates.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ class Untranslatable(Exception):
 
 
 Templates = Mapping[tuple[str, str], str]
+Write = Callable[["Dialect", Call], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,9 @@ class Dialect:
     aggregates: Templates
     helpers: Sequence[str]
     quote: Callable[[str], str]
+    written: Mapping[str, Write]
+    array: str  # of the elements
+    array_cast: str  # of an array, whose elements are called `element`
     has_full_join: bool = True
 
     def type_name(self, kind: Type) -> str:
@@ -58,7 +65,9 @@ class Dialect:
                 listed = " ".join(f"WHEN {self.sql(c)} THEN {self.sql(r)}" for c, r in branches)
                 return f"CASE {listed} ELSE {self.sql(otherwise)} END"
             case Call(function, arguments, kind):
-                return self.call(function, [self.sql(a) for a in arguments], [a.type for a in arguments], kind)
+                write = self.written.get(function)
+                text = None if write is None else write(self, expression)
+                return text or self.call(function, [self.sql(a) for a in arguments], [a.type for a in arguments], kind)
             case UserCall(user, _):
                 raise Untranslatable(f"{user.name}, a function of the user's")
             case _:
@@ -73,7 +82,8 @@ class Dialect:
             case str():
                 return self.quote(value)
             case tuple():
-                raise Untranslatable("an array that is written out")
+                assert kind.element is not None, "only arrays have several values"
+                return self.array_of([self.literal(element, kind.element) for element in value], kind)
             case datetime():
                 text = value.isoformat(" ")
             case date():
@@ -83,6 +93,9 @@ class Dialect:
             case _:
                 text = repr(value)
         return f"CAST('{text}' AS {self.type_name(kind)})"
+
+    def array_of(self, elements: Sequence[str], kind: Type) -> str:
+        return f"CAST({self.array.format(', '.join(elements))} AS {self.type_name(kind)})"
 
     def call(self, function: str, arguments: list[str], kinds: list[Type], kind: Type) -> str:
         if function in INFIX:
@@ -110,6 +123,9 @@ class Dialect:
         key = next((k for k in ((source.name, target.name), ("*", target.name)) if k in self.casts), None)
         if source.name == "NULL":
             return f"CAST({value} AS {self.type_name(target)})"
+        if source.element is not None and target.element is not None:
+            element = self.cast("element", source.element, target.element)
+            return self.array_cast.format(value, element, self.type_name(target))
         if key is None:
             raise Untranslatable(f"CAST of {source} to {target}")
         return self.casts[key].format(value, h=self.prefix, p=target.precision, s=target.scale)
@@ -147,14 +163,14 @@ class Aggregated:
 
 
 INFIX: Final = {"and": "AND", "or": "OR"}
-VARIADIC: Final = ("coalesce", "nullif", "greatest", "least", "concat")
+VARIADIC: Final = ("coalesce", "nullif", "greatest", "least", "concat", "concat_ws")
 
 # Written the same everywhere.
 FUNCTIONS: Final[Templates] = {
     ("not", "*"): "(NOT {0})",
     ("is_null", "*"): "({0} IS NULL)",
     ("||", "*"): "({0} || {1})",
-    ("like/3", "*"): "({0} LIKE {1} ESCAPE {2})",
+    ("like/3", "*"): "({0} LIKE {h}whole_pattern({1}, {2}) ESCAPE {2})",
     ("&", "*"): "({0} & {1})",
     ("|", "*"): "({0} | {1})",
     ("~", "*"): "(~{0})",
@@ -186,7 +202,7 @@ FUNCTIONS: Final[Templates] = {
     ("substring/3", "*"): "{h}part({0}, {1}, {2})",
     ("replace", "*"): "CASE WHEN {1} = '' AND {2} IS NOT NULL THEN {0} ELSE replace({0}, {1}, {2}) END",
     ("starts_with", "*"): "starts_with({0}, {1})",
-    ("date_trunc", "*"): "date_trunc({0}, {1})",
+    ("date_trunc", "*"): "{h}in_calendar(date_trunc({0}, {1}))",
     ("year", "*"): "CAST(extract(year FROM {0}) AS INTEGER)",
     ("month", "*"): "CAST(extract(month FROM {0}) AS INTEGER)",
     ("day", "*"): "CAST(extract(day FROM {0}) AS INTEGER)",
@@ -196,6 +212,62 @@ FUNCTIONS: Final[Templates] = {
     ("doy", "*"): "CAST(extract(doy FROM {0}) AS INTEGER)",
     ("dow", "*"): "CAST(extract(dow FROM {0}) AS INTEGER)",
     ("isodow", "*"): "CAST(extract(isodow FROM {0}) AS INTEGER)",
+    ("milliseconds", "*"): "({h}micros({0} - date_trunc('minute', {0}) + TIMESTAMP '1970-01-01') / 1e3)",
+    ("microseconds", "*"): "CAST(extract(microseconds FROM {0}) AS INTEGER)",
+    ("decade", "*"): "CAST(extract(decade FROM {0}) AS INTEGER)",
+    ("century", "*"): "CAST(extract(century FROM {0}) AS INTEGER)",
+    ("millennium", "*"): "CAST(extract(millennium FROM {0}) AS INTEGER)",
+    ("date_bin", "*"): "{h}bin({0}, {1}, {2})",
+    ("make_date", "*"): "{h}date_of({0}, {1}, {2})",
+    ("make_timestamp", "*"): "{h}moment_of({0}, {1}, {2}, {3}, {4}, {5})",
+    ("to_timestamp", "*"): "{h}moment_of_seconds({0})",
+    ("<<", "*"): "{h}shift_left({0}, {1})",
+    (">>", "*"): "CASE WHEN {1} BETWEEN 0 AND 63 THEN {0} >> {1} END",
+    ("trunc/1", "BIGINT"): "{0}",
+    ("trunc/1", "DOUBLE"): "trunc({0})",
+    ("round/2", "DOUBLE"): "{h}round_double({0}, {1})",
+    ("div", "*"): "{h}quotient({0}, {1})",
+    ("gcd", "*"): "{h}gcd({0}, {1})",
+    ("lcm", "*"): "{h}lcm({0}, {1})",
+    ("power", "*"): "{h}power({0}, {1})",
+    ("cbrt", "*"): "cbrt({0})",
+    ("exp", "*"): "{h}exp({0})",
+    ("ln", "*"): "CASE WHEN {0} > 0 THEN ln({0}) END",
+    ("log/1", "*"): "CASE WHEN {0} > 0 THEN log({0}) END",
+    ("log/2", "*"): "CASE WHEN {0} > 0 AND {0} <> 1 AND {1} > 0 THEN ln({1}) / ln({0}) END",
+    ("log10", "*"): "CASE WHEN {0} > 0 THEN log({0}) END",
+    ("sin", "*"): "CASE WHEN NOT {h}isinf({0}) THEN sin({0}) END",
+    ("cos", "*"): "CASE WHEN NOT {h}isinf({0}) THEN cos({0}) END",
+    ("tan", "*"): "CASE WHEN NOT {h}isinf({0}) THEN tan({0}) END",
+    ("asin", "*"): "CASE WHEN abs({0}) <= 1 OR {h}isnan({0}) THEN asin({0}) END",
+    ("acos", "*"): "CASE WHEN abs({0}) <= 1 OR {h}isnan({0}) THEN acos({0}) END",
+    ("atan", "*"): "atan({0})",
+    ("atan2", "*"): "atan2({0}, {1})",
+    ("sinh", "*"): "sinh({0})",
+    ("cosh", "*"): "cosh({0})",
+    ("tanh", "*"): "tanh({0})",
+    ("degrees", "*"): "{h}degrees({0})",
+    ("radians", "*"): "{h}radians({0})",
+    ("width_bucket", "*"): "{h}bucket({0}, {1}, {2}, {3})",
+    ("isnan", "*"): "{h}isnan({0})",
+    ("isinf", "*"): "{h}isinf({0})",
+    ("isfinite", "*"): "(NOT {h}isnan({0}) AND NOT {h}isinf({0}))",
+    ("initcap", "*"): "{h}initcap({0})",
+    ("left", "*"): "left({0}, {1})",
+    ("right", "*"): "CASE WHEN {1} IS NOT NULL THEN right({0}, greatest({1}, -2147483647)) END",
+    ("lpad/2", "*"): "{h}padded_left({0}, {1}, ' ')",
+    ("lpad/3", "*"): "{h}padded_left({0}, {1}, {2})",
+    ("rpad/2", "*"): "{h}padded_right({0}, {1}, ' ')",
+    ("rpad/3", "*"): "{h}padded_right({0}, {1}, {2})",
+    ("repeat", "*"): "CASE WHEN CAST(length({0}) AS BIGINT) * {1} <= 1000000 THEN repeat({0}, {1}) END",
+    ("translate", "*"): "translate({0}, {1}, {2})",
+    ("overlay/3", "*"): "{h}overlaid({0}, {1}, {2}, CAST(length({1}) AS INTEGER))",
+    ("overlay/4", "*"): "{h}overlaid({0}, {1}, {2}, {3})",
+    ("split_part", "*"): "{h}nth_part({0}, {1}, {2})",
+    ("contains", "*"): "(strpos({0}, {1}) > 0)",
+    ("ends_with", "*"): "(right({0}, CAST(length({1}) AS INTEGER)) = {1})",
+    ("ascii", "*"): "ascii({0})",
+    ("chr", "*"): "CASE WHEN {0} BETWEEN 1 AND 55295 OR {0} BETWEEN 57344 AND 1114111 THEN chr({0}) END",
     ("reverse", "*"): "reverse({0})",
     ("strpos", "*"): "CAST(strpos({0}, {1}) AS INTEGER)",
     ("md5", "*"): "md5({0})",
@@ -205,7 +277,7 @@ FUNCTIONS: Final[Templates] = {
     ("second", "*"): "({h}micros({0} - date_trunc('minute', {0}) + TIMESTAMP '1970-01-01') / 1e6)",
     ("epoch", "*"): "({h}micros({0}) / 1e6)",
     ("sqrt", "*"): "CASE WHEN {0} >= 0 THEN sqrt({0}) END",
-    ("[]", "*"): "CASE WHEN {1} > 0 THEN ({0})[CAST({1} AS INTEGER)] END",
+    ("[]", "*"): "CASE WHEN {1} BETWEEN 1 AND 2147483647 THEN ({0})[CAST({1} AS INTEGER)] END",
     ("cardinality", "*"): "CAST(cardinality({0}) AS INTEGER)",
 }
 

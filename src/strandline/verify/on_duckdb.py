@@ -8,7 +8,8 @@ import polars as pl
 
 from strandline.errors import SetupError
 from strandline.types import Schema
-from strandline.verify.dialect import AGGREGATES, FUNCTIONS, Dialect, Templates, Untranslatable
+from strandline.verify import duckdb_functions as functions
+from strandline.verify.dialect import AGGREGATES, Dialect, Templates, Untranslatable
 
 _NUMBER: Final = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 _TRUE, _FALSE = "('true','t','yes','y','on','1')", "('false','f','no','n','off','0')"
@@ -38,6 +39,7 @@ _CASTS: Final[Templates] = {
     ("BIGINT", "VARCHAR"): "CAST({0} AS VARCHAR)",
     ("DECIMAL", "VARCHAR"): "CAST({0} AS VARCHAR)",
     ("BOOLEAN", "VARCHAR"): "CAST({0} AS VARCHAR)",
+    ("DOUBLE", "VARCHAR"): "{h}double_text({0})",
     ("DATE", "VARCHAR"): "CAST({0} AS VARCHAR)",
     ("TIMESTAMP", "VARCHAR"): "{h}moment_text({0})",
     ("VARCHAR", "INT"): "TRY_CAST({h}digits({0}) AS INTEGER)",
@@ -47,35 +49,6 @@ _CASTS: Final[Templates] = {
     ("VARCHAR", "BOOLEAN"): "{h}read_truth({0})",
     ("VARCHAR", "DATE"): "TRY_CAST({h}day({0}) AS DATE)",
     ("VARCHAR", "TIMESTAMP"): "TRY_CAST({h}day({0}) AS TIMESTAMP)",
-}
-
-# Whether a result has room in its type, asked before it is computed: DuckDB would refuse the whole query.
-_SMALL: Final = "abs(CAST({{0}} AS DOUBLE) {} CAST({{1}} AS DOUBLE)) < 0.99 * pow(10, {{p}} - {{s}})"
-
-_FUNCTIONS: Final[Templates] = {
-    **FUNCTIONS,
-    ("like", "*"): r"({0} LIKE {1} ESCAPE '\')",
-    ("+", "DECIMAL"): f"CASE WHEN {_SMALL.format('+')} THEN CAST({{0}} + {{1}} AS DECIMAL({{p}},{{s}})) END",
-    ("-", "DECIMAL"): f"CASE WHEN {_SMALL.format('-')} THEN CAST({{0}} - {{1}} AS DECIMAL({{p}},{{s}})) END",
-    ("*", "DECIMAL"): f"CASE WHEN {_SMALL.format('*')} THEN CAST({{0}} * {{1}} AS DECIMAL({{p}},{{s}})) END",
-    ("%", "DECIMAL"): "CAST({0} % nullif({1}, 0) AS DECIMAL({p},{s}))",
-    ("+", "DOUBLE"): "({0} + {1})",
-    ("-", "DOUBLE"): "({0} - {1})",
-    ("*", "DOUBLE"): "({0} * {1})",
-    ("/", "DOUBLE"): "({0} / nullif({1}, 0e0))",
-    ("%", "DOUBLE"): "{h}remainder_double({0}, {1})",
-    ("sign", "DOUBLE"): "CASE WHEN isnan({0}) THEN {0} ELSE CAST(sign({0}) AS DOUBLE) END",
-    ("floor", "DECIMAL"): "TRY_CAST(floor({0}) AS DECIMAL({p},{s}))",
-    ("ceil", "DECIMAL"): "TRY_CAST(ceil({0}) AS DECIMAL({p},{s}))",
-    ("round/1", "DECIMAL"): "TRY_CAST(round({0}) AS DECIMAL({p},{s}))",
-    ("cardinality", "*"): "CAST(len({0}) AS INTEGER)",
-    ("lower", "*"): "lower({0})",
-    ("upper", "*"): "upper({0})",
-    ("trim", "*"): "trim({0}, ' ')",
-    ("ltrim", "*"): "ltrim({0}, ' ')",
-    ("rtrim", "*"): "rtrim({0}, ' ')",
-    ("power", "*"): """CASE WHEN ({0} = 0 AND {1} < 0) OR ({0} < 0 AND isfinite({1}) AND {1} <> floor({1})) THEN NULL
-                       ELSE power({0}, {1}) END""",
 }
 
 _DISPERSIONS: Final[Templates] = {
@@ -113,25 +86,7 @@ CASE WHEN v IS NULL OR len(v) = 0 THEN NULL
      ELSE coalesce(list_sum(list_filter(v, lambda x: abs(x) <= 1e-300)), 0) END"""
 
 _HELPERS: Final = (
-    "CREATE OR REPLACE MACRO sl_add(a, b) AS TRY_CAST(a::HUGEINT + b::HUGEINT AS BIGINT)",
-    "CREATE OR REPLACE MACRO sl_subtract(a, b) AS TRY_CAST(a::HUGEINT - b::HUGEINT AS BIGINT)",
-    "CREATE OR REPLACE MACRO sl_multiply(a, b) AS TRY_CAST(a::HUGEINT * b::HUGEINT AS BIGINT)",
-    "CREATE OR REPLACE MACRO sl_quotient(a, b) AS TRY_CAST(a::HUGEINT // nullif(b, 0)::HUGEINT AS BIGINT)",
-    "CREATE OR REPLACE MACRO sl_remainder(a, b) AS CAST(a::HUGEINT % nullif(b, 0)::HUGEINT AS BIGINT)",
-    """CREATE OR REPLACE MACRO sl_remainder_double(a, b) AS
-       CASE WHEN isinf(a) AND b <> 0 THEN 'nan'::DOUBLE ELSE a % nullif(b, 0e0) END""",
-    """CREATE OR REPLACE MACRO sl_half_away(x) AS CASE WHEN NOT isfinite(x) OR abs(x) >= pow(2, 52) THEN x
-       ELSE trunc(x) + CASE WHEN abs(x - trunc(x)) >= 0.5 THEN sign(x) ELSE 0 END END""",
-    "CREATE OR REPLACE MACRO sl_micros(ts) AS epoch_us(CAST(ts AS TIMESTAMP))",
-    """CREATE OR REPLACE MACRO sl_moment(n) AS
-       CASE WHEN n BETWEEN -62135596800000000 AND 253402300799999999 THEN make_timestamp(n) END""",
-    "CREATE OR REPLACE MACRO sl_later(ts, n) AS sl_moment(sl_add(epoch_us(ts), n))",
-    """CREATE OR REPLACE MACRO sl_days(n) AS
-       CASE WHEN n BETWEEN -719162 AND 2932896 THEN DATE '1970-01-01' + CAST(n AS INTEGER) END""",
-    "CREATE OR REPLACE MACRO sl_days_later(d, n) AS sl_days(sl_add(d - DATE '1970-01-01', n))",
-    """CREATE OR REPLACE MACRO sl_part(s, a, n) AS CASE WHEN n < 0 THEN NULL
-       WHEN a::BIGINT + n <= 1 THEN CASE WHEN s IS NOT NULL THEN '' END
-       ELSE substring(s, greatest(a, 1), a::BIGINT + n - greatest(a, 1)) END""",
+    *functions.HELPERS,
     f"CREATE OR REPLACE MACRO sl_bare(s) AS trim(s, {_BLANKS})",
     """CREATE OR REPLACE MACRO sl_digits(s) AS
        CASE WHEN regexp_full_match(sl_bare(s), '[+-]?[0-9]+') THEN sl_bare(s) END""",
@@ -143,6 +98,14 @@ _HELPERS: Final = (
         WHEN lower(sl_bare(s)) IN {_FALSE} THEN FALSE END""",
     r"""CREATE OR REPLACE MACRO sl_day(s) AS
         CASE WHEN regexp_matches(sl_bare(s), '^[0-9]{4}-[0-9]{2}-[0-9]{2}') THEN sl_bare(s) END""",
+    # PostgreSQL writes an exponent from 1e15 on, DuckDB from 1e16 on.
+    """CREATE OR REPLACE MACRO sl_with_exponent(digits, e) AS
+       left(digits, 1) || CASE WHEN length(digits) > 1 THEN '.' ELSE '' END || substring(digits, 2) || e""",
+    """CREATE OR REPLACE MACRO sl_double_text(x) AS CASE WHEN isnan(x) THEN 'NaN'
+       WHEN isinf(x) THEN CASE WHEN x > 0 THEN 'Infinity' ELSE '-Infinity' END
+       WHEN abs(x) >= 1e15 AND abs(x) < 1e16 THEN CASE WHEN x < 0 THEN '-' ELSE '' END
+            || sl_with_exponent(rtrim(replace(CAST(abs(x) AS VARCHAR), '.', ''), '0'), 'e+15')
+       ELSE regexp_replace(CAST(x AS VARCHAR), '\\.0$', '') END""",
     """CREATE OR REPLACE MACRO sl_moment_text(ts) AS
        CASE WHEN epoch_us(ts) % 1000000 = 0 THEN strftime(ts, '%Y-%m-%d %H:%M:%S')
        ELSE rtrim(strftime(ts, '%Y-%m-%d %H:%M:%S.%f'), '0') END""",
@@ -179,9 +142,12 @@ DIALECT: Final = Dialect(
         "DATE": "DATE",
         "TIMESTAMP": "TIMESTAMP",
     },
-    functions=_FUNCTIONS,
+    functions=functions.TEMPLATES,
+    written=functions.WRITTEN,
     casts=_CASTS,
     aggregates=_AGGREGATES,
+    array="[{}]",
+    array_cast="CAST(list_transform({0}, lambda element: {1}) AS {2})",
     helpers=_HELPERS,
     quote=lambda text: "(" + " || chr(0) || ".join(f"'{part}'" for part in text.replace("'", "''").split("\0")) + ")",
 )

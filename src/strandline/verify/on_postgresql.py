@@ -12,7 +12,9 @@ import polars as pl
 from strandline.errors import SetupError
 from strandline.execution.scalars.basis import polars_type
 from strandline.types import Schema
-from strandline.verify.dialect import AGGREGATES, FUNCTIONS, Dialect, Templates, Untranslatable
+from strandline.verify import postgresql_functions as functions
+from strandline.verify.dialect import AGGREGATES, Dialect, Templates, Untranslatable
+from strandline.verify.postgresql_functions import PLPGSQL, SQL
 
 _CASTS: Final[Templates] = {
     ("INT", "BIGINT"): "CAST({0} AS BIGINT)",
@@ -44,32 +46,6 @@ _CASTS: Final[Templates] = {
     ("VARCHAR", "TIMESTAMP"): "{h}read_moment({0})",
 }
 
-_FUNCTIONS: Final[Templates] = {
-    **FUNCTIONS,
-    ("like", "*"): "({0} LIKE {1})",
-    ("+", "DECIMAL"): "{h}fit({0} + {1}, {p}, {s})",
-    ("-", "DECIMAL"): "{h}fit({0} - {1}, {p}, {s})",
-    ("*", "DECIMAL"): "{h}fit({0} * {1}, {p}, {s})",
-    ("%", "DECIMAL"): "{h}fit({0} % nullif({1}, 0), {p}, {s})",
-    ("+", "DOUBLE"): "{h}add_double({0}, {1})",
-    ("-", "DOUBLE"): "{h}add_double({0}, -{1})",
-    ("*", "DOUBLE"): "{h}multiply_double({0}, {1})",
-    ("/", "DOUBLE"): "{h}divide_double({0}, nullif({1}, 0))",
-    ("sign", "DOUBLE"): "CASE WHEN {0} = 'NaN' THEN {0} ELSE sign({0}) END",
-    ("floor", "DECIMAL"): "floor({0})",
-    ("ceil", "DECIMAL"): "ceil({0})",
-    ("round/1", "DECIMAL"): "round({0}, 0)",
-    ("round/2", "DECIMAL"): "{h}fit(round({0}, {1}), {p}, {s})",
-    ("round/2", "BIGINT"): "{h}fit64(round(CAST({0} AS NUMERIC), {1}))",
-    ("lower", "*"): "{h}lower({0})",
-    ("upper", "*"): "{h}upper({0})",
-    ("trim", "*"): "btrim({0}, ' ')",
-    ("ltrim", "*"): "ltrim({0}, ' ')",
-    ("rtrim", "*"): "rtrim({0}, ' ')",
-    ("power", "*"): """CASE WHEN ({0} = 0 AND {1} < 0) OR ({0} < 0 AND abs({1}) < 'Infinity' AND {1} <> floor({1}))
-                       THEN NULL ELSE power({0}, {1}) END""",
-}
-
 _DISPERSIONS: Final[Templates] = {
     (name, "*"): f"{{h}}dispersion('{name}', CAST(array_agg({{d}}{{0}}){{n}} AS DOUBLE PRECISION[]))"
     for name in ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
@@ -92,83 +68,30 @@ _AGGREGATES: Final[Templates] = {
     ("mode", "*"): "mode() WITHIN GROUP (ORDER BY {w}){f}",
 }
 
-_SQL: Final = "LANGUAGE sql IMMUTABLE STRICT AS"
-_PLPGSQL: Final = "LANGUAGE plpgsql IMMUTABLE STRICT AS"
 _TRUE, _FALSE = "('true','t','yes','y','on','1')", "('false','f','no','n','off','0')"
 _BLANKS: Final = r"E' \t\n\r\v\f'"
 _NUMBER: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?$"
 
 _HELPERS: Final = (
-    f"""CREATE FUNCTION pg_temp.fit64(x numeric) RETURNS bigint {_SQL}
-        $$ SELECT CASE WHEN x BETWEEN -9223372036854775808 AND 9223372036854775807 THEN x::bigint END $$""",
-    f"""CREATE FUNCTION pg_temp.fit32(x numeric) RETURNS integer {_SQL}
-        $$ SELECT CASE WHEN x BETWEEN -2147483648 AND 2147483647 THEN x::integer END $$""",
-    f"""CREATE FUNCTION pg_temp.fit(x numeric, p integer, s integer) RETURNS numeric {_SQL}
-        $$ SELECT CASE WHEN abs(round(x, s)) < 10::numeric ^ (p - s) THEN round(x, s) END $$""",
-    f"CREATE FUNCTION pg_temp.add(a bigint, b bigint) RETURNS bigint {_SQL} $$ SELECT pg_temp.fit64(a::numeric + b) $$",
-    f"""CREATE FUNCTION pg_temp.subtract(a bigint, b bigint) RETURNS bigint {_SQL}
-        $$ SELECT pg_temp.fit64(a::numeric - b) $$""",
-    f"""CREATE FUNCTION pg_temp.multiply(a bigint, b bigint) RETURNS bigint {_SQL}
-        $$ SELECT pg_temp.fit64(a::numeric * b) $$""",
-    f"""CREATE FUNCTION pg_temp.quotient(a bigint, b bigint) RETURNS bigint {_SQL}
-        $$ SELECT pg_temp.fit64(div(a::numeric, nullif(b, 0)::numeric)) $$""",
-    f"""CREATE FUNCTION pg_temp.remainder(a bigint, b bigint) RETURNS bigint {_SQL}
-        $$ SELECT (a::numeric % nullif(b, 0))::bigint $$""",
-    # PostgreSQL refuses what IEEE 754 rounds to infinity or to 0.
-    f"""CREATE FUNCTION pg_temp.add_double(a float8, b float8) RETURNS float8 {_PLPGSQL} $$ BEGIN RETURN a + b;
-        EXCEPTION WHEN numeric_value_out_of_range THEN RETURN sign(a) * 'Infinity'::float8; END $$""",
-    f"""CREATE FUNCTION pg_temp.multiply_double(a float8, b float8) RETURNS float8 {_PLPGSQL} $$ BEGIN RETURN a * b;
-        EXCEPTION WHEN numeric_value_out_of_range THEN
-        RETURN CASE WHEN abs(a) > 1 THEN sign(a) * sign(b) * 'Infinity'::float8 ELSE 0 END; END $$""",
-    f"""CREATE FUNCTION pg_temp.divide_double(a float8, b float8) RETURNS float8 {_PLPGSQL} $$ BEGIN RETURN a / b;
-        EXCEPTION WHEN numeric_value_out_of_range THEN
-        RETURN CASE WHEN abs(b) < 1 THEN sign(a) * sign(b) * 'Infinity'::float8 ELSE 0 END; END $$""",
-    f"""CREATE FUNCTION pg_temp.half_away(x float8) RETURNS float8 {_SQL}
-        $$ SELECT CASE WHEN abs(x) >= 4503599627370496 THEN x
-           ELSE trunc(x) + CASE WHEN abs(x - trunc(x)) >= 0.5 THEN sign(x) ELSE 0 END END $$""",
-    f"""CREATE FUNCTION pg_temp.whole(x float8) RETURNS bigint {_SQL}
+    *functions.HELPERS,
+    f"""CREATE FUNCTION pg_temp.whole(x float8) RETURNS bigint {SQL}
         $$ SELECT CASE WHEN x >= -9223372036854775808 AND x < 9223372036854775808 THEN x::bigint END $$""",
-    f"""CREATE FUNCTION pg_temp.exact_decimal(x float8, p integer, s integer) RETURNS numeric {_SQL}
+    f"""CREATE FUNCTION pg_temp.exact_decimal(x float8, p integer, s integer) RETURNS numeric {SQL}
         $$ SELECT CASE WHEN abs(x) < 1e38 THEN
            pg_temp.fit(pg_temp.half_away(x * (10::float8 ^ s))::text::numeric / 10::numeric ^ s, p, s) END $$""",
-    f"""CREATE FUNCTION pg_temp.micros(ts timestamp) RETURNS bigint {_SQL}
-        $$ SELECT (extract(epoch FROM ts) * 1000000)::bigint $$""",
-    f"""CREATE FUNCTION pg_temp.later(ts timestamp, n bigint) RETURNS timestamp {_SQL}
-        $$ SELECT CASE WHEN m BETWEEN -62135596800000000 AND 253402300799999999 THEN timestamp '1970-01-01'
-           + (m / 86400000000) * interval '1 day' + (m % 86400000000) * interval '1 microsecond' END
-           FROM (SELECT pg_temp.add(pg_temp.micros(ts), n)) AS given(m) $$""",
-    f"""CREATE FUNCTION pg_temp.days_later(d date, n bigint) RETURNS date {_SQL}
-        $$ SELECT CASE WHEN m BETWEEN -719162 AND 2932896 THEN date '1970-01-01' + m::integer END
-           FROM (SELECT pg_temp.add(d - date '1970-01-01', n)) AS given(m) $$""",
-    f"""CREATE FUNCTION pg_temp.part(s text, a integer, n integer) RETURNS text {_SQL}
-        $$ SELECT CASE WHEN n < 0 THEN NULL WHEN a::bigint + n <= 1 THEN ''
-           ELSE substring(s, greatest(a, 1), least(a::bigint + n - greatest(a, 1), 2147483646)::integer) END $$""",
-    f"""CREATE FUNCTION pg_temp.digits(s text) RETURNS numeric {_SQL}
+    f"""CREATE FUNCTION pg_temp.digits(s text) RETURNS numeric {SQL}
         $$ SELECT CASE WHEN btrim(s, {_BLANKS}) ~ '^[+-]?[0-9]+$' THEN btrim(s, {_BLANKS})::numeric END $$""",
-    f"""CREATE FUNCTION pg_temp.number(s text) RETURNS numeric {_SQL}
+    f"""CREATE FUNCTION pg_temp.number(s text) RETURNS numeric {SQL}
         $$ SELECT CASE WHEN btrim(s, {_BLANKS}) ~ '{_NUMBER}' THEN btrim(s, {_BLANKS})::numeric END $$""",
-    f"""CREATE FUNCTION pg_temp.read_double(s text) RETURNS float8 {_PLPGSQL} $$ BEGIN
+    f"""CREATE FUNCTION pg_temp.read_double(s text) RETURNS float8 {PLPGSQL} $$ BEGIN
         IF lower(btrim(s, {_BLANKS})) ~ '^[+-]?(inf|infinity|nan)$' THEN RETURN replace(s, '+', '')::float8; END IF;
         RETURN pg_temp.number(s)::float8; EXCEPTION WHEN OTHERS THEN RETURN NULL; END $$""",
-    f"""CREATE FUNCTION pg_temp.read_truth(s text) RETURNS boolean {_SQL}
+    f"""CREATE FUNCTION pg_temp.read_truth(s text) RETURNS boolean {SQL}
         $$ SELECT CASE WHEN lower(btrim(s, {_BLANKS})) IN {_TRUE} THEN TRUE
            WHEN lower(btrim(s, {_BLANKS})) IN {_FALSE} THEN FALSE END $$""",
-    f"""CREATE FUNCTION pg_temp.read_moment(s text) RETURNS timestamp {_PLPGSQL} $$ BEGIN
+    f"""CREATE FUNCTION pg_temp.read_moment(s text) RETURNS timestamp {PLPGSQL} $$ BEGIN
         IF btrim(s, {_BLANKS}) !~ '^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}' THEN RETURN NULL; END IF;
         RETURN s::timestamptz AT TIME ZONE 'UTC'; EXCEPTION WHEN OTHERS THEN RETURN NULL; END $$""",
-    # Every DOUBLE is a whole number times a power of two, and NUMERIC has room for all of them: sums are exact.
-    """CREATE TEMP TABLE sl_powers AS WITH RECURSIVE up(k, v) AS (
-         SELECT 0, 1::numeric UNION ALL SELECT k + 1, v * 2 FROM up WHERE k < 971), down(k, v) AS (
-         SELECT -1, 0.5::numeric UNION ALL SELECT k - 1, v * 0.5 FROM down WHERE k > -1074)
-       SELECT k, v FROM up UNION ALL SELECT k, v FROM down""",
-    "CREATE UNIQUE INDEX ON sl_powers (k)",
-    """CREATE FUNCTION pg_temp.exact(x float8) RETURNS numeric LANGUAGE sql STABLE STRICT AS $$
-         SELECT CASE WHEN bits < 0 THEN -1 ELSE 1 END * v * (CASE WHEN e = 0 THEN m ELSE m + 4503599627370496 END)
-         FROM (SELECT bits, (bits >> 52) & 2047, bits & 4503599627370495
-               FROM (SELECT ('x' || encode(float8send(x), 'hex'))::bit(64)::bigint) AS raw(bits)) AS parts(bits, e, m)
-         JOIN pg_temp.sl_powers ON k = greatest(e, 1) - 1075 $$""",
-    f"""CREATE FUNCTION pg_temp.rounded(x numeric) RETURNS float8 {_PLPGSQL} $$ BEGIN RETURN x::float8;
-        EXCEPTION WHEN numeric_value_out_of_range THEN RETURN sign(x)::float8 * 'Infinity'::float8; END $$""",
     """CREATE FUNCTION pg_temp.sum_double(v float8[]) RETURNS float8 LANGUAGE sql STABLE STRICT AS $$
          SELECT CASE WHEN count(x) FILTER (WHERE abs(x) >= 'Infinity') > 0
            THEN sum(x) FILTER (WHERE abs(x) >= 'Infinity')
@@ -188,6 +111,8 @@ _HELPERS: Final = (
            ELSE pg_temp.add_double(v[floor(place)::integer + 1], pg_temp.multiply_double((place - floor(place))::float8,
                 pg_temp.add_double(v[ceil(place)::integer + 1], -v[floor(place)::integer + 1]))) END
          FROM (SELECT f * (cardinality(v) - 1)) AS given(place) $$""",
+    """CREATE FUNCTION pg_temp.kept(v anyarray, w anycompatiblearray) RETURNS anycompatiblearray LANGUAGE sql IMMUTABLE
+       AS $$ SELECT CASE WHEN v IS NOT NULL THEN w END $$""",
     "CREATE FUNCTION pg_temp.last_of(v anyarray) RETURNS anyelement LANGUAGE sql IMMUTABLE AS "
     "$$ SELECT v[cardinality(v)] $$",
 )
@@ -213,9 +138,13 @@ DIALECT: Final = Dialect(
         "DATE": "DATE",
         "TIMESTAMP": "TIMESTAMP",
     },
-    functions=_FUNCTIONS,
+    functions=functions.TEMPLATES,
+    written=functions.WRITTEN,
     casts=_CASTS,
     aggregates=_AGGREGATES,
+    array="ARRAY[{}]",
+    array_cast="pg_temp.kept({0}, CAST(ARRAY(SELECT {1} FROM unnest({0}) WITH ORDINALITY AS given(element, n) "
+    "ORDER BY n) AS {2}))",
     helpers=_HELPERS,
     quote=_quote,
     has_full_join=False,  # only for conditions that it can hash or sort by
@@ -247,18 +176,18 @@ class PostgreSQL:
                 hint="Start the server, or say where it is with --dsn.",
             ) from None
         settings = ("TimeZone = 'UTC'", "extra_float_digits = 1", "jit = off", "DateStyle = 'ISO'")
-        for statement in (*(f"SET {each}" for each in settings), *DIALECT.helpers, *self._case_helpers()):
+        for statement in (*(f"SET {each}" for each in settings), *DIALECT.helpers, *self._collated_helpers()):
             self._connection.execute(statement)
 
-    def _case_helpers(self) -> list[str]:
-        """Letters beyond ASCII have cases only under a collation that knows them."""
-        found = self._connection.execute("SELECT 1 FROM pg_collation WHERE collname = 'und-x-icu'").fetchone()
-        rule = "und-x-icu" if found else "default"
-        return [
-            f"""CREATE FUNCTION pg_temp.{name}(s text) RETURNS text {_SQL}
-                $$ SELECT pg_catalog.{name}(s COLLATE "{rule}") COLLATE "C" $$"""
-            for name in ("lower", "upper")
-        ]
+    def _collated_helpers(self) -> list[str]:
+        """Letters beyond ASCII have cases, and are letters at all, only under a collation that knows them."""
+
+        def first(*names: str) -> str:
+            known = self._connection.execute("SELECT collname FROM pg_collation WHERE collencoding IN (-1, 6)")
+            found = {name for (name,) in known.fetchall()}
+            return next((name for name in names if name in found), "default")
+
+        return functions.collated(first("und-x-icu", "C.utf8"), first("C.utf8", "en_US.utf8", "und-x-icu"))
 
     def load(self, table: str, columns: Schema, rows: pl.DataFrame) -> None:
         """Make a table of rows whose columns are named by id."""

@@ -45,7 +45,10 @@ def element_at(array: tuple[Any, ...], place: int) -> Value:
     return result
 
 
-def contains(array: tuple[Any, ...], wanted: Any) -> bool | None:
+def contains(array: tuple[Any, ...] | None, wanted: Any) -> bool | None:
+    """An array without elements does not hold even what nobody knows."""
+    if array is None or (array and wanted is None):
+        return None
     if any(element is not None and compare(element, wanted) == 0 for element in array):
         return True
     return None if None in array else False
@@ -78,6 +81,7 @@ DECLARED: Final = (
         2,
         _contains,
         contains,
+        strict=False,
     ),
     Function(
         "array_to_string",

@@ -138,8 +138,9 @@ def _piece(word: str, bare: bool) -> Piece:
     return Name(name.part, tuple(change(each).ljust(width) for each in name.names))
 
 
-def _to_char(moment: datetime, form: str) -> str:
-    return "".join(_shown(piece, moment) for piece in pieces(form))
+def _to_char(moment: datetime, form: str) -> str | None:
+    """No text at all, if the form is empty: as PostgreSQL has it."""
+    return None if not form else "".join(_shown(piece, moment) for piece in pieces(form))
 
 
 def _shown(piece: Piece, moment: datetime) -> str:

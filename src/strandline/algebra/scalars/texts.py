@@ -80,16 +80,23 @@ def _translate(text: str, old: str, new: str) -> str:
     return "".join(becomes.get(character, character) for character in text)
 
 
-# Letters and digits, roughly: ASCII's, and the blocks beyond that are neither punctuation nor symbols. Written out, so
+# Letters and digits, roughly: ASCII's, and the blocks beyond that are neither punctuation nor symbols nor accents of
+# their own, which end a word in PostgreSQL, too. Written out, so
 # that it means the same to Python and to Rust, whatever version of Unicode they know.
 WORD: Final = (
-    r"[0-9A-Za-z\xaa\xb5\xba\xc0-\xd6\xd8-\xf6\xf8-\u1fff\u2c00-\u2dff\u3040-\ud7ff\uf900-\ufdff\uff10-\uff19"
+    r"[0-9A-Za-z\xaa\xb5\xba\xc0-\xd6\xd8-\xf6\xf8-\u02ff\u0370-\u1fff\u2c00-\u2dff\u3040-\ud7ff\uf900-\ufdff\uff10-\uff19"
     r"\uff21-\uff3a\uff41-\uff5a\uff66-\uffdc\U00010000-\U0001efff\U00020000-\U0010ffff]+"
 )
 
 
 def _initcap(text: str) -> str:
-    return re.sub(WORD, lambda word: word[0][0].upper() + word[0][1:].lower(), text)
+    return re.sub(WORD, lambda word: _capital(word[0][0]) + word[0][1:].lower(), text)
+
+
+def _capital(letter: str) -> str:
+    """A letter whose upper case is several letters stays as it is."""
+    upper = letter.upper()
+    return upper if len(upper) == 1 else letter
 
 
 def _chr(code: int) -> str | None:

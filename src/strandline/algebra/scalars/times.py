@@ -118,10 +118,14 @@ def _date_bin(stride: int, moment: datetime, origin: datetime) -> datetime | Non
 
 
 def _make_timestamp(year: int, month: int, day: int, hour: int, minute: int, second: float) -> datetime | None:
-    if not 0 <= second < 60:
+    """The 60th second and the 24th hour are those that follow, as long as they do not lead beyond midnight."""
+    if not (abs(second) < 1e3 and 0 <= hour <= 24 and 0 <= minute <= 59):  # NaN, too
         return None
     micros = round(second * 1e6)
-    return in_calendar(lambda: datetime(year, month, day, hour, minute) + micros * CHRONON)
+    since_midnight = (hour * 60 + minute) * 60_000_000 + micros
+    if not (0 <= micros <= 60_000_000 and since_midnight <= 86_400_000_000):
+        return None
+    return in_calendar(lambda: datetime(year, month, day) + since_midnight * CHRONON)
 
 
 def _to_timestamp(seconds: float) -> datetime | None:

@@ -28,7 +28,7 @@ def _contains(columns: Sequence[pl.Series]) -> pl.Series:
     equal = (content == wanted[row_of]).fill_null(False).to_numpy()
     found = np.bincount(row_of[equal], minlength=len(lists)) > 0
     unknown = np.bincount(row_of[content.is_null().to_numpy()], minlength=len(lists)) > 0
-    known = pl.Series(found | ~unknown) & lists.is_not_null() & wanted.is_not_null()
+    known = pl.Series(found | ~unknown) & lists.is_not_null() & (wanted.is_not_null() | pl.Series(sizes == 0))
     return pl.select(pl.when(known).then(pl.Series(found))).to_series()
 
 

@@ -9,7 +9,9 @@ import polars as pl
 
 from strandline.algebra.expressions import Call, Literal
 from strandline.algebra.scalars.formats import JULIAN_EPOCH, Digits, Name, Piece, pieces
+from strandline.execution.scalars.basis import constant
 from strandline.temporal import DAY, SECOND
+from strandline.types import VARCHAR
 
 # What `algebra.scalars.formats.PARTS` means.
 PARTS: Final[Mapping[str, Callable[[pl.Expr], pl.Expr]]] = {
@@ -39,8 +41,10 @@ PARTS: Final[Mapping[str, Callable[[pl.Expr], pl.Expr]]] = {
 
 def _to_char(call: Call, moment: pl.Expr, _: pl.Expr) -> pl.Expr:
     match call.arguments[1]:
+        case Literal("" | None, _):
+            return constant(None, VARCHAR)
         case Literal(str(form), _):
-            # An empty form has no piece, and the column says where there is NULL.
+            # A form may be without any part of the instant, and the column says where there is NULL.
             nothing = pl.when(moment.is_not_null()).then(pl.lit(""))
             return pl.concat_str(nothing, *(_shown(piece, moment) for piece in pieces(form)))
     raise AssertionError("the form of to_char is checked when the query is bound")

@@ -119,7 +119,9 @@ def _translate(call: Call, text: pl.Expr, *_: pl.Expr) -> pl.Expr:
 
 def _initcap(_: Call, text: pl.Expr) -> pl.Expr:
     run = pl.element()
-    word = pl.concat_str(run.str.head(1).str.to_uppercase(), run.str.slice(1).str.to_lowercase())
+    first = run.str.head(1)
+    capital = pl.when(first.str.to_uppercase().str.len_chars() == 1).then(first.str.to_uppercase()).otherwise(first)
+    word = pl.concat_str(capital, run.str.slice(1).str.to_lowercase())
     changed = pl.when(run.str.contains(f"^{WORD}$")).then(word).otherwise(run)
     return text.str.extract_all(f"(?s){WORD}|.").list.eval(changed).list.join("")
 

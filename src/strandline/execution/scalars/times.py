@@ -76,10 +76,11 @@ def _make_timestamp(_: Call, *parts: pl.Expr) -> pl.Expr:
     year, month, day, hour, minute, second = parts
     return bound(
         (_days(year, month, day), hour.cast(pl.Int64), minute.cast(pl.Int64), second),
-        lambda d, h, m, s: pl.when(h.is_between(0, 23) & m.is_between(0, 59) & (s >= 0) & (s < 60)).then(
-            h * HOUR + m * MINUTE + (s * 1e6).round(mode="half_to_even").cast(pl.Int64, strict=False)
-        ),
-        lambda d, h, m, s, micros: _instant(d, micros),
+        lambda d, h, m, s: (s * 1e6).round(mode="half_to_even").cast(pl.Int64, strict=False),
+        lambda d, h, m, s, micros: pl.when(
+            h.is_between(0, 24) & m.is_between(0, 59) & micros.is_between(0, MINUTE)
+        ).then(h * HOUR + m * MINUTE + micros),
+        lambda d, h, m, s, micros, since_midnight: _instant(d, pl.when(since_midnight <= DAY).then(since_midnight)),
     )
 
 
