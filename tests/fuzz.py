@@ -23,6 +23,7 @@ from random import Random
 import polars as pl
 
 from cells import GROUPS, cells
+from random_streams import cut
 from strandline.algebra.explain import show_plan
 from strandline.algebra.schema import schema
 from strandline.catalog import Catalog
@@ -39,7 +40,7 @@ from strandline.verify.record import Recorded
 from strandline.verify.report import render
 from strandline.verify.server import temporary_server
 from strandline.verify.world import Place
-from strategies import Question, cut, question
+from strategies import Question, question
 from support import Arrivals, batch, run_plan
 
 KEPT = Path(__file__).parent / "kept"

@@ -1,7 +1,7 @@
 """Random continuous queries as SQL text, over random streams.
 
 The writer keeps to what the language has, and otherwise to nothing: any select over any sources, nested, grouped, with
-any window. Columns have one letter by type, so that a query reads well when it fails.
+any window. Its words are in `vocabulary.py`.
 
 It throws dice of the type `Random`. True dice cover much ground in little time; those of Hypothesis know how to make a
 failing example small.
@@ -11,120 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from random import Random
-from typing import TypeAlias
 
-from strandline.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, Type
-from support import DOMAIN, MONEY, Arrivals, Cuts, arrange, arrange_intervals
-
-LETTERS: dict[str, Type] = {
-    "i": INT,
-    "b": BIGINT,
-    "d": DOUBLE,
-    "m": MONEY,
-    "s": VARCHAR,
-    "o": BOOLEAN,
-    "y": DATE,
-    "u": TIMESTAMP,
-}
-FAMILY = {"i": "int", "b": "int", "d": "double", "m": "decimal", "s": "text", "o": "bool", "y": "date", "u": "time"}
-SET_OPERATORS = ("UNION", "UNION MAX", "EXCEPT", "EXCEPT ALL", "EXCEPT STRICT", "INTERSECT", "INTERSECT ALL")
-NUMBERS = ("int", "double", "decimal")
-LITERALS = {
-    "int": ("0", "1", "2", "-3"),
-    "double": ("0e0", "1e0", "1.5e0", "-1e308"),
-    "decimal": ("1.00", "-2.5", "0.01"),
-    "text": ("'a'", "'b'", "''", "'ä😀'"),
-    "bool": ("TRUE", "FALSE"),
-    "date": ("DATE '2024-02-29'", "DATE '1970-01-01'"),
-    "time": ("TIMESTAMP '1970-01-01 00:00:00'", "TIMESTAMP '1970-01-01 00:00:00.000009'"),
-}
-
-
-# Functions and casts by the family of their result, with the families of their arguments.
-CALLS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
-    "int": (
-        ("abs({})", ("int",)),
-        ("sign({})", ("decimal",)),
-        ("({} / {})", ("int", "int")),
-        ("(- {})", ("int",)),
-        ("length({})", ("text",)),
-        ("CAST({} AS BIGINT)", ("double",)),
-        ("CAST({} AS INT)", ("decimal",)),
-        ("CAST({} AS INT)", ("text",)),
-        ("CAST({} AS INT)", ("bool",)),
-        ("greatest({}, {})", ("int", "int")),
-        ("nullif({}, {})", ("int", "int")),
-        ("year({})", ("date",)),
-        ("({} - {})", ("date", "date")),
-    ),
-    "double": (
-        ("floor({})", ("double",)),
-        ("ceil({})", ("double",)),
-        ("round({})", ("double",)),
-        ("sqrt({})", ("double",)),
-        ("abs({})", ("double",)),
-        ("least({}, {})", ("double", "double")),
-        ("({} / {})", ("decimal", "int")),
-        ("CAST({} AS DOUBLE)", ("int",)),
-        ("CAST({} AS DOUBLE)", ("text",)),
-        ("second({})", ("time",)),
-    ),
-    "decimal": (
-        ("CAST({} AS DECIMAL(12, 2))", ("int",)),
-        ("round({})", ("decimal",)),
-        ("floor({})", ("decimal",)),
-        ("abs({})", ("decimal",)),
-        ("(- {})", ("decimal",)),
-        ("greatest({}, {})", ("decimal", "decimal")),
-        ("CAST({} AS DECIMAL(5, 1))", ("decimal",)),
-    ),
-    "text": (
-        ("lower({})", ("text",)),
-        ("trim({})", ("text",)),
-        ("substring({}, 1, 1)", ("text",)),
-        ("substring({}, {})", ("text", "int")),
-        ("replace({}, 'a', {})", ("text", "text")),
-        ("concat({}, {})", ("text", "int")),
-        ("CAST({} AS VARCHAR)", ("int",)),
-        ("CAST({} AS VARCHAR)", ("date",)),
-        ("CAST({} AS VARCHAR)", ("time",)),
-        ("CAST({} AS VARCHAR)", ("bool",)),
-    ),
-    "bool": (
-        ("({} LIKE 'a%')", ("text",)),
-        ("({} ILIKE '_')", ("text",)),
-        ("starts_with({}, {})", ("text", "text")),
-        ("({} IS DISTINCT FROM {})", ("int", "decimal")),
-        ("({} IS NOT DISTINCT FROM {})", ("text", "text")),
-        ("({} IS NOT TRUE)", ("bool",)),
-        ("({} IS UNKNOWN)", ("bool",)),
-        ("CAST({} AS BOOLEAN)", ("int",)),
-    ),
-    "date": (
-        ("CAST({} AS DATE)", ("time",)),
-        ("({} - {})", ("date", "int")),
-        ("least({}, {})", ("date", "date")),
-    ),
-    "time": (
-        ("date_trunc('day', {})", ("time",)),
-        ("date_trunc('month', {})", ("date",)),
-        ("CAST({} AS TIMESTAMP)", ("date",)),
-        ("({} + ({} - {}))", ("time", "time", "time")),
-    ),
-}
-
-
-@dataclass(frozen=True)
-class Field:
-    """Something that an expression may read: its text and its family of types."""
-
-    text: str
-    family: str
-
-
-Fields: TypeAlias = Sequence[Field]
+from random_streams import stream
+from support import Arrivals
+from vocabulary import CALLS, FAMILY, LETTERS, LITERALS, NUMBERS, SET_OPERATORS, Field, Fields
 
 
 @dataclass(frozen=True)
@@ -541,42 +432,3 @@ def question(dice: Random) -> Question:
         least, most = dice.choice(((4, 8), (4, 8), (4, 8), (4, 8), (4, 8), (4, 8), (1, 4), (0, 0)))
         streams.append(stream(dice, f"s{number}", letters, dice.randint(least, most)))
     return Question(tuple(streams), Writer(dice, streams).script())
-
-
-def stream(dice: Random, name: str, letters: Sequence[str], rows: int) -> Arrivals:
-    """Rows at random times, out of order within a bound; most values are common ones, so that rows meet. Now and then
-    a row says itself how long it is valid."""
-    disorder = dice.choice((0, 0, 1, 6))
-    drawn = []
-    for _ in range(rows):
-        payload = []
-        for letter in letters:
-            domain = DOMAIN[LETTERS[letter].name]
-            payload.append(dice.choice((*domain[:2], domain[1], domain[1], dice.choice(domain), None)))
-        drawn.append((dice.randint(-5, 15), dice.randint(0, 6), tuple(payload)))
-    columns = {letter: LETTERS[letter] for letter in letters}
-    if dice.randint(1, 5) < 5:
-        return arrange(name, columns, drawn, disorder)
-    lengths = [dice.choice((1, 2, 5, 9, 20, None)) for _ in drawn]
-    return arrange_intervals(name, columns, [(*row, n) for row, n in zip(drawn, lengths, strict=True)], disorder)
-
-
-def cut(dice: Random, streams: Sequence[Arrivals]) -> Cuts:
-    """Batches of a few rows or none, of one row, of all rows, or with a cut between rows of one instant; in up to three
-    buckets."""
-    kind = dice.choice(("few", "few", "one", "all", "tie"))
-    sizes = (tuple(dice.randint(0, 4) for _ in range(dice.randint(0, 5))) for _ in streams)
-    if kind == "one":
-        sizes = ((1,) * len(stream.elements) for stream in streams)
-    elif kind == "all":
-        sizes = (() for _ in streams)
-    elif kind == "tie":
-        sizes = (_up_to_ties(stream) for stream in streams)
-    return Cuts(tuple(sizes), dice.randint(1, 3))
-
-
-def _up_to_ties(stream: Arrivals) -> tuple[int, ...]:
-    """Batches that end where the next row has the time of the last."""
-    times = [element.time for element in stream.elements]
-    places = [n for n in range(1, len(times)) if times[n - 1] == times[n]]
-    return tuple(end - start for start, end in pairwise((0, *places)))
