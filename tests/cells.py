@@ -186,8 +186,6 @@ def _syntax(statement: ast.Node, named: set[str]) -> Iterator[str]:
                 yield f"sets: {operator.lower()}"
             case ast.Exists() | ast.Quantified() | ast.ScalarQuery():
                 yield from (f"subqueries: {cell}" for cell in _subquery(node))
-            case ast.Unary("NOT", ast.Exists()):
-                yield "subqueries: not exists"
             case ast.Function(name, _):
                 yield from _aggregate(node)
             case ast.Select():
@@ -243,7 +241,8 @@ def _join(join: ast.Join) -> Iterator[str]:
 
 def _subquery(node: Subquery) -> Iterator[str]:
     if isinstance(node, ast.Exists):
-        yield "exists"
+        before = node.span.text[: node.span.start].rstrip().upper()
+        yield "not exists" if before.endswith("NOT") else "exists"
     elif isinstance(node, ast.ScalarQuery):
         yield "scalar"
     else:

@@ -15,7 +15,7 @@ from random import Random
 
 from random_streams import stream
 from support import Arrivals
-from vocabulary import CALLS, FAMILY, LETTERS, LITERALS, NUMBERS, SET_OPERATORS, Field, Fields
+from vocabulary import CALLS, FAMILY, LETTERS, LITERALS, NUMBERS, PATTERNS, SET_OPERATORS, Field, Fields
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,11 @@ class Writer:
         families = sorted({field.family for field in fields}) or ["int"]
         family = self.pick(*families)
         left = self.value(fields, family, min(depth, 1))
-        match self.pick("compare", "compare", "compare", "null", "in", "between"):
+        match self.pick("compare", "compare", "compare", "null", "in", "between", "special"):
+            case "special" if family == "text":
+                return f"{left} {self.pick('', 'NOT ')}{self.pick('LIKE', 'ILIKE')} {self.pick(*PATTERNS)}"
+            case "special":
+                return f"{left} IS {self.pick('', 'NOT ')}DISTINCT FROM {self.value(fields, family, 0)}"
             case "null":
                 return f"{left} IS {self.pick('NULL', 'NOT NULL')}"
             case "in":
@@ -246,7 +250,7 @@ class Writer:
             right = self.table(depth)
             chronon = found.chronon and right.chronon
             condition = self.join_condition(found, right)
-            match self.pick("on", "on", "outer", "where", "cross", "partner", "shared"):
+            match self.pick("on", "on", "outer", "where", "cross", "partner", "shared", "shared"):
                 case "outer":
                     kind = self.pick("LEFT", "LEFT", "RIGHT", "FULL")
                     text, conditions = f"{found.text} {kind} JOIN {right.text} ON {condition}", found.conditions
@@ -449,7 +453,7 @@ class Writer:
         )  # most aggregates are of numbers
         argument = self.value(fields, family, 1)
         spread = ("STDDEV", "STDDEV_POP", "VAR_POP", "VAR_SAMP")
-        numeric = (*("SUM", "AVG") * 4, *("MEDIAN", "PERCENTILE_CONT", *spread) * 2)
+        numeric = (*("SUM", "AVG") * 4, *("MEDIAN", "PERCENTILE_CONT") * 2, *spread * 3)
         others = ("COUNT", "MIN", "MAX", "FIRST", "LAST", "MODE", "PERCENTILE_DISC", "ARRAY_AGG")
         texts = ("STRING_AGG",) * 6 if family == "text" else ()
         function = self.pick(*others, *texts, *(numeric if family in NUMBERS else ()))

@@ -12,13 +12,14 @@ from cells import GROUPS, cells
 from fuzz import KEPT, Tally, ask, normalised
 from strandline.algebra.aggregates import AGGREGATES
 from strandline.algebra.functions import FUNCTIONS
+from strandline.types import BOOLEAN, INT
 from strandline.verify import on_duckdb, on_postgresql
 from strandline.verify.dialect import INFIX, VARIADIC, Dialect
 from strandline.verify.judge import Database
 from strandline.verify.report import render
 from strandline.verify.script import judge, verify
 from strategies import Question
-from support import Cuts
+from support import Cuts, arrange
 
 QUESTIONS = 75
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "in")
@@ -149,20 +150,47 @@ def test_cells_are_seen_in_the_question_itself() -> None:
         "joins: self",
         "joins: theta",
         "sets: except strict",
-        "subqueries: named",
+        "names: a derived stream",
+        "names: used",
         "subqueries: not in",
         "subqueries: exists",
+        "subqueries: in SELECT",
+        "subqueries: in WHERE",
         "subqueries: correlated",
         "subqueries: nested",
         "subqueries: two levels out",
         "aggregates: count",
         "aggregates: filter",
+        "expressions: comparison",
         "outputs: distinct",
         "outputs: plain",
         "outputs: having",
         "outputs: without groups",
         "cuts: one row per batch",
         "cuts: several buckets",
+    }
+
+
+def test_cells_of_grouping_sets_and_boundaries() -> None:
+    text = """SELECT t1.i, GROUPING(t1.i), SUM(DISTINCT t1.i) FROM s0 [RANGE 2 MICROSECONDS SLIDE 2 MICROSECONDS] t1
+              GROUP BY t1.o, GROUPING SETS (t1.i, ROLLUP (t1.i)) HAVING GROUPING(t1.o) = 0 AND NOT EXISTS
+                (SELECT COUNT(*) FILTER (WHERE t2.i IS NULL) FROM s0 t2 GROUP BY CUBE (t2.i))"""
+    rows = [(at, 0, (1, True)) for at in (1, 3)]
+    found = cells(Question((arrange("s0", {"i": INT, "o": BOOLEAN}, rows, 0),), text), Cuts(((),), 1))
+    assert {cell for cell in found if cell.startswith(("grouping", "boundary", "subqueries"))} == {
+        "grouping: grouping sets",
+        "grouping: rollup",
+        "grouping: cube",
+        "grouping: beside ordinary keys",
+        "grouping: the empty set",
+        "grouping: a set twice",
+        "grouping: GROUPING in SELECT",
+        "grouping: GROUPING in HAVING",
+        "grouping: sets and distinct values",
+        "grouping: sets and filter",
+        "boundary instants: one row comes as another goes",
+        "subqueries: not exists",
+        "subqueries: in HAVING",
     }
 
 

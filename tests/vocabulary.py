@@ -25,6 +25,7 @@ LETTERS: dict[str, Type] = {
 }
 FAMILY = {"i": "int", "b": "int", "d": "double", "m": "decimal", "s": "text", "o": "bool", "y": "date", "u": "time"}
 SET_OPERATORS = ("UNION", "UNION MAX", "EXCEPT", "EXCEPT ALL", "EXCEPT STRICT", "INTERSECT", "INTERSECT ALL")
+PATTERNS = ("'a%'", "'_'", "'%'", "''", "'%ä_'")
 NUMBERS = ("int", "double", "decimal")
 LITERALS = {
     "int": ("0", "1", "2", "-3"),

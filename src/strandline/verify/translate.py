@@ -100,7 +100,7 @@ class Translation:
                 one, two = self.branches(query, (left, right))
                 return Text(_set_operation(operator, one, two), one.columns)
             case ast.Changes(kind, inner):
-                return self.changes(kind, inner)
+                return self.query(inner, ordered=ordered) if kind == "RSTREAM" else self.changes(kind, inner)
             case ast.Ordered(inner, order, limit):
                 return self.first_rows(inner, order, limit)
             case ast.With(_, body):
@@ -131,8 +131,6 @@ class Translation:
     def changes(self, kind: str, query: ast.Query) -> Text:
         """What has come or gone since the instant before."""
         now = self.query(query)
-        if kind == "RSTREAM":
-            return now
         before = self.elsewhen(f"({self.now} - 1)", lambda: self.query(query))
         one, two = (now, before) if kind == "ISTREAM" else (before, now)
         return Text(f"({one.sql}) EXCEPT ALL ({two.sql})", now.columns)
