@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from strandline.algebra.user import Definition
 from strandline.errors import SetupError
 from strandline.execution.scalars.basis import polars_type
 from strandline.types import Schema
@@ -259,6 +260,9 @@ class PostgreSQL:
                 $$ SELECT pg_catalog.{name}(s COLLATE "{rule}") COLLATE "C" $$"""
             for name in ("lower", "upper")
         ]
+
+    def bring(self, user: Definition) -> None:
+        """Nothing of the user's: Python inside of a server is not for everybody to install."""
 
     def load(self, table: str, columns: Schema, rows: pl.DataFrame) -> None:
         """Make a table of rows whose columns are named by id."""

@@ -26,6 +26,7 @@ from strandline.algebra.chronons import keeps_arrival_order
 from strandline.algebra.expressions import ColumnRef, Expression, children
 from strandline.algebra.schema import schema
 from strandline.algebra.signatures import meet
+from strandline.algebra.user import UserAggregate
 from strandline.catalog import BaseStream
 from strandline.errors import Span
 from strandline.lang import ast
@@ -413,11 +414,14 @@ class Texts(Scalars):
         if function.name in ("first", "last") and not order:
             assert time is not None, "the binder has refused an order that is not clear"
             order = [f"{time.id} ASC"]
-        if value is not None and value.type == NULL:
-            value = cast_to(value, VARCHAR)
+        user = node.definition if isinstance(node.definition, UserAggregate) else None
+        if value is not None and (user is not None or value.type == NULL):
+            value = cast_to(value, VARCHAR if user is None else user.arguments[0])
         given = None if value is None else self.dialect.sql(value)
         wanted = None if node.filter is None else self.dialect.sql(inside.condition(node.filter))
         part = Aggregated(given, node.distinct, wanted, tuple(order), parameter)
+        if user is not None:
+            return ColumnRef(self.dialect.user_aggregate(user, part), kind)
         return ColumnRef(self.dialect.aggregate(function.name, None if value is None else value.type, part), kind)
 
 

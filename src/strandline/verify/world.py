@@ -41,6 +41,7 @@ class Place:
         """The place behind the definition of a query; it hides what had the name before."""
         plan = with_names(bind_query(query, self.catalog), columns, f'query "{name}"')
         catalog = Catalog()
+        catalog.functions.update(self.catalog.functions)
         for stream in self.catalog:
             if stream.name.lower() != name.lower():
                 catalog.add(stream)
