@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
+import users
 from strandline.algebra.aggregates import AGGREGATES, find_aggregate
 from strandline.lang import ast
 from strandline.lang.groups import grouping_sets, is_grouping
@@ -98,6 +99,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "distinct values",
         "filter",
         "in an order",
+        "of the user's",
     ),
     "expressions": (
         "arithmetic",
@@ -114,6 +116,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "coalesce",
         "nullif",
         "a function",
+        "a function of the user's",
     ),
     "outputs": (
         "plain",
@@ -283,6 +286,8 @@ def _places_of_subqueries(select: ast.Select) -> Iterator[str]:
 
 def _aggregate(node: ast.Function) -> Iterator[str]:
     function = find_aggregate(node.name.name)
+    if node.name.name.lower() in users.AGGREGATES:
+        yield "aggregates: of the user's"
     if function is not None:
         yield f"aggregates: {function.name}"
         if node.distinct:
@@ -341,6 +346,8 @@ def _expression(node: ast.Node) -> Iterator[str]:
             yield "case"
         case ast.Cast():
             yield "cast"
+        case ast.Function(name) if name.name.lower() in users.FUNCTIONS:
+            yield "a function of the user's"
         case ast.Function(name) if find_aggregate(name.name) is None:
             special = name.name.lower() in ("coalesce", "nullif")
             yield name.name.lower() if special else "a function"

@@ -139,10 +139,12 @@ class Writer:
             case "int" | "decimal":
                 operator = self.pick("+", "-", "*", "%") if family == "int" else self.pick("+", "-")
                 return f"({some()} {operator} {some()})"
+            case "double" if self.chance(4):
+                return f"halved({some()})"
             case "double":
                 return f"({some()} {self.pick('+', '-', '*', '/')} {some(self.pick(*NUMBERS))})"
             case "text":
-                return f"({some()} || {some()})" if self.chance(2) else f"upper({some()})"
+                return self.pick(f"({some()} || {some()})", f"upper({some()})", f"initial({some()})")
             case "bool":
                 return f"({self.condition(fields, depth - 1)})"
             case "date":
@@ -349,7 +351,7 @@ class Writer:
     def combined(self, depth: int) -> Select:
         """A select, or two with the same columns and a set operator between them."""
         first = self.select(depth)
-        if self.scans <= 0 or self.dice.randint(1, 5) > 2:
+        if self.scans <= 0 or not self.chance(2):
             return first
         second = self.select(depth, first.families)
         operator = self.pick("UNION ALL", *SET_OPERATORS)
@@ -447,6 +449,8 @@ class Writer:
             return Field(f"COUNT(*){self.filter(fields)}", "int")
         if self.chance(6):
             return Field(f"{self.pick('BOOL_AND', 'BOOL_OR', 'EVERY')}({self.condition(fields, 1)})", "bool")
+        if self.chance(16):
+            return self.user_aggregate(fields)
         families = sorted({field.family for field in fields})
         family = self.pick(
             *families, *(known for known in families if known in NUMBERS)
@@ -478,6 +482,13 @@ class Writer:
                 return Field(f"cardinality({array})", "int") if self.chance(4) else Field(f"{array}[2]", result)
         distinct = "DISTINCT " if self.chance(2 if function in ("SUM", "AVG") else 3) else ""
         return Field(f"{function}({distinct}{argument}){self.filter(fields)}", result)
+
+    def user_aggregate(self, fields: Fields) -> Field:
+        """One of those in `users.py`."""
+        if self.chance(2):
+            order = f" ORDER BY {self.dice.choice(fields).text}{self.pick('', ' DESC')}" if self.chance(2) else ""
+            return Field(f"in_line({self.value(fields, 'text', 1)}{order}){self.filter(fields)}", "text")
+        return Field(f"tally({self.pick('', 'DISTINCT ')}{self.value(fields, 'int', 1)}){self.filter(fields)}", "int")
 
     def filter(self, fields: Fields) -> str:
         return f" FILTER (WHERE {self.condition(fields, 1)})" if self.chance(6) else ""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import strandline as sl
+import users
 from cells import GROUPS, cells
 from fuzz import KEPT, Tally, ask, normalised
 from strandline.algebra.aggregates import AGGREGATES
@@ -49,6 +50,7 @@ def test_duckdb_agrees_at_every_instant(duckdb: Database) -> None:
 @pytest.mark.parametrize(("batch_rows", "buckets"), [(1, 2), (3, 1), (1000, 3)])
 def test_what_was_wrong_once_stays_right(duckdb: Database, path: Path, batch_rows: int, buckets: int) -> None:
     with sl.connect(engine="local", batch_rows=batch_rows, buckets=buckets) as ours:
+        users.bring(ours.catalog)
         verdicts = verify(ours, path.read_text(), duckdb)
     assert all(verdict.complete and verdict.equal for verdict in verdicts), render(verdicts, "DuckDB")
 
