@@ -19,6 +19,7 @@ from strandline.verify.dialect import INFIX, VARIADIC, Dialect
 from strandline.verify.judge import Database
 from strandline.verify.report import render
 from strandline.verify.script import judge, verify
+from strandline.verify.server import installed
 from strategies import Question
 from support import Cuts, arrange
 
@@ -29,6 +30,14 @@ COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "in")
 @pytest.fixture(scope="module")
 def duckdb() -> Iterator[Database]:
     with judge("duckdb", None) as database:
+        yield database
+
+
+@pytest.fixture(scope="module")
+def postgresql() -> Iterator[Database]:
+    if installed() is None:
+        pytest.skip("no PostgreSQL server is installed here (Debian: apt install postgresql)")
+    with judge("postgresql", None) as database:
         yield database
 
 
@@ -53,6 +62,14 @@ def test_what_was_wrong_once_stays_right(duckdb: Database, path: Path, batch_row
         users.bring(ours.catalog)
         verdicts = verify(ours, path.read_text(), duckdb)
     assert all(verdict.complete and verdict.equal for verdict in verdicts), render(verdicts, "DuckDB")
+
+
+@pytest.mark.parametrize("path", sorted(KEPT.glob("*.sql")), ids=lambda path: path.stem)
+def test_and_for_postgresql(postgresql: Database, path: Path) -> None:
+    with sl.connect(engine="local", batch_rows=2, buckets=2) as ours:
+        users.bring(ours.catalog)
+        verdicts = verify(ours, path.read_text(), postgresql)
+    assert all(verdict.equal for verdict in verdicts), render(verdicts, "PostgreSQL")
 
 
 # Functions without a translation: a query with one of them is reported as not compared. What is new is noticed here.
