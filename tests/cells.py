@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
+import users
 from strandline.algebra.aggregates import AGGREGATES, find_aggregate
 from strandline.lang import ast
-from strandline.lang.groups import is_grouping
+from strandline.lang.groups import grouping_sets, is_grouping
 from strandline.lang.parser import parse
 from strandline.lang.scalars import Subquery
 from strategies import Question
@@ -31,9 +32,24 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "partitioned rows",
         "rows with slide",
         "session",
+        "partitioned session",
+        "several kinds",
     ),
-    "windows over": ("a stream", "a subquery", "a named query", "changes"),
-    "streams": ("ties", "disorder", "empty", "skew", "null", "nan", "infinity", "extreme", "unicode", "intervals"),
+    "windows over": ("a stream", "a subquery", "a named query", "changes", "granules"),
+    "boundary instants": ("one row comes as another goes", "a row at the end of a slide"),
+    "streams": (
+        "ties",
+        "disorder",
+        "empty",
+        "skew",
+        "null",
+        "nan",
+        "infinity",
+        "minus infinity",
+        "extreme",
+        "unicode",
+        "intervals",
+    ),
     "joins": ("inner", "left", "right", "full", "cross", "semi", "anti", "using", "natural", "self", "theta"),
     "sets": (
         "union all",
@@ -47,19 +63,73 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "subqueries": (
         "exists",
+        "not exists",
         "in",
         "not in",
         "any",
         "all",
+        "scalar",
         "correlated",
         "nested",
         "two levels out",
-        "scalar",
+        "in SELECT",
         "in FROM",
-        "named",
+        "in WHERE",
+        "in HAVING",
     ),
-    "aggregates": (*(name for name in AGGREGATES), "distinct values", "filter"),
-    "outputs": ("plain", "distinct", "grouped", "having", "without groups", "changes", "first rows", "granules"),
+    "names": ("a derived stream", "a view", "WITH", "used"),
+    "grouping": (
+        "plain",
+        "grouping sets",
+        "rollup",
+        "cube",
+        "beside ordinary keys",
+        "the empty set",
+        "a set twice",
+        "GROUPING in SELECT",
+        "GROUPING in HAVING",
+        "sets and distinct values",
+        "sets and filter",
+    ),
+    "aggregates": (
+        *(name for name in AGGREGATES),
+        "count distinct",
+        "sum distinct",
+        "avg distinct",
+        "distinct values",
+        "filter",
+        "in an order",
+        "of the user's",
+    ),
+    "expressions": (
+        "arithmetic",
+        "comparison",
+        "and, or",
+        "not",
+        "is null",
+        "is distinct from",
+        "between",
+        "in a list",
+        "like",
+        "case",
+        "cast",
+        "coalesce",
+        "nullif",
+        "a function",
+        "a function of the user's",
+    ),
+    "outputs": (
+        "plain",
+        "distinct",
+        "grouped",
+        "having",
+        "without groups",
+        "istream",
+        "dstream",
+        "rstream",
+        "first rows",
+        "granules",
+    ),
     "cuts": ("one row per batch", "all in one", "at random", "inside a tie", "several buckets"),
 }
 
@@ -69,11 +139,14 @@ def cells(asked: Question, cut: Cuts) -> set[str]:
     found = {f"streams: {cell}" for stream in asked.streams for cell in _stream(stream)}
     found |= {f"cuts: {cell}" for cell in _cut(asked, cut)}
     statements = parse(asked.text)
-    kinds = ast.CreateStreamAs | ast.CreateView | ast.CommonTable
-    named = {s.name.name.lower() for each in statements for s in _walk(each) if isinstance(s, kinds)}
+    definitions = ast.CreateStreamAs | ast.CreateView | ast.CommonTable
+    named = {s.name.name.lower() for each in statements for s in _walk(each) if isinstance(s, definitions)}
     for statement in statements:
         found |= set(_syntax(statement, named))
-    return found
+        found |= {f"boundary instants: {cell}" for cell in _boundaries(statement, asked.streams)}
+        found |= {f"expressions: {cell}" for node in _walk(statement) for cell in _expression(node)}
+    kinds = found & {f"windows: {kind}" for kind in ("range", "slide", "rows", "partitioned rows", "session")}
+    return found | {"windows: several kinds"} if len(kinds) > 1 else found
 
 
 # ---- syntax ----------------------------------------------------------------------------------------------------------
@@ -91,15 +164,21 @@ def _syntax(statement: ast.Node, named: set[str]) -> Iterator[str]:
             case ast.StreamTable(name, window, _):
                 over = "a named query" if name.name.lower() in named else "a stream"
                 if over == "a named query":
-                    yield "subqueries: named"
+                    yield "names: used"
                 yield from _window(window, over)
                 if node.granularity is not None:
                     yield "outputs: granules"
             case ast.QueryTable(query, window, _):
                 yield "subqueries: in FROM"
-                yield from _window(window, "changes" if isinstance(query, ast.Changes) else "a subquery")
-            case ast.Changes():
-                yield "outputs: changes"
+                yield from _window(window, _what_is_under_a_window(query))
+            case ast.CreateStreamAs():
+                yield "names: a derived stream"
+            case ast.CreateView():
+                yield "names: a view"
+            case ast.With():
+                yield "names: WITH"
+            case ast.Changes(kind, _):
+                yield f"outputs: {kind.lower()}"
             case ast.Ordered():
                 yield "outputs: first rows"
             case ast.Join():
@@ -114,6 +193,15 @@ def _syntax(statement: ast.Node, named: set[str]) -> Iterator[str]:
                 yield from _aggregate(node)
             case ast.Select():
                 yield from (f"outputs: {cell}" for cell in _output(node))
+                yield from (f"subqueries: {cell}" for cell in _places_of_subqueries(node))
+                yield from (f"grouping: {cell}" for cell in _grouping(node))
+
+
+def _what_is_under_a_window(query: ast.Query) -> str:
+    if isinstance(query, ast.Changes) and query.kind != "RSTREAM":
+        return "changes"
+    tables = [node for node in _walk(query) if isinstance(node, ast.StreamTable | ast.QueryTable)]
+    return "granules" if any(table.granularity is not None for table in tables) else "a subquery"
 
 
 def _window(window: ast.Window | None, over: str) -> Iterator[str]:
@@ -133,8 +221,8 @@ def _window(window: ast.Window | None, over: str) -> Iterator[str]:
             yield "windows: partitioned rows" if partition else "windows: rows"
             if rows > 1:
                 yield "windows: rows with slide"
-        case ast.SessionWindow():
-            yield "windows: session"
+        case ast.SessionWindow(partition, _):
+            yield "windows: partitioned session" if partition else "windows: session"
     yield f"windows over: {over}"
 
 
@@ -156,7 +244,8 @@ def _join(join: ast.Join) -> Iterator[str]:
 
 def _subquery(node: Subquery) -> Iterator[str]:
     if isinstance(node, ast.Exists):
-        yield "exists"
+        before = node.span.text[: node.span.start].rstrip().upper()
+        yield "not exists" if before.endswith("NOT") else "exists"
     elif isinstance(node, ast.ScalarQuery):
         yield "scalar"
     else:
@@ -179,14 +268,89 @@ def _qualifiers(query: ast.Query) -> set[str]:
     return {n.qualifier.name for n in _walk(query) if isinstance(n, ast.ColumnName) and n.qualifier}
 
 
+def _within_its_query(node: ast.Node) -> Iterator[ast.Node]:
+    """The nodes under a node that belong to the same query; of a subquery only that there is one."""
+    yield node
+    for child in ast.children(node):
+        if not isinstance(child, ast.Query):
+            yield from _within_its_query(child)
+
+
+def _places_of_subqueries(select: ast.Select) -> Iterator[str]:
+    clauses = {"SELECT": select.items, "WHERE": (select.where,), "HAVING": (select.having,)}
+    for clause, parts in clauses.items():
+        nodes = (node for part in parts if part is not None for node in _within_its_query(part))
+        if any(isinstance(node, Subquery) for node in nodes):
+            yield f"in {clause}"
+
+
 def _aggregate(node: ast.Function) -> Iterator[str]:
     function = find_aggregate(node.name.name)
+    if node.name.name.lower() in users.AGGREGATES:
+        yield "aggregates: of the user's"
     if function is not None:
         yield f"aggregates: {function.name}"
         if node.distinct:
             yield "aggregates: distinct values"
+            yield f"aggregates: {function.name} distinct"
         if node.filter is not None:
             yield "aggregates: filter"
+        if node.order:
+            yield "aggregates: in an order"
+
+
+def _grouping(select: ast.Select) -> Iterator[str]:
+    kinds = [n.kind for element in select.group_by for n in _walk(element) if isinstance(n, ast.GroupingSets)]
+    if not kinds:
+        if select.group_by:
+            yield "plain"
+        return
+    yield from ("grouping sets" if kind == "GROUPING" else kind.lower() for kind in kinds)
+    if any(not isinstance(element, ast.GroupingSets) for element in select.group_by):
+        yield "beside ordinary keys"
+    sets = [frozenset(each) for each in grouping_sets(select.group_by)]
+    if frozenset() in sets:
+        yield "the empty set"
+    if len(set(sets)) < len(sets):
+        yield "a set twice"
+    above = {"SELECT": select.items, "HAVING": (select.having,) if select.having else ()}
+    for clause, parts in above.items():
+        for call in (n for part in parts for n in _within_its_query(part) if isinstance(n, ast.Function)):
+            if call.name.name.upper() == "GROUPING":
+                yield f"GROUPING in {clause}"
+            if call.distinct:
+                yield "sets and distinct values"
+            if call.filter is not None:
+                yield "sets and filter"
+
+
+def _expression(node: ast.Node) -> Iterator[str]:
+    match node:
+        case ast.Binary(operator):
+            yield "comparison" if operator in ("=", "<>", "<", "<=", ">", ">=") else "arithmetic"
+        case ast.Logical():
+            yield "and, or"
+        case ast.Unary("NOT"):
+            yield "not"
+        case ast.IsTest():
+            yield "is null"
+        case ast.DistinctTest():
+            yield "is distinct from"
+        case ast.Between():
+            yield "between"
+        case ast.InList():
+            yield "in a list"
+        case ast.Like():
+            yield "like"
+        case ast.Case():
+            yield "case"
+        case ast.Cast():
+            yield "cast"
+        case ast.Function(name) if name.name.lower() in users.FUNCTIONS:
+            yield "a function of the user's"
+        case ast.Function(name) if find_aggregate(name.name) is None:
+            special = name.name.lower() in ("coalesce", "nullif")
+            yield name.name.lower() if special else "a function"
 
 
 def _output(select: ast.Select) -> Iterator[str]:
@@ -196,6 +360,19 @@ def _output(select: ast.Select) -> Iterator[str]:
         yield "grouped" if select.group_by else "without groups"
     else:
         yield "distinct" if select.distinct else "plain"
+
+
+def _boundaries(statement: ast.Node, streams: Sequence[Arrivals]) -> Iterator[str]:
+    """Where rows stand at the very ends of windows: there an answer is wrong by one most easily."""
+    times = {stream.name: {element.time for element in stream.elements} for stream in streams}
+    for node in _walk(statement):
+        match node:
+            case ast.StreamTable(name, ast.RangeWindow(length, slide)) if name.name in times:
+                rows = times[name.name]
+                if length is not None and any(time + length.microseconds in rows for time in rows):
+                    yield "one row comes as another goes"
+                if slide is not None and any(time % slide.microseconds == 0 for time in rows):
+                    yield "a row at the end of a slide"
 
 
 # ---- streams and cuts ------------------------------------------------------------------------------------------------
@@ -220,8 +397,10 @@ def _stream(stream: Arrivals) -> Iterator[str]:
         doubles = [value for value in values if isinstance(value, float)]
         if any(map(math.isnan, doubles)):
             yield "nan"
-        if any(map(math.isinf, doubles)):
+        if math.inf in doubles:
             yield "infinity"
+        if -math.inf in doubles:
+            yield "minus infinity"
         if kind.name in ("INT", "BIGINT", "DECIMAL", "DATE", "TIMESTAMP") and set(values) & set(DOMAIN[kind.name][-2:]):
             yield "extreme"
         if any(isinstance(value, str) and not value.isascii() for value in values):

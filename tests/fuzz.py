@@ -22,13 +22,16 @@ from random import Random
 
 import polars as pl
 
+import users
 from cells import GROUPS, cells
+from random_streams import cut
 from strandline.algebra.explain import show_plan
 from strandline.algebra.schema import schema
 from strandline.catalog import Catalog
 from strandline.errors import SetupError
 from strandline.execution.batch import UNTIL, frame_schema
 from strandline.lang import ast
+from strandline.lang.definitions import with_definitions
 from strandline.lang.parser import parse
 from strandline.types import Column
 from strandline.verify import check as judged
@@ -39,7 +42,7 @@ from strandline.verify.record import Recorded
 from strandline.verify.report import render
 from strandline.verify.server import temporary_server
 from strandline.verify.world import Place
-from strategies import Question, cut, question
+from strategies import Question, question
 from support import Arrivals, batch, run_plan
 
 KEPT = Path(__file__).parent / "kept"
@@ -98,10 +101,11 @@ def ask(seed: int, databases: Sequence[Database], tally: Tally, keep: bool = Tru
 
 def bound_question(asked: Question) -> judged.Question:
     catalog = Catalog()
+    users.bring(catalog)
     for stream in asked.streams:
         catalog.add(stream.declared)
     place = Place(catalog)
-    for statement in parse(asked.text):
+    for statement in with_definitions(tuple(parse(asked.text)), catalog.functions):
         match statement:
             case ast.CreateStreamAs(name, query) | ast.CreateView(name, _, query):
                 place = place.with_query(name.name, query)
@@ -128,7 +132,7 @@ def normalised(plan: str) -> str:
 
 
 def script(asked: Question, streams: Iterable[Recorded]) -> str:
-    """The question as a script of its own, which `strandline verify` takes."""
+    """The question as a script of its own, which `strandline verify` takes, once it knows `users.py`."""
     declared = []
     for each in streams:
         columns = ", ".join(f"{name} {kind}" for name, kind in each.stream.columns)

@@ -1,7 +1,7 @@
 """Random continuous queries as SQL text, over random streams.
 
 The writer keeps to what the language has, and otherwise to nothing: any select over any sources, nested, grouped, with
-any window. Columns have one letter by type, so that a query reads well when it fails.
+any window. Its words are in `vocabulary.py`.
 
 It throws dice of the type `Random`. True dice cover much ground in little time; those of Hypothesis know how to make a
 failing example small.
@@ -11,196 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from random import Random
-from typing import TypeAlias
 
-from strandline.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, Type
-from support import DOMAIN, MONEY, Arrivals, Cuts, arrange, arrange_intervals
-
-LETTERS: dict[str, Type] = {
-    "i": INT,
-    "b": BIGINT,
-    "d": DOUBLE,
-    "m": MONEY,
-    "s": VARCHAR,
-    "o": BOOLEAN,
-    "y": DATE,
-    "u": TIMESTAMP,
-}
-FAMILY = {"i": "int", "b": "int", "d": "double", "m": "decimal", "s": "text", "o": "bool", "y": "date", "u": "time"}
-SET_OPERATORS = ("UNION", "UNION MAX", "EXCEPT", "EXCEPT ALL", "EXCEPT STRICT", "INTERSECT", "INTERSECT ALL")
-NUMBERS = ("int", "double", "decimal")
-LITERALS = {
-    "int": ("0", "1", "2", "-3"),
-    "double": ("0e0", "1e0", "1.5e0", "-1e308"),
-    "decimal": ("1.00", "-2.5", "0.01"),
-    "text": ("'a'", "'b'", "''", "'ä😀'"),
-    "bool": ("TRUE", "FALSE"),
-    "date": ("DATE '2024-02-29'", "DATE '1970-01-01'"),
-    "time": ("TIMESTAMP '1970-01-01 00:00:00'", "TIMESTAMP '1970-01-01 00:00:00.000009'"),
-}
-
-
-# Functions and casts by the family of their result, with the families of their arguments.
-CALLS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
-    "int": (
-        ("abs({})", ("int",)),
-        ("sign({})", ("decimal",)),
-        ("({} / {})", ("int", "int")),
-        ("(- {})", ("int",)),
-        ("length({})", ("text",)),
-        ("CAST({} AS BIGINT)", ("double",)),
-        ("CAST({} AS INT)", ("decimal",)),
-        ("CAST({} AS INT)", ("text",)),
-        ("CAST({} AS INT)", ("bool",)),
-        ("greatest({}, {})", ("int", "int")),
-        ("nullif({}, {})", ("int", "int")),
-        ("year({})", ("date",)),
-        ("({} - {})", ("date", "date")),
-        ("({} & {})", ("int", "int")),
-        ("({} # {})", ("int", "int")),
-        ("({} << {})", ("int", "int")),
-        ("({} >> 1)", ("int",)),
-        ("div({}, {})", ("int", "int")),
-        ("gcd({}, {})", ("int", "int")),
-        ("lcm({}, {})", ("int", "int")),
-        ("trunc({}, -1)", ("int",)),
-        ("round({}, -1)", ("int",)),
-        ("octet_length({})", ("text",)),
-        ("ascii({})", ("text",)),
-        ("strpos({}, {})", ("text", "text")),
-        ("regexp_count({}, '[a-z]+')", ("text",)),
-        ("width_bucket({}, {}, 10, 4)", ("double", "int")),
-        ("cardinality(ARRAY({}, {}))", ("int", "int")),
-        ("ARRAY({}, {})[{}]", ("int", "int", "int")),
-        ("microseconds({})", ("time",)),
-        ("isoyear({})", ("date",)),
-        ("week({})", ("time",)),
-        ("decade({})", ("date",)),
-        ("century({})", ("time",)),
-        ("millennium({})", ("date",)),
-    ),
-    "double": (
-        ("floor({})", ("double",)),
-        ("ceil({})", ("double",)),
-        ("round({})", ("double",)),
-        ("sqrt({})", ("double",)),
-        ("abs({})", ("double",)),
-        ("least({}, {})", ("double", "double")),
-        ("({} / {})", ("decimal", "int")),
-        ("CAST({} AS DOUBLE)", ("int",)),
-        ("CAST({} AS DOUBLE)", ("text",)),
-        ("second({})", ("time",)),
-        ("milliseconds({})", ("time",)),
-        ("trunc({})", ("double",)),
-        ("round({}, 1)", ("double",)),
-        ("cbrt({})", ("double",)),
-        ("exp({})", ("double",)),
-        ("ln({})", ("double",)),
-        ("log({}, {})", ("int", "double")),
-        ("log10({})", ("decimal",)),
-        ("log2({})", ("int",)),
-        ("sin({})", ("int",)),
-        ("cos({})", ("int",)),
-        ("atan2({}, {})", ("double", "double")),
-        ("asin({})", ("double",)),
-        ("tanh({})", ("double",)),
-        ("cosh({})", ("double",)),
-        ("degrees({})", ("double",)),
-        ("radians({})", ("double",)),
-        ("power({}, {})", ("double", "int")),
-    ),
-    "decimal": (
-        ("CAST({} AS DECIMAL(12, 2))", ("int",)),
-        ("round({})", ("decimal",)),
-        ("floor({})", ("decimal",)),
-        ("abs({})", ("decimal",)),
-        ("(- {})", ("decimal",)),
-        ("greatest({}, {})", ("decimal", "decimal")),
-        ("CAST({} AS DECIMAL(5, 1))", ("decimal",)),
-        ("trunc({})", ("decimal",)),
-        ("trunc({}, 1)", ("decimal",)),
-        ("round({}, 1)", ("decimal",)),
-    ),
-    "text": (
-        ("lower({})", ("text",)),
-        ("trim({})", ("text",)),
-        ("substring({}, 1, 1)", ("text",)),
-        ("substring({}, {})", ("text", "int")),
-        ("replace({}, 'a', {})", ("text", "text")),
-        ("concat({}, {})", ("text", "int")),
-        ("CAST({} AS VARCHAR)", ("int",)),
-        ("CAST({} AS VARCHAR)", ("date",)),
-        ("CAST({} AS VARCHAR)", ("time",)),
-        ("CAST({} AS VARCHAR)", ("bool",)),
-        ("concat_ws('-', {}, {})", ("text", "date")),
-        ("initcap({})", ("text",)),
-        ("left({}, {})", ("text", "int")),
-        ("right({}, {})", ("text", "int")),
-        ("lpad({}, 3, {})", ("text", "text")),
-        ("rpad({}, {})", ("text", "int")),
-        ("repeat({}, {})", ("text", "int")),
-        ("reverse({})", ("text",)),
-        ("translate({}, 'ab', 'x')", ("text",)),
-        ("overlay({}, {}, {})", ("text", "text", "int")),
-        ("split_part({}, {}, {})", ("text", "text", "int")),
-        ("chr({})", ("int",)),
-        ("md5({})", ("text",)),
-        ("trim({}, {})", ("text", "text")),
-        ("substring({} FROM '[a-z]')", ("text",)),
-        ("regexp_substr({}, '[^a]+')", ("text",)),
-        ("regexp_replace({}, '[ab]', '<\\&>', 'g')", ("text",)),
-        ("to_char({}, 'YYYY-MM-DD HH24:MI:SS.US')", ("time",)),
-        ("to_char({}, 'FMDay IYYY-IW J')", ("date",)),
-        ("array_to_string(ARRAY({}, {}), ',')", ("text", "text")),
-    ),
-    "bool": (
-        ("({} LIKE 'a%')", ("text",)),
-        ("({} ILIKE '_')", ("text",)),
-        ("starts_with({}, {})", ("text", "text")),
-        ("({} IS DISTINCT FROM {})", ("int", "decimal")),
-        ("({} IS NOT DISTINCT FROM {})", ("text", "text")),
-        ("({} IS NOT TRUE)", ("bool",)),
-        ("({} IS UNKNOWN)", ("bool",)),
-        ("CAST({} AS BOOLEAN)", ("int",)),
-        ("contains({}, {})", ("text", "text")),
-        ("ends_with({}, {})", ("text", "text")),
-        ("({} ~ '^[a-z]$')", ("text",)),
-        ("({} ~* 'Ä|b')", ("text",)),
-        ("({} SIMILAR TO '(a|b)%')", ("text",)),
-        ("isnan({})", ("double",)),
-        ("isfinite({})", ("double",)),
-        ("array_contains(ARRAY({}, {}), {})", ("int", "int", "int")),
-    ),
-    "date": (
-        ("CAST({} AS DATE)", ("time",)),
-        ("({} - {})", ("date", "int")),
-        ("least({}, {})", ("date", "date")),
-        ("make_date(year({}), 2, {})", ("date", "int")),
-    ),
-    "time": (
-        ("date_trunc('day', {})", ("time",)),
-        ("date_trunc('month', {})", ("date",)),
-        ("CAST({} AS TIMESTAMP)", ("date",)),
-        ("({} + ({} - {}))", ("time", "time", "time")),
-        ("date_bin(INTERVAL '7' MICROSECONDS, {}, {})", ("time", "time")),
-        ("date_trunc('century', {})", ("time",)),
-        ("make_timestamp(1970, 1, {}, 0, 0, {})", ("int", "double")),
-        ("to_timestamp({})", ("double",)),
-    ),
-}
-
-
-@dataclass(frozen=True)
-class Field:
-    """Something that an expression may read: its text and its family of types."""
-
-    text: str
-    family: str
-
-
-Fields: TypeAlias = Sequence[Field]
+from random_streams import stream
+from support import Arrivals
+from vocabulary import CALLS, FAMILY, LETTERS, LITERALS, NUMBERS, PATTERNS, SET_OPERATORS, Field, Fields
 
 
 @dataclass(frozen=True)
@@ -216,13 +31,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Select:
-    """A query: its text, the families of its columns c1, c2, …, whether its elements are valid for one instant, and
-    whether they come in the order of one stream."""
+    """A query: its text, the families of its columns c1, c2, …, whether its elements are valid for one instant,
+    whether they come in the order of one stream, and in microseconds how often anybody looks at them, if not always."""
 
     text: str
     families: tuple[str, ...]
     chronon: bool
     ordered: bool = False
+    granule: int | None = None
 
 
 @dataclass(frozen=True)
@@ -231,6 +47,26 @@ class Question:
 
     streams: tuple[Arrivals, ...]
     text: str
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """A GROUP BY: its text, its keys, calls of GROUPING, and whether everything is a group too, which never goes."""
+
+    text: str
+    keys: Fields
+    flags: Fields = ()
+    overall: bool = False
+
+    @property
+    def columns(self) -> Fields:
+        """The keys that a subquery may name; not every database finds an expression again in there."""
+        return [key for key in self.keys if not key.text.startswith("(")]
+
+
+def listed(fields: Fields, named: bool = False) -> str:
+    """The fields with commas between them, `named` as c1, c2, …"""
+    return ", ".join(f"{field.text} AS c{i}" if named else field.text for i, field in enumerate(fields, 1))
 
 
 def is_instant(window: str) -> bool:
@@ -303,10 +139,12 @@ class Writer:
             case "int" | "decimal":
                 operator = self.pick("+", "-", "*", "%") if family == "int" else self.pick("+", "-")
                 return f"({some()} {operator} {some()})"
+            case "double" if self.chance(4):
+                return f"halved({some()})"
             case "double":
                 return f"({some()} {self.pick('+', '-', '*', '/')} {some(self.pick(*NUMBERS))})"
             case "text":
-                return f"({some()} || {some()})" if self.chance(2) else f"upper({some()})"
+                return self.pick(f"({some()} || {some()})", f"upper({some()})", f"initial({some()})")
             case "bool":
                 return f"({self.condition(fields, depth - 1)})"
             case "date":
@@ -323,7 +161,11 @@ class Writer:
         families = sorted({field.family for field in fields}) or ["int"]
         family = self.pick(*families)
         left = self.value(fields, family, min(depth, 1))
-        match self.pick("compare", "compare", "compare", "null", "in", "between"):
+        match self.pick("compare", "compare", "compare", "null", "in", "between", "special"):
+            case "special" if family == "text":
+                return f"{left} {self.pick('', 'NOT ')}{self.pick('LIKE', 'ILIKE')} {self.pick(*PATTERNS)}"
+            case "special":
+                return f"{left} IS {self.pick('', 'NOT ')}DISTINCT FROM {self.value(fields, family, 0)}"
             case "null":
                 return f"{left} IS {self.pick('NULL', 'NOT NULL')}"
             case "in":
@@ -372,15 +214,22 @@ class Writer:
         """A window over a query that can have one."""
         if inner.ordered and self.chance(3):
             return self.rows_window([f"c{i}" for i in range(1, len(inner.families) + 1)])
+        if inner.granule is not None:
+            slide = f" SLIDE {inner.granule * self.dice.randint(1, 2)} MICROSECONDS" if self.chance(3) else ""
+            return f" [RANGE {inner.granule * self.dice.randint(1, 3)} MICROSECONDS{slide}]"
         return self.window() if inner.chronon else ""
 
     def passing(self) -> Select:
-        """A query that only looks at the rows of a stream as they pass: it can have any window."""
+        """A query that looks at the rows of a stream as they pass, or once per granule: it can have a window."""
         self.scans -= 1
         stream, alias = self.dice.choice(self.streams), self.name("t")
         fields = tuple(Field(f"{alias}.{c}", FAMILY.get(c, "time")) for c, _ in stream.columns)
         items, families = self.items(fields, None)
         where = f" WHERE {self.condition(fields, 1)}" if self.chance(3) else ""
+        if self.chance(3):
+            window, granule = "" if stream.intervals else self.window(), self.dice.choice((2, 3, 5))
+            seen = f"{stream.name}{window} GRANULARITY({granule} MICROSECONDS) {alias}"
+            return Select(f"SELECT {items} FROM {seen}{where}", families, chronon=False, granule=granule)
         chronon = not stream.intervals
         return Select(f"SELECT {items} FROM {stream.name} {alias}{where}", families, chronon, chronon)
 
@@ -403,7 +252,7 @@ class Writer:
             right = self.table(depth)
             chronon = found.chronon and right.chronon
             condition = self.join_condition(found, right)
-            match self.pick("on", "on", "outer", "where", "cross", "partner", "shared"):
+            match self.pick("on", "on", "outer", "where", "cross", "partner", "shared", "shared"):
                 case "outer":
                     kind = self.pick("LEFT", "LEFT", "RIGHT", "FULL")
                     text, conditions = f"{found.text} {kind} JOIN {right.text} ON {condition}", found.conditions
@@ -427,7 +276,7 @@ class Writer:
         """A join by the names of columns. Nothing joins it: the names that it merges would have two meanings then."""
         kind = self.pick("", "LEFT ", "RIGHT ", "FULL ")
         some = tuple(names[: self.dice.randint(1, len(names))])
-        natural = self.chance(3)
+        natural = self.chance(2)
         text = f"{left.text} {'NATURAL ' if natural else ''}{kind}JOIN {right.text}"
         merged = names if natural else some
         fields = [*left.fields, *right.fields, *(Field(name, FAMILY.get(name, "time")) for name in merged)]
@@ -456,7 +305,7 @@ class Writer:
         if not pairs or self.chance(3):
             return f"{self.pick('', 'NOT ')}EXISTS (SELECT 1 FROM {inner.text}{tied})"
         outer, other = self.dice.choice(pairs)
-        comparison = self.pick("IN", "NOT IN", "= ANY", "> ANY", "<> ALL", "<= ALL")
+        comparison = self.pick("IN", "NOT IN", "= SOME", "> ANY", "<> ALL", "<= ALL")
         if self.chance(4):
             tied += f" GROUP BY {other.text} HAVING {self.condition((Field('COUNT(*)', 'int'), *qualified(fields)), 0)}"
         return f"{outer.text} {comparison} (SELECT {other.text} FROM {inner.text}{tied})"
@@ -476,8 +325,9 @@ class Writer:
         where = f" WHERE {tied}" if tied else ""
         return Field(f"(SELECT {found.text} FROM {inner.text}{where}{having})", found.family)
 
-    def scalar_test(self, fields: Fields) -> str:
-        found = self.scalar(fields)
+    def scalar_test(self, fields: Fields, outer: Fields | None = None) -> str:
+        """A comparison with a subquery, which may be tied to the fields of `outer`: all of them if that is not said."""
+        found = self.scalar(fields if outer is None else outer)
         return f"{self.value(fields, found.family, 0)} {self.pick('=', '<>', '<=', '>')} {found.text}"
 
     # ---- queries -------------------------------------------------------------------------------------------------
@@ -486,17 +336,22 @@ class Writer:
         """A query, now and then only its first rows or its changes."""
         whole = self.combined(depth)
         if self.chance(10):
-            place, direction = self.dice.randint(1, len(whole.families)), self.pick("", " DESC", " NULLS FIRST")
-            text = f"{whole.text} ORDER BY c{place}{direction} LIMIT {self.dice.randint(1, 3)}"
-            return Select(text, whole.families, whole.chronon)
-        if self.chance(10):
-            return Select(f"{self.pick('ISTREAM', 'DSTREAM')}({whole.text})", whole.families, True)
+            return Select(f"{whole.text} {self.first_rows(whole)}", whole.families, whole.chronon)
+        if self.chance(8):
+            kind = self.pick("ISTREAM", "DSTREAM", "RSTREAM")
+            return Select(f"{kind}({whole.text})", whole.families, kind != "RSTREAM" or whole.chronon)
         return whole
+
+    def first_rows(self, whole: Select) -> str:
+        places = self.dice.sample(range(1, len(whole.families) + 1), self.dice.randint(1, min(2, len(whole.families))))
+        keys = [f"c{place}{self.pick('', ' DESC', ' NULLS FIRST', ' DESC NULLS LAST')}" for place in places]
+        most = self.dice.randint(1, 3)
+        return f"ORDER BY {', '.join(keys)} {self.pick(f'LIMIT {most}', f'FETCH FIRST {most} ROWS WITH TIES')}"
 
     def combined(self, depth: int) -> Select:
         """A select, or two with the same columns and a set operator between them."""
         first = self.select(depth)
-        if self.scans <= 0 or not self.chance(3):
+        if self.scans <= 0 or not self.chance(2):
             return first
         second = self.select(depth, first.families)
         operator = self.pick("UNION ALL", *SET_OPERATORS)
@@ -511,11 +366,14 @@ class Writer:
         if self.scans > 0 and self.chance(5):
             conditions += (self.scalar_test(tables.fields),)
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        match self.pick("plain", "plain", "distinct", "grouped", "grouped", "whole"):
+        match self.pick("plain", "plain", "distinct", "grouped", "grouped", "whole", "sets"):
             case "grouped":
-                return self.grouped(tables, where, wanted, keys=self.dice.randint(1, 2))
+                by = [self.key(tables.fields) for _ in range(self.dice.randint(1, 2))]
+                return self.grouped(tables, where, wanted, Grouping(listed(by), by))
             case "whole":
-                return self.grouped(tables, where, wanted, keys=0)
+                return self.grouped(tables, where, wanted, Grouping("", (), overall=True))
+            case "sets":
+                return self.grouped(tables, where, wanted, self.grouping_sets(tables.fields))
             case shape:
                 scalars = (self.scalar(tables.fields),) if self.scans > 0 and self.chance(6) else ()
                 items, families = self.items((*tables.fields, *scalars), wanted)
@@ -525,21 +383,62 @@ class Writer:
                 distinct = "DISTINCT " if shape == "distinct" else ""
                 return Select(f"SELECT {distinct}{items} FROM {tables.text}{where}", families, tables.chronon)
 
-    def grouped(self, tables: Table, where: str, wanted: tuple[str, ...] | None, keys: int) -> Select:
-        by = [self.key(tables.fields) for _ in range(keys)]
-        visible = [*by, *(self.aggregate(tables.fields) for _ in range(self.dice.randint(0 if keys else 1, 3)))]
+    def grouped(self, tables: Table, where: str, wanted: tuple[str, ...] | None, by: Grouping) -> Select:
+        keys = (*by.keys, *by.flags)
+        visible = [*keys, *(self.aggregate(tables.fields) for _ in range(self.dice.randint(0 if keys else 1, 3)))]
         if self.scans > 0 and self.chance(6):
-            visible.append(self.scalar(by))
+            visible.append(self.scalar(by.columns))
         if wanted is None and self.chance(2):
-            items = ", ".join(f"{field.text} AS c{i}" for i, field in enumerate(visible, 1))
-            families = tuple(field.family for field in visible)
+            items, families = listed(visible, named=True), tuple(field.family for field in visible)
         else:
-            items, families = self.items(visible, wanted, must_aggregate=not keys)
-        group = f" GROUP BY {', '.join(field.text for field in by)}" if by else ""
-        having = f" HAVING {self.condition(visible, 1)}" if self.chance(6) else ""
-        return Select(
-            f"SELECT {items} FROM {tables.text}{where}{group}{having}", families, bool(keys) and tables.chronon
-        )
+            items, families = self.items(visible, wanted, must_aggregate=not by.text)
+        distinct = "DISTINCT " if self.chance(8) else ""
+        group = f" GROUP BY {by.text}" if by.text else ""
+        text = f"SELECT {distinct}{items} FROM {tables.text}{where}{group}{self.having(by, visible)}"
+        return Select(text, families, not by.overall and tables.chronon)
+
+    def having(self, by: Grouping, visible: Fields) -> str:
+        tests = [self.condition(visible, 1)] if self.chance(6) else []
+        if by.flags and self.chance(3):
+            tests.append(f"{self.dice.choice(by.flags).text} {self.pick('= 0', '= 1', '<> 0', '<= 1')}")
+        if self.scans > 0 and self.chance(8):
+            tests.append(self.partner_test(by.columns) if self.chance(2) else self.scalar_test(visible, by.columns))
+        word = self.pick(" AND ", " OR ")
+        return f" HAVING {word.join(tests)}" if tests else ""
+
+    def grouping_sets(self, fields: Fields) -> Grouping:
+        """Several ways to group at once, alone or beside ordinary keys."""
+        by = [self.key(fields) for _ in range(self.dice.randint(1, 3))]
+        plain = self.dice.randint(0, len(by) - 1) if self.chance(3) else 0
+        alone, several = by[:plain], by[plain:]
+        text, has_empty = self.several_ways(several)
+        if len(several) > 1 and self.chance(6):
+            # Side by side, each way of the one is combined with each of the other.
+            (one, first), (two, second) = self.several_ways(several[:1]), self.several_ways(several[1:])
+            text, has_empty = f"{one}, {two}", first and second
+        flags = [self.flag(by) for _ in range(self.dice.randint(0, 2))]
+        return Grouping(f"{listed(alone)}, {text}" if alone else text, by, flags, has_empty and not alone)
+
+    def several_ways(self, keys: Fields) -> tuple[str, bool]:
+        """An element of GROUP BY with all of the keys, and whether one of its ways is by nothing at all."""
+        kind = self.pick("GROUPING SETS", "GROUPING SETS", "ROLLUP", "CUBE")
+        if kind != "GROUPING SETS":
+            together = len(keys) > 2 and self.chance(3)
+            parts = f"({listed(keys[:2])}), {listed(keys[2:])}" if together else listed(keys)
+            return f"{kind} ({parts})", True
+        sets = [list(self.dice.sample(keys, self.dice.randint(0, len(keys)))) for _ in range(self.dice.randint(1, 3))]
+        missing = [key for key in keys if not any(key in each for each in sets)]
+        sets[-1] += missing
+        if self.chance(4):
+            sets.append(self.dice.choice(sets))
+        parts = ", ".join(listed(each) if len(each) == 1 and self.chance(2) else f"({listed(each)})" for each in sets)
+        if self.chance(6):
+            return f"GROUPING SETS ({parts}, {self.pick('ROLLUP', 'CUBE')} ({listed(keys)}))", True
+        return f"GROUPING SETS ({parts})", not all(sets)
+
+    def flag(self, keys: Fields) -> Field:
+        """Whether keys are left out of the way at hand."""
+        return Field(f"GROUPING({listed(self.dice.sample(keys, self.dice.randint(1, min(2, len(keys)))))})", "int")
 
     def key(self, fields: Fields) -> Field:
         field = self.dice.choice(fields)
@@ -550,12 +449,17 @@ class Writer:
             return Field(f"COUNT(*){self.filter(fields)}", "int")
         if self.chance(6):
             return Field(f"{self.pick('BOOL_AND', 'BOOL_OR', 'EVERY')}({self.condition(fields, 1)})", "bool")
-        family = self.pick(*sorted({field.family for field in fields}))
+        if self.chance(16):
+            return self.user_aggregate(fields)
+        families = sorted({field.family for field in fields})
+        family = self.pick(
+            *families, *(known for known in families if known in NUMBERS)
+        )  # most aggregates are of numbers
         argument = self.value(fields, family, 1)
         spread = ("STDDEV", "STDDEV_POP", "VAR_POP", "VAR_SAMP")
-        numeric = (*("SUM", "AVG", "MEDIAN", "PERCENTILE_CONT") * 2, *spread, *spread)
+        numeric = (*("SUM", "AVG") * 4, *("MEDIAN", "PERCENTILE_CONT") * 2, *spread * 3)
         others = ("COUNT", "MIN", "MAX", "FIRST", "LAST", "MODE", "PERCENTILE_DISC", "ARRAY_AGG")
-        texts = ("STRING_AGG", "STRING_AGG", "STRING_AGG") if family == "text" else ()
+        texts = ("STRING_AGG",) * 6 if family == "text" else ()
         function = self.pick(*others, *texts, *(numeric if family in NUMBERS else ()))
         doubles = ("AVG", *spread, "MEDIAN", "PERCENTILE_CONT")
         result = "int" if function == "COUNT" else "double" if function in doubles else family
@@ -576,8 +480,15 @@ class Writer:
                 order = f" ORDER BY {by}{direction}" if self.chance(2) else ""
                 array = f"ARRAY_AGG({distinct}{argument}{order}){self.filter(fields)}"
                 return Field(f"cardinality({array})", "int") if self.chance(4) else Field(f"{array}[2]", result)
-        distinct = "DISTINCT " if self.chance(3) else ""
+        distinct = "DISTINCT " if self.chance(2 if function in ("SUM", "AVG") else 3) else ""
         return Field(f"{function}({distinct}{argument}){self.filter(fields)}", result)
+
+    def user_aggregate(self, fields: Fields) -> Field:
+        """One of those in `users.py`."""
+        if self.chance(2):
+            order = f" ORDER BY {self.dice.choice(fields).text}{self.pick('', ' DESC')}" if self.chance(2) else ""
+            return Field(f"in_line({self.value(fields, 'text', 1)}{order}){self.filter(fields)}", "text")
+        return Field(f"tally({self.pick('', 'DISTINCT ')}{self.value(fields, 'int', 1)}){self.filter(fields)}", "int")
 
     def filter(self, fields: Fields) -> str:
         return f" FILTER (WHERE {self.condition(fields, 1)})" if self.chance(6) else ""
@@ -617,42 +528,3 @@ def question(dice: Random) -> Question:
         least, most = dice.choice(((4, 8), (4, 8), (4, 8), (4, 8), (4, 8), (4, 8), (1, 4), (0, 0)))
         streams.append(stream(dice, f"s{number}", letters, dice.randint(least, most)))
     return Question(tuple(streams), Writer(dice, streams).script())
-
-
-def stream(dice: Random, name: str, letters: Sequence[str], rows: int) -> Arrivals:
-    """Rows at random times, out of order within a bound; most values are common ones, so that rows meet. Now and then
-    a row says itself how long it is valid."""
-    disorder = dice.choice((0, 0, 1, 6))
-    drawn = []
-    for _ in range(rows):
-        payload = []
-        for letter in letters:
-            domain = DOMAIN[LETTERS[letter].name]
-            payload.append(dice.choice((*domain[:2], domain[1], domain[1], dice.choice(domain), None)))
-        drawn.append((dice.randint(-5, 15), dice.randint(0, 6), tuple(payload)))
-    columns = {letter: LETTERS[letter] for letter in letters}
-    if dice.randint(1, 5) < 5:
-        return arrange(name, columns, drawn, disorder)
-    lengths = [dice.choice((1, 2, 5, 9, 20, None)) for _ in drawn]
-    return arrange_intervals(name, columns, [(*row, n) for row, n in zip(drawn, lengths, strict=True)], disorder)
-
-
-def cut(dice: Random, streams: Sequence[Arrivals]) -> Cuts:
-    """Batches of a few rows or none, of one row, of all rows, or with a cut between rows of one instant; in up to three
-    buckets."""
-    kind = dice.choice(("few", "few", "one", "all", "tie"))
-    sizes = (tuple(dice.randint(0, 4) for _ in range(dice.randint(0, 5))) for _ in streams)
-    if kind == "one":
-        sizes = ((1,) * len(stream.elements) for stream in streams)
-    elif kind == "all":
-        sizes = (() for _ in streams)
-    elif kind == "tie":
-        sizes = (_up_to_ties(stream) for stream in streams)
-    return Cuts(tuple(sizes), dice.randint(1, 3))
-
-
-def _up_to_ties(stream: Arrivals) -> tuple[int, ...]:
-    """Batches that end where the next row has the time of the last."""
-    times = [element.time for element in stream.elements]
-    places = [n for n in range(1, len(times)) if times[n - 1] == times[n]]
-    return tuple(end - start for start, end in pairwise((0, *places)))

@@ -22,6 +22,7 @@ import polars as pl
 import pyarrow as pa
 from hypothesis import strategies as st
 
+import users
 from strandline.algebra.expressions import Value
 from strandline.algebra.operators import Plan
 from strandline.algebra.schema import schema
@@ -398,6 +399,7 @@ def run_plan(plan: Plan, streams: Sequence[Arrivals], cut: Cuts = Cuts(), *, opt
 def bind(text: str, streams: Sequence[Arrivals]) -> Plan:
     """The plan of the last statement of a script, which is a query; statements before it declare derived streams."""
     catalog = Catalog()
+    users.bring(catalog)
     for stream in streams:
         catalog.add(stream.declared)
     for statement in parse(text):

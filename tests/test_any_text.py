@@ -15,6 +15,7 @@ from functools import cache
 
 import pytest
 
+import users
 from mutations import Seed, mutated
 from strandline import connect
 from strandline.engine import Database
@@ -79,6 +80,7 @@ def take(text: str, database: Database) -> None:
 def outcome(seed: Seed) -> str:
     """`accepted`, or the code of the refusal, whose place is looked at."""
     database = connect(engine="local")
+    users.bring(database.catalog)
     for stream in declared(seed.declarations).catalog:
         database.catalog.add(stream)
     try:

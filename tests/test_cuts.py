@@ -16,13 +16,14 @@ import polars as pl
 import pytest
 
 import strandline as sl
+from random_streams import cut
 from strandline.algebra.snapshot import bag
 from strandline.engine import Database, connected_groups
 from strandline.script import read_script
 from strandline.sinks import Memory
 from strandline.temporal import FOREVER
 from strandline.types import BIGINT, DOUBLE, VARCHAR
-from strategies import cut, question
+from strategies import question
 from support import Arrivals, Cuts, Elements, arrange, at, bind, edges, examples, run_plan
 
 CUTS, BUCKETS = 20, (1, 2, 3)

@@ -8,17 +8,20 @@ from pathlib import Path
 import pytest
 
 import strandline as sl
+import users
 from cells import GROUPS, cells
 from fuzz import KEPT, Tally, ask, normalised
 from strandline.algebra.aggregates import AGGREGATES
 from strandline.algebra.functions import FUNCTIONS
+from strandline.types import BOOLEAN, INT
 from strandline.verify import on_duckdb, on_postgresql
 from strandline.verify.dialect import INFIX, VARIADIC, Dialect
 from strandline.verify.judge import Database
 from strandline.verify.report import render
 from strandline.verify.script import judge, verify
+from strandline.verify.server import installed
 from strategies import Question
-from support import Cuts
+from support import Cuts, arrange
 
 QUESTIONS = 75
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "in")
@@ -27,6 +30,14 @@ COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "in")
 @pytest.fixture(scope="module")
 def duckdb() -> Iterator[Database]:
     with judge("duckdb", None) as database:
+        yield database
+
+
+@pytest.fixture(scope="module")
+def postgresql() -> Iterator[Database]:
+    if installed() is None:
+        pytest.skip("no PostgreSQL server is installed here (Debian: apt install postgresql)")
+    with judge("postgresql", None) as database:
         yield database
 
 
@@ -48,8 +59,17 @@ def test_duckdb_agrees_at_every_instant(duckdb: Database) -> None:
 @pytest.mark.parametrize(("batch_rows", "buckets"), [(1, 2), (3, 1), (1000, 3)])
 def test_what_was_wrong_once_stays_right(duckdb: Database, path: Path, batch_rows: int, buckets: int) -> None:
     with sl.connect(engine="local", batch_rows=batch_rows, buckets=buckets) as ours:
+        users.bring(ours.catalog)
         verdicts = verify(ours, path.read_text(), duckdb)
     assert all(verdict.complete and verdict.equal for verdict in verdicts), render(verdicts, "DuckDB")
+
+
+@pytest.mark.parametrize("path", sorted(KEPT.glob("*.sql")), ids=lambda path: path.stem)
+def test_and_for_postgresql(postgresql: Database, path: Path) -> None:
+    with sl.connect(engine="local", batch_rows=2, buckets=2) as ours:
+        users.bring(ours.catalog)
+        verdicts = verify(ours, path.read_text(), postgresql)
+    assert all(verdict.equal for verdict in verdicts), render(verdicts, "PostgreSQL")
 
 
 @pytest.mark.parametrize("dialect", [on_duckdb.DIALECT, on_postgresql.DIALECT], ids=lambda dialect: dialect.name)
@@ -79,20 +99,47 @@ def test_cells_are_seen_in_the_question_itself() -> None:
         "joins: self",
         "joins: theta",
         "sets: except strict",
-        "subqueries: named",
+        "names: a derived stream",
+        "names: used",
         "subqueries: not in",
         "subqueries: exists",
+        "subqueries: in SELECT",
+        "subqueries: in WHERE",
         "subqueries: correlated",
         "subqueries: nested",
         "subqueries: two levels out",
         "aggregates: count",
         "aggregates: filter",
+        "expressions: comparison",
         "outputs: distinct",
         "outputs: plain",
         "outputs: having",
         "outputs: without groups",
         "cuts: one row per batch",
         "cuts: several buckets",
+    }
+
+
+def test_cells_of_grouping_sets_and_boundaries() -> None:
+    text = """SELECT t1.i, GROUPING(t1.i), SUM(DISTINCT t1.i) FROM s0 [RANGE 2 MICROSECONDS SLIDE 2 MICROSECONDS] t1
+              GROUP BY t1.o, GROUPING SETS (t1.i, ROLLUP (t1.i)) HAVING GROUPING(t1.o) = 0 AND NOT EXISTS
+                (SELECT COUNT(*) FILTER (WHERE t2.i IS NULL) FROM s0 t2 GROUP BY CUBE (t2.i))"""
+    rows = [(at, 0, (1, True)) for at in (1, 3)]
+    found = cells(Question((arrange("s0", {"i": INT, "o": BOOLEAN}, rows, 0),), text), Cuts(((),), 1))
+    assert {cell for cell in found if cell.startswith(("grouping", "boundary", "subqueries"))} == {
+        "grouping: grouping sets",
+        "grouping: rollup",
+        "grouping: cube",
+        "grouping: beside ordinary keys",
+        "grouping: the empty set",
+        "grouping: a set twice",
+        "grouping: GROUPING in SELECT",
+        "grouping: GROUPING in HAVING",
+        "grouping: sets and distinct values",
+        "grouping: sets and filter",
+        "boundary instants: one row comes as another goes",
+        "subqueries: not exists",
+        "subqueries: in HAVING",
     }
 
 

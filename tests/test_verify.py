@@ -10,12 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import strandline as sl
+import users
 from strandline.cli import app
 from strandline.errors import QueryError, SetupError
 from strandline.execution.batch import FROM
@@ -317,3 +319,41 @@ def test_instants_before_the_first_row_are_not_asked_about(duckdb: Database) -> 
     assert verdict.equal and verdict.answered == verdict.instants
     [verdict] = judged("CREATE STREAM e (x INT, ts TIMESTAMP) SOURCE rows() ORDERED BY ts; SELECT x FROM e", duckdb)
     assert verdict.equal and verdict.complete and verdict.instants == 0
+
+
+# ---- functions of the user's -----------------------------------------------------------------------------------------
+
+OF_THE_USER = """
+CREATE STREAM s (k VARCHAR, i INT, x DOUBLE, ts BIGINT)
+  SOURCE rows(('b', 3, 1.0, 0), ('a', 4, 2.0, 1), ('b', 4, NULL, 1), (NULL, NULL, 2.5, 3)) ORDERED BY ts;
+CREATE VIEW v AS SELECT halved(x) AS half, initial(k) AS k, i FROM s [RANGE 3 MICROSECONDS];
+SELECT half, k FROM v WHERE halved(half) < 1;
+SELECT i, tally(i) AS n, tally(DISTINCT i) AS m, in_line(k ORDER BY half DESC) FILTER (WHERE i > 3) AS ks
+  FROM v GROUP BY ROLLUP (i);
+SELECT tally(i) AS n FROM s [ROWS 2];
+"""
+
+
+def test_duckdb_runs_what_is_the_users(duckdb: Database) -> None:
+    with sl.connect(engine="local", batch_rows=1, buckets=2) as ours:
+        users.bring(ours.catalog)
+        verdicts = scripts.verify(ours, OF_THE_USER, duckdb)
+    assert [(v.unchecked, v.equal, v.answered > 3) for v in verdicts] == [(None, True, True)] * 3
+
+
+def test_a_function_that_is_defined_anew_is_taken_anew(duckdb: Database) -> None:
+    text = "CREATE STREAM s (x DOUBLE, ts BIGINT) SOURCE rows((1.0, 0)) ORDERED BY ts; SELECT f(x) AS y FROM s;"
+    asked = []
+    for factor in (2.0, 3.0):
+        with sl.connect(engine="local") as ours:
+            ours.function("f", lambda x, by=factor: pc.multiply(x, by), arguments=["DOUBLE"], returns="DOUBLE")
+            asked += scripts.verify(ours, text, duckdb)
+    assert all(verdict.complete and verdict.equal for verdict in asked)
+
+
+def test_postgresql_says_that_it_cannot_run_them(postgresql: Database) -> None:
+    with sl.connect(engine="local") as ours:
+        users.bring(ours.catalog)
+        verdicts = scripts.verify(ours, OF_THE_USER, postgresql)
+    reasons = [verdict.unchecked for verdict in verdicts]
+    assert reasons == ["halved, a function of the user's"] * 2 + ["tally, an aggregate of the user's"]

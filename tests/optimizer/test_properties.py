@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from random_streams import cut
 from strandline.algebra.chronons import is_chronon
 from strandline.algebra.operators import Plan
 from strandline.algebra.schema import schema
@@ -22,7 +23,7 @@ from strandline.optimizer.properties import (
 )
 from strandline.temporal import Instant
 from strandline.types import INT, VARCHAR
-from strategies import Question, cut, question
+from strategies import Question, question
 from support import Arrivals, Elements, arrange, bind, examples, raw, run_plan
 
 BLOCK = 40

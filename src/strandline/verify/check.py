@@ -69,6 +69,7 @@ def check(
     columns = schema(question.plan)
     try:
         world = World(load_streams(database, streams))
+        world = replace(world, begins=world.origin(question.query, question.place))
         start, end = times(elements, FROM), times(elements, UNTIL)
         known = change_instants(question.query, question.place, world, np.concatenate([start, end]))
         known = known[known < until]

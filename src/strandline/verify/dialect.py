@@ -19,6 +19,7 @@ from decimal import Decimal
 from typing import Final, assert_never
 
 from strandline.algebra.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, UserCall, Value
+from strandline.algebra.user import Definition, UserAggregate
 from strandline.types import Type
 
 
@@ -46,6 +47,7 @@ class Dialect:
     array: str  # of the elements
     array_cast: str  # of an array, whose elements are called `element`
     has_full_join: bool = True
+    runs_python: bool = False  # whether functions of the user's can be given to it
 
     def type_name(self, kind: Type) -> str:
         if kind.element is not None:
@@ -68,10 +70,17 @@ class Dialect:
                 write = self.written.get(function)
                 text = None if write is None else write(self, expression)
                 return text or self.call(function, [self.sql(a) for a in arguments], [a.type for a in arguments], kind)
-            case UserCall(user, _):
-                raise Untranslatable(f"{user.name}, a function of the user's")
+            case UserCall(user, arguments):
+                return f"{self.user(user)}({', '.join(map(self.sql, arguments))})"
             case _:
                 assert_never(expression)
+
+    def user(self, definition: Definition) -> str:
+        """The name under which the database knows something of the user's."""
+        if not self.runs_python:
+            kind = "an aggregate" if isinstance(definition, UserAggregate) else "a function"
+            raise Untranslatable(f"{definition.name}, {kind} of the user's")
+        return f'"{self.prefix}user_{definition.name}"'
 
     def literal(self, value: Value, kind: Type) -> str:
         if value is None:
@@ -136,6 +145,13 @@ class Dialect:
         template = next((self.aggregates[key] for key in keys if key in self.aggregates), None)
         if template is None:
             raise Untranslatable(f"{name.upper()} of {kind or '*'}")
+        return self.filled(template, kind, part)
+
+    def user_aggregate(self, user: UserAggregate, part: Aggregated) -> str:
+        """An aggregate of the user's, over the list of the values in their order."""
+        return self.filled(self.user(user) + "(array_agg({d}{0} ORDER BY {o}){n})", user.arguments[0], part)
+
+    def filled(self, template: str, kind: Type | None, part: Aggregated) -> str:
         value = part.argument or "*"
         known = f"{value} IS NOT NULL" + (f" AND {part.wanted}" if part.wanted else "")
         return template.format(

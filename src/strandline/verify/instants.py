@@ -41,7 +41,9 @@ def changes(node: ast.Node, place: Place, world: World) -> Times:
         case ast.QueryTable(query, window, _, granularity):
             return _seen(window, granularity, occasions(query, place, world, window))
         case ast.Changes(_, query):
-            found = changes(query, place, world)
+            # The row of an aggregate without groups comes with the first row of all, even if that is of another stream.
+            first = NEVER if world.begins is None else np.array([world.begins], dtype=np.int64)
+            found = np.concatenate([first, changes(query, place, world)])
             return np.unique(np.concatenate([found, found + 1]))
         case _:
             parts = [changes(child, place, world) for child in ast.children(node)]

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 import numpy as np
 import polars as pl
 
+from strandline.algebra.user import Definition
 from strandline.execution.scalars.basis import polars_type
 from strandline.lang import ast
 from strandline.types import BIGINT, Column, Schema
@@ -29,6 +30,8 @@ class Database(Protocol):
 
     @property
     def dialect(self) -> Dialect: ...
+
+    def bring(self, user: Definition) -> None: ...
 
     def load(self, table: str, columns: Schema, rows: pl.DataFrame) -> None: ...
 
@@ -73,6 +76,8 @@ def answers(
     One statement asks about many instants, or, if `apart`, about one: that is slower, but leaves the database nothing
     to rearrange between instants.
     """
+    for user in place.catalog.functions.values():
+        database.bring(user)
     translation = Translation(world, place, database.dialect, world.origin(query, place))
     body = translation.query(query)
     wanted = tuple(Column(f"c{n}", c.name, c.type) for n, c in enumerate(columns, 1))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import polars as pl
+import pyarrow as pa
 
+from strandline.algebra.user import Definition, UserAggregate, UserFunction
 from strandline.errors import SetupError
-from strandline.types import Schema
+from strandline.types import Schema, array_of, arrow_type
 from strandline.verify import duckdb_functions as functions
 from strandline.verify.dialect import AGGREGATES, Dialect, Templates, Untranslatable
 
@@ -149,6 +152,7 @@ DIALECT: Final = Dialect(
     array="[{}]",
     array_cast="CAST(list_transform({0}, lambda element: {1}) AS {2})",
     helpers=_HELPERS,
+    runs_python=True,
     quote=lambda text: "(" + " || chr(0) || ".join(f"'{part}'" for part in text.replace("'", "''").split("\0")) + ")",
 )
 
@@ -175,6 +179,22 @@ class DuckDB:
             self._connection.execute(f"SET threads = {threads}")
         for helper in self.dialect.helpers:
             self._connection.execute(helper)
+        self._users: dict[str, Definition] = {}
+
+    def bring(self, user: Definition) -> None:
+        """Make a function of the user's known, or an aggregate as a function over lists of values."""
+        known = self._users.get(user.name)
+        if known is user:
+            return
+        name = f"{self.dialect.prefix}user_{user.name}"
+        if known is not None:
+            self._connection.remove_function(name)
+        whole = isinstance(user, UserAggregate)
+        takes = [self.dialect.type_name(array_of(kind) if whole else kind) for kind in user.arguments]
+        body = _over_lists(user) if isinstance(user, UserAggregate) else _over_columns(user)
+        gives = self.dialect.type_name(user.returns)
+        self._connection.create_function(name, body, takes, gives, type="arrow", null_handling="special")
+        self._users[user.name] = user
 
     def load(self, table: str, columns: Schema, rows: pl.DataFrame) -> None:
         """Make a table of rows whose columns are named by id."""
@@ -198,3 +218,23 @@ class DuckDB:
 
     def close(self) -> None:
         self._connection.close()
+
+
+# ---- Python of the user's --------------------------------------------------------------------------------------------
+
+
+def _over_columns(user: UserFunction) -> Callable[..., pa.Array]:
+    def body(*columns: pa.ChunkedArray) -> pa.Array:
+        pairs = zip(columns, user.arguments, strict=True)
+        return user.over([column.combine_chunks().cast(arrow_type(kind)) for column, kind in pairs])
+
+    return body
+
+
+def _over_lists(user: UserAggregate) -> Callable[[pa.ChunkedArray], pa.Array]:
+    def body(lists: pa.ChunkedArray) -> pa.Array:
+        # One value after the other, which is slow: the judge shares nothing with how the engine merges.
+        found = [None if values is None else user.over_values(values) for values in lists.to_pylist()]
+        return pa.array(found, arrow_type(user.returns))
+
+    return body

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from strandline.algebra.user import Definition
 from strandline.errors import SetupError
 from strandline.execution.scalars.basis import polars_type
 from strandline.types import Schema
@@ -188,6 +189,9 @@ class PostgreSQL:
             return next((name for name in names if name in found), "default")
 
         return functions.collated(first("und-x-icu", "C.utf8"), first("C.utf8", "en_US.utf8", "und-x-icu"))
+
+    def bring(self, user: Definition) -> None:
+        """Nothing of the user's: Python inside of a server is not for everybody to install."""
 
     def load(self, table: str, columns: Schema, rows: pl.DataFrame) -> None:
         """Make a table of rows whose columns are named by id."""

@@ -178,7 +178,8 @@ _ARITHMETIC: Final = (
                FROM (SELECT ('x' || encode(float8send(x), 'hex'))::bit(64)::bigint) AS raw(bits)) AS parts(bits, e, m)
          JOIN pg_temp.sl_powers ON k = greatest(e, 1) - 1075 $$""",
     f"""CREATE FUNCTION pg_temp.rounded(x numeric) RETURNS float8 {PLPGSQL} $$ BEGIN RETURN x::float8;
-        EXCEPTION WHEN numeric_value_out_of_range THEN RETURN sign(x)::float8 * 'Infinity'::float8; END $$""",
+        EXCEPTION WHEN numeric_value_out_of_range THEN  -- too large, or too small
+          RETURN CASE WHEN abs(x) < 1 THEN 0 ELSE sign(x)::float8 * 'Infinity'::float8 END; END $$""",
     """CREATE FUNCTION pg_temp.remainder_double(a float8, b float8) RETURNS float8 LANGUAGE sql STABLE STRICT AS $$
          SELECT CASE WHEN a = 'NaN' OR b = 'NaN' OR abs(a) = 'Infinity' THEN 'NaN' WHEN abs(b) = 'Infinity' THEN a
            ELSE pg_temp.rounded(pg_temp.exact(a) % pg_temp.exact(b)) END $$""",

@@ -26,6 +26,7 @@ from strandline.algebra.chronons import keeps_arrival_order
 from strandline.algebra.expressions import ColumnRef, Expression, children
 from strandline.algebra.schema import schema
 from strandline.algebra.signatures import meet
+from strandline.algebra.user import UserAggregate
 from strandline.catalog import BaseStream
 from strandline.errors import Span
 from strandline.lang import ast
@@ -100,7 +101,7 @@ class Translation:
                 one, two = self.branches(query, (left, right))
                 return Text(_set_operation(operator, one, two), one.columns)
             case ast.Changes(kind, inner):
-                return self.changes(kind, inner)
+                return self.query(inner, ordered=ordered) if kind == "RSTREAM" else self.changes(kind, inner)
             case ast.Ordered(inner, order, limit):
                 return self.first_rows(inner, order, limit)
             case ast.With(_, body):
@@ -131,8 +132,6 @@ class Translation:
     def changes(self, kind: str, query: ast.Query) -> Text:
         """What has come or gone since the instant before."""
         now = self.query(query)
-        if kind == "RSTREAM":
-            return now
         before = self.elsewhen(f"({self.now} - 1)", lambda: self.query(query))
         one, two = (now, before) if kind == "ISTREAM" else (before, now)
         return Text(f"({one.sql}) EXCEPT ALL ({two.sql})", now.columns)
@@ -415,11 +414,14 @@ class Texts(Scalars):
         if function.name in ("first", "last") and not order:
             assert time is not None, "the binder has refused an order that is not clear"
             order = [f"{time.id} ASC"]
-        if value is not None and value.type == NULL:
-            value = cast_to(value, VARCHAR)
+        user = node.definition if isinstance(node.definition, UserAggregate) else None
+        if value is not None and (user is not None or value.type == NULL):
+            value = cast_to(value, VARCHAR if user is None else user.arguments[0])
         given = None if value is None else self.dialect.sql(value)
         wanted = None if node.filter is None else self.dialect.sql(inside.condition(node.filter))
         part = Aggregated(given, node.distinct, wanted, tuple(order), parameter)
+        if user is not None:
+            return ColumnRef(self.dialect.user_aggregate(user, part), kind)
         return ColumnRef(self.dialect.aggregate(function.name, None if value is None else value.type, part), kind)
 
 

@@ -41,6 +41,7 @@ class Place:
         """The place behind the definition of a query; it hides what had the name before."""
         plan = with_names(bind_query(query, self.catalog), columns, f'query "{name}"')
         catalog = Catalog()
+        catalog.functions.update(self.catalog.functions)
         for stream in self.catalog:
             if stream.name.lower() != name.lower():
                 catalog.add(stream)
@@ -70,10 +71,12 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The rows of all base streams by lower-case name, and the last instant that anybody asks about."""
+    """The rows of all base streams by lower-case name, the last instant that anybody asks about, and the first at which
+    the whole query has an answer."""
 
     rows: Mapping[str, Rows]
     latest: Instant = FOREVER
+    begins: Instant | None = None
 
     def origin(self, query: ast.Query, place: Place) -> Instant | None:
         """The first element of any stream that a query reads: before it the query has no answer."""
