@@ -36,7 +36,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "sinks": (*BASE, "execution"),
     "listing": (),
     "why": (*BASE, "physical", "execution"),
-    "query": (*BASE, "execution", "sinks", "listing", "why"),
+    "query": (*BASE, "physical", "execution", "sinks", "listing", "why"),
     "describe": (*BASE, "algebra", "listing", "query"),
     "backends": (*BASE, "physical", "execution", "spark", "query"),
     "checkpoint": (*BASE, "algebra", "physical"),
@@ -46,7 +46,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "strandline": (*BASE, "sinks", "query", "engine"),
     "__main__": ("cli",),
 }
-TOP = ("cli", "demo", "doctor", "bench", "verify", "scenario", "notebook")
+TOP = ("cli", "shell", "starter", "watching", "demo", "doctor", "bench", "verify", "scenario", "notebook")
 
 # Libraries with one door, and those that the product must not know.
 DOORS = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from strandline.errors import CheckpointError, QueryError, StrandlineError
 from strandline.execution.delivery import Delivery
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from strandline.spark.session import Session
+
+
+# Told what is being waited for, in a few words.
+Note: TypeAlias = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ class Backend:
         """Whether the last batch that was delivered is known to be over, so that a restart has nothing to repeat."""
         return True
 
-    def warm(self) -> None:
+    def warm(self, note: Note) -> None:
         return
 
     def log_file(self) -> Path | None:
@@ -120,6 +124,10 @@ class _Threaded:
     def durations(self) -> list[dict[str, Any]]:
         return []
 
+    def rows_left(self) -> int | None:
+        left: int | None = self._run.advance.rows_left
+        return left
+
 
 class SparkBackend(Backend):
     """Spark, ours or the user's; started when first needed."""
@@ -132,13 +140,13 @@ class SparkBackend(Backend):
         self._session: Session | None = None
         self._shipped = False
 
-    def session(self) -> tuple[SparkSession, str | None]:
+    def session(self, note: Note | None = None) -> tuple[SparkSession, str | None]:
         if self._given is not None:
             return self._given, None
         if self._session is None:
             from strandline.spark.session import start
 
-            self._session = start(master=self._master, config=self._config)
+            self._session = start(master=self._master, config=self._config, note=note)
         return self._session.spark, str(self._session.log_file)
 
     def default_buckets(self) -> int:
@@ -168,8 +176,8 @@ class SparkBackend(Backend):
     def has_finished(self, checkpoint: Path, last_batch: int) -> bool:
         return (checkpoint / "spark" / "commits" / str(last_batch)).exists()
 
-    def warm(self) -> None:
-        self.session()
+    def warm(self, note: Note) -> None:
+        self.session(note)
 
     def log_file(self) -> Path | None:
         return self._session.log_file if self._session is not None else None

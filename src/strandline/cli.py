@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -97,6 +97,26 @@ def run(
             err_console.print("stopped; the same command continues where this run ended")
             raise Stopped from None
         _summary(queries, out, time.monotonic() - began)
+
+
+@app.command()
+def shell(
+    engine: EngineOption = "spark",
+    init: Annotated[Path | None, typer.Option(help="A file of SQL statements to run first.")] = None,
+    master: MasterOption = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="Directory for checkpoints of named queries.")] = None,
+    buckets: Annotated[int | None, typer.Option(min=1, help="Parallelism of state; default: the cores.")] = None,
+    batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
+    debug: DebugOption = False,
+) -> None:
+    """Type SQL and dot commands, and watch answers while they grow. Spark starts behind the prompt."""
+    from strandline.shell.loop import run_shell
+    from strandline.shell.startup import Options
+
+    with _stoppable():
+        code = run_shell(Options(_engine(engine), master, checkpoint, buckets, batch_rows), init)
+    if code:
+        raise typer.Exit(code)
 
 
 @app.command()
@@ -204,7 +224,7 @@ def demo(
     from strandline.demo import show
 
     with _stoppable():
-        show(out_console, seconds, "local" if engine == "local" else "spark")
+        show(out_console, seconds, _engine(engine))
 
 
 @app.command()
@@ -240,15 +260,18 @@ def _read(script: Path) -> str:
         raise StrandlineError(f"{script} cannot be read", code="missing-script", detail=str(error)) from None
 
 
+def _engine(name: str) -> Literal["spark", "local"]:
+    match name:
+        case "spark" | "local":
+            return name
+    raise StrandlineError(f'there is no engine "{name}"', code="usage", hint="Engines are spark and local.")
+
+
 @contextmanager
 def _database(
     engine: str, master: str | None, buckets: int | None, batch_rows: int
 ) -> Iterator[strandline.engine.Database]:
-    if engine not in ("spark", "local"):
-        raise StrandlineError(f'there is no engine "{engine}"', code="usage", hint="Engines are spark and local.")
-    database = strandline.connect(
-        engine="local" if engine == "local" else "spark", master=master, buckets=buckets, batch_rows=batch_rows
-    )
+    database = strandline.connect(engine=_engine(engine), master=master, buckets=buckets, batch_rows=batch_rows)
     try:
         yield database
     finally:

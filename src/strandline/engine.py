@@ -21,7 +21,7 @@ from strandline.algebra.growth import growing_state
 from strandline.algebra.operators import Plan
 from strandline.algebra.schema import schema
 from strandline.algebra.tree import streams_read
-from strandline.backends import Backend, LocalBackend, SparkBackend, Start
+from strandline.backends import Backend, LocalBackend, Note, SparkBackend, Start
 from strandline.catalog import BaseStream, Catalog, DerivedStream, Reader, Stream
 from strandline.checkpoint import Checkpoint, indent
 from strandline.describe import describe, show_queries, show_streams, show_views
@@ -96,20 +96,24 @@ class Database:
         SHOW and DESCRIBE, else None."""
         result: Any = None
         for statement in parse(text):
-            match statement:
-                case ast.CreateStream() | ast.CreateStreamAs() | ast.CreateView() | ast.Drop():
-                    self.declare(statement)
-                    result = None
-                case ast.Explain(inner):
-                    result = self.explain(inner)
-                case ast.Show() | ast.Describe():
-                    result = self.tell(statement)
-                case _:
-                    plan, reads = bind_reading(statement, self.catalog)
-                    own_name = name or next(n for n in self._numbered if self.is_free(n))
-                    wanted = Wanted(own_name, plan, sink or Memory(), reads)
-                    result = self.start([wanted], self._place(wanted.name))[0]
+            result = self.execute(statement, sink=sink, name=name)
         return result
+
+    def execute(self, statement: ast.Statement, *, sink: Sink | None = None, name: str | None = None) -> Any:
+        """Run one statement; its value is as for `sql`."""
+        match statement:
+            case ast.CreateStream() | ast.CreateStreamAs() | ast.CreateView() | ast.Drop():
+                self.declare(statement)
+                return None
+            case ast.Explain(inner):
+                return self.explain(inner)
+            case ast.Show() | ast.Describe():
+                return self.tell(statement)
+            case _:
+                plan, reads = bind_reading(statement, self.catalog)
+                own_name = name or next(n for n in self._numbered if self.is_free(n))
+                wanted = Wanted(own_name, plan, sink or Memory(), reads)
+                return self.start([wanted], self._place(wanted.name))[0]
 
     def append(self, stream: str, rows: Any) -> int:
         """Give rows to a stream of `events()`: a table of Arrow, Polars or pandas, tuples or dicts; returns how many.
@@ -317,9 +321,9 @@ class Database:
             )
         return self._backend.session()[0]
 
-    def warm(self) -> None:
-        """Start Spark now instead of with the first query."""
-        self._backend.warm()
+    def warm(self, note: Note | None = None) -> None:
+        """Start Spark now instead of with the first query; `note` is told what is being waited for."""
+        self._backend.warm(note or (lambda phase: None))
 
     @property
     def log_file(self) -> Path | None:

@@ -54,7 +54,7 @@ class StrandlineError(Exception):
             lines.append(self.detail)
         if self.hint:
             lines.append(f"hint: {self.hint}")
-        return _printable("\n".join(lines))
+        return printable("\n".join(lines))
 
 
 # Halves of surrogate pairs cannot be printed; control characters and marks that turn the writing round are not seen but
@@ -62,7 +62,8 @@ class StrandlineError(Exception):
 _UNPRINTABLE: Final = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """A text with one visible sign for each that a terminal would act on or could not show."""
     return _UNPRINTABLE.sub("\ufffd", text)
 
 

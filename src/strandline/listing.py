@@ -35,6 +35,11 @@ class Listing:
         by_column = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
         return Listing(pa.table([pa.array(c, f.type) for c, f in zip(by_column, schema, strict=True)], schema=schema))
 
+    @staticmethod
+    def text(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Listing:
+        """A listing of texts only."""
+        return Listing.of(dict.fromkeys(columns, pa.string()), rows)
+
     def results(self, form: Form = "arrow") -> Any:
         """The rows."""
         return in_form(self.table, form)

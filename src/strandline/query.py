@@ -20,6 +20,7 @@ from strandline.execution.kernels.changes import CHANGE, TIME, coalesce, net_cha
 from strandline.execution.progress import Heartbeat
 from strandline.execution.wire import to_table
 from strandline.listing import Form, in_form
+from strandline.physical.plan import Pipeline
 from strandline.sinks import Memory, Parquet, Sink
 from strandline.temporal import BEFORE_ALL, FOREVER, Instant, instant, show_instant, to_datetime
 from strandline.types import Schema
@@ -37,6 +38,8 @@ class Run(Protocol):
 
     def durations(self) -> list[dict[str, Any]]: ...
 
+    def rows_left(self) -> int | None: ...
+
 
 @dataclass(slots=True)
 class Group:
@@ -52,11 +55,26 @@ class Group:
     late: dict[str, list[pa.Table]] = field(default_factory=dict)
     rejected: dict[str, list[pa.Table]] = field(default_factory=dict)
     batches: int = 0
+    _progress: dict[str, Instant] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._progress = self.delivery.all_progress()  # what a checkpoint remembers
+
+    def progress(self, query: str) -> Instant:
+        """How far the answer that is kept here reaches: time never runs ahead of the rows that belong to it."""
+        with self.lock:
+            return self._progress[query]
+
+    def pieces(self, query: str, after: int) -> tuple[list[pa.Table], Instant]:
+        """The tables of an answer from number `after` on, and the progress that goes with them."""
+        with self.lock:
+            return self.tables[query][after:], self._progress[query]
 
     def take(self, report: BatchReport) -> None:
         """Keep what stays in memory."""
         with self.lock:
             self.batches += 1
+            self._progress = self.delivery.all_progress()
             for mine, theirs in (
                 (self.tables, report.answers),
                 (self.late, report.late),
@@ -93,7 +111,12 @@ class Query:
     @property
     def progress(self) -> Instant:
         """Up to which instant the answer is complete, in microseconds since the epoch."""
-        return self._group.delivery.progress(self.name).until
+        return self._group.progress(self.name)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """What runs: the physical plan that this query shares with those that were started together with it."""
+        return self._group.delivery.pipeline
 
     @property
     def ended(self) -> bool:
@@ -151,6 +174,13 @@ class Query:
         )
         return in_form(to_table(named), form)
 
+    def pieces(self, after: int = 0) -> tuple[list[pa.Table], Instant]:
+        """The answer as it was delivered, from piece `after` on, and up to when it is complete with them: for whoever
+        follows it without reading everything again. Only where it is kept in memory."""
+        if not isinstance(self.sink, Memory):
+            raise self._not_kept()
+        return self._group.pieces(self.name, after)
+
     def late(self, stream: str, form: Form = "arrow") -> Any:
         """The rows of a stream that came later than it promised."""
         return in_form(_joined(self._group.late.get(stream)), form)
@@ -160,8 +190,11 @@ class Query:
         return in_form(_joined(self._group.rejected.get(stream)), form)
 
     def metrics(self) -> dict[str, Any]:
-        """Counters and gauges: rows in and out, late, rejected, progress, state, batches."""
-        delivery = self._group.delivery
+        """Counters and gauges: rows in and out, late, rejected, progress, state, batches.
+
+        `rows_left` is about how many rows the sources still hold; None where none of them can tell.
+        """
+        delivery, run = self._group.delivery, self._group.run
         beats = delivery.heartbeats
         progress = self.progress
         return {
@@ -175,6 +208,7 @@ class Query:
             "state_rows": delivery.state_rows,
             "state_bytes": delivery.state_bytes,
             "batches": self._group.batches,
+            "rows_left": None if run is None or self.ended else run.rows_left(),
         }
 
     def heartbeats(self) -> dict[str, Heartbeat]:
@@ -217,13 +251,16 @@ class Query:
             with self._group.lock:
                 tables = list(self._group.tables[self.name])
         else:
-            raise QueryError(
-                f"the answer of {self.name} went to {type(self.sink).__name__} and was not kept",
-                code="not-kept",
-                hint="Use a Memory or Parquet sink to look at it here.",
-            )
+            raise self._not_kept()
         schema = answer_schema(self.columns)
         return from_answer(pa.concat_tables([schema.empty_table(), *(t.cast(schema) for t in tables)]), self.columns)
+
+    def _not_kept(self) -> QueryError:
+        return QueryError(
+            f"the answer of {self.name} went to {type(self.sink).__name__} and was not kept",
+            code="not-kept",
+            hint="Use a Memory or Parquet sink to look at it here.",
+        )
 
 
 def _read(path: Path) -> pa.Table:

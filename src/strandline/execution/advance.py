@@ -82,6 +82,7 @@ class Advance:
         self.batch_rows = batch_rows
         self.tasks_per_source = max(1, tasks // max(1, len(sources)))
         self._last_rows = dict.fromkeys(sources, time.monotonic())
+        self.rows_left: int | None = None  # about how many were not in a batch yet when the last one was decided on
 
     def beginning(self) -> Positions:
         return dict.fromkeys(self.sources, Position())
@@ -89,6 +90,8 @@ class Advance:
     def next(self, before: Mapping[str, Position]) -> Positions:
         """The positions after the next batch; the same as before if there is nothing new."""
         after = {name: self._next(name, source, before[name]) for name, source in self.sources.items()}
+        known = [source.rows_left(before[name].at) for name, source in self.sources.items()]
+        self.rows_left = sum(rows for rows in known if rows is not None) if any(r is not None for r in known) else None
         if after == before:
             return after
         # A source of which nothing is read has one piece, an empty one.

@@ -19,7 +19,7 @@ from strandline.execution.progress import Heartbeat, progress_of, together
 from strandline.execution.runtime import Counts
 from strandline.execution.wire import Message
 from strandline.physical.plan import Pipeline
-from strandline.temporal import BEFORE_ALL
+from strandline.temporal import BEFORE_ALL, Instant
 
 MEMORY = "progress.json"  # the file, in the checkpoint, that remembers how far a pipeline has come
 
@@ -80,8 +80,8 @@ class Delivery:
         self.rows_out = {name: count + report.rows_out.get(name, 0) for name, count in base.rows_out.items()}
         for fragment, counts in report.operators.items():
             passed = map(operator.add, base.passed.get(fragment, [0] * len(counts.passed)), counts.passed)
-            self.operators[fragment] = replace(counts, passed=list(passed))
-        self.heartbeats |= report.heartbeats
+            self.operators = self.operators | {fragment: replace(counts, passed=list(passed))}
+        self.heartbeats = self.heartbeats | report.heartbeats  # a new one: others may be looking at the old one
         self.last_batch = batch
         for listener in self.listeners:
             listener(report)
@@ -101,6 +101,10 @@ class Delivery:
         if not self.heartbeats:
             return Progress(BEFORE_ALL)
         return progress_of(self.heartbeats, streams)
+
+    def all_progress(self) -> dict[str, Instant]:
+        """Up to when each query is complete."""
+        return {query.name: self.progress(query.name).until for query in self.pipeline.queries}
 
     @property
     def ended(self) -> bool:

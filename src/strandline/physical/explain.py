@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from strandline.algebra.explain import (
     show_aggregate,
     show_expression,
@@ -55,8 +57,11 @@ def show_pipeline(pipeline: Pipeline) -> str:
 
 def _show_route(fragment: Fragment) -> str:
     route = fragment.route
-    if not isinstance(route, ToPort):
-        return f"answer of {route.query}"
+    return show_exchange(route) if isinstance(route, ToPort) else f"answer of {route.query}"
+
+
+def show_exchange(route: ToPort) -> str:
+    """How elements get to the bucket where they are needed."""
     match route.mode:
         case "hash":
             return f"exchange by {', '.join(route.keys)}"
@@ -77,8 +82,8 @@ def _show_tree(node: Node, depth: int, feeders: dict[str, str], shown: set[Node]
     return "\n".join(lines)
 
 
-def show_node(node: Node, feeders: dict[str, str]) -> str:
-    """One operator in words; `feeders` says which fragment fills a port."""
+def show_node(node: Node, feeders: Mapping[str, str]) -> str:
+    """An operator without what is below it; `feeders` names the fragment that sends to a port."""
     match node:
         case Port(name, columns):
             listed = ", ".join(c.id for c in columns)

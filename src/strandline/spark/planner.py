@@ -29,6 +29,10 @@ class Planner:
         self._open: list[Connection] = []
         threading.Thread(target=self._welcome, name="strandline-planner", daemon=True).start()
 
+    @property
+    def rows_left(self) -> int | None:
+        return self._advance.rows_left
+
     def close(self) -> None:
         self._listener.close()
         for connection in self._open:

@@ -96,6 +96,10 @@ class SparkRun:
         if threading.current_thread() is not self._watcher:
             self._over.wait()
 
+    def rows_left(self) -> int | None:
+        """About how many rows of the sources have not been read; None if they cannot tell."""
+        return self.planner.rows_left
+
     def durations(self) -> list[dict[str, Any]]:
         """What recent batches took, by phase, in milliseconds."""
         return [{"batch": p["batchId"], **p["durationMs"]} for p in self.query.recentProgress]

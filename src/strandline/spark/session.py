@@ -16,7 +16,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,25 +65,33 @@ def start(
     config: Mapping[str, str] | None = None,
     log_directory: Path | None = None,
     warm: bool = True,
+    note: Callable[[str], None] | None = None,
 ) -> Session:
     """Start Spark on `master` (the cores of this machine by default); `config` has the last word on every setting.
 
     Nothing reaches the terminal: Spark, the JVM and the Python workers write to `Session.log_file`. The JVM outlives
     neither the session nor this process, however the process ends. `warm` brings the Python workers up in the
-    background.
+    background. `note` is told what is being waited for.
 
     `spark-defaults.conf` is read where SPARK_CONF_DIR has one, and yields to our settings; `spark-env.sh` is a bash
     script and is not read.
     """
-    return _start(master, config or {}, log_directory, warm, archive=None)
+    return _start(master, config or {}, log_directory, warm, None, note or (lambda phase: None))
 
 
 def _start(
-    master: str | None, config: Mapping[str, str], log_directory: Path | None, warm: bool, archive: Path | None
+    master: str | None,
+    config: Mapping[str, str],
+    log_directory: Path | None,
+    warm: bool,
+    archive: Path | None,
+    note: Callable[[str], None],
 ) -> Session:
+    note("looking for Java")
     pyspark = pyspark_directory()
     _refuse_second_session()
     java = find_java()
+    note(f"Java {java.version} ({java.origin}), starting Spark")
     master = resolve(master)
     scratch = Scratch(log_directory)
     jvm = None
@@ -165,7 +173,7 @@ def build_archive() -> Path:
     target = archive_file(java, pyspark_directory())
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh = target.with_name(f"new-{os.getpid()}-{target.name}")
-    with _start(None, {}, None, warm=False, archive=fresh) as session:
+    with _start(None, {}, None, False, fresh, lambda phase: None) as session:
         first_job(session.spark).collect()
         _first_stream(session.spark, session._jvm.scratch.directory / "checkpoint")
     if not fresh.exists():

@@ -60,6 +60,11 @@ class Source(ABC):
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
         """The rows between two positions, with at least the given columns."""
 
+    def rows_left(self, position: int) -> int | None:
+        """About how many rows lie after a position by now, for whoever waits; None if the source cannot tell. Asked
+        right after `advance`, on the driver."""
+        return None
+
     def cuts(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
         """Where the reading between two positions may be divided among tasks. None here: `latest` must be able to say,
         from a look at the earlier ones only, which rows of the later ones are late."""

@@ -112,6 +112,9 @@ class FileSource(Source):
             end += 1
         return end, self._complete and end == len(self.units)
 
+    def rows_left(self, position: int) -> int | None:
+        return sum(unit.rows for unit in self.units[position:])
+
     def _discover(self) -> None:
         """Add the units of new files to the log."""
         # The marker first: a file that comes after this look belongs to the next one.

@@ -21,6 +21,7 @@ from strandline.temporal import SECOND, instant
 from strandline.types import BIGINT, DOUBLE, is_numeric
 
 _STREAM_SEEDS = 0xA24BAED4963EE407
+_ALL = 2**62  # rows: more than anybody takes
 
 
 class RateSource(Source):
@@ -80,6 +81,10 @@ class RateSource(Source):
             end = min(end, total)
         end = max(end, position)
         return end, end == total
+
+    def rows_left(self, position: int) -> int | None:
+        _, total, _, _, _, pace = self._options()
+        return self.advance(position, _ALL)[0] - position if pace or total is not None else None
 
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
         per_second, _, _, keys, seed, _ = self._options()

@@ -31,6 +31,9 @@ class RowsSource(Source):
         end = min(position + limit_rows, count)
         return end, end == count
 
+    def rows_left(self, position: int) -> int | None:
+        return len(self.stream.source.arguments) - position
+
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
         rows = [row for row in self.stream.source.arguments[start:end] if isinstance(row, list)]
         texts = {

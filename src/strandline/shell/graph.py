@@ -1,0 +1,95 @@
+"""A plan as a picture: from the answer down to the streams, a line per operator, with what has come through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.text import Text
+
+from strandline.physical.explain import show_exchange, show_node
+from strandline.physical.plan import Fragment, Node, Pipeline, Port, ToPort, ToQuery, sources
+from strandline.query import Query
+from strandline.watching import Meter, show_rate, show_state
+
+_QUIET = "bright_black"
+
+
+def draw(query: Query, meter: Meter) -> Text:
+    """The plan of a query; streams and the answer with their counts and rates.
+
+    Rows flow upwards. Operators stand below each other, with a branch for each input where inputs meet.
+    """
+    meter.look()
+    picture = _Picture(query.pipeline, meter)
+    answer = next(f for f in query.pipeline.fragments if f.route == ToQuery(query.name))
+    picture.line("", Text.assemble(("answer of ", ""), (query.name, "bold cyan")), picture.answer_facts())
+    picture.fragment(answer, "")
+    return Text("\n").join(picture.lines)
+
+
+class _Picture:
+    def __init__(self, pipeline: Pipeline, meter: Meter) -> None:
+        self.pipeline = pipeline
+        self.meter = meter
+        self.metrics: dict[str, Any] = meter.metrics[0]
+        self.lines: list[Text] = []
+        self.feeders = {f.route.port: f for f in pipeline.fragments if isinstance(f.route, ToPort)}
+        self._names = {port: fragment.id for port, fragment in self.feeders.items()}
+        self._drawn: set[str] = set()
+
+    def line(self, indent: str, text: Text, facts: str = "") -> None:
+        self.lines.append(Text.assemble((indent, _QUIET), text, (f"   {facts}" if facts else "", "green")))
+
+    def fragment(self, fragment: Fragment, indent: str) -> None:
+        if fragment.id in self._drawn:
+            self.line(f"{indent}▲ ", Text(f"{fragment.id}, as above", style=_QUIET))
+            return
+        self._drawn.add(fragment.id)
+        self._node(fragment.root, indent)
+
+    def _node(self, node: Node, indent: str) -> None:
+        if isinstance(node, Port):
+            self._port(node, indent)
+            return
+        self.line(f"{indent}▲ ", Text(show_node(node, self._names)))
+        below = sources(node)
+        if len(below) == 1:
+            self._node(below[0], indent)
+            return
+        for number, source in enumerate(below):
+            last = number == len(below) - 1
+            start = len(self.lines)
+            self._node(source, indent + ("  " if last else "│ "))
+            branch = Text(indent + ("└─" if last else "├─"), style=_QUIET)
+            self.lines[start] = branch + self.lines[start][len(indent) + 2 :]
+
+    def _port(self, port: Port, indent: str) -> None:
+        if port.name in self.feeders:
+            fragment = self.feeders[port.name]
+            assert isinstance(fragment.route, ToPort)
+            buckets = f"{self.pipeline.buckets} bucket{'' if self.pipeline.buckets == 1 else 's'}"
+            self.line(f"{indent}━ ", Text(f"{show_exchange(fragment.route)}, {buckets}", style="yellow"))
+            self.fragment(fragment, indent)
+        else:
+            stream = port.name.removeprefix("source:")
+            self.line(f"{indent}● ", Text(show_node(port, self._names), style="bold"), ", ".join(self._read(stream)))
+
+    def _read(self, stream: str) -> Iterator[str]:
+        rows = self.metrics["rows_in"].get(stream)
+        if rows is None:
+            return
+        yield f"{rows:,} rows"
+        if self.metrics["late"].get(stream):
+            yield f"{self.metrics['late'][stream]:,} late"
+        if self.metrics["rejected"].get(stream):
+            yield f"{self.metrics['rejected'][stream]:,} malformed"
+        rate = self.meter.rates()[0]
+        if rate and len(self.metrics["rows_in"]) == 1:
+            yield show_rate(rate)
+
+    def answer_facts(self) -> str:
+        facts = [f"{self.metrics['rows_out']:,} rows"]
+        rate = self.meter.rates()[1]
+        facts += [show_rate(rate)] if rate else []
+        return ", ".join([*facts, show_state([self.metrics])])

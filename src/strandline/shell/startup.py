@@ -1,0 +1,98 @@
+"""The engine, coming up behind the prompt: first our own modules, then Java, then Spark."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from strandline.errors import SetupError, StrandlineError
+
+if TYPE_CHECKING:
+    from strandline.engine import EngineName
+    from strandline.shell.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line says."""
+
+    engine: EngineName = "spark"
+    master: str | None = None
+    checkpoint: Path | None = None
+    buckets: int | None = None
+    batch_rows: int = 1_000_000
+
+
+class Startup:
+    """Two gates: `loaded`, when statements can be understood, and `ready`, when queries can run.
+
+    The user types meanwhile. Only what needs a gate waits for it, and says for what: `phase`.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.phase = "loading"
+        self.loaded = threading.Event()
+        self.ready = threading.Event()
+        self.changed: Callable[[], None] = lambda: None
+        self._session: Session | None = None
+        self._error: StrandlineError | None = None
+        self._thread = threading.Thread(target=self._work, name="strandline-startup", daemon=True)
+
+    def begin(self) -> None:
+        if not self._thread.is_alive() and not self.loaded.is_set():
+            self._thread.start()
+
+    def session(self) -> Session:
+        """The session, once its modules are there."""
+        self.loaded.wait()
+        if self._session is None:
+            raise self._error or SetupError("the shell did not start", code="internal")
+        return self._session
+
+    def engine(self) -> None:
+        """Return when queries can run; raise why they cannot."""
+        self.ready.wait()
+        if self._error is not None:
+            raise self._error
+
+    @property
+    def failed(self) -> bool:
+        return self._error is not None
+
+    def _work(self) -> None:
+        try:
+            self._load()
+            assert self._session is not None
+            self._session.database.warm(self._note)
+        except StrandlineError as error:
+            self._error = error
+        except Exception as error:
+            self._error = SetupError(f"{type(error).__name__}: {error}", code="internal")
+        self.phase = "failed" if self.failed else "ready"
+        self.loaded.set()
+        self.ready.set()
+        self.changed()
+
+    def _load(self) -> None:
+        import strandline
+        from strandline.shell.session import Session
+
+        given = self.options
+        database = strandline.connect(
+            engine=given.engine,
+            master=given.master,
+            checkpoint=given.checkpoint,
+            buckets=given.buckets,
+            batch_rows=given.batch_rows,
+        )
+        self._session = Session(database, self)
+        self.loaded.set()
+        self.changed()
+
+    def _note(self, phase: str) -> None:
+        self.phase = phase
+        self.changed()

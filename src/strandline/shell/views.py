@@ -1,0 +1,163 @@
+"""An answer on the screen, in its forms: the table of an instant, the changes, the rows with their intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal, TypeAlias, get_args
+
+import polars as pl
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from strandline.algebra.expressions import ColumnRef
+from strandline.errors import printable
+from strandline.execution.batch import FROM, UNTIL
+from strandline.execution.kernels.changes import TIME
+from strandline.physical.plan import Node, Port, Project, Select, SweepTop, ToQuery
+from strandline.query import Query
+from strandline.shell.feed import Feed
+from strandline.temporal import FOREVER, Instant, show_instant
+from strandline.types import is_numeric
+
+Form: TypeAlias = Literal["table", "changes", "rows"]
+FORMS: Final[tuple[Form, ...]] = get_args(Form)
+
+_WIDEST: Final = 60  # characters of one value
+_HEAD: Final = "bold"
+_QUIET: Final = "bright_black"
+
+
+def natural_form(query: Query) -> Form:
+    """Rows without a window are valid for one instant each: a snapshot would hardly ever show one."""
+    return "rows" if all(_is_momentary(f.root) for f in query.pipeline.fragments) else "table"
+
+
+def _is_momentary(node: Node) -> bool:
+    return isinstance(node, Port) or (isinstance(node, Select | Project) and _is_momentary(node.source))
+
+
+def show(feed: Feed, form: Form, most: int) -> RenderableType:
+    """The newest of an answer, at most so many lines of it."""
+    match form:
+        case "table":
+            return show_table(feed.query, feed.snapshot(), feed.progress - 1, most)
+        case "changes":
+            return show_changes(feed.query, *feed.changes(most))
+        case "rows":
+            return show_rows(feed.query, *feed.rows(most), None if feed.query.ended else feed.progress)
+
+
+def show_table(query: Query, frame: pl.DataFrame, at: Instant, most: int) -> RenderableType:
+    """The answer at an instant."""
+    rows = _ordered(query, frame)
+    table = _table([column.name for column in query.columns], query)
+    for row in rows.head(most).iter_rows():
+        table.add_row(*map(_cell, row))
+    more = rows.height - most
+    count = f"{rows.height:,} row{'' if rows.height == 1 else 's'}"
+    parts: list[RenderableType] = [_title(query, f"at {show_instant(at)}, {count}")]
+    parts += [table] if rows.height else []
+    parts += [Text(f"… and {more:,} more", style=_QUIET)] if more > 0 else []
+    return Group(*parts)
+
+
+def show_changes(query: Query, frame: pl.DataFrame, earlier: int) -> RenderableType:
+    """What came and what went, and when."""
+    title = _title(query, f"changes{_after(earlier)}")
+    if not frame.height:
+        return Group(title, Text("none yet", style=_QUIET))
+    clock = _Clock(frame.get_column(TIME))
+    table = _table(["", f"time{clock.day}", *(column.name for column in query.columns)], query, before=2)
+    for *values, time, change in frame.iter_rows():
+        sign = ("+" if change > 0 else "-") + (f"{abs(change)}" if abs(change) > 1 else "")
+        table.add_row(sign, clock.show(time), *map(_cell, values), style="green" if change > 0 else "red")
+    return Group(title, table)
+
+
+def show_rows(query: Query, frame: pl.DataFrame, earlier: int, progress: Instant | None) -> RenderableType:
+    """Every row with the interval in which it is valid; `…` is an end that is not known yet."""
+    title = _title(query, f"rows{_after(earlier)}")
+    if not frame.height:
+        return Group(title, Text("none yet" if progress is not None else "none", style=_QUIET))
+    clock = _Clock(pl.concat([frame.get_column(FROM), frame.get_column(UNTIL)]))
+    table = _table([*(column.name for column in query.columns), f"valid{clock.day}"], query)
+    for *values, start, end in frame.iter_rows():
+        until = "…" if end >= FOREVER or end == progress else clock.show(end)
+        table.add_row(*map(_cell, values), f"[{clock.show(start)}, {until})")
+    return Group(title, table)
+
+
+class _Clock:
+    """Instants without their day where it is the same for all; then the head of the column tells it."""
+
+    def __init__(self, instants: pl.Series) -> None:
+        finite = [show_instant(at) for at in instants.unique().to_list() if at < FOREVER]
+        days = {shown[:10] for shown in finite if shown[:1].isdigit()}
+        self.common = len(days) == 1 and all(shown[:1].isdigit() for shown in finite)
+        self.day = f" on {days.pop()}" if self.common else ""
+
+    def show(self, at: Instant) -> str:
+        return show_instant(at)[11:] if self.common else show_instant(at)
+
+
+def _ordered(query: Query, frame: pl.DataFrame) -> pl.DataFrame:
+    """As ORDER BY says, where the answer has the columns for it; then by all columns, so that rows stay put."""
+    by, descending, nulls_last = [], [], []
+    for column, down, last in _asked_order(query):
+        by.append(column)
+        descending.append(down)
+        nulls_last.append(last)
+    rest = [c.id for c in query.columns if c.id not in by and c.type.element is None]
+    by += rest
+    if not by:
+        return frame
+    flags = [False] * len(rest)
+    return frame.sort(by, descending=descending + flags, nulls_last=nulls_last + [True] * len(rest))
+
+
+def _asked_order(query: Query) -> Iterable[tuple[str, bool, bool]]:
+    root = next(f.root for f in query.pipeline.fragments if f.route == ToQuery(query.name))
+    match root:
+        case Project(outputs, SweepTop(order, _, _)):
+            shown = {value.id: column.id for column, value in outputs if isinstance(value, ColumnRef)}
+        case SweepTop(order, _, _):
+            shown = {column.id: column.id for column in query.columns}
+        case _:
+            return
+    for key in order:
+        if key.column.id not in shown:
+            return
+        yield shown[key.column.id], key.descending, not key.nulls_first
+
+
+def _title(query: Query, what: str) -> Text:
+    return Text.assemble((query.name, "bold cyan"), f" {what}")
+
+
+def _after(earlier: int) -> str:
+    return f", the latest after {earlier:,} others" if earlier else ""
+
+
+def _table(heads: Sequence[str], query: Query, before: int = 0) -> Table:
+    table = Table(box=None, pad_edge=False, header_style=_HEAD, padding=(0, 2, 0, 0))
+    for place, head in enumerate(heads):
+        index = place - before
+        number = 0 <= index < len(query.columns) and is_numeric(query.columns[index].type)
+        table.add_column(
+            Text(printable(head)), justify="right" if number else "left", no_wrap=True, overflow="ellipsis"
+        )
+    return table
+
+
+def _cell(value: object) -> Text:
+    if value is None:
+        return Text("NULL", style=_QUIET)
+    if isinstance(value, bool):
+        return Text("true" if value else "false")
+    if isinstance(value, float):
+        return Text(f"{value:.10g}")
+    if isinstance(value, list):
+        return Text("[" + ", ".join(_cell(each).plain for each in value) + "]")
+    shown = printable(str(value)).replace("\n", "⏎")
+    return Text(shown if len(shown) <= _WIDEST else shown[: _WIDEST - 1] + "…")

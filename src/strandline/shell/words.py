@@ -1,0 +1,32 @@
+"""The words of the language, for completion and colours."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final
+
+from strandline.lang.parser import LISTS, STATEMENTS
+from strandline.lang.phrases import RESERVED, TYPE_NAMES, words
+from strandline.temporal import UNITS
+
+# What the grammar of docs/language.md has beside reserved words, statements, types and units; a test compares.
+_FURTHER: Final = words(
+    """ANTI ASC BY CASCADE CUBE DATE DESC DSTREAM EXPLAIN FIRST FILTER GRANULARITY GROUPING IDLE AFTER IF INTERVAL
+        ISTREAM LAST MAX MINUS NOW NULLS ORDERED OUTER PARTITION RANGE REPLACE RESTRICT ROLLUP ROW ROWS RSTREAM SEMI
+        SESSION SETS SLIDE SOURCE STREAM STREAMS STRICT TIES TIMESTAMP UNBOUNDED UNTIL VALID VIEW VIEWS QUERIES WITHIN
+        BETWEEN SYMMETRIC ILIKE SIMILAR TO IS"""
+)
+KEYWORDS: Final = frozenset(
+    {*RESERVED, *STATEMENTS, *LISTS, *TYPE_NAMES, *_FURTHER, *UNITS, *(f"{unit}S" for unit in UNITS)}
+)
+
+
+@cache
+def functions() -> dict[str, str]:
+    """What is called like a function, and what it does: scalars and aggregates."""
+    from strandline.algebra.aggregates import AGGREGATES
+    from strandline.algebra.functions import ALIASES, FUNCTIONS
+
+    named = {f.name: f.doc for f in FUNCTIONS.values() if f.usage.startswith(f"{f.name}(")}
+    named |= {alias: named[name] for alias, name in ALIASES.items() if name in named and alias.isidentifier()}
+    return named | {name: aggregate.doc for name, aggregate in AGGREGATES.items()}
