@@ -46,7 +46,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "strandline": (*BASE, "sinks", "query", "engine"),
     "__main__": ("cli",),
 }
-TOP = ("cli", "shell", "starter", "watching", "demo", "doctor", "bench", "verify", "scenario", "notebook")
+TOP = ("cli", "shell", "starter", "watching", "console", "demo", "doctor", "bench", "verify", "scenario", "notebook")
 
 # Libraries with one door, and those that the product must not know.
 DOORS = {

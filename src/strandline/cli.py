@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import signal
 import sys
 import time
@@ -15,15 +14,12 @@ from types import FrameType
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 
 import strandline
+from strandline.console import await_all, err_console, out_console, show_log, status, summary
 from strandline.errors import StrandlineError
-from strandline.temporal import BEFORE_ALL, show_instant
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=strandline.__doc__)
-out_console = Console(highlight=False)
-err_console = Console(stderr=True, highlight=False)
 
 EngineOption = Annotated[str, typer.Option(help="spark, or local: one process, no Spark, no restart.")]
 MasterOption = Annotated[str | None, typer.Option(help="Spark master URL; by default this machine's cores.")]
@@ -83,20 +79,20 @@ def run(
         if not parsed.queries and parsed.explanations:
             return
         began = time.monotonic()
-        with _status(f"starting {'Spark' if engine == 'spark' else 'the local engine'}"):
-            database.warm()
-        queries = start_script(database, parsed, out.absolute(), checkpoint)
+        with status("starting") as spinner:
+            database.warm(spinner.update)
+            show_log(database.log_file)
+            spinner.update("planning")
+            queries = start_script(database, parsed, out.absolute(), checkpoint)
         try:
-            with _status("running") as status:
-                while not all(query.await_end(0.5) for query in queries):
-                    status.update(_progress_line(queries))
+            await_all(queries)
         except (Stopped, KeyboardInterrupt):
-            with _status("stopping"):
+            with status("stopping"):
                 for query in queries:
                     query.stop()
             err_console.print("stopped; the same command continues where this run ended")
             raise Stopped from None
-        _summary(queries, out, time.monotonic() - began)
+        summary(queries, out, time.monotonic() - began)
 
 
 @app.command()
@@ -155,8 +151,10 @@ def verify(
 
     text = _read(script)
     with _database(engine, master, buckets, batch_rows) as ours, judge(database, dsn) as theirs:
-        with _status("running") as status:
-            verdicts = verify_script(ours, text, theirs, only=query, seconds=seconds, most=instants, note=status.update)
+        with status("running") as spinner:
+            verdicts = verify_script(
+                ours, text, theirs, only=query, seconds=seconds, most=instants, note=spinner.update
+            )
         out_console.print(render(verdicts, theirs.dialect.name), markup=False, soft_wrap=True)
     if code := exit_code(verdicts):
         raise typer.Exit(code)
@@ -207,7 +205,7 @@ def doctor(debug: DebugOption = False) -> None:
     """Tell in one screen what strandline found on this machine and what is wrong."""
     from strandline.doctor import examine, render
 
-    with _status("looking around"):
+    with status("looking around"):
         report = examine(start_spark=True)
     out_console.print(render(report), soft_wrap=True)
     if not report.ok:
@@ -225,6 +223,18 @@ def demo(
 
     with _stoppable():
         show(out_console, seconds, _engine(engine))
+
+
+@app.command()
+def init(
+    directory: Annotated[Path, typer.Argument(help="Where to write it; made if need be.")] = Path("."),
+    debug: DebugOption = False,
+) -> None:
+    """Write a small project that works at once: a script and data for it."""
+    from strandline.starter import write_project
+
+    first, second = write_project(directory)
+    out_console.print(f"look at it:  {first}\nrun it:      {second}", markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -290,52 +300,6 @@ def _stoppable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def _status(text: str) -> Iterator[_Status]:
-    """A spinner with a text on a terminal; nothing where nobody looks."""
-    if not err_console.is_terminal:
-        yield _Status(None)
-        return
-    with err_console.status(text) as shown:
-        yield _Status(shown)
-
-
-class _Status:
-    def __init__(self, shown: object | None) -> None:
-        self.shown = shown
-
-    def update(self, text: str) -> None:
-        if self.shown is not None:
-            self.shown.update(text)  # type: ignore[attr-defined]
-
-
-def _progress_line(queries: list[strandline.query.Query]) -> str:
-    metrics = [query.metrics() for query in queries]
-    rows_in = max(sum(m["rows_in"].values()) for m in metrics)
-    rows_out = sum(m["rows_out"] for m in metrics)
-    slowest = min(query.progress for query in queries)
-    at = "waiting for the first rows" if slowest == BEFORE_ALL else f"complete up to {show_instant(slowest)}"
-    return f"{rows_in:,} rows in, {rows_out:,} results, {at}"
-
-
-def _summary(queries: list[strandline.query.Query], out: Path, seconds: float) -> None:
-    for query in queries:
-        metrics = query.metrics()
-        where = os.path.join(str(out), query.name)
-        out_console.print(f"{query.name}: {metrics['rows_out']:,} results in {where}", markup=False, soft_wrap=True)
-    metrics = queries[0].metrics()
-    for query in queries:
-        metrics["rows_in"] |= query.metrics()["rows_in"]
-        metrics["late"] |= query.metrics()["late"]
-        metrics["rejected"] |= query.metrics()["rejected"]
-    for stream, rows in metrics["rows_in"].items():
-        late, rejected = metrics["late"][stream], metrics["rejected"][stream]
-        aside = [f"{late:,} late, kept in {out}/_late/{stream}"] if late else []
-        aside += [f"{rejected:,} malformed, kept in {out}/_rejected/{stream}"] if rejected else []
-        out_console.print(f"{stream}: {'; '.join([f'{rows:,} rows', *aside])}", markup=False, soft_wrap=True)
-    out_console.print(f"done in {seconds:.1f} s")
 
 
 if __name__ == "__main__":

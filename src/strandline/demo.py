@@ -41,8 +41,8 @@ def show(console: Console, seconds: int, engine: EngineName) -> None:
     began = time.monotonic()
     console.print("[bold]strandline[/bold]: continuous SQL, exact at every instant\n")
     with strandline.connect(engine=engine, buckets=2) as database:
-        with console.status("starting Spark" if engine == "spark" else "starting"):
-            database.warm()
+        with console.status("starting") as status:
+            database.warm(status.update)
         text = STREAMS.replace(":total", str(RATE * seconds)).replace(":orders", str(40 * seconds))
         database.sql(text)
         console.print(text.strip(), markup=False)

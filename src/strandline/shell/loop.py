@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, get_common_complete_suffix
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import completion_is_selected
 from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -153,6 +154,10 @@ def _keys() -> KeyBindings:
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.complete_state = None
 
+    @keys.add("tab")
+    def _(event: KeyPressEvent) -> None:
+        _complete(event.current_buffer)
+
     @keys.add("c-c")
     def _(event: KeyPressEvent) -> None:
         if event.current_buffer.text:
@@ -161,6 +166,27 @@ def _keys() -> KeyBindings:
             event.app.exit(exception=KeyboardInterrupt)
 
     return keys
+
+
+def _complete(buffer: Buffer) -> None:
+    """Tab: take what is certain; if there is more than one way to go on, list them, and with the next Tab choose.
+
+    At once, and not when the list that comes while typing is ready: hands are faster.
+    """
+    state = buffer.complete_state
+    if state is not None and state.complete_index is not None:
+        buffer.complete_next()
+        return
+    found = list(buffer.completer.get_completions(buffer.document, CompleteEvent(completion_requested=True)))
+    if len(found) == 1:
+        buffer.complete_state = None
+        buffer.apply_completion(found[0])
+    elif common := get_common_complete_suffix(buffer.document, found):
+        buffer.insert_text(common)
+    elif state is not None:
+        buffer.complete_next()
+    elif found:
+        buffer.start_completion(select_first=False)
 
 
 class _LateCompleter(Completer):
@@ -230,7 +256,6 @@ def _run_piped(startup: Startup, first: Path | None) -> int:
 
     startup.begin()
     session = startup.session()
-    session.console.soft_wrap = True
     try:
         if first is not None:
             session.read(first)

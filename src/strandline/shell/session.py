@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from strandline.engine import Database
 from strandline.errors import QueryError, Span, StrandlineError
@@ -181,6 +181,15 @@ class Session:
     def say(self, text: str, style: str | None = None) -> None:
         self.console.print(text, markup=False, soft_wrap=True, style=style)
 
+    def show(self, shown: RenderableType) -> None:
+        """Print what is more than text; on a pipe without the blanks that fill the lines of a table."""
+        if self.console.is_terminal:
+            self.console.print(shown)
+            return
+        with self.console.capture() as captured:
+            self.console.print(shown, soft_wrap=True)
+        self.say("\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n")))
+
     def tell_time(self, seconds: float) -> None:
         if self.timing:
             self.say(f"time: {seconds:.3f} s")
@@ -191,16 +200,16 @@ class Session:
         query = entry.query
         if form == "table" and query.ended:
             at = last_row(query)
-            self.console.print(show_table(query, _payload(query, at), at, most))
+            self.show(show_table(query, _payload(query, at), at, most))
         elif entry.feed is not None:
             entry.feed.look()
-            self.console.print(show(entry.feed, form, most))
+            self.show(show(entry.feed, form, most))
         else:
             raise query._not_kept()
 
     def print_at(self, entry: Entry, at: Instant) -> None:
         """The answer at an instant that has passed."""
-        self.console.print(show_table(entry.query, _payload(entry.query, at), at, MOST_PRINTED))
+        self.show(show_table(entry.query, _payload(entry.query, at), at, MOST_PRINTED))
 
     def _at_once(self, statement: ast.Statement) -> None:
         """A statement whose result is not a growing answer: a declaration, a question, or another that is short."""
@@ -260,6 +269,7 @@ def await_and_print(session: Session, begin: Callable[[], Entry], form: Form | N
         session.print_now(entry, form, MOST_PRINTED)
         return
     assert entry.feed is not None
+    entry.form = "rows"
     entry.feed.look()
-    session.console.print(show_rows(query, *entry.feed.rows(MOST_PRINTED), None))
+    session.show(show_rows(query, *entry.feed.rows(MOST_PRINTED), None))
     session.tell_time(time.monotonic() - entry.asked)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, cast
 
@@ -106,9 +106,9 @@ def help_(session: Session, rest: Rest) -> None:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for each in known:
         table.add_row(Text(each.usage, style="bold"), each.summary)
-    session.console.print(table)
+    session.show(table)
     if not wanted:
-        session.console.print(Text("\n" + _HOW))
+        session.show(Text("\n" + _HOW))
 
 
 @verb(".quit", "", "stop all queries and leave; also Ctrl-D, or Ctrl-C at an empty prompt")
@@ -201,15 +201,19 @@ def explain(session: Session, rest: Rest) -> None:
         entry = _entry(session, rest)
         session.say(entry.query.explain())
         return
-    # Blanks in place of the verb: a caret then stands below the word that was typed.
-    for statement in parse(" " * rest.start + rest.text[rest.start :]):
-        session.say(session.database.explain(statement))  # type: ignore[arg-type]
+    try:  # blanks in place of the verb: places in the statement are then places in what was typed
+        for statement in parse(" " * rest.start + rest.text[rest.start :]):
+            session.say(session.database.explain(statement))  # type: ignore[arg-type]
+    except StrandlineError as error:
+        if error.span is not None:
+            error.span = replace(error.span, text=rest.text)
+        raise
 
 
 @verb(".graph", "[q]", "the plan of a query as a picture, with what has come through", "query")
 def graph(session: Session, rest: Rest) -> None:
     entry = _entry(session, rest)
-    session.console.print(draw(entry.query, entry.meter), soft_wrap=True)
+    session.show(draw(entry.query, entry.meter))
 
 
 # ---- answers ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,248 @@
+"""The shell as a person uses it: keys in, a screen out, through a real pseudo-terminal."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from terminal import CTRL_C, CTRL_D, ROOT, TAB, UP, Terminal, shell
+
+PROMPT = "strandline> "
+PATIENCE = 30.0  # seconds; the machine may be busy with other things
+
+TRADES = """CREATE STREAM trades (sym VARCHAR, price DOUBLE, qty INT, ts TIMESTAMP)
+  SOURCE file('docs/examples/trades/*.csv') ORDERED BY ts WITHIN 2 SECONDS;"""
+TICKS = """CREATE STREAM ticks (value BIGINT, key INT, ts TIMESTAMP)
+  SOURCE rate(rows_per_second => 200, keys => 3) ORDERED BY ts;"""
+
+
+def fresh(terminal: Terminal) -> None:
+    """An empty prompt at the top of an empty screen."""
+    terminal.until(lambda text: last_prompt(text) == "", PATIENCE)
+    terminal.send("\x0c")
+    terminal.until(lambda text: text.startswith(PROMPT.rstrip()), PATIENCE)
+
+
+def last_prompt(text: str) -> str | None:
+    """What stands at the last prompt of a screen."""
+    lines = [line for line in text.splitlines() if line.startswith(PROMPT.rstrip())]
+    return lines[-1][len(PROMPT) :].strip() if lines else None
+
+
+@pytest.fixture(scope="module")
+def open_shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+    terminal = shell("--engine", "local", state=tmp_path_factory.mktemp("state"), cwd=ROOT)
+    try:
+        terminal.until("ready", PATIENCE)
+        for statement in (TRADES, TICKS):
+            terminal.type(statement.replace("\n", "\r"))
+            terminal.until("is declared", PATIENCE)
+            fresh(terminal)
+        yield terminal
+    finally:
+        terminal.close()
+
+
+@pytest.fixture
+def terminal(open_shell: Terminal) -> Terminal:
+    fresh(open_shell)
+    return open_shell
+
+
+def run(terminal: Terminal, line: str, seen: str) -> str:
+    """Type a line, wait until something is seen and the prompt is back."""
+    terminal.type(line)
+    return terminal.until(lambda text: seen in text and last_prompt(text) == "", PATIENCE)
+
+
+def test_the_prompt_is_there_at_once(tmp_path: Path) -> None:
+    terminal = shell("--engine", "local", state=tmp_path, cwd=ROOT)
+    try:
+        terminal.until(PROMPT.rstrip(), PATIENCE)
+        # The process's own seconds: those on the wall depend on what else the machine does.
+        used = psutil.Process(terminal.child.pid).cpu_times()
+        assert used.user + used.system < 0.9
+        terminal.send(CTRL_D)
+        assert terminal.until_gone(PATIENCE) == 0
+    finally:
+        terminal.close()
+
+
+def test_completion(terminal: Terminal) -> None:
+    for typed, wanted in (
+        ("SELEC", "SELECT"),
+        ("SELECT sym FROM trad", "SELECT sym FROM trades"),
+        ("SELECT sym FROM trades AS t WHERE t.pri", "SELECT sym FROM trades AS t WHERE t.price"),
+        (".str", ".streams"),
+    ):
+        terminal.send(typed + TAB)
+        terminal.until(lambda text, wanted=wanted: last_prompt(text) == wanted, PATIENCE)
+        terminal.send(CTRL_C)
+        terminal.until(lambda text: last_prompt(text) == "", PATIENCE)
+
+
+def test_a_statement_over_many_lines(terminal: Terminal) -> None:
+    terminal.type("SELECT sym, qty")
+    terminal.type("  FROM trades -- a semicolon; in a comment ends nothing")
+    terminal.type(" WHERE sym = 'A;' OR qty > 45")
+    assert "error" not in terminal.text()
+    text = run(terminal, ";", "has ended")
+    assert "ACME  100  [09:00:00, 09:00:00.000001)" in text
+
+
+def test_the_answer_of_a_query_that_ends_stays_on_the_screen(terminal: Terminal) -> None:
+    text = run(terminal, "SELECT sym, SUM(qty) AS shares FROM trades [RANGE 10 MINUTES] GROUP BY sym;", "has ended")
+    assert "at 2024-01-02 09:11:00, 2 rows" in text, "when the last row came, not when the windows were empty"
+    assert [line.split() for line in text.splitlines() if line.startswith(("ACME", "NOVA"))] == [
+        ["ACME", "90"],
+        ["NOVA", "15"],
+    ]
+    fresh(terminal)
+    rows = run(terminal, ".tail rows", "has ended")
+    assert "ACME     100  [09:00:00, 09:04:00)" in rows
+    changes = run(terminal, ".tail changes", "time on")
+    assert "-  09:04:00            ACME     100" in changes and "+  09:04:00            ACME     120" in changes
+    fresh(terminal)
+    past = run(terminal, ".tail AT TIMESTAMP '2024-01-02 09:03:00'", "2 rows")
+    assert "at 2024-01-02 09:03:00, 2 rows" in past and "ACME     100" in past
+
+
+def test_a_live_tail_in_its_forms_and_ctrl_c(terminal: Terminal) -> None:
+    terminal.type("SELECT key, COUNT(*) AS n FROM ticks [RANGE 2 SECONDS] GROUP BY key;")
+    table = terminal.until(lambda text: ", 3 rows" in text and "state" in text, PATIENCE)
+    assert "key    n" in table or "key  n" in table
+    assert "rows/s in │" in table and "lag " in table and "Ctrl-C leaves" in table
+    terminal.send(TAB)
+    terminal.until(lambda text: "changes, the latest after" in text and "\n+  " in text, PATIENCE)
+    terminal.send(TAB)
+    terminal.until(lambda text: "rows, the latest after" in text and ", …)" in text, PATIENCE)
+    terminal.send(CTRL_C)
+    left = terminal.until(lambda text: "is still running" in text and last_prompt(text) == "", PATIENCE)
+    name = left.split(" is still running")[0].split()[-1]
+    fresh(terminal)
+    assert f"{name}  {name}    running" in run(terminal, ".queries", "running")
+    fresh(terminal)
+    terminal.type(f".tail {name} table")
+    terminal.until(", 3 rows", PATIENCE)
+    terminal.send(".met")  # whoever types on means the prompt
+    terminal.until(lambda text: last_prompt(text) == ".met", PATIENCE)
+    assert "rows_in      ticks" in run(terminal, f"rics {name}", "rate_out")
+    fresh(terminal)
+    run(terminal, f".stop {name}", f"{name} is stopped")
+
+
+def test_an_error_has_its_caret(terminal: Terminal) -> None:
+    text = run(terminal, "SELECT pice FROM trades;", "hint")
+    assert '\n  SELECT pice FROM trades;\n         ^^^^\nhint: Did you mean "price"?' in text
+    assert "\n  .tial\n  ^^^^^\nhint: Did you mean .tail?" in run(terminal, ".tial", ".tail?")
+    assert "\n        ^^^\n" in run(terminal, ".tail q99", "there is no query"), "below the name of the query"
+
+
+def test_plans(terminal: Terminal) -> None:
+    text = run(terminal, ".explain SELECT sym FROM trades WHERE qty > 5;", "physical plan")
+    assert "Filter trades.qty > 5" in text
+    fresh(terminal)
+    run(terminal, "SELECT sym FROM trades WHERE qty > 5;", "has ended")
+    fresh(terminal)
+    assert "● Read trades" in run(terminal, ".graph", "answer of")
+    assert "Select trades.qty > 5" in run(terminal, ".explain", "stage 0")
+
+
+def test_ctrl_c_clears_a_statement_and_then_leaves(tmp_path: Path) -> None:
+    terminal = shell("--engine", "local", state=tmp_path, cwd=ROOT)
+    try:
+        terminal.until("ready", PATIENCE)
+        run(terminal, TICKS.replace("\n", "\r"), "is declared")
+        terminal.type("SELECT key FROM ticks [RANGE 1 SECOND];")
+        terminal.until("q1 at", PATIENCE)
+        terminal.send(CTRL_C)
+        terminal.until(lambda text: "q1 is still running" in text and last_prompt(text) == "", PATIENCE)
+        terminal.send("SELECT half")
+        terminal.until(lambda text: last_prompt(text) == "SELECT half", PATIENCE)
+        terminal.send(CTRL_C)
+        terminal.until(lambda text: last_prompt(text) == "", PATIENCE)
+        terminal.send(CTRL_C)
+        assert terminal.until_gone(PATIENCE) == 0
+        assert "stopping q1" in terminal.text()
+        assert "Traceback" not in terminal.text()
+    finally:
+        terminal.close()
+    again = shell("--engine", "local", state=tmp_path, cwd=ROOT)
+    try:
+        again.until(PROMPT.rstrip(), PATIENCE)
+        again.send(UP)
+        again.until(lambda text: last_prompt(text) == "SELECT key FROM ticks [RANGE 1 SECOND];", PATIENCE)
+        again.send(CTRL_C + CTRL_D)
+        assert again.until_gone(PATIENCE) == 0
+    finally:
+        again.close()
+
+
+def piped(text: str, *options: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "strandline", "shell", "--engine", "local", *options]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    return subprocess.run(command, input=text, capture_output=True, text=True, cwd=cwd, env=env, timeout=120)
+
+
+def test_a_pipe_gets_whole_answers_and_an_exit_code() -> None:
+    good = piped(f"{TRADES}\nSELECT sym, qty FROM trades WHERE qty > 60;\n.tail q1 changes\n")
+    assert good.returncode == 0 and good.stderr == ""
+    assert good.stdout.splitlines() == [
+        "trades is declared",
+        "q1 rows",
+        "sym   qty  valid on 2024-01-02",
+        "ACME  100  [09:00:00, 09:00:00.000001)",
+        "q1 changes",
+        "   time on 2024-01-02  sym   qty",
+        "+  09:00:00            ACME  100",
+        "-  09:00:00.000001     ACME  100",
+    ]
+    bad = piped("SELECT x FROM nowhere;\n.help\n")
+    assert bad.returncode == 1 and "error[unknown-stream]" in bad.stdout and ".tail" not in bad.stdout
+
+
+def test_init_writes_a_project_that_works(tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from strandline.cli import app
+
+    project = tmp_path / "first"
+    written = CliRunner().invoke(app, ["init", str(project)])
+    assert written.exit_code == 0
+    assert written.stdout.splitlines() == [
+        f"look at it:  cd {project} && strandline shell --init market.sql",
+        f"run it:      cd {project} && strandline run market.sql --out results",
+    ]
+    looked = piped(".start watched_volume\n", "--init", "market.sql", cwd=project)
+    assert looked.returncode == 0, looked.stdout
+    assert "ACME       14    2280  [09:45:10, 09:45:20)" in looked.stdout
+    again = CliRunner().invoke(app, ["init", str(project)])
+    assert again.exit_code != 0 and "exists already" in str(again.exception), "nothing is overwritten"
+
+
+@pytest.mark.spark
+def test_spark_starts_behind_the_prompt(tmp_path: Path) -> None:
+    terminal = shell(state=tmp_path, cwd=ROOT)
+    try:
+        terminal.until(PROMPT.rstrip(), PATIENCE)
+        terminal.type(TRADES.replace("\n", "\r"))
+        terminal.type("SELECT sym, SUM(qty) AS shares FROM trades [RANGE 10 MINUTES] GROUP BY sym;")
+        terminal.until(lambda text: "Java" in text or "planning" in text, PATIENCE)
+        text = terminal.until(lambda text: "q1 has ended" in text and last_prompt(text) == "", PATIENCE)
+        assert "at 2024-01-02 09:11:00, 2 rows" in text
+        assert ".log" in run(terminal, ".log", "/spark-")
+        run(terminal, TICKS.replace("\n", "\r"), "ticks is declared")
+        terminal.type("SELECT COUNT(*) AS n FROM ticks [RANGE 1 SECOND];")
+        terminal.until(lambda text: "q2 at" in text and ", 1 row" in text, PATIENCE)
+        terminal.send(CTRL_C)
+        terminal.until(lambda text: "q2 is still running" in text and last_prompt(text) == "", PATIENCE)
+        terminal.send(CTRL_D)
+        assert terminal.until_gone(PATIENCE) == 0
+        assert "stopping q2" in terminal.text() and "Traceback" not in terminal.text()
+    finally:
+        terminal.close()
