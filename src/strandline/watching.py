@@ -96,12 +96,11 @@ class Meter:
 def _reached(progress: Instant) -> str:
     if progress >= FOREVER:
         return "complete"
-    return "" if progress == BEFORE_ALL else f"at {show_instant(_rounded(progress))}"
-
-
-def _rounded(at: Instant) -> Instant:
-    """To the millisecond: nobody reads more of a clock that runs."""
-    return at - at % 1_000 if at > SECOND else at
+    if progress == BEFORE_ALL:
+        return ""
+    # Nobody reads more than tenths of a clock that runs, nor the date of today.
+    shown = show_instant(progress - progress % 100_000 if progress > SECOND else progress)
+    return f"at {shown.removeprefix(time.strftime('%Y-%m-%d ', time.gmtime()))}"
 
 
 def show_lag(progress: Instant) -> str | None:

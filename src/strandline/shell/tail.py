@@ -134,8 +134,8 @@ class Tail:
     def _status_line(self) -> FormattedText:
         keys = " Ctrl-C leaves" if self.entry is None else " Tab: form, Ctrl-C leaves"
         text = f" {self._status} │" if self._status else ""
-        room = self._app.output.get_size().columns
-        return FormattedText([("", (text + keys)[: room - 1])])
+        room = self._app.output.get_size().columns - 1
+        return FormattedText([("", text + keys if len(text + keys) <= room else text[:room])])
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
