@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all fuzz check format bench docs clean
+.PHONY: demo test test-all fuzz check format bench docs pictures clean
 
 demo: $(READY)  ## continuous queries over a generated stream, live, about a minute
 	$(BIN)/strandline demo
@@ -35,6 +35,9 @@ bench: $(READY)  ## all benchmarks, each beside Spark alone
 
 docs: $(READY)  ## the site of docs/, in site/
 	$(BIN)/python -m mkdocs build --strict --quiet
+
+pictures: $(READY)  ## the pictures of the docs, from real runs
+	$(BIN)/python tests/shell/pictures.py
 
 # One stamp for the environment: rebuilt when the lock or the project file changes.
 $(READY): requirements.lock pyproject.toml

@@ -2,8 +2,8 @@
 
 Three kinds of text in the pages are compared with what the code says:
 
-- fenced examples: ```python and ```sql run (or timeline) blocks are run on the local engine, and a ```text block right
-  below one is its output;
+- fenced examples: ```python, ```shell and ```sql run (or timeline) blocks are run on the local engine, and a ```text
+  block right below one is its output;
 - sections between `<!-- shown: name -->` and `<!-- end -->`, which are produced here: the steps of the architecture
   page, the tables of the language page;
 - lists that must be whole: error codes, source options, commands, links.
@@ -31,6 +31,7 @@ from unittest import mock
 
 import pytest
 import typer
+from rich.console import Console
 
 import strandline as sl
 from strandline.algebra.aggregates import AGGREGATES
@@ -65,6 +66,10 @@ from strandline.scenario import report
 from strandline.scenario.play import play
 from strandline.scenario.text import read_scenario
 from strandline.script import read_script
+from strandline.shell.inputs import split
+from strandline.shell.session import Session
+from strandline.shell.startup import Options, Startup
+from strandline.shell.verbs import VERBS
 from strandline.sinks import Memory
 from strandline.temporal import FOREVER, UNITS, instant, show_instant
 from strandline.types import BIGINT
@@ -75,7 +80,7 @@ LANGUAGE = ROOT / "docs" / "language.md"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
 
 # What a fence may say. `sql parse` must parse and is not run; `text` is output or a drawing; `sh` is for a terminal.
-KINDS = ("python", "sql run", "sql timeline", "sql parse", "scenario", "text", "sh")
+KINDS = ("python", "sql run", "sql timeline", "sql parse", "scenario", "shell", "text", "sh")
 
 
 # ---- pages -----------------------------------------------------------------------------------------------------------
@@ -249,7 +254,21 @@ def check_parses(text: str) -> str:
     return ""
 
 
+def run_shell(text: str) -> str:
+    """What the shell prints for these inputs where its output is not a terminal."""
+    printed = io.StringIO()
+    with workplace(), sl.connect(engine="local") as database:
+        startup = Startup(Options(engine="local"))
+        startup.ready.set()
+        session = Session(database, startup)
+        session.console = Console(file=printed, width=100, highlight=False)
+        for each in split(text):
+            session.run(each)
+    return printed.getvalue()
+
+
 RUNNERS: dict[str, Callable[[str], str]] = {
+    "shell": run_shell,
     "python": run_python,
     "sql run": functools.partial(run_sql, drawn=False),
     "sql timeline": functools.partial(run_sql, drawn=True),
@@ -509,7 +528,12 @@ def show_commands() -> str:
     return "\n" + "\n".join(part.rstrip("\n") + "\n" for part in parts) + "\n"
 
 
+def show_verbs() -> str:
+    return markdown_table(("command", "what it does"), ((f"`{v.usage}`", v.summary) for v in VERBS.values()))
+
+
 SHOWN: dict[str, Callable[[], str]] = {
+    "verbs": show_verbs,
     "tokens": show_tokens,
     "syntax": show_syntax,
     "bound": lambda: as_text(show_plan(walk().bound)),

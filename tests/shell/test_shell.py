@@ -15,6 +15,7 @@ from terminal import CTRL_C, CTRL_D, ROOT, TAB, UP, Terminal, shell
 
 PROMPT = "strandline> "
 PATIENCE = 30.0  # seconds; the machine may be busy with other things
+SPARK_PATIENCE = 120.0
 
 TRADES = """CREATE STREAM trades (sym VARCHAR, price DOUBLE, qty INT, ts TIMESTAMP)
   SOURCE file('docs/examples/trades/*.csv') ORDERED BY ts WITHIN 2 SECONDS;"""
@@ -230,20 +231,20 @@ def test_init_writes_a_project_that_works(tmp_path: Path) -> None:
 def test_spark_starts_behind_the_prompt(tmp_path: Path) -> None:
     terminal = shell(state=tmp_path, cwd=ROOT)
     try:
-        terminal.until(PROMPT.rstrip(), PATIENCE)
+        terminal.until(PROMPT.rstrip(), SPARK_PATIENCE)
         terminal.type(TRADES.replace("\n", "\r"))
         terminal.type("SELECT sym, SUM(qty) AS shares FROM trades [RANGE 10 MINUTES] GROUP BY sym;")
-        terminal.until(lambda text: "Java" in text or "planning" in text, PATIENCE)
-        text = terminal.until(lambda text: "q1 has ended" in text and last_prompt(text) == "", PATIENCE)
+        terminal.until(lambda text: "Java" in text or "planning" in text, SPARK_PATIENCE)
+        text = terminal.until(lambda text: "q1 has ended" in text and last_prompt(text) == "", SPARK_PATIENCE)
         assert "at 2024-01-02 09:11:00, 2 rows" in text
         assert ".log" in run(terminal, ".log", "/spark-")
         run(terminal, TICKS.replace("\n", "\r"), "ticks is declared")
         terminal.type("SELECT COUNT(*) AS n FROM ticks [RANGE 1 SECOND];")
-        terminal.until(lambda text: "q2 at" in text and ", 1 row" in text, PATIENCE)
+        terminal.until(lambda text: "q2 at" in text and ", 1 row" in text, SPARK_PATIENCE)
         terminal.send(CTRL_C)
-        terminal.until(lambda text: "q2 is still running" in text and last_prompt(text) == "", PATIENCE)
+        terminal.until(lambda text: "q2 is still running" in text and last_prompt(text) == "", SPARK_PATIENCE)
         terminal.send(CTRL_D)
-        assert terminal.until_gone(PATIENCE) == 0
+        assert terminal.until_gone(SPARK_PATIENCE) == 0
         assert "stopping q2" in terminal.text() and "Traceback" not in terminal.text()
     finally:
         terminal.close()
