@@ -190,7 +190,7 @@ def play_scenarios(
     missed = False
     for path in files:
         scenario = read_scenario(_read(path))
-        with _database(engine, master, buckets, batch_rows) as database, _status(f"playing {path}"):
+        with _database(engine, master, buckets, batch_rows) as database, status(f"playing {path}"):
             outcomes = play(scenario, database)
         missed |= not all(outcome.met for outcome in outcomes)
         out_console.print(render(str(path), scenario, outcomes), markup=False, soft_wrap=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from strandline.execution.batch import FROM, UNTIL
 from strandline.execution.delivery import BatchReport, Delivery
 from strandline.execution.kernels.changes import CHANGE, TIME, coalesce, net_changes
 from strandline.execution.progress import Heartbeat
+from strandline.execution.runtime import Counts
 from strandline.execution.wire import to_table
 from strandline.listing import Form, in_form
 from strandline.physical.plan import Pipeline
@@ -229,6 +230,10 @@ class Query:
     def explain(self) -> str:
         """The plan that runs."""
         return self._group.explanation
+
+    def operators(self) -> Mapping[str, Counts]:
+        """What the operators of each fragment of `pipeline` did so far, and what they keep."""
+        return self._group.delivery.operators
 
     def why(self) -> str:
         """What stands between the streams and the answer: for a query whose answer is empty."""

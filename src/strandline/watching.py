@@ -6,8 +6,9 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from strandline.execution.runtime import Counts
 from strandline.query import Query
 from strandline.temporal import BEFORE_ALL, DAY, FOREVER, SECOND, Instant, show_instant
 
@@ -28,20 +29,28 @@ def bar(part: float) -> str:
     return "█" * full + "░" * (_BAR - full)
 
 
+class Seen(NamedTuple):
+    """The counters at one look; `operators` are those of the first query."""
+
+    at: float
+    rows_in: int
+    rows_out: int
+    operators: Mapping[str, Counts]
+
+
 @dataclass(slots=True)
 class Meter:
     """Rates of some queries that run together or not, from looking at their counters now and then."""
 
     queries: Sequence[Query]
-    began: float = field(default_factory=time.monotonic)
-    seen: deque[tuple[float, int, int]] = field(default_factory=deque)
+    seen: deque[Seen] = field(default_factory=deque)
     metrics: list[dict[str, Any]] = field(default_factory=list)
 
     def look(self) -> None:
         self.metrics = [query.metrics() for query in self.queries]
         now = time.monotonic()
-        self.seen.append((now, self.rows_in, self.rows_out))
-        while len(self.seen) > 2 and now - self.seen[1][0] > _RATE_SECONDS:
+        self.seen.append(Seen(now, self.rows_in, self.rows_out, self.queries[0].operators()))
+        while len(self.seen) > 2 and now - self.seen[1].at > _RATE_SECONDS:
             self.seen.popleft()
 
     @property
@@ -66,9 +75,19 @@ class Meter:
         """Rows per second in and out."""
         if len(self.seen) < 2:
             return 0.0, 0.0
-        (start, rows_in, rows_out), (end, now_in, now_out) = self.seen[0], self.seen[-1]
-        seconds = max(end - start, 1e-3)
-        return (now_in - rows_in) / seconds, (now_out - rows_out) / seconds
+        first, last = self.seen[0], self.seen[-1]
+        return (last.rows_in - first.rows_in) / self._seconds(), (last.rows_out - first.rows_out) / self._seconds()
+
+    def passed(self, fragment: str, number: int) -> tuple[int, float]:
+        """How many elements have left an operator of the first query, and how many do in a second."""
+        if not self.seen or fragment not in self.seen[-1].operators:
+            return 0, 0.0
+        now = self.seen[-1].operators[fragment].passed[number]
+        known = self.seen[0].operators.get(fragment)
+        return now, (now - (known.passed[number] if known is not None else 0)) / self._seconds()
+
+    def _seconds(self) -> float:
+        return max(self.seen[-1].at - self.seen[0].at, 1e-3)
 
     def phase(self) -> str | None:
         """What is being waited for; None if answers come as the rows do."""

@@ -22,7 +22,7 @@ STREAM = (
 )
 ERROR = "SELECT kye FROM trades;"
 QUERY = (
-    "SELECT key AS stock, COUNT(*) AS trades, AVG(100 * random) AS mean, MAX(100 * random) AS highest",
+    "SELECT key AS stock, COUNT(*) AS trades, AVG(random) AS mean, MAX(random) AS highest",
     "  FROM trades WINDOW(RANGE 5 SECONDS) GROUP BY key;",
 )
 

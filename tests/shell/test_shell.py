@@ -155,6 +155,15 @@ def test_plans(terminal: Terminal) -> None:
     assert "Select trades.qty > 5" in run(terminal, ".explain", "stage 0")
 
 
+def test_why_an_answer_is_empty(terminal: Terminal) -> None:
+    text = run(terminal, "SELECT sym FROM trades WHERE price > 1000000;", "has ended without a row")
+    name = text.split(" has ended without a row")[0].split()[-1]
+    assert f".why {name} tells why" in text
+    fresh(terminal)
+    text = run(terminal, ".why", "hint")
+    assert 'the filter "trades.price > 1000000.0" lets nothing through' in text
+
+
 def test_ctrl_c_clears_a_statement_and_then_leaves(tmp_path: Path) -> None:
     terminal = shell("--engine", "local", state=tmp_path, cwd=ROOT)
     try:

@@ -66,6 +66,10 @@ class Feed:
         shown = known.tail(most)
         return shown, self._rows_gone + known.height - shown.height
 
+    @property
+    def rows_seen(self) -> int:
+        return self._rows_gone + self._rows.height + self._unjoined.height
+
     def _note_changes(self, frame: pl.DataFrame, before: Instant) -> None:
         net = net_changes(frame, self.ids).filter(pl.col(TIME) >= before).select(*self.ids, TIME, CHANGE)
         if self.progress < FOREVER:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.text import Text
 
 from strandline.physical.explain import show_exchange, show_node
-from strandline.physical.plan import Fragment, Node, Pipeline, Port, ToPort, ToQuery, sources
+from strandline.physical.plan import Fragment, Node, Pipeline, Port, ToPort, ToQuery, numbered, sources
 from strandline.query import Query
 from strandline.watching import Meter, show_rate, show_state
 
 _QUIET = "bright_black"
+_WIDEST = 72  # columns before the facts
 
 
 def draw(query: Query, meter: Meter) -> Text:
@@ -25,7 +26,7 @@ def draw(query: Query, meter: Meter) -> Text:
     answer = next(f for f in query.pipeline.fragments if f.route == ToQuery(query.name))
     picture.line("", Text.assemble(("answer of ", ""), (query.name, "bold cyan")), picture.answer_facts())
     picture.fragment(answer, "")
-    return Text("\n").join(picture.lines)
+    return picture.whole()
 
 
 class _Picture:
@@ -33,36 +34,58 @@ class _Picture:
         self.pipeline = pipeline
         self.meter = meter
         self.metrics: dict[str, Any] = meter.metrics[0]
+        self.running = meter.queries[0].is_running
         self.lines: list[Text] = []
+        self.facts: list[str] = []
         self.feeders = {f.route.port: f for f in pipeline.fragments if isinstance(f.route, ToPort)}
         self._names = {port: fragment.id for port, fragment in self.feeders.items()}
         self._drawn: set[str] = set()
 
     def line(self, indent: str, text: Text, facts: str = "") -> None:
-        self.lines.append(Text.assemble((indent, _QUIET), text, (f"   {facts}" if facts else "", "green")))
+        self.lines.append(Text.assemble((indent, _QUIET), text))
+        self.facts.append(facts)
+
+    def whole(self) -> Text:
+        """All lines, with the facts in a column of their own, unless that is far away."""
+        width = min(max(map(len, self.lines)), _WIDEST)
+        for line, facts in zip(self.lines, self.facts, strict=True):
+            if facts:
+                line.pad_right(max(width - len(line), 0) + 3)
+                line.append(facts, "green")
+        return Text("\n").join(self.lines)
 
     def fragment(self, fragment: Fragment, indent: str) -> None:
         if fragment.id in self._drawn:
             self.line(f"{indent}▲ ", Text(f"{fragment.id}, as above", style=_QUIET))
             return
         self._drawn.add(fragment.id)
-        self._node(fragment.root, indent)
+        numbers = {node: number for number, node in enumerate(numbered(fragment.root))}
+        self._node(fragment.id, numbers, fragment.root, indent)
 
-    def _node(self, node: Node, indent: str) -> None:
+    def _node(self, fragment: str, numbers: Mapping[Node, int], node: Node, indent: str) -> None:
         if isinstance(node, Port):
             self._port(node, indent)
             return
-        self.line(f"{indent}▲ ", Text(show_node(node, self._names)))
+        self.line(f"{indent}▲ ", Text(show_node(node, self._names)), self._passed(fragment, numbers[node]))
         below = sources(node)
         if len(below) == 1:
-            self._node(below[0], indent)
+            self._node(fragment, numbers, below[0], indent)
             return
         for number, source in enumerate(below):
             last = number == len(below) - 1
             start = len(self.lines)
-            self._node(source, indent + ("  " if last else "│ "))
+            self._node(fragment, numbers, source, indent + ("  " if last else "│ "))
             branch = Text(indent + ("└─" if last else "├─"), style=_QUIET)
             self.lines[start] = branch + self.lines[start][len(indent) + 2 :]
+
+    def _passed(self, fragment: str, number: int) -> str:
+        """What has left an operator, how fast, and what it keeps."""
+        rows, rate = self.meter.passed(fragment, number)
+        counts = self.meter.seen[-1].operators.get(fragment)
+        facts = [f"{rows:,} rows"] if counts is not None else []
+        facts += [show_rate(rate)] if rate and self.running else []
+        facts += [f"keeps {counts.rows[number]:,}"] if counts is not None and counts.rows[number] else []
+        return ", ".join(facts)
 
     def _port(self, port: Port, indent: str) -> None:
         if port.name in self.feeders:
@@ -85,11 +108,11 @@ class _Picture:
         if self.metrics["rejected"].get(stream):
             yield f"{self.metrics['rejected'][stream]:,} malformed"
         rate = self.meter.rates()[0]
-        if rate and len(self.metrics["rows_in"]) == 1:
+        if rate and self.running and len(self.metrics["rows_in"]) == 1:
             yield show_rate(rate)
 
     def answer_facts(self) -> str:
         facts = [f"{self.metrics['rows_out']:,} rows"]
         rate = self.meter.rates()[1]
-        facts += [show_rate(rate)] if rate else []
+        facts += [show_rate(rate)] if rate and self.running else []
         return ", ".join([*facts, show_state([self.metrics])])

@@ -15,6 +15,7 @@ from strandline.engine import Database
 from strandline.errors import QueryError, Span, StrandlineError
 from strandline.lang import ast
 from strandline.lang.parser import parse
+from strandline.listing import Listing
 from strandline.query import Query
 from strandline.shell.feed import Feed
 from strandline.shell.inputs import split, verb_of
@@ -173,13 +174,21 @@ class Session:
                 if state == "failed":
                     said.append(f"{entry.label} has failed:\n{failure(entry.query)}")
                 elif state == "ended":
-                    said.append(f"{entry.label} has ended, {rows_of(entry.query)}")
+                    said.append(f"{entry.label} has ended, {rows_of(entry)}")
         return said
 
     # ---- output ------------------------------------------------------------------------------------------------------
 
     def say(self, text: str, style: str | None = None) -> None:
         self.console.print(text, markup=False, soft_wrap=True, style=style)
+
+    def list(self, listing: Listing) -> None:
+        """Print a listing; on a terminal a row has one line, whatever does not fit."""
+        lines = str(listing).split("\n")
+        if self.console.is_terminal:
+            room = self.console.width - 1
+            lines = [line if len(line) <= room else line[: room - 1] + "…" for line in lines]
+        self.say("\n".join(lines))
 
     def show(self, shown: RenderableType) -> None:
         """Print what is more than text; on a pipe without the blanks that fill the lines of a table."""
@@ -245,9 +254,14 @@ def last_row(query: Query) -> Instant:
     return min(max((beat.high for beat in beats), default=0), FOREVER - 1)
 
 
-def rows_of(query: Query) -> str:
-    count = query.metrics()["rows_out"]
-    return f"{count:,} result{'' if count == 1 else 's'}"
+def rows_of(entry: Entry) -> str:
+    """How many rows an answer has, as they are shown: pieces of one row that were delivered one by one are one."""
+    if entry.feed is not None:
+        entry.feed.look()
+        count = entry.feed.rows_seen
+    else:
+        count = entry.query.metrics()["rows_out"]
+    return f"{count:,} row{'' if count == 1 else 's'}"
 
 
 def failure(query: Query) -> str:

@@ -29,6 +29,7 @@ from strandline.temporal import BEFORE_ALL
 from strandline.watching import spinner
 
 _LOOK_SECONDS: Final = 0.2
+_PATIENCE: Final = 8.0  # seconds until somebody who waits for rows may want to know why there are none
 _ROOM: Final = 6  # lines of the screen that are not rows: title, head, phase, status, and one to breathe
 
 
@@ -104,17 +105,21 @@ class Tail:
         self._status = f"{entry.label} │ {entry.meter.line()}"
         phase = entry.meter.phase()
         if entry.query.progress == BEFORE_ALL:
-            self._wait(phase or "waiting for the first rows")
+            self._wait((phase or "waiting for the first rows") + self._advice(entry))
         else:
             self._draw(entry, phase)
         return over
+
+    def _advice(self, entry: Entry) -> str:
+        waits_long = entry.meter.metrics[0]["batches"] and time.monotonic() - self._began > _PATIENCE
+        return f" (Ctrl-C, then .why {entry.id} tells what holds it up)" if waits_long else ""
 
     def _wait(self, phase: str) -> None:
         self._body = f"{spinner()} {phase}  {time.monotonic() - self._began:.0f} s"
 
     def _draw(self, entry: Entry, phase: str | None) -> None:
         if entry.feed is None:
-            self._body = f"the answer of {entry.label} is written elsewhere; {rows_of(entry.query)} so far"
+            self._body = f"the answer of {entry.label} is written elsewhere; {rows_of(entry)} so far"
             return
         entry.feed.look()
         size = self._app.output.get_size()
@@ -188,13 +193,15 @@ class Tail:
 
     def _ended(self, entry: Entry, state: str) -> str:
         if state == "stopped":
-            return f"{entry.label} was stopped, {rows_of(entry.query)}"
+            return f"{entry.label} was stopped, {rows_of(entry)}"
+        if entry.feed is not None and not entry.feed.rows_seen:
+            return f"{entry.label} has ended without a row: .why {entry.id} tells why"
         more = {
             "table": f"this was its answer when the last row came; .tail {entry.id} rows shows all of it",
             "changes": f".tail {entry.id} table shows the answer when the last row came",
             "rows": f".tail {entry.id} changes shows what came and went",
         }[self.form or "table"]
-        return f"{entry.label} has ended, {rows_of(entry.query)}: {more}"
+        return f"{entry.label} has ended, {rows_of(entry)}: {more}"
 
 
 def as_ansi(shown: RenderableType, width: int) -> str:

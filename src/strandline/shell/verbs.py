@@ -123,7 +123,10 @@ def quit_(session: Session, rest: Rest) -> None:
 def queries(session: Session, rest: Rest) -> None:
     rows = [_query_row(entry) for entry in session.entries]
     names = ("id", "name", "state", "in", "out", "rate in", "progress", "query")
-    session.say(str(Listing.text(names, rows)) if rows else "no query was started yet")
+    if rows:
+        session.list(Listing.text(names, rows))
+    else:
+        session.say("no query was started yet")
 
 
 def _query_row(entry: Entry) -> tuple[str, ...]:
@@ -153,14 +156,22 @@ def streams(session: Session, rest: Rest) -> None:
         return
     catalog = session.database.catalog
     listings = [each for each in (show_streams(catalog), show_views(catalog)) if each.table.num_rows]
-    session.say("\n\n".join(map(str, listings)) or "no stream was declared yet")
+    for number, each in enumerate(listings):
+        if number:
+            session.say("")
+        session.list(each)
+    if not listings:
+        session.say("no stream was declared yet")
 
 
 @verb(".functions", "[part of a name]", "functions and aggregates, and what they do")
 def functions_(session: Session, rest: Rest) -> None:
     part = rest.plain().lower()
     rows = [(name, doc) for name, doc in sorted(functions().items()) if part in name]
-    session.say(str(Listing.text(("function", "meaning"), rows)) if rows else f'no function has "{part}" in its name')
+    if rows:
+        session.list(Listing.text(("function", "meaning"), rows))
+    else:
+        session.say(f'no function has "{part}" in its name')
 
 
 @verb(".metrics", "[q]", "every counter of a query", "query")
@@ -264,6 +275,11 @@ def _instant(rest: Rest, first: int) -> Instant:
 def last(session: Session, rest: Rest) -> None:
     entry = _entry(session, rest)
     session.print_now(entry, entry.form, MOST_PRINTED)
+
+
+@verb(".why", "[q]", "why an answer is empty: silent sources, time that stands still, filters and joins", "query")
+def why(session: Session, rest: Rest) -> None:
+    session.say(_entry(session, rest).query.why())
 
 
 # ---- running ---------------------------------------------------------------------------------------------------------
