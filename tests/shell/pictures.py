@@ -5,9 +5,14 @@ Types into the shell in a pseudo-terminal, takes the screen as a terminal would 
 
 from __future__ import annotations
 
+import io
+import re
 import tempfile
+from itertools import groupby
 from pathlib import Path
 
+from pyte.screens import Char
+from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
 from terminal import ROOT, Terminal, shell
@@ -53,20 +58,25 @@ def _play(terminal: Terminal) -> None:
 
 
 def as_svg(terminal: Terminal) -> str:
-    """The screen with its colours."""
-    console = Console(record=True, width=COLUMNS, file=open("/dev/null", "w"), force_terminal=True)  # noqa: SIM115
-    lines = terminal.text().count("\n") + 1
-    for number in range(lines):
+    """The screen with its colours, in whatever fixed font the reader has: nothing is fetched from elsewhere."""
+    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, highlight=False)
+    for number in range(terminal.text().count("\n") + 1):
         console.print(_line(terminal, number), no_wrap=True, soft_wrap=True)
-    return console.export_svg(title="strandline shell")
+    frame = re.sub(r"\s*@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+    return console.export_svg(title="strandline shell", code_format=frame)
 
 
 def _line(terminal: Terminal, number: int) -> Text:
-    row, line = terminal.screen.buffer[number], Text()
-    for column in range(COLUMNS):
-        sign = row[column]
-        line.append(sign.data, style=_style(sign.fg, sign.bg, sign.bold, sign.reverse))
+    row = terminal.screen.buffer[number]
+    signs = [(row[column].data, _style(*_look(row[column]))) for column in range(COLUMNS)]
+    line = Text()
+    for style, run in groupby(signs, key=lambda sign: sign[1]):
+        line.append("".join(data for data, _ in run), style=style)
     return line
+
+
+def _look(sign: Char) -> tuple[str, str, bool, bool]:
+    return sign.fg, sign.bg, sign.bold, sign.reverse
 
 
 def _style(front: str, back: str, bold: bool, reverse: bool) -> str:

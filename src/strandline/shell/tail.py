@@ -138,9 +138,10 @@ class Tail:
 
     def _status_line(self) -> FormattedText:
         keys = " Ctrl-C leaves" if self.entry is None else " Tab: form, Ctrl-C leaves"
-        text = f" {self._status} │" if self._status else ""
+        facts = f" {self._status}" if self._status else ""
+        whole = f"{facts} │{keys}" if facts else keys
         room = self._app.output.get_size().columns - 1
-        return FormattedText([("", text + keys if len(text + keys) <= room else text[:room])])
+        return FormattedText([("", whole if len(whole) <= room else facts[:room])])
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
