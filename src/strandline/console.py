@@ -53,8 +53,8 @@ def await_all(queries: Sequence[Query]) -> None:
     with status("first batch") as spinner:
         while not all(query.await_end(0.5 / len(queries)) for query in queries):
             meter.look()
-            counts = f"{meter.rows_in:,} rows in, {meter.rows_out:,} results"
-            spinner.update(" │ ".join(filter(None, (meter.phase() or "running", counts, meter.line()))))
+            doing = meter.phase() or f"{meter.rows_in:,} rows in, {meter.rows_out:,} results"
+            spinner.update(" │ ".join(filter(None, (doing, meter.line()))))
 
 
 def summary(queries: Sequence[Query], out: Path, seconds: float) -> None:

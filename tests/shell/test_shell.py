@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -234,6 +235,52 @@ def test_init_writes_a_project_that_works(tmp_path: Path) -> None:
     assert "ACME       14    2280  [09:45:10, 09:45:20)" in looked.stdout
     again = CliRunner().invoke(app, ["init", str(project)])
     assert again.exit_code != 0 and "exists already" in str(again.exception), "nothing is overwritten"
+
+
+def test_a_run_says_what_it_waits_for(tmp_path: Path) -> None:
+    script = tmp_path / "script.sql"
+    script.write_text("""CREATE STREAM r (value BIGINT, ts TIMESTAMP)
+      SOURCE rate(total => 2000000, start => '2024-01-01', pace => false) ORDERED BY ts;
+      SELECT COUNT(*) AS n FROM r [RANGE 1 SECOND SLIDE 1 SECOND];""")
+    command = [sys.executable, "-m", "strandline", "run", str(script), "--out", str(tmp_path / "out")]
+    command += ["--engine", "local", "--batch-rows", "50000"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TERM": "xterm-256color"}
+    terminal = Terminal(command, env, ROOT, columns=160)
+    try:
+        seen = terminal.until(lambda text: "catching up, about" in text and "rows left" in text, PATIENCE)
+        assert "rows/s in" in seen and "%" in seen
+        terminal.until("done in", PATIENCE)
+        assert terminal.until_gone(PATIENCE) == 0
+        assert "q1: " in terminal.text() and "r: 2,000,000 rows" in terminal.text()
+    finally:
+        terminal.close()
+
+
+def test_a_file_is_read_behind_the_prompt(tmp_path: Path) -> None:
+    first = tmp_path / "first.sql"
+    first.write_text(f"{TICKS}\nCREATE VIEW v AS SELECT key FROM ticks;\nSELECT key FROM nowhere;\n")
+    terminal = shell("--engine", "local", "--init", str(first), state=tmp_path, cwd=ROOT)
+    try:
+        terminal.until(PROMPT.rstrip(), PATIENCE)
+        terminal.type("DESCRIBE v;")  # typed before the file was read, and still after it
+        text = terminal.until(lambda text: "ticks is declared" in text and "property" in text, PATIENCE)
+        assert "  line 4: SELECT key FROM nowhere;\n" in text, "a mistake names its line of the file"
+        assert re.search(r"\ncolumn +key +INT\n", text)
+        terminal.send(CTRL_D)
+        assert terminal.until_gone(PATIENCE) == 0
+    finally:
+        terminal.close()
+
+
+def test_a_term_signal_ends_the_shell_in_order(tmp_path: Path) -> None:
+    terminal = shell("--engine", "local", state=tmp_path, cwd=ROOT)
+    try:
+        terminal.until("ready", PATIENCE)
+        terminal.child.kill(signal.SIGTERM)
+        terminal.until_gone(PATIENCE)
+        assert "Traceback" not in terminal.text()
+    finally:
+        terminal.close()
 
 
 @pytest.mark.spark

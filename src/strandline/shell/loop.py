@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import Lexer
+from prompt_toolkit.patch_stdout import patch_stdout
 
 from strandline.errors import StrandlineError
 from strandline.shell.startup import Options, Startup
@@ -50,6 +52,7 @@ class _Prompt:
     def __init__(self, startup: Startup, first: Path | None) -> None:
         self.startup = startup
         self.first = first
+        self._first_read = threading.Event()
         self.prompt: PromptSession[str] = PromptSession(
             history=_history(),
             multiline=True,
@@ -67,14 +70,30 @@ class _Prompt:
         startup.changed = self.prompt.app.invalidate
 
     def run(self) -> int:
-        self._begin_after_the_first_look()
+        self.prompt.app.after_render += self._begin
         while True:
             try:
-                text = self.prompt.prompt([("class:prompt", _PROMPT)], default=self._typed())
+                with patch_stdout(raw=True):  # what a file that is read meanwhile has to say goes above the prompt
+                    text = self.prompt.prompt([("class:prompt", _PROMPT)], default=self._typed())
             except (EOFError, KeyboardInterrupt):
                 return 0
             if self._done(text):
                 return 0
+
+    def _begin(self, _: Any) -> None:
+        """Loading takes the interpreter away from the prompt, so that is drawn first."""
+        self.prompt.app.after_render.remove_handler(self._begin)
+        self.startup.begin()
+        threading.Thread(target=self._read_first, name="strandline-first", daemon=True).start()
+
+    def _read_first(self) -> None:
+        try:
+            if self.first is not None:
+                self.startup.session().read(self.first)
+        except StrandlineError as error:
+            print(error.render())
+        finally:
+            self._first_read.set()
 
     def _done(self, text: str) -> bool:
         """Run an input; whether it was the last."""
@@ -104,23 +123,10 @@ class _Prompt:
 
         session = self.startup.session()
         session.follow = follow
-        if self.first is not None:
-            first, self.first = self.first, None
-            session.read(first)
+        # The file comes first, up to the first of its queries that must wait for the engine.
+        while not self._first_read.wait(0.02) and not self.startup.awaited.is_set():
+            pass
         return session
-
-    def _begin_after_the_first_look(self) -> None:
-        """Loading takes the interpreter away from the prompt, so that is drawn first."""
-        if self.first is not None:
-            self.startup.begin()  # there is something to run before the user types
-            self._done("")
-            return
-
-        def begin(_: Any) -> None:
-            self.prompt.app.after_render.remove_handler(begin)
-            self.startup.begin()
-
-        self.prompt.app.after_render += begin
 
     def _toolbar(self) -> str:
         startup = self.startup

@@ -37,6 +37,7 @@ class Startup:
         self.phase = "loading"
         self.loaded = threading.Event()
         self.ready = threading.Event()
+        self.awaited = threading.Event()  # somebody waits for the engine, or has
         self.changed: Callable[[], None] = lambda: None
         self._session: Session | None = None
         self._error: StrandlineError | None = None
@@ -55,6 +56,7 @@ class Startup:
 
     def engine(self) -> None:
         """Return when queries can run; raise why they cannot."""
+        self.awaited.set()
         self.ready.wait()
         if self._error is not None:
             raise self._error
