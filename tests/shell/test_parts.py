@@ -151,6 +151,26 @@ def test_following_is_reading_all_again(sql: str) -> None:
         assert earlier == 0 and Counter(rows.select(*feed.ids, FROM, UNTIL).rows()) == Counter(whole)
 
 
+@pytest.mark.parametrize("sql", FOLLOWED)
+def test_what_is_shown_of_too_much_is_exact(sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where more comes than is looked at closely, the latest changes and rows are still those of the whole answer."""
+    monkeypatch.setattr("strandline.shell.feed.CLOSE_LOOK", 12)
+    with sl.connect(engine="local", batch_rows=13) as database:
+        database.sql(f"CREATE STREAM s (k VARCHAR, v INT, ts BIGINT) SOURCE rows({ROWS}) ORDERED BY ts")
+        query = database.sql(sql)
+        query.await_end()
+        feed = Feed(query)
+        feed.look()
+        assert feed.passed_over
+        shown, _ = feed.changes(5)
+        theirs = [(*row[:-2], instant(row[-2]), row[-1]) for row in query.changes("polars").rows()]
+        assert shown.select(*feed.ids, TIME, CHANGE).rows() == theirs[-5:]
+        rows, _ = feed.rows(3)
+        whole = [(*row[:-2], instant(row[-2]), ending(row[-1])) for row in query.results("polars").rows()]
+        assert set(rows.select(*feed.ids, FROM, UNTIL).rows()) <= set(whole)
+        assert [row[-2] for row in rows.select(*feed.ids, FROM, UNTIL).rows()] == [row[-2] for row in whole[-3:]]
+
+
 def snapshot_rows(query: Query, at: int) -> Counter[tuple[object, ...]]:
     return Counter(query.snapshot(at, form="polars").rows())
 

@@ -14,6 +14,7 @@ from strandline.query import Query
 from strandline.temporal import BEFORE_ALL, FOREVER, Instant
 
 KEPT: Final = 1_000  # changes and rows; more do not fit any terminal
+CLOSE_LOOK: Final = 5_000  # pieces that come between two looks; of more, only the latest are looked at closely
 
 
 class Feed:
@@ -21,19 +22,23 @@ class Feed:
 
     It relies on what an answer promises: after the progress has come to p, no piece of it begins before p. So what
     happened between two looks shows in the pieces that came in between and in those that were valid at the first.
+
+    What is shown is exact. Where rows come faster than anybody reads, older changes and rows are passed over, and are
+    no longer counted: `passed_over`.
     """
 
     def __init__(self, query: Query) -> None:
         self.query = query
         self.ids = [column.id for column in query.columns]
         self.progress: Instant = BEFORE_ALL
-        self.changes_seen = 0
+        self.passed_over = False
         self._pieces = 0
         self._open = self._frame([])  # whatever reaches up to the progress or beyond
-        self._unjoined = self._open  # the same, but each row from where it really began
+        self._live = self._open  # the same, but each row from where it really began
         self._rows = self._open  # rows that have ended
         self._rows_gone = 0
         self._changes: pl.DataFrame | None = None
+        self._changes_gone = 0
 
     def look(self) -> None:
         """Take in what has come."""
@@ -43,9 +48,11 @@ class Feed:
         self._pieces += len(tables)
         new = self._frame(tables)
         before, self.progress = self.progress, progress
-        self._note_changes(pl.concat([self._open, new]), before)
-        self._note_rows(new)
-        self._open = pl.concat([self._open, new]).filter(pl.col(UNTIL) >= progress)
+        self._open, known = pl.concat([self._open, new]), self._open
+        since = self._close_look_since(new, before)
+        self._note_changes(pl.concat([known, new]), since)
+        self._open = self._open.filter(pl.col(UNTIL) >= progress)
+        self._note_rows(self._worth_joining(new, since) if since > before else new)
 
     def snapshot(self) -> pl.DataFrame:
         """What is valid at the last instant that is complete."""
@@ -58,30 +65,49 @@ class Feed:
         if self._changes is None:
             return pl.DataFrame(), 0
         shown = self._changes.tail(most)
-        return shown, self.changes_seen - shown.height
+        return shown, self._changes_gone + self._changes.height - shown.height
 
     def rows(self, most: int) -> tuple[pl.DataFrame, int]:
         """The latest rows with FROM and UNTIL in the order in which they began; and how many there were before."""
-        known = pl.concat([self._rows, self._unjoined]).sort(FROM, maintain_order=True)
+        known = pl.concat([self._rows, self._live]).sort(FROM, maintain_order=True)
         shown = known.tail(most)
         return shown, self._rows_gone + known.height - shown.height
 
     @property
     def rows_seen(self) -> int:
-        return self._rows_gone + self._rows.height + self._unjoined.height
+        return self._rows_gone + self._rows.height + self._live.height
 
-    def _note_changes(self, frame: pl.DataFrame, before: Instant) -> None:
-        net = net_changes(frame, self.ids).filter(pl.col(TIME) >= before).select(*self.ids, TIME, CHANGE)
+    def _close_look_since(self, new: pl.DataFrame, before: Instant) -> Instant:
+        """From when on changes and rows are looked at: since the last look, unless that would be too many."""
+        if new.height <= CLOSE_LOOK:
+            return before
+        self.passed_over = True
+        latest = new.get_column(FROM).top_k(CLOSE_LOOK).min()
+        assert isinstance(latest, int)
+        return max(before, latest)
+
+    def _worth_joining(self, new: pl.DataFrame, since: Instant) -> pl.DataFrame:
+        """The pieces that rows worth showing are made of: the late ones, and all of rows that are still valid."""
+        late = pl.col(FROM) >= since
+        if any(column.type.element is not None for column in self.query.columns):
+            return new.filter(late)  # arrays do not join; rows may then seem to begin later
+        earlier = new.filter(~late).join(self._open.select(self.ids), on=self.ids, how="semi", nulls_equal=True)
+        return pl.concat([earlier.select(new.columns), new.filter(late)])
+
+    def _note_changes(self, frame: pl.DataFrame, since: Instant) -> None:
+        at_hand = (pl.col(FROM) >= since) | pl.col(UNTIL).is_between(since, self.progress)
+        net = net_changes(frame.filter(at_hand), self.ids).filter(pl.col(TIME) >= since).select(*self.ids, TIME, CHANGE)
         if self.progress < FOREVER:
             net = net.filter(pl.col(TIME) < self.progress)
-        self.changes_seen += net.height
-        self._changes = (net if self._changes is None else pl.concat([self._changes, net])).tail(KEPT)
+        known = net if self._changes is None else pl.concat([self._changes, net])
+        self._changes = known.tail(KEPT)
+        self._changes_gone += known.height - self._changes.height
 
     def _note_rows(self, new: pl.DataFrame) -> None:
-        joined = coalesce(pl.concat([self._unjoined, new]), self.ids).select(self._open.columns)
+        joined = coalesce(pl.concat([self._live, new]), self.ids).select(self._open.columns)
         # A row that ends at the progress may go on there; one that ends earlier has ended.
         ended = pl.col(UNTIL) < self.progress
-        self._unjoined = joined.filter(~ended)
+        self._live = joined.filter(~ended)
         over = pl.concat([self._rows, joined.filter(ended)]).sort(FROM, maintain_order=True)
         self._rows = over.tail(KEPT)
         self._rows_gone += over.height - self._rows.height

@@ -20,7 +20,7 @@ from strandline.query import Query
 from strandline.shell.feed import Feed
 from strandline.shell.inputs import split, verb_of
 from strandline.shell.startup import Startup
-from strandline.shell.views import Form, natural_form, show, show_rows, show_table
+from strandline.shell.views import Form, natural_form, show, show_table
 from strandline.sinks import Memory
 from strandline.temporal import FOREVER, Instant
 from strandline.watching import Meter
@@ -174,7 +174,7 @@ class Session:
                 if state == "failed":
                     said.append(f"{entry.label} has failed:\n{failure(entry.query)}")
                 elif state == "ended":
-                    said.append(f"{entry.label} has ended, {rows_of(entry)}")
+                    said.append(f"{entry.label} has ended, {entry.query.metrics()['rows_out']:,} results")
         return said
 
     # ---- output ------------------------------------------------------------------------------------------------------
@@ -256,8 +256,7 @@ def last_row(query: Query) -> Instant:
 
 def rows_of(entry: Entry) -> str:
     """How many rows an answer has, as they are shown: pieces of one row that were delivered one by one are one."""
-    if entry.feed is not None:
-        entry.feed.look()
+    if entry.feed is not None and not entry.feed.passed_over:
         count = entry.feed.rows_seen
     else:
         count = entry.query.metrics()["rows_out"]
@@ -285,5 +284,5 @@ def await_and_print(session: Session, begin: Callable[[], Entry], form: Form | N
     assert entry.feed is not None
     entry.form = "rows"
     entry.feed.look()
-    session.show(show_rows(query, *entry.feed.rows(MOST_PRINTED), None))
+    session.show(show(entry.feed, "rows", MOST_PRINTED))
     session.tell_time(time.monotonic() - entry.asked)

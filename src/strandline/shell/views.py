@@ -43,9 +43,12 @@ def show(feed: Feed, form: Form, most: int) -> RenderableType:
         case "table":
             return show_table(feed.query, feed.snapshot(), feed.progress - 1, most)
         case "changes":
-            return show_changes(feed.query, *feed.changes(most))
+            frame, earlier = feed.changes(most)
+            return show_changes(feed.query, frame, _after(earlier, feed.passed_over))
         case "rows":
-            return show_rows(feed.query, *feed.rows(most), None if feed.query.ended else feed.progress)
+            frame, earlier = feed.rows(most)
+            progress = None if feed.query.ended else feed.progress
+            return show_rows(feed.query, frame, _after(earlier, feed.passed_over), progress)
 
 
 def show_table(query: Query, frame: pl.DataFrame, at: Instant, most: int) -> RenderableType:
@@ -62,9 +65,9 @@ def show_table(query: Query, frame: pl.DataFrame, at: Instant, most: int) -> Ren
     return Group(*parts)
 
 
-def show_changes(query: Query, frame: pl.DataFrame, earlier: int) -> RenderableType:
+def show_changes(query: Query, frame: pl.DataFrame, after: str) -> RenderableType:
     """What came and what went, and when."""
-    title = _title(query, f"changes{_after(earlier)}")
+    title = _title(query, f"changes{after}")
     if not frame.height:
         return Group(title, Text("none yet", style=_QUIET))
     clock = _Clock(frame.get_column(TIME))
@@ -75,9 +78,9 @@ def show_changes(query: Query, frame: pl.DataFrame, earlier: int) -> RenderableT
     return Group(title, table)
 
 
-def show_rows(query: Query, frame: pl.DataFrame, earlier: int, progress: Instant | None) -> RenderableType:
+def show_rows(query: Query, frame: pl.DataFrame, after: str, progress: Instant | None) -> RenderableType:
     """Every row with the interval in which it is valid; `…` is an end that is not known yet."""
-    title = _title(query, f"rows{_after(earlier)}")
+    title = _title(query, f"rows{after}")
     if not frame.height:
         return Group(title, Text("none yet" if progress is not None else "none", style=_QUIET))
     clock = _Clock(pl.concat([frame.get_column(FROM), frame.get_column(UNTIL)]))
@@ -135,7 +138,9 @@ def _title(query: Query, what: str) -> Text:
     return Text.assemble((query.name, "bold cyan"), f" {what}")
 
 
-def _after(earlier: int) -> str:
+def _after(earlier: int, passed_over: bool) -> str:
+    if passed_over:
+        return ", the latest of many"
     return f", the latest after {earlier:,} others" if earlier else ""
 
 
