@@ -83,9 +83,9 @@ class _Screen(pyte.Screen):
         self._terminal.send(data)
 
 
-def shell(*options: str, state: Path, cwd: Path, rows: int = 40, columns: int = 120) -> Terminal:
+def shell(*options: str, state: Path, cwd: Path, rows: int = 40, columns: int = 120, **variables: str) -> Terminal:
     """`strandline shell` in a terminal, with a history of its own."""
     command = [sys.executable, "-m", "strandline", "shell", *options]
     env = {**os.environ, "XDG_STATE_HOME": str(state), "TERM": "xterm-256color", "COLUMNS": str(columns)}
-    env |= {"PYTHONPATH": str(ROOT / "src"), "LINES": str(rows)}
+    env |= {"PYTHONPATH": str(ROOT / "src"), "LINES": str(rows), **variables}
     return Terminal(command, env, cwd, rows, columns)

@@ -283,6 +283,20 @@ def test_a_term_signal_ends_the_shell_in_order(tmp_path: Path) -> None:
         terminal.close()
 
 
+def test_without_java_the_shell_says_so_and_goes_on(tmp_path: Path) -> None:
+    terminal = shell(state=tmp_path, cwd=ROOT, STRANDLINE_JAVA_HOME=str(tmp_path))
+    try:
+        terminal.until("Spark did not start", PATIENCE)
+        run(terminal, TRADES.replace("\n", "\r"), "trades is declared")
+        text = run(terminal, "SELECT sym FROM trades;", "error[java-unusable]")
+        assert "STRANDLINE_JAVA_HOME" in text and "Traceback" not in text
+        assert "Scan trades (sym)" in run(terminal, "EXPLAIN SELECT sym FROM trades;", "physical plan")
+        terminal.send(CTRL_D)
+        assert terminal.until_gone(PATIENCE) == 0
+    finally:
+        terminal.close()
+
+
 @pytest.mark.spark
 def test_spark_starts_behind_the_prompt(tmp_path: Path) -> None:
     terminal = shell(state=tmp_path, cwd=ROOT)

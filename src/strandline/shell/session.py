@@ -76,8 +76,13 @@ class Session:
             else:
                 self.sql(text, look=True)
         except StrandlineError as error:
-            self.failures += 1
-            self.say(error.render(), style="red" if self.console.is_terminal else None)
+            self._complain(error)
+        except Exception as error:  # a defect of ours is no reason to lose the queries that run
+            self._complain(QueryError(f"{type(error).__name__}: {error}", code="internal"))
+
+    def _complain(self, error: StrandlineError) -> None:
+        self.failures += 1
+        self.say(error.render(), style="red" if self.console.is_terminal else None)
 
     def read(self, path: Path) -> None:
         """Run the statements and dot commands of a file. Its queries run in the background."""
@@ -214,7 +219,7 @@ class Session:
             entry.feed.look()
             self.show(show(entry.feed, form, most))
         else:
-            raise query._not_kept()
+            query.pieces()  # says that there are none, and why
 
     def print_at(self, entry: Entry, at: Instant) -> None:
         """The answer at an instant that has passed."""

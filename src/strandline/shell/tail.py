@@ -21,7 +21,7 @@ from prompt_toolkit.layout import HSplit, Layout, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
 from rich.console import Console, RenderableType
 
-from strandline.errors import StrandlineError
+from strandline.errors import QueryError, StrandlineError
 from strandline.shell.session import Entry, Session, failure, rows_of
 from strandline.shell.style import STYLE
 from strandline.shell.views import FORMS, Form, show
@@ -55,7 +55,8 @@ class Tail:
         worker = threading.Thread(target=self._work, name="strandline-begin", daemon=True)
         worker.start()
         worker.join(0.05)  # what is there at once, such as an error in the text, needs no screen
-        if self.error is None:
+        over = self.entry is not None and not self.entry.query.is_running
+        if self.error is None and not over:
             self._app.run(pre_run=self._watch_along)
         if self.entry is None and self.error is None and self.session.startup.ready.is_set():
             worker.join()  # it is being planned: a moment
@@ -84,10 +85,16 @@ class Tail:
 
     async def _watch(self) -> None:
         loop = asyncio.get_running_loop()
-        while not await loop.run_in_executor(None, self._look):
-            self._app.invalidate()
-            await asyncio.sleep(_LOOK_SECONDS)
-        self._app.exit()
+        try:
+            while not await loop.run_in_executor(None, self._look):
+                self._app.invalidate()
+                await asyncio.sleep(_LOOK_SECONDS)
+        except StrandlineError as error:
+            self.error = error
+        except Exception as error:
+            self.error = QueryError(f"{type(error).__name__}: {error}", code="internal")
+        if self._app.is_running:
+            self._app.exit()
 
     def _look(self) -> bool:
         """Refresh what is shown; true if there is nothing more to come."""
