@@ -98,6 +98,7 @@ def test_completion_knows_where_it_is(session: Session) -> None:
     assert offered(session, "SELECT q.b", " FROM trades t, quotes WINDOW(RANGE 1 DAY) q") == ["bid"]
     assert offered(session, "SELECT sy", " FROM dear") == ["symbol", "SYMMETRIC".lower()]
     assert "bid" not in offered(session, "SELECT b", " FROM trades")
+    assert offered(session, "SELECT b")[0] == "bid", "no stream is named yet: all are meant"
     assert offered(session, "DESCRIBE q") == ["quotes"]
     assert offered(session, "SELECT string_") == ["string_agg("]
     assert offered(session, "sel")[0] == "select" and offered(session, "SEL")[0] == "SELECT"

@@ -91,8 +91,9 @@ class Words(Completer):
         if last is not None and (last.keyword in _READS or _drops(head)):
             yield from self._streams()
             return
-        for stream in {id(stream): stream for stream in named.values()}.values():
-            yield from _columns(stream)
+        # The list is written before FROM: until the text names streams, the columns of all are meant.
+        meant = named.values() if named else catalog
+        yield from dict.fromkeys(column for stream in meant for column in _columns(stream))
         yield from (Candidate(alias, "alias") for alias, s in named.items() if alias != s.name.lower())
         lower = prefix[:1].islower()
         yield from (Candidate(word.lower() if lower else word, "") for word in sorted(KEYWORDS))

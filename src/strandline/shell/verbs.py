@@ -304,6 +304,9 @@ def stop(session: Session, rest: Rest) -> None:
         )
     everything = rest.words() == ["all"]
     for entry in session.running() if everything else [session.find(rest.words()[0], rest.span())]:
+        if not entry.query.is_running:
+            session.say(f"{entry.label} does not run: it is {entry.query.state}")
+            continue
         with session.console.status(f"stopping {entry.label}"):
             entry.query.stop()
         entry.announced = True

@@ -14,7 +14,17 @@ from strandline.algebra.expressions import ColumnRef
 from strandline.errors import printable
 from strandline.execution.batch import FROM, UNTIL
 from strandline.execution.kernels.changes import TIME
-from strandline.physical.plan import Node, Port, Project, Select, SweepTop, ToQuery
+from strandline.physical.plan import (
+    Node,
+    Port,
+    Project,
+    RemoveDuplicates,
+    Reorder,
+    Select,
+    SweepAggregate,
+    SweepTop,
+    ToQuery,
+)
 from strandline.query import Query
 from strandline.shell.feed import Feed
 from strandline.temporal import FOREVER, Instant, show_instant
@@ -34,7 +44,15 @@ def natural_form(query: Query) -> Form:
 
 
 def _is_momentary(node: Node) -> bool:
-    return isinstance(node, Port) or (isinstance(node, Select | Project) and _is_momentary(node.source))
+    match node:
+        case Port():
+            return True
+        case Select() | Project() | SweepTop() | RemoveDuplicates() | Reorder():
+            return _is_momentary(node.source)
+        case SweepAggregate(keys, _, source):
+            return bool(keys) and _is_momentary(source)
+        case _:
+            return False
 
 
 def show(feed: Feed, form: Form, most: int) -> RenderableType:
