@@ -48,7 +48,7 @@ from strandline.execution.ingest import ingest
 from strandline.execution.progress import Heartbeat
 from strandline.execution.runtime import FragmentRunner, Outbox, States, run_stage
 from strandline.execution.sinks import answers_of
-from strandline.execution.sources.base import open_source
+from strandline.execution.sources.base import known_sources, open_source
 from strandline.execution.store import StateStore
 from strandline.execution.wire import DRIVER, Message
 from strandline.lang import ast as syntax
@@ -509,6 +509,17 @@ def show_commands() -> str:
     return "\n" + "\n".join(part.rstrip("\n") + "\n" for part in parts) + "\n"
 
 
+def show_sources() -> str:
+    """What each source promises."""
+    lines = ["| source | replayable | ordered | idempotent | |", "| --- | --- | --- | --- | --- |"]
+    for name, source in known_sources().items():
+        traits = source.traits
+        marks = ("yes" if holds else "no" for holds in (traits.replayable, traits.ordered, traits.idempotent))
+        link = f"[`{name}`](language.md#{name})"
+        lines.append(f"| {link} | {' | '.join(marks)} | {traits.note} |")
+    return "\n".join(lines) + "\n"
+
+
 SHOWN: dict[str, Callable[[], str]] = {
     "tokens": show_tokens,
     "syntax": show_syntax,
@@ -525,6 +536,7 @@ SHOWN: dict[str, Callable[[], str]] = {
     "aggregates": show_aggregates,
     "reserved": show_reserved,
     "commands": show_commands,
+    "sources": show_sources,
 }
 
 

@@ -334,3 +334,13 @@ def test_a_frame_has_the_columns_that_were_declared(broker: Broker) -> None:
     [chunk] = found.read(0, end, frozenset({"k"}))
     assert chunk.rows.schema == {"k": pl.Int32, "ts": pl.Int64, "@from": pl.Int64}
     found.close()
+
+
+def test_secrets_are_not_shown(broker: Broker, database: Database) -> None:
+    name = topic(broker, [1])
+    settings = "\"sasl.password\" => 'pa55', \"client.id\" => 'me'"
+    database.sql(
+        f"CREATE STREAM s {COLUMNS} SOURCE kafka('{broker.servers}', topic => '{name}', {settings}) ORDERED BY ts"
+    )
+    told = str(database.sql("DESCRIBE s")) + str(database.sql("SHOW STREAMS"))
+    assert "pa55" not in told and "\"sasl.password\" => '…', \"client.id\" => 'me'" in told
