@@ -344,3 +344,13 @@ def test_secrets_are_not_shown(broker: Broker, database: Database) -> None:
     )
     told = str(database.sql("DESCRIBE s")) + str(database.sql("SHOW STREAMS"))
     assert "pa55" not in told and "\"sasl.password\" => '…', \"client.id\" => 'me'" in told
+
+
+def test_why_nothing_comes_names_the_partition(broker: Broker, database: Database) -> None:
+    query = ask(
+        database, broker, topic(broker, [1, 2, 3], []), "",
+        query="SELECT k, COUNT(*) AS n FROM s [RANGE 5 MICROSECONDS] GROUP BY k",
+    )  # fmt: skip
+    wait_for(lambda: sum(query.metrics()["rows_in"].values()) == 3)
+    assert "partition 1 of s has sent no row" in query.why()
+    assert "IDLE AFTER" in query.why()
