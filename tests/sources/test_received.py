@@ -69,6 +69,18 @@ def test_a_block_that_was_not_written_to_its_end_was_never_taken(received: Recei
     other.close()
 
 
+@pytest.mark.parametrize("cut", range(1, 11))
+def test_also_where_it_was_the_first_of_its_file(received: Received, cut: int) -> None:
+    received.append([line(1)])
+    [file] = received.directory.glob("*.jsonl")
+    os.truncate(file, file.stat().st_size - cut)
+    other = again(received)
+    assert other.advance(0, 100) == (0, False)
+    other.append([line(7)])
+    assert other.advance(0, 100) == (1, False) and numbers(other, 0, 1) == [7]
+    other.close()
+
+
 def test_a_limit_is_kept_also_within_a_file(received: Received) -> None:
     received.append([line(n) for n in range(10)])
     assert received.advance(0, 4) == (4, False)
