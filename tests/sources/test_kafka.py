@@ -209,6 +209,7 @@ def test_a_silent_partition_holds_nobody_back_for_longer_than_declared(broker: B
     broker.send(name, 1, messages([3, 1000]))  # awake again; 3 has come too late
     wait_for(lambda: query._group.delivery.heartbeats["s"].late == 1)
     assert query.late("s").to_pylist() == [{"k": 3, "ts": 3}]
+    assert "1" not in query._group.delivery.heartbeats["s"].resting
     wait_for(lambda: query._group.delivery.heartbeats["s"].idle, 30)  # in the end all of them
     assert query._group.delivery.heartbeats["s"].progress == 1001
 
