@@ -49,7 +49,7 @@ from strandline.execution.ingest import ingest
 from strandline.execution.progress import Heartbeat
 from strandline.execution.runtime import FragmentRunner, Outbox, States, run_stage
 from strandline.execution.sinks import answers_of
-from strandline.execution.sources.base import open_source
+from strandline.execution.sources.base import known_sources, open_source
 from strandline.execution.store import StateStore
 from strandline.execution.wire import DRIVER, Message
 from strandline.lang import ast as syntax
@@ -532,6 +532,17 @@ def show_verbs() -> str:
     return markdown_table(("command", "what it does"), ((f"`{v.usage}`", v.summary) for v in VERBS.values()))
 
 
+def show_sources() -> str:
+    """What each source promises."""
+    lines = ["| source | replayable | ordered | idempotent | |", "| --- | --- | --- | --- | --- |"]
+    for name, source in known_sources().items():
+        traits = source.traits
+        marks = ("yes" if holds else "no" for holds in (traits.replayable, traits.ordered, traits.idempotent))
+        link = f"[`{name}`](language.md#{name})"
+        lines.append(f"| {link} | {' | '.join(marks)} | {traits.note} |")
+    return "\n".join(lines) + "\n"
+
+
 SHOWN: dict[str, Callable[[], str]] = {
     "verbs": show_verbs,
     "tokens": show_tokens,
@@ -549,6 +560,7 @@ SHOWN: dict[str, Callable[[], str]] = {
     "aggregates": show_aggregates,
     "reserved": show_reserved,
     "commands": show_commands,
+    "sources": show_sources,
 }
 
 

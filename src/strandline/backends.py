@@ -99,6 +99,8 @@ class _Threaded:
                     self._stop.wait(0.01)
         except BaseException as error:
             self._failure = error
+        finally:
+            self._run.close()
 
     def await_end(self, timeout: float | None = None) -> bool:
         self._thread.join(timeout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from strandline.query import Query
 from strandline.temporal import BEFORE_ALL, FOREVER, show_duration, to_datetime
 from strandline.types import Type
 
+_SECRET = re.compile(r"password|token|secret|credential|\bkey\b", re.IGNORECASE)
 _SHORT = 60  # characters of a definition in a list; DESCRIBE has all of them
 
 
@@ -104,9 +106,14 @@ def _short(text: str) -> str:
 
 
 def show_source(source: SourceCall) -> str:
-    """A source as it is written."""
-    options = (f"{name} => {_literal(value)}" for name, value in source.options.items())
+    """A source as it is written, but for what is nobody's business."""
+    options = (_option(name, value) for name, value in source.options.items())
     return f"{source.function}({', '.join([*map(_literal, source.arguments), *options])})"
+
+
+def _option(name: str, value: Argument) -> str:
+    written = name if re.fullmatch(r"[a-z_]\w*", name) else f'"{name}"'
+    return f"{written} => {_literal('…' if _SECRET.search(name) else value)}"
 
 
 def _literal(value: Argument) -> str:

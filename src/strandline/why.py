@@ -125,18 +125,26 @@ def _stuck(evidence: Evidence) -> Iterator[_Verdict]:
     slowest = min(active, key=lambda beat: beat.progress)
     if slowest.progress == BEFORE_ALL:
         yield (
-            f"has no result: {slowest.stream} has sent no row, and nobody knows how far time has come there",
+            f"has no result: {_holder(slowest)} has sent no row, and nobody knows how far time has come there",
             f"{SOURCE}{slowest.stream}",
             f"If it may stay silent, declare {slowest.stream} with IDLE AFTER n SECONDS.",
         )
     ahead = max(evidence.streams, key=lambda beat: beat.high)
     if slowest.progress < min(beat.low for beat in evidence.streams) or slowest.progress < ahead.progress:
         yield (
-            f"has no result: time stands at {show_instant(slowest.progress)}, held by {slowest.stream}",
+            f"has no result: time stands at {show_instant(slowest.progress)}, held by {_holder(slowest)}",
             f"{SOURCE}{slowest.stream}",
             f"Nothing later is known before {slowest.stream} gets there. A large WITHIN delays answers by as much; "
             "IDLE AFTER lets others go on while it is silent.",
         )
+
+
+def _holder(beat: Heartbeat) -> str:
+    """Who holds time back: a stream or, where it has partitions, the slowest of them."""
+    active = [name for name in beat.partitions if name not in beat.resting]
+    if not active:
+        return beat.stream
+    return f"partition {min(active, key=lambda name: beat.partitions[name])} of {beat.stream}"
 
 
 def _unmatched(evidence: Evidence) -> Iterator[_Verdict]:

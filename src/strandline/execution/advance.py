@@ -83,6 +83,17 @@ class Advance:
         self.tasks_per_source = max(1, tasks // max(1, len(sources)))
         self._last_rows = dict.fromkeys(sources, time.monotonic())
         self.rows_left: int | None = None  # about how many were not in a batch yet when the last one was decided on
+        try:
+            for source in sources.values():
+                source.open()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Nothing more will be asked."""
+        for source in self.sources.values():
+            source.close()
 
     def beginning(self) -> Positions:
         return dict.fromkeys(self.sources, Position())
@@ -105,9 +116,11 @@ class Advance:
         if source.stream.time_column is None:
             return self._by_arrival(before, Position(at, False, ended, cuts))
         seconds = time.monotonic()
-        if at > before.at:
+        if source.brings_rows(before.at, at):
             self._last_rows[name] = seconds
             return Position(at, False, ended, cuts)
+        if at > before.at:
+            return replace(before, at=at, ended=ended, cuts=())
         patience = source.stream.idle_after_us
         idle = patience is not None and not ended and seconds - self._last_rows[name] >= patience / SECOND
         return replace(before, idle=idle, ended=ended)

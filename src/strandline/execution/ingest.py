@@ -30,15 +30,22 @@ def ingest(
     """Read a piece of a source and send what it has to every bucket; returns what this task knows of its time.
 
     Which rows are late depends on the order of arrival and nothing else: a row is late if it is older than the latest
-    row before it by more than the declared disorder. However the input is cut into batches and pieces, the same rows
-    are late.
+    row before it in its partition by more than the declared disorder. However the input is cut into batches and pieces,
+    and whichever partition is read first, the same rows are late.
     """
     stream = source.stream
     beat = before.get(stream.name) or Heartbeat(stream.name)
+    known = source.partitions(piece.end)
     if piece.start > piece.begin:
         # The first piece goes on with the counts; the others bring theirs and know only how far time had come.
-        before_it = piece.arrived if stream.time_column is None else source.latest(piece.begin, piece.start)
-        beat = Heartbeat(stream.name, high=max(beat.high, before_it))
+        reached = Heartbeat(stream.name, high=beat.high, partitions=beat.partitions)
+        if known is None:
+            before_it = piece.arrived if stream.time_column is None else source.latest(piece.begin, piece.start)
+            reached = replace(reached, high=max(beat.high, before_it))
+        beat = reached
+    if known is not None:
+        partitions = {name: beat.partitions.get(name, BEFORE_ALL) for name in known}
+        beat = replace(beat, partitions=partitions, resting=tuple(name for name, rests in known.items() if rests))
     floor = _floor(pipeline, stream.name, before)
     fragments = [f for f in pipeline.at(0) if ports(f.root)[0].name == f"source:{stream.name}"]
     wanted = frozenset(c.name for f in fragments for c in ports(f.root)[0].columns)
@@ -61,7 +68,7 @@ def ingest(
 def _at_arrival(chunk: Chunk, piece: Piece) -> Chunk:
     """Rows that do not know their time, with that of their batch. It was decided with the offsets, so a batch that is
     read again has the same."""
-    return Chunk(chunk.rows.with_columns(pl.lit(piece.arrived, pl.Int64).alias(FROM)), chunk.rejected)
+    return replace(chunk, rows=chunk.rows.with_columns(pl.lit(piece.arrived, pl.Int64).alias(FROM)))
 
 
 def _accept(
@@ -69,7 +76,7 @@ def _accept(
 ) -> Heartbeat:
     rows = chunk.rows
     time = times(rows, FROM)
-    late = late_rows(time, beat.high, stream.disorder_us, floor)
+    late = late_rows(time, _high_before(chunk, beat, stream), stream.disorder_us, floor)
     late_count = int(late.sum())
     if late_count:
         kept = pl.Series(late)
@@ -87,8 +94,20 @@ def _accept(
             runner = FragmentRunner(fragment.root)
             out.route(fragment.route, runner.step(batch, Progress(FOREVER)).frame)
             out.count(fragment, runner)
-        beat = replace(beat, low=min(beat.low, int(time.min())), high=max(beat.high, int(time.max())))
+        high = int(time.max())
+        beat = replace(beat, low=min(beat.low, int(time.min())), high=max(beat.high, high))
+        if chunk.partition is not None:
+            reached = max(beat.partitions[chunk.partition], high - stream.disorder_us)
+            beat = replace(beat, partitions={**beat.partitions, chunk.partition: reached})
     return replace(beat, rows=beat.rows + rows.height, late=beat.late + late_count)
+
+
+def _high_before(chunk: Chunk, beat: Heartbeat, stream: BaseStream) -> Instant:
+    """The latest time before a chunk, in the order that the chunk continues."""
+    if chunk.partition is None:
+        return beat.high
+    reached = beat.partitions[chunk.partition]
+    return reached + stream.disorder_us if reached != BEFORE_ALL else BEFORE_ALL
 
 
 def _elements(rows: pl.DataFrame, fragment: Fragment) -> dict[str, Batch]:
@@ -117,8 +136,9 @@ def _tell_time(beat: Heartbeat, stream: BaseStream, floor: Instant, piece: Piece
     if stream.time_column is None:
         return replace(beat, progress=max(progress, piece.arrived + 1))  # the next batch arrives later
     if beat.high != BEFORE_ALL:
+        in_order = beat.slowest() if beat.partitions else beat.high - stream.disorder_us
         # A source that has fallen silent is taken at its word: what it has sent is all there was.
-        progress = max(progress, beat.high + 1 if piece.idle else beat.high - stream.disorder_us)
+        progress = max(progress, beat.high + 1 if piece.idle else in_order)
     return replace(beat, progress=progress, idle=piece.idle)
 
 

@@ -48,6 +48,10 @@ class LocalRun:
             if self.step() is None:
                 time.sleep(0.01)
 
+    def close(self) -> None:
+        """Let go of the sources."""
+        self.advance.close()
+
     def step(self) -> BatchReport | None:
         """One batch; None if there was nothing new."""
         after = self.advance.next(self.positions)

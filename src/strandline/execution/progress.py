@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from strandline.execution.operators.base import Progress
@@ -16,6 +16,10 @@ class Heartbeat:
 
     `progress`: no later row will be accepted with a time before it. `low` and `high`: the earliest and latest time of
     an accepted row so far. The counts are totals since the query began.
+
+    A source may have partitions, each in an order of its own. Then `partitions` has the progress of each: no later row
+    of that partition will be accepted with a time before it. The slowest decides, but for those in `resting`, of which
+    nothing is expected for the time being.
     """
 
     stream: str
@@ -27,17 +31,27 @@ class Heartbeat:
     rows: int = 0
     late: int = 0
     rejected: int = 0
+    partitions: Mapping[str, Instant] = field(default_factory=dict)
+    resting: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Heartbeat:
-        return Heartbeat(**data)
+        return Heartbeat(**{**data, "resting": tuple(data.get("resting", ()))})
+
+    def slowest(self) -> Instant:
+        """How far all partitions have come that are not at rest."""
+        active = [reached for name, reached in self.partitions.items() if name not in self.resting]
+        return min(active, default=BEFORE_ALL)
 
     def with_piece(self, other: Heartbeat) -> Heartbeat:
         """What two tasks know together that have read different pieces of the same batch."""
-        return Heartbeat(
+        partitions = dict(self.partitions)
+        for name, reached in other.partitions.items():
+            partitions[name] = max(reached, partitions.get(name, BEFORE_ALL))
+        both = Heartbeat(
             self.stream,
             max(self.progress, other.progress),
             min(self.low, other.low),
@@ -47,7 +61,11 @@ class Heartbeat:
             self.rows + other.rows,
             self.late + other.late,
             self.rejected + other.rejected,
+            partitions,
+            self.resting,
         )
+        # A task knows how far its own partitions have come; only together they know which is the slowest.
+        return replace(both, progress=max(both.progress, both.slowest()))
 
 
 def together(beats: Iterable[Heartbeat]) -> dict[str, Heartbeat]:

@@ -37,6 +37,7 @@ class Planner:
         self._listener.close()
         for connection in self._open:
             connection.close()
+        self._advance.close()
 
     def _welcome(self) -> None:
         with contextlib.suppress(OSError):  # when the listener is closed

@@ -6,6 +6,7 @@ instants are compared that the answer has behind it, and a new row as old as tha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -49,27 +50,32 @@ def record(stream: BaseStream, directory: Path, reported_late: pl.DataFrame, cou
     `reported_late` are the rows that the run has kept aside as late.
     """
     source = open_source(stream, directory)
-    rows, rejected = _read(source, count)
+    rows, partitions, rejected = _read(source, count)
     # Whether a source was idle is a matter of clocks, and what came after that is late by a decision of the run.
-    late = _among(rows, reported_late) if stream.idle_after_us is not None else too_late(rows, stream.disorder_us)
+    by_clock = stream.idle_after_us is not None
+    late = _among(rows, reported_late) if by_clock else too_late(rows, stream.disorder_us, partitions)
     return Recorded(stream, rows.filter(~pl.Series(late, dtype=pl.Boolean)), int(late.sum()), rejected)
 
 
-def too_late(rows: pl.DataFrame, disorder_us: int) -> Mask:
-    """The definition: a row is late if it is older than the latest row before it by more than the disorder."""
+def too_late(rows: pl.DataFrame, disorder_us: int, partitions: Sequence[str | None] | None = None) -> Mask:
+    """The definition: a row is late if it is older than the latest row before it in its partition by more than the
+    disorder; without partitions, than the latest before it."""
     found = np.zeros(rows.height, dtype=np.bool_)
-    latest: int | None = None
+    latest: dict[str | None, int] = {}
     for number, time in enumerate(times(rows, FROM).tolist()):
-        found[number] = latest is not None and time < latest - disorder_us
-        latest = time if latest is None else max(latest, time)
+        partition = partitions[number] if partitions is not None else None
+        found[number] = time < latest.get(partition, time) - disorder_us
+        latest[partition] = max(time, latest.get(partition, time))
     return found
 
 
-def _read(source: Source, count: int | None) -> tuple[pl.DataFrame, int]:
+def _read(source: Source, count: int | None) -> tuple[pl.DataFrame, list[str | None], int]:
+    """The rows, the partition of each, and how many were malformed."""
     wanted = frozenset(name for name, _ in source.stream.columns)
     when = [FROM, UNTIL] if source.stream.has_intervals else [FROM]
     position, ended, found, rejected = 0, False, 0, 0
     parts: list[pl.DataFrame] = []
+    partitions: list[str | None] = []
     while not ended and (count is None or found < count):
         after, ended = source.advance(position, ROWS_AT_ONCE if count is None else min(count - found, ROWS_AT_ONCE))
         if after == position:
@@ -77,9 +83,10 @@ def _read(source: Source, count: int | None) -> tuple[pl.DataFrame, int]:
         for chunk in source.read(position, after, wanted):
             rejected += chunk.rejected.height
             found += chunk.rejected.height + chunk.rows.height
+            partitions += [chunk.partition] * chunk.rows.height
             parts.append(chunk.rows.select(*(name for name, _ in source.stream.columns), *when))
         position = after
-    return (pl.concat(parts, rechunk=True) if parts else _no_rows(source.stream)), rejected
+    return (pl.concat(parts, rechunk=True) if parts else _no_rows(source.stream)), partitions, rejected
 
 
 def _no_rows(stream: BaseStream) -> pl.DataFrame:

@@ -8,7 +8,7 @@ replay reads exactly what was read before.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -31,12 +31,15 @@ class Chunk:
 
     Where a source left out columns that nobody asked for, `whole` gets the same rows with all of them. `promise`, where
     a source knows more than its rows tell: nothing that follows has a time before it.
+
+    The rows of a source with partitions are all of one, which `partition` names: they are in order among themselves.
     """
 
     rows: pl.DataFrame
     rejected: pl.DataFrame
     whole: Callable[[], pl.DataFrame] | None = None
     promise: Instant = BEFORE_ALL
+    partition: str | None = None
 
 
 class Source(ABC):
@@ -51,6 +54,12 @@ class Source(ABC):
     @abstractmethod
     def check(self, span: Span | None) -> None:
         """Complain about arguments that cannot work, before anything starts."""
+
+    def open(self) -> None:  # noqa: B027 - most have nothing to open
+        """Called once before the first `advance` of a run, in the driver's process: a receiver opens its door here."""
+
+    def close(self) -> None:  # noqa: B027
+        """Called when the run is over."""
 
     @abstractmethod
     def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
@@ -73,6 +82,19 @@ class Source(ABC):
     def latest(self, start: int, end: int) -> Instant:
         """The latest time of a well-formed row between two positions; asked only where there are cuts."""
         raise AssertionError(f"{type(self).__name__} divides no reading")
+
+    def partitions(self, end: int) -> Mapping[str, bool] | None:
+        """The partitions that the source has in the batch that ends at a position, and whether each is at rest, so that
+        time need not wait for it. None where rows are in one order. Decided with the position, and for ever.
+
+        Where a source has partitions, cuts lie between them: each task reads whole partitions, and nobody needs to ask
+        for `latest`.
+        """
+        return None
+
+    def brings_rows(self, start: int, end: int) -> bool:
+        """Whether there is anything to read between two positions; else only what is known of partitions changed."""
+        return end > start
 
 
 class Arguments:
@@ -113,14 +135,20 @@ def known_sources() -> dict[str, type[Source]]:
     """The sources by the name that users write: ours, and those of installed packages."""
     from strandline.execution.sources.events import EventsSource
     from strandline.execution.sources.file import FileSource
+    from strandline.execution.sources.http import HttpSource
+    from strandline.execution.sources.kafka import KafkaSource
     from strandline.execution.sources.rate import RateSource
     from strandline.execution.sources.rows import RowsSource
+    from strandline.execution.sources.socket import SocketSource
 
     ours: dict[str, type[Source]] = {
         "file": FileSource,
         "rows": RowsSource,
         "rate": RateSource,
         "events": EventsSource,
+        "kafka": KafkaSource,
+        "socket": SocketSource,
+        "http": HttpSource,
     }
     return {**brought_along("strandline.sources"), **ours}
 

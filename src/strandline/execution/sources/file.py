@@ -25,10 +25,10 @@ import pyarrow.parquet as pq
 
 from strandline.catalog import BaseStream
 from strandline.errors import SourceError, Span, damaged
-from strandline.execution.batch import FROM, UNTIL, times
-from strandline.execution.scalars.basis import polars_type
+from strandline.execution.batch import FROM, times
 from strandline.execution.sources.base import REJECT_SCHEMA, Arguments, Chunk, Source
 from strandline.execution.sources.conform import conform, converts_always
+from strandline.execution.sources.lines import conform_lines, no_rows
 from strandline.plugins import Traits
 from strandline.temporal import BEFORE_ALL, Instant
 
@@ -237,7 +237,7 @@ class FileSource(Source):
 
     def _read_unit(self, unit: Unit, columns: frozenset[str]) -> Iterator[Chunk]:
         if unit.problem is not None:
-            yield Chunk(self._no_rows(), _rejects(unit.path, [(0, unit.problem, "")]))
+            yield Chunk(no_rows(self.stream), _rejects(unit.path, [(0, unit.problem, "")]))
             return
         _refuse_changed(unit)
         kind = self._format_of(unit.path, Arguments(self.stream))
@@ -247,11 +247,6 @@ class FileSource(Source):
             yield from self._read_csv(unit)
         else:
             yield from self._read_json(unit)
-
-    def _no_rows(self) -> pl.DataFrame:
-        interval = (FROM, UNTIL)[: len(self.stream.time_columns)]
-        payload = {n: polars_type(t) for n, t in self.stream.columns}
-        return pl.DataFrame(schema={**payload, **dict.fromkeys(interval, pl.Int64())})
 
     def _read_parquet(self, unit: Unit, columns: frozenset[str]) -> Chunk:
         with pq.ParquetFile(unit.path, memory_map=True) as file:
@@ -309,28 +304,13 @@ class FileSource(Source):
             parsed = np.setdiff1d(every, [number for number, _, _ in invalid], assume_unique=True)
             yield conform(frame, self.stream, unit.path, pl.Series(parsed))
         if invalid:
-            yield Chunk(self._no_rows(), _rejects(unit.path, invalid))
+            yield Chunk(no_rows(self.stream), _rejects(unit.path, invalid))
 
     def _read_json(self, unit: Unit) -> Iterator[Chunk]:
-        names = {name: pl.String() for name, _ in self.stream.columns}
-        data = _bytes_of(unit)
-        if not data.strip():
-            return
-        try:
-            yield conform(pl.read_ndjson(io.BytesIO(data), schema=names), self.stream, unit.path, unit.row)
-        except pl.exceptions.ComputeError:
-            # Some line is not JSON: look at the lines apart, so that only that one is rejected.
-            lines = pl.Series("line", data.decode(errors="replace").splitlines()).to_frame()
-            lines = lines.with_row_index("@number", offset=unit.row).filter(pl.col("line").str.strip_chars() != "")
-            whole = lines.get_column("line").str.json_path_match("$")
-            good = whole.str.starts_with("{").fill_null(False)
-            sound = io.BytesIO("\n".join(lines.get_column("line").filter(good)).encode())
-            numbers = lines.get_column("@number").cast(pl.Int64).filter(good)
-            if len(numbers):
-                yield conform(pl.read_ndjson(sound, schema=names), self.stream, unit.path, numbers)
-            bad = lines.filter(~good)
-            reasons = [(n, "not a JSON object", text) for n, text in bad.select("@number", "line").iter_rows()]
-            yield Chunk(self._no_rows(), _rejects(unit.path, reasons))
+        data = _bytes_of(unit).removesuffix(b"\n")
+        if data.strip():
+            numbers = pl.int_range(unit.row, unit.row + data.count(b"\n") + 1, eager=True)
+            yield from conform_lines(data, self.stream, unit.path, numbers, skip_empty=True)
 
     def _missing(self, name: str, path: str, there: list[str]) -> SourceError:
         return SourceError(

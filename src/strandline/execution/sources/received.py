@@ -1,0 +1,208 @@
+"""What was received and cannot be asked for again: written to disk before anybody hears that it was taken.
+
+A position is a number of lines. The lines lie in files named by the number of their first line. Every block of lines
+that came together ends with an empty line, so one whose writing was interrupted is noticed and cut off: whoever sent it
+was not told that it was taken.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import polars as pl
+
+from strandline.catalog import BaseStream
+from strandline.errors import SourceError, damaged
+from strandline.execution.sources.base import Chunk
+from strandline.execution.sources.lines import conform_lines
+
+SEGMENT_BYTES = 8 * 2**20
+BATCHES_KEPT = 3  # Spark repeats at most the batch that is under way; the others are for peace of mind
+_END = "end"
+
+
+class Received:
+    """The lines of one stream on disk. One process writes; any process may read what has a position."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.written = 0  # lines in the file
+        self.kept = 0  # lines that are safe on disk
+        self._starts: list[int] = []
+        self._file: int | None = None
+        self._size = 0
+        self._writing = threading.Lock()
+        self._syncing = threading.Lock()
+        self._asked: deque[int] = deque(maxlen=BATCHES_KEPT)
+        self.ended = False
+
+    # In the driver's process: writing.
+
+    def open(self) -> None:
+        """Go on where an earlier run has stopped, perhaps in the midst of a block."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        size = self._look()
+        if self._starts:
+            os.truncate(self._path(self._starts[-1]), size)
+        self._begin_segment()
+
+    def _look(self) -> int:
+        """Learn what is on disk; how long the last file is up to the end of its last block."""
+        self.ended = (self.directory / _END).exists()
+        self._starts = self._found()
+        if not self._starts:
+            return 0
+        data = self._path(self._starts[-1]).read_bytes()
+        whole = data[: data.rfind(b"\n\n") + 2] if b"\n\n" in data else b""
+        self.written = self.kept = self._starts[-1] + len(_lines(whole))
+        return len(whole)
+
+    def close(self) -> None:
+        with self._syncing, self._writing:
+            if self._file is not None:
+                os.close(self._file)
+                self._file = None
+
+    def append(self, lines: Sequence[bytes]) -> None:
+        """Keep lines, all or none; they are on disk when this returns. Empty lines are no lines.
+
+        Those who wait for the disk at the same time wait together: one of them flushes for all.
+        """
+        lines = [line for line in lines if line.strip()]
+        if not lines:
+            return
+        with self._writing:
+            if self._file is None:
+                raise OSError("the stream is closed")
+            before = self._size
+            try:
+                self._write(b"\n".join(lines) + b"\n\n")
+            except OSError:
+                # A full disk: what a block has left behind would be taken for a part of the next one.
+                os.truncate(self._path(self._starts[-1]), before)
+                self._size = before
+                raise
+            self.written += len(lines)
+            mine = self.written
+        with self._syncing:
+            if self.kept < mine:
+                self._flush()
+
+    def _write(self, data: bytes) -> None:
+        assert self._file is not None
+        left = memoryview(data)
+        while left:
+            count = os.write(self._file, left)
+            self._size += count
+            left = left[count:]
+
+    def _flush(self) -> None:
+        with self._writing:
+            file, reached = self._file, self.written
+            if file is None:
+                raise OSError("the stream is closed")
+        os.fsync(file)
+        self.kept = reached
+        if self._size >= SEGMENT_BYTES:
+            with self._writing:
+                self._begin_segment()
+
+    def end(self) -> None:
+        """Nothing will follow, also not after a restart."""
+        (self.directory / _END).touch()
+        _sync_directory(self.directory)
+        self.ended = True
+
+    def _begin_segment(self) -> None:
+        """Later lines go to a file of their own, so that the earlier ones can be read, and removed, as whole files."""
+        if not self._starts or self.written > self._starts[-1]:
+            self._starts.append(self.written)
+        if self._file is not None:
+            os.fsync(self._file)
+            os.close(self._file)
+        self.kept = self.written
+        self._file = os.open(self._path(self._starts[-1]), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._size = os.fstat(self._file).st_size
+        _sync_directory(self.directory)
+
+    # What there is to read.
+
+    def advance(self, position: int, limit: int) -> tuple[int, bool]:
+        """How far to read: whole files, if there are several. What nobody can ask for any more is removed."""
+        if position not in self._asked:
+            self._asked.append(position)
+        with self._syncing, self._writing:
+            if not self._starts:  # somebody who does not receive, but looks at what was received
+                self._look()
+            ended = self.ended  # before the look: what came before the end is on disk by then
+            if self._file is not None and self.written > max(position, self._starts[-1]):
+                self._begin_segment()
+            if len(self._asked) == BATCHES_KEPT:
+                self._remove_before(min(self._asked))
+            ends = [end for end in self._ends() if end > position]
+        if not ends:
+            return position, ended
+        reached = [end for end in ends if end - position <= limit]
+        end = reached[-1] if reached else min(ends[0], position + limit)
+        return end, ended and end == self.kept
+
+    def _ends(self) -> list[int]:
+        return [*self._starts[1:], self.kept]
+
+    def waiting_bytes(self) -> int:
+        """How much is on disk that no batch has asked for."""
+        with self._writing:
+            asked = self._asked[-1] if self._asked else 0
+            unread = [start for start, end in zip(self._starts, self._ends(), strict=True) if end > asked]
+            return sum(os.path.getsize(self._path(start)) for start in unread)
+
+    def _remove_before(self, position: int) -> None:
+        while len(self._starts) > 1 and self._starts[1] <= position:
+            self._path(self._starts.pop(0)).unlink(missing_ok=True)
+
+    # In any process: reading.
+
+    def read(self, start: int, end: int, stream: BaseStream, place: str) -> Iterator[Chunk]:
+        if start == end:
+            return
+        starts = self._found()
+        inside = [s for s, after in zip(starts, [*starts[1:], end], strict=True) if s < end and after > start]
+        if not inside or inside[0] > start:
+            raise SourceError(
+                f'what stream "{stream.name}" received before line {inside[0] if inside else end} is not kept any more',
+                code="not-replayable",
+                detail=f"Lines from {start} on were asked for; {self.directory} has no file with them.",
+                hint="Lines are removed when the batches with them are over. Begin again with another checkpoint.",
+            )
+        for first, after in zip(inside, [*inside[1:], end], strict=True):
+            number = max(start, first)
+            chosen = _lines(self._path(first).read_bytes())[number - first : after - first]
+            if number + len(chosen) < after:
+                raise damaged(self._path(first))
+            numbers = pl.int_range(number + 1, after + 1, eager=True)
+            yield from conform_lines(b"\n".join(chosen), stream, place, numbers)
+
+    def _found(self) -> list[int]:
+        names = self.directory.iterdir() if self.directory.exists() else ()
+        return sorted(int(found[1]) for path in names if (found := re.fullmatch(r"(\d{15})\.jsonl", path.name)))
+
+    def _path(self, first: int) -> Path:
+        return self.directory / f"{first:015d}.jsonl"
+
+
+def _lines(data: bytes) -> list[bytes]:
+    return [line for line in data.split(b"\n") if line]
+
+
+def _sync_directory(directory: Path) -> None:
+    """A new file is safe when its name is."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

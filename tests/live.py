@@ -1,0 +1,32 @@
+"""What the tests of sources share: a source alone, a free port, patience."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from strandline.execution.sources.base import Source, open_source
+from strandline.lang import ast
+from strandline.lang.parser import parse_one
+from strandline.lang.streams import bind_create_stream
+
+
+def declared(columns: str, call: str, clauses: str = "ORDERED BY ts", directory: Path | None = None) -> Source:
+    """The source of a stream that is declared so."""
+    statement = parse_one(f"CREATE STREAM s {columns} SOURCE {call} {clauses}")
+    assert isinstance(statement, ast.CreateStream)
+    return open_source(bind_create_stream(statement), directory)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        return int(door.getsockname()[1])
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)

@@ -1,0 +1,149 @@
+"""What a receiver has taken: kept before anybody hears of it, read again by position, gone when nobody can ask."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from strandline.catalog import BaseStream, SourceCall
+from strandline.errors import StrandlineError
+from strandline.execution.sources import received as received_module
+from strandline.execution.sources.received import BATCHES_KEPT, Received
+from strandline.types import BIGINT
+
+STREAM = BaseStream("s", (("n", BIGINT),), SourceCall("socket"), "n")
+
+
+def line(number: int) -> bytes:
+    return b'{"n": %d}' % number
+
+
+def numbers(received: Received, start: int, end: int) -> list[int]:
+    return [n for chunk in received.read(start, end, STREAM, "here") for n in chunk.rows["n"].to_list()]
+
+
+@pytest.fixture
+def received(tmp_path: Path) -> Iterator[Received]:
+    found = Received(tmp_path / "received")
+    found.open()
+    yield found
+    found.close()
+
+
+def again(received: Received) -> Received:
+    """Another process goes on, without a word from the first."""
+    os.close(received._file or 0)
+    received._file = None
+    found = Received(received.directory)
+    found.open()
+    return found
+
+
+def test_positions_count_lines_and_mean_the_same_after_a_restart(received: Received) -> None:
+    received.append([line(0), b"", line(1)])
+    assert received.advance(0, 100) == (2, False)
+    received.append([line(2)])
+    received.append([line(3)])
+    other = again(received)
+    assert other.advance(2, 100) == (4, False)
+    assert [numbers(other, *span) for span in ((0, 4), (1, 3), (3, 4), (2, 2))] == [[0, 1, 2, 3], [1, 2], [3], []]
+    other.append([line(4)])
+    assert other.advance(4, 100) == (5, False) and numbers(other, 3, 5) == [3, 4]
+    other.close()
+
+
+@pytest.mark.parametrize("cut", range(1, 20))
+def test_a_block_that_was_not_written_to_its_end_was_never_taken(received: Received, cut: int) -> None:
+    received.append([line(0)])
+    received.append([line(1), line(2)])
+    [file] = received.directory.glob("*.jsonl")
+    os.truncate(file, file.stat().st_size - cut)
+    other = again(received)
+    assert other.advance(0, 100) == (1, False), "the second block is two lines or none"
+    other.append([line(7)])
+    assert other.advance(1, 100) == (2, False) and numbers(other, 0, 2) == [0, 7]
+    other.close()
+
+
+@pytest.mark.parametrize("cut", range(1, 11))
+def test_also_where_it_was_the_first_of_its_file(received: Received, cut: int) -> None:
+    received.append([line(1)])
+    [file] = received.directory.glob("*.jsonl")
+    os.truncate(file, file.stat().st_size - cut)
+    other = again(received)
+    assert other.advance(0, 100) == (0, False)
+    other.append([line(7)])
+    assert other.advance(0, 100) == (1, False) and numbers(other, 0, 1) == [7]
+    other.close()
+
+
+def test_a_limit_is_kept_also_within_a_file(received: Received) -> None:
+    received.append([line(n) for n in range(10)])
+    assert received.advance(0, 4) == (4, False)
+    assert received.advance(4, 4) == (8, False)
+    assert received.advance(8, 4) == (10, False)
+    assert numbers(received, 4, 8) == [4, 5, 6, 7]
+
+
+def test_what_nobody_can_ask_for_again_is_removed(received: Received, monkeypatch: pytest.MonkeyPatch) -> None:
+    position, most = 0, 0
+    for batch in range(50):
+        received.append([line(batch)] * 100)
+        position, _ = received.advance(position, 1000)
+        most = max(most, len(list(received.directory.glob("*.jsonl"))))
+    assert most <= BATCHES_KEPT + 2
+    assert numbers(received, 4800, 5000) == [48] * 100 + [49] * 100, "the batch under way and the one before"
+    with pytest.raises(StrandlineError) as caught:
+        numbers(received, 0, 100)
+    assert caught.value.code == "not-replayable"
+
+
+def test_files_have_a_largest_size(received: Received, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(received_module, "SEGMENT_BYTES", 1000)
+    for n in range(300):
+        received.append([line(n)])
+    files = list(received.directory.glob("*.jsonl"))
+    assert len(files) > 2 and max(file.stat().st_size for file in files) < 1100
+    assert received.waiting_bytes() == sum(file.stat().st_size for file in files)
+    assert received.advance(0, 1000) == (300, False) and numbers(received, 0, 300) == list(range(300))
+    assert received.advance(300, 1000) == (300, False) and received.waiting_bytes() == 0
+
+
+def test_many_may_write_at_once(received: Received) -> None:
+    def write(writer: int) -> None:
+        for n in range(50):
+            received.append([line(1000 * writer + n)])
+
+    writers = [threading.Thread(target=write, args=(writer,)) for writer in range(8)]
+    for writer in writers:
+        writer.start()
+    position, found = 0, []
+    while any(writer.is_alive() for writer in writers) or position < received.written:
+        end, _ = received.advance(position, 70)
+        found += numbers(received, position, end)
+        position = end
+    assert sorted(found) == sorted(1000 * writer + n for writer in range(8) for n in range(50))
+    for writer in range(8):
+        assert [n for n in found if n // 1000 == writer] == [1000 * writer + n for n in range(50)], "each in order"
+
+
+def test_the_end_is_remembered(received: Received) -> None:
+    received.append([line(0), line(1)])
+    received.end()
+    assert received.advance(0, 1) == (1, False) and received.advance(1, 1) == (2, True)
+    other = again(received)
+    assert other.ended and other.advance(2, 1) == (2, True)
+    other.close()
+
+
+def test_a_damaged_file_is_noticed(received: Received) -> None:
+    received.append([line(0), line(1)])
+    end, _ = received.advance(0, 10)
+    os.truncate(received.directory / "000000000000000.jsonl", 9)
+    with pytest.raises(StrandlineError) as caught:
+        numbers(received, 0, end)
+    assert caught.value.code == "checkpoint-damaged"
