@@ -13,10 +13,22 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from strandline.engine import Database, EngineName
-    from strandline.sinks import Callback, Console, Memory, Parquet
+    from strandline.sinks import Callback, Console, Delta, Kafka, Memory, Parquet, PostgreSQL, SQLite, Webhook
 
 __version__ = "0.1.0"
-__all__ = ["Callback", "Console", "Memory", "Parquet", "StrandlineError", "connect"]
+__all__ = [
+    "Callback",
+    "Console",
+    "Delta",
+    "Kafka",
+    "Memory",
+    "Parquet",
+    "PostgreSQL",
+    "SQLite",
+    "StrandlineError",
+    "Webhook",
+    "connect",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -19,7 +19,7 @@ Argument: TypeAlias = str | int | float | bool | list["Argument"] | None
 
 @dataclass(frozen=True, slots=True)
 class SourceCall:
-    """`SOURCE fn(...)` as the user wrote it: the function, its positional and its named arguments."""
+    """`fn(...)` of a source or a sink as the user wrote it: the function, its positional and its named arguments."""
 
     function: str
     arguments: tuple[Argument, ...] = ()

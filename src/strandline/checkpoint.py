@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import tempfile
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ class Checkpoint:
         self.path = path
         self.is_temporary = is_temporary
         self.fresh = not self._identity.exists()
+        self._claimed: dict[str, Any] = {}
 
     @staticmethod
     def temporary() -> Checkpoint:
@@ -48,8 +50,13 @@ class Checkpoint:
         """How many buckets the state was written with; a restart must use as many."""
         return None if self.fresh else int(self._known()["buckets"])
 
-    def claim(self, pipeline: Pipeline, plan: str, places: Mapping[str, str]) -> None:
-        """Make sure that the checkpoint belongs to these queries and their results, and say so in it."""
+    @property
+    def owner(self) -> str:
+        """What results elsewhere say of whom they belong to: a name that no other checkpoint has."""
+        return str(self._claimed.get("id") or self._claimed["fingerprint"])
+
+    def recognise(self, pipeline: Pipeline, plan: str, places: Mapping[str, str]) -> None:
+        """Make sure that the checkpoint belongs to these queries and their results, or to nobody. Changes nothing."""
         declared = repr([(s.name, s.columns, s.source.function, s.source.arguments, sorted(s.source.options.items()),
                           s.time_columns, s.disorder_us, s.idle_after_us) for s in pipeline.streams])  # fmt: skip
         # By name and types: what a function does may change, as long as it fits in.
@@ -66,6 +73,14 @@ class Checkpoint:
                     detail=f"It was made for {', '.join(known['queries'])} with this plan:\n{indent(known['plan'])}",
                     hint="Use another --checkpoint or --out, or run the script that made it. Nothing was changed.",
                 )
+            self._claimed = known
+            return
+        own = {"id": uuid.uuid4().hex, "fingerprint": fingerprint}
+        self._claimed = {**own, "buckets": pipeline.buckets, "queries": names, "plan": plan}
+
+    def claim(self) -> None:
+        """Say in the checkpoint whose it is."""
+        if not self.fresh:
             return
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -75,9 +90,8 @@ class Checkpoint:
                     code="checkpoint-foreign",
                     hint="Choose an empty or new directory.",
                 )
-            data = {"fingerprint": fingerprint, "buckets": pipeline.buckets, "queries": names, "plan": plan}
             temporary = self._identity.with_suffix(".tmp")
-            temporary.write_text(json.dumps(data, indent=1))
+            temporary.write_text(json.dumps(self._claimed, indent=1))
             os.replace(temporary, self._identity)
         except OSError as error:
             raise CheckpointError(

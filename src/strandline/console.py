@@ -61,7 +61,8 @@ def summary(queries: Sequence[Query], out: Path, seconds: float) -> None:
     """What came out of each query, and what came in from each stream."""
     for query in queries:
         metrics = query.metrics()
-        where = os.path.join(str(out), query.name)
+        own = os.path.join(str(out), query.name)
+        where = own if query.sink.place == os.path.abspath(own) else query.sink.shown
         out_console.print(f"{query.name}: {metrics['rows_out']:,} results in {where}", markup=False, soft_wrap=True)
     metrics = queries[0].metrics()
     for query in queries:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -11,6 +11,7 @@ from strandline.algebra.schema import schema
 from strandline.catalog import Argument, BaseStream, Catalog, DerivedStream, Reader, SourceCall, Stream
 from strandline.listing import Listing
 from strandline.query import Query
+from strandline.sinks import Sink
 from strandline.temporal import BEFORE_ALL, FOREVER, show_duration, to_datetime
 from strandline.types import Type
 
@@ -47,6 +48,14 @@ def show_queries(queries: Iterable[Query], waiting: Sequence[Reader] = ()) -> Li
     text = pa.string()
     kinds = {"name": text, "state": text, "reads": text, "rows_out": pa.int64(), "progress": pa.timestamp("us", "UTC")}
     return Listing.of(kinds, rows)
+
+
+def show_sinks(queries: Iterable[Query], waiting: Mapping[str, Sink]) -> Listing:
+    """Every sink by the name of its query: of what kind it is, where it leads, what it promises, and its state."""
+    sinks = [(query.name, query.sink, str(query.state)) for query in queries if query.has_sink]
+    sinks += [(name, sink, "waiting") for name, sink in waiting.items()]
+    rows = [(name, sink.kind, sink.shown, str(sink.traits), state) for name, sink, state in sinks]
+    return Listing.of(dict.fromkeys(("name", "kind", "place", "traits", "state"), pa.string()), rows)
 
 
 def describe(stream: Stream) -> Listing:

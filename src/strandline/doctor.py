@@ -16,6 +16,7 @@ from typing import Final, Literal, TypeAlias
 
 from rich.text import Text
 
+from strandline.connectors import connectors
 from strandline.errors import StrandlineError
 from strandline.spark.archive import archive_file
 from strandline.spark.java import find_java
@@ -69,15 +70,32 @@ def examine(start_spark: bool = True) -> Report:
 def render(report: Report) -> Text:
     """The report as styled text; `.plain` is the text alone."""
     marks: dict[State, tuple[str, str]] = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "problem": ("✗", "red")}
-    width = max(len(finding.subject) for finding in report.findings)
+    width = max((len(finding.subject) for finding in report.findings), default=0)
     text = Text()
     for finding in report.findings:
         mark, style = marks[finding.state]
         text.append(mark, style).append(f" {finding.subject:<{width}}  {finding.text}\n")
         if finding.remedy:
             text.append(f"  {'':<{width}}  → {finding.remedy}\n", "bold" if finding.state == "problem" else "dim")
+    _append_connectors(text)
     verdict = "strandline can work here." if report.ok else "strandline cannot work here yet."
     return text.append(verdict, "green" if report.ok else "red")
+
+
+def _append_connectors(text: Text) -> None:
+    """What sources and sinks promise, a line each."""
+    known = connectors()
+    width = max(len(each.name) for each in known)
+    for each in known:
+        promises = " ".join(
+            (name if getattr(each.traits, name) else "–").ljust(len(name))
+            for name in ("replayable", "ordered", "idempotent")
+        )
+        text.append(f"  {each.direction:<6} {each.name:<{width}}  {promises}  {each.traits.note}\n")
+        if each.missing is not None:
+            text.append(
+                f"  {'':<6} {'':<{width}}  → Run `pip install 'strandline[{each.missing}]'` to use it.\n", "dim"
+            )
 
 
 def _python() -> Finding:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -24,23 +24,23 @@ from strandline.algebra.tree import streams_read
 from strandline.backends import Backend, LocalBackend, Note, SparkBackend, Start
 from strandline.catalog import BaseStream, Catalog, DerivedStream, Reader, Stream
 from strandline.checkpoint import Checkpoint, indent
-from strandline.describe import describe, show_queries, show_streams, show_views
+from strandline.describe import describe, show_queries, show_sinks, show_streams, show_views
 from strandline.errors import CatalogError, QueryError, SetupError, SinkError
 from strandline.execution.delivery import MEMORY, Delivery
-from strandline.execution.sinks import ParquetTarget
 from strandline.execution.sources.base import open_source
 from strandline.feeds import Feeds
 from strandline.lang import ast
 from strandline.lang.binder import bind_derived_stream, bind_query, bind_reading, bind_view
 from strandline.lang.definitions import define, define_aggregate
 from strandline.lang.parser import parse
-from strandline.lang.streams import bind_create_stream
+from strandline.lang.scope import suggestion
+from strandline.lang.streams import bind_connector, bind_create_stream
 from strandline.listing import Listing
 from strandline.optimizer.pipeline import optimize
 from strandline.physical.choose import choose
 from strandline.physical.explain import show_pipeline
 from strandline.query import Group, Query
-from strandline.sinks import Memory, Parquet, Sink, listener
+from strandline.sinks import Memory, Sink, Standing, listener, make_sink
 from strandline.temporal import instant
 from strandline.why import write_flow
 
@@ -92,8 +92,8 @@ class Database:
         self.close()
 
     def sql(self, text: str, *, sink: Sink | None = None, name: str | None = None) -> Any:
-        """Run statements. The value is that of the last one: a `Query` for SELECT, a text for EXPLAIN, a `Listing` for
-        SHOW and DESCRIBE, else None."""
+        """Run statements. The value is that of the last one: a `Query` for SELECT and CREATE SINK, a text for EXPLAIN,
+        a `Listing` for SHOW and DESCRIBE, else None."""
         result: Any = None
         for statement in parse(text):
             result = self.execute(statement, sink=sink, name=name)
@@ -104,6 +104,11 @@ class Database:
         match statement:
             case ast.CreateStream() | ast.CreateStreamAs() | ast.CreateView() | ast.Drop():
                 self.declare(statement)
+                return None
+            case ast.CreateSink():
+                return self._start_sink(statement)
+            case ast.DropSink():
+                self.drop_sink(statement)
                 return None
             case ast.Explain(inner):
                 return self.explain(inner)
@@ -202,6 +207,40 @@ class Database:
             )
         return self.catalog.drop(name.name, name.span, cascade=statement.cascade, running=running)
 
+    def bind_sink(self, statement: ast.CreateSink, waiting: Iterable[str] = ()) -> Wanted:
+        """The query that CREATE SINK asks for; `waiting` are the names of queries that a script is going to start."""
+        name, target = statement.name, statement.target
+        sink = make_sink(bind_connector(target), target.function.span, target.span)
+        taken = {each.name.lower() for each in self.catalog} | {each.lower() for each in waiting}
+        taken |= {query.name.lower() for query in self.queries if query.is_running}
+        if name.name.lower() in taken:
+            raise CatalogError(
+                f'there is a stream, view or query "{name.name}" already',
+                code="sink-exists",
+                hint="Choose another name for the sink, or drop the other first.",
+                span=name.span,
+            )
+        plan, reads = bind_reading(statement.query, self.catalog)
+        return Wanted(name.name, plan, sink, reads)
+
+    def _start_sink(self, statement: ast.CreateSink) -> Query:
+        wanted = self.bind_sink(statement)
+        try:
+            return self.start([wanted], self._place(wanted.name))[0]
+        except SinkError as error:
+            error.span = error.span or statement.target.span
+            raise
+
+    def drop_sink(self, statement: ast.DropSink) -> None:
+        """Stop a sink. What it has written stays, and its checkpoint, too: the same CREATE SINK goes on."""
+        name = statement.name
+        found = [query for query in self.queries if name.matches(query.name) and query.has_sink]
+        if not found and not statement.if_exists:
+            raise unknown_sink(name, [query.name for query in self.queries if query.has_sink])
+        for query in found:
+            query.stop()
+            self.queries.remove(query)
+
     def _running(self) -> list[Reader]:
         return [Reader(query.name, query.reads) for query in self.queries if query.is_running]
 
@@ -209,14 +248,19 @@ class Database:
         """Whether nothing is called so: then a query whose user gave it no name may be."""
         return name not in self.catalog and name.lower() not in {query.name.lower() for query in self.queries}
 
-    def explain(self, statement: ast.Query | ast.CreateStreamAs | ast.CreateView) -> str:
+    def explain(self, statement: ast.Query | ast.CreateStreamAs | ast.CreateView | ast.CreateSink) -> str:
         """The logical plan as written, as optimised, and the physical plan."""
-        if isinstance(statement, ast.CreateStreamAs | ast.CreateView):
+        if isinstance(statement, ast.CreateStreamAs | ast.CreateView | ast.CreateSink):
             return self.explain_plan(statement.name.name, bind_query(statement.query, self.catalog))
         return self.explain_plan("query", bind_query(statement, self.catalog))
 
-    def tell(self, statement: ast.Show | ast.Describe, waiting: Sequence[Reader] = ()) -> Listing:
-        """What SHOW and DESCRIBE show; `waiting` are the queries of a script that have not started."""
+    def tell(
+        self,
+        statement: ast.Show | ast.Describe,
+        waiting: Sequence[Reader] = (),
+        sinks: Mapping[str, Sink] | None = None,
+    ) -> Listing:
+        """What SHOW and DESCRIBE show; `waiting` are the queries of a script that have not started, `sinks` theirs."""
         match statement:
             case ast.Describe(name):
                 return describe(self.catalog.get(name.name, name.span))
@@ -224,6 +268,8 @@ class Database:
                 return show_streams(self.catalog)
             case ast.Show("VIEWS"):
                 return show_views(self.catalog)
+            case ast.Show("SINKS"):
+                return show_sinks(self.queries, sinks or {})
         return show_queries(self.queries, waiting)
 
     def explain_plan(self, name: str, plan: Plan) -> str:
@@ -250,50 +296,57 @@ class Database:
         wanted = Wanted(stream.name, stream.plan, sink or Memory(), stream.reads | {stream.name})
         return self.start([wanted], self._place(stream.name))[0]
 
-    def start(self, wanted: Sequence[Wanted | tuple[str, Plan, Sink]], place: Path | None) -> list[Query]:
-        """Start queries together in one pipeline, with its checkpoint at `place` (None: a temporary one)."""
+    def start(
+        self, wanted: Sequence[Wanted | tuple[str, Plan, Sink]], place: Path | None, aside: Path | None = None
+    ) -> list[Query]:
+        """Start queries together in one pipeline, with its checkpoint at `place` (None: a temporary one).
+
+        Late and malformed rows are kept as files in `aside`, or beside the first answer that is a directory.
+        """
         queries = [Wanted(*each) for each in wanted]
         self._refuse_taken_names([query.name for query in queries])
         checkpoint = Checkpoint(place) if place is not None else Checkpoint.temporary()
         buckets = checkpoint.buckets() or self._backend.default_buckets()
-        plans = [(name, optimize(plan)) for name, plan, *_ in queries]
-        pipeline = choose(plans, self._base_streams(), buckets)
+        pipeline = choose([(query.name, optimize(query.plan)) for query in queries], self._base_streams(), buckets)
         text = show_pipeline(pipeline)
-        places = {
-            name: str(Path(sink.directory).absolute()) for name, _, sink, _ in queries if isinstance(sink, Parquet)
-        }
-        checkpoint.claim(pipeline, text, places)
-        targets: dict[str, ParquetTarget] = {}
-        for name, _, sink, _ in queries:
-            if isinstance(sink, Parquet):
-                if checkpoint.fresh and sink.files():
-                    raise SinkError(
-                        f"{Path(sink.directory)} has results already, but no checkpoint says where they end",
-                        code="results-exist",
-                        hint="Choose another directory, or remove the old results.",
-                    )
-                targets[name] = sink.target(name)
-        outputs = next((Path(s.directory).absolute().parent for _, _, s, _ in queries if isinstance(s, Parquet)), None)
-        listeners = [heard for name, _, sink, _ in queries if (heard := listener(sink, name)) is not None]
-        delivery = Delivery(pipeline, checkpoint.path / MEMORY, outputs, listeners)
-        group = Group(delivery, checkpoint.path, text)
-        write_flow(checkpoint.path, pipeline)
-        group.tables = {name: [] for name, _, sink, _ in queries if isinstance(sink, Memory)}
+        places = {query.name: where for query in queries if (where := query.sink.place) is not None}
+        checkpoint.recognise(pipeline, text, places)
+        aside = aside or next((near for query in queries if (near := query.sink.beside) is not None), None)
+        delivery = Delivery(pipeline, checkpoint.path / MEMORY, aside, ())
+        group = Group(delivery, checkpoint.path, text, {q.name: q.sink.open(q.name, schema(q.plan)) for q in queries})
+        group.tables = {query.name: [] for query in queries if isinstance(query.sink, Memory)}
         if checkpoint.is_temporary:
             group.on_stop.append(lambda: shutil.rmtree(checkpoint.path, ignore_errors=True))
-        delivery.listeners.insert(0, group.take)
-        for name, _, sink, _ in queries:
-            if isinstance(sink, Parquet) and delivery.rows_out[name] and not sink.files():
-                raise SinkError(
-                    f"the results of {name} that the checkpoint knows of are gone from {sink.directory}",
-                    code="results-missing",
-                    hint="Put them back, or begin again with another --out.",
-                )
-        if not (delivery.ended and self._backend.has_finished(checkpoint.path, delivery.last_batch)):
-            group.run = self._backend.run(Start(pipeline, checkpoint.path, targets, self.batch_rows, delivery))
-        started = [Query(name, schema(plan), sink, group, reads) for name, plan, sink, reads in queries]
+        delivery.listeners.append(group.take)
+        try:
+            self._begin(queries, group, checkpoint)
+            if not (delivery.ended and self._backend.has_finished(checkpoint.path, delivery.last_batch)):
+                targets = {n: outlet.target for n, outlet in group.outlets.items() if outlet.target is not None}
+                group.run = self._backend.run(Start(pipeline, checkpoint.path, targets, self.batch_rows, delivery))
+        except BaseException:
+            group.stop()
+            raise
+        started = [Query(query.name, schema(query.plan), query.sink, group, query.reads) for query in queries]
         self.queries += started
         return started
+
+    def _begin(self, queries: Sequence[Wanted], group: Group, checkpoint: Checkpoint) -> None:
+        """Refuse sinks that do not go with the checkpoint while nothing is changed; then make both their own."""
+        delivery = group.delivery
+        standings = {
+            query.name: Standing(
+                checkpoint.owner, checkpoint.fresh, delivery.last_batch, delivery.answered.get(query.name, -1)
+            )
+            for query in queries
+        }
+        for name, outlet in group.outlets.items():
+            outlet.fit(standings[name])
+        checkpoint.claim()
+        write_flow(checkpoint.path, delivery.pipeline)
+        for query in queries:
+            outlet = group.outlets[query.name]
+            outlet.begin(standings[query.name])
+            delivery.listeners.append(listener(outlet, query.name, schema(query.plan), delivery))
 
     def _refuse_taken_names(self, names: list[str]) -> None:
         """A name is one running query: its checkpoint, its directory, and what SHOW QUERIES lists."""
@@ -337,6 +390,15 @@ class Database:
         self.queries = []
         self._feeds.close()
         self._backend.close()
+
+
+def unknown_sink(name: ast.Identifier, known: Sequence[str]) -> CatalogError:
+    return CatalogError(
+        f'sink "{name.name}" does not exist',
+        code="unknown-sink",
+        hint=suggestion(name.name, known, "Sinks are") if known else "There is none.",
+        span=name.span,
+    )
 
 
 def connected_groups(plans: Sequence[tuple[str, Plan]]) -> list[list[tuple[str, Plan]]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -27,6 +28,30 @@ class Traits:
     ordered: bool
     idempotent: bool
     note: str
+
+    def __str__(self) -> str:
+        kept = [name for name in ("replayable", "ordered", "idempotent") if getattr(self, name)]
+        return ", ".join(kept) or "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """A library that only some connectors need, and the extra of ours that brings it."""
+
+    module: str
+    extra: str
+
+    def load(self) -> Any:
+        """The library, imported where it is needed."""
+        try:
+            return import_module(self.module)
+        except ImportError as error:
+            raise SetupError(
+                f"the package for {self.extra} is not installed",
+                code="extra-missing",
+                detail=f"{type(error).__name__}: {error}",
+                hint=f"Run `pip install 'strandline[{self.extra}]'`.",
+            ) from None
 
 
 @cache

@@ -22,7 +22,7 @@ from strandline.execution.runtime import Counts
 from strandline.execution.wire import to_table
 from strandline.listing import Form, in_form
 from strandline.physical.plan import Pipeline
-from strandline.sinks import Memory, Parquet, Sink
+from strandline.sinks import Memory, Outlet, Sink
 from strandline.temporal import BEFORE_ALL, FOREVER, Instant, instant, show_instant, to_datetime
 from strandline.types import Schema
 from strandline.why import evidence_of, explain_why
@@ -49,10 +49,11 @@ class Group:
     delivery: Delivery
     checkpoint: Path
     explanation: str
+    outlets: Mapping[str, Outlet]  # by query
     run: Run | None = None  # None if everything was finished before
     on_stop: list[Callable[[], None]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
-    tables: dict[str, list[pa.Table]] = field(default_factory=dict)
+    tables: dict[str, list[pa.Table]] = field(default_factory=dict)  # of the answers that stay in memory
     late: dict[str, list[pa.Table]] = field(default_factory=dict)
     rejected: dict[str, list[pa.Table]] = field(default_factory=dict)
     batches: int = 0
@@ -85,9 +86,18 @@ class Group:
                     if mine is not self.tables or name in self.tables:
                         mine.setdefault(name, []).extend(tables)
 
+    def kept(self, query: str) -> list[pa.Table] | None:
+        """The answer of a query, in memory or wherever its sink can read it again."""
+        if query not in self.tables:
+            return self.outlets[query].kept()
+        with self.lock:
+            return list(self.tables[query])
+
     def stop(self) -> None:
         if self.run is not None:
             self.run.stop()
+        for outlet in self.outlets.values():
+            outlet.close()
         while self.on_stop:
             self.on_stop.pop()()
 
@@ -122,6 +132,11 @@ class Query:
     @property
     def ended(self) -> bool:
         return self._group.delivery.ended
+
+    @property
+    def has_sink(self) -> bool:
+        """Whether the answer goes somewhere else than to this process' memory."""
+        return not isinstance(self.sink, Memory)
 
     @property
     def is_running(self) -> bool:
@@ -249,13 +264,8 @@ class Query:
 
     def _frame(self) -> pl.DataFrame:
         self.check()
-        if isinstance(self.sink, Parquet):
-            files = self.sink.files()
-            tables = [_read(path) for path in files]
-        elif isinstance(self.sink, Memory):
-            with self._group.lock:
-                tables = list(self._group.tables[self.name])
-        else:
+        tables = self._group.kept(self.name)
+        if tables is None:
             raise self._not_kept()
         schema = answer_schema(self.columns)
         return from_answer(pa.concat_tables([schema.empty_table(), *(t.cast(schema) for t in tables)]), self.columns)
@@ -264,14 +274,8 @@ class Query:
         return QueryError(
             f"the answer of {self.name} went to {type(self.sink).__name__} and was not kept",
             code="not-kept",
-            hint="Use a Memory or Parquet sink to look at it here.",
+            hint="Use a Memory, Parquet or Delta sink to look at it here.",
         )
-
-
-def _read(path: Path) -> pa.Table:
-    import pyarrow.parquet as pq
-
-    return pq.ParquetFile(path).read()
 
 
 def _joined(tables: list[pa.Table] | None) -> pa.Table:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from strandline.algebra.operators import Plan
 from strandline.catalog import DerivedStream, Reader
-from strandline.engine import Database, Wanted, connected_groups
+from strandline.engine import Database, Wanted, connected_groups, unknown_sink
 from strandline.errors import QueryError, SinkError, Span
 from strandline.lang import ast
 from strandline.lang.binder import bind_reading
 from strandline.lang.parser import parse
 from strandline.query import Query
-from strandline.sinks import Parquet
+from strandline.sinks import Parquet, Sink
 
 
 @dataclass(slots=True)
@@ -24,6 +24,7 @@ class Script:
 
     queries: list[tuple[str, Plan]] = field(default_factory=list)
     reads: dict[str, frozenset[str]] = field(default_factory=dict)
+    sinks: dict[str, Sink] = field(default_factory=dict)  # of those that do not go to Parquet in the output directory
     explanations: list[str] = field(default_factory=list)
 
 
@@ -34,29 +35,40 @@ class _Pending:
     name: str | None
     plan: Plan
     reads: frozenset[str]
+    sink: Sink | None = None
 
 
 def read_script(database: Database, text: str) -> Script:
     """Declare the streams of a script and collect its queries.
 
-    `CREATE STREAM name AS …` is a query with that name; a bare SELECT is named q1, q2, … in order.
+    `CREATE STREAM name AS …` and `CREATE SINK name …` are queries with that name; a bare SELECT is named q1, q2, … in
+    order.
     """
     script = Script()
     pending: list[_Pending] = []
     for statement in parse(text):
         match statement:
             case ast.CreateStream() | ast.CreateStreamAs() | ast.CreateView() | ast.Drop():
-                # A query that was created goes with its stream. A SELECT has nothing to go with.
-                waiting = [Reader("SELECT", each.reads) for each in pending if each.name is None]
+                # A query that was created goes with its stream. A SELECT has nothing to go with, and a sink stays.
+                waiting = [
+                    Reader(each.name or "SELECT", each.reads) for each in pending if each.name is None or each.sink
+                ]
                 gone = {stream.name for stream in database.declare(statement, waiting)}
-                pending = [each for each in pending if each.name not in gone]
+                pending = [each for each in pending if each.name not in gone or each.sink is not None]
                 if isinstance(statement, ast.CreateStreamAs):
                     pending.append(_created(database, statement.name))
+            case ast.CreateSink():
+                _file_name(statement.name.name, statement.name.span)
+                wanted = database.bind_sink(statement, [each.name for each in pending if each.name])
+                pending.append(_Pending(wanted.name, wanted.plan, wanted.reads, wanted.sink))
+            case ast.DropSink():
+                pending = _without(pending, statement)
             case ast.Explain(inner):
                 script.explanations.append(database.explain(inner))
             case ast.Show() | ast.Describe():
                 waiting = [Reader(each.name or "SELECT", each.reads) for each in pending]
-                script.explanations.append(str(database.tell(statement, waiting)))
+                sinks = {each.name: each.sink for each in pending if each.name and each.sink is not None}
+                script.explanations.append(str(database.tell(statement, waiting, sinks)))
             case _:
                 pending.append(_Pending(None, *bind_reading(statement, database.catalog)))
     names = (f"q{number}" for number in count(1))
@@ -64,7 +76,17 @@ def read_script(database: Database, text: str) -> Script:
         name = each.name or next(n for n in names if database.is_free(n))
         script.queries.append((name, each.plan))
         script.reads[name] = each.reads
+        if each.sink is not None:
+            script.sinks[name] = each.sink
     return script
+
+
+def _without(pending: list[_Pending], statement: ast.DropSink) -> list[_Pending]:
+    name = statement.name
+    left = [each for each in pending if each.sink is None or not name.matches(each.name or "")]
+    if len(left) == len(pending) and not statement.if_exists:
+        raise unknown_sink(name, [each.name for each in pending if each.sink is not None and each.name])
+    return left
 
 
 def _created(database: Database, name: ast.Identifier) -> _Pending:
@@ -74,16 +96,20 @@ def _created(database: Database, name: ast.Identifier) -> _Pending:
 
 
 def start_script(database: Database, script: Script, out: Path, checkpoint: Path | None) -> list[Query]:
-    """Start all queries; answers go to `out/<query>/`, checkpoints to `checkpoint` (default `out/.strandline`)."""
+    """Start all queries; answers go to their sinks or to `out/<query>/`, checkpoints to `checkpoint` (default
+    `out/.strandline`), rows that are set aside to `out`."""
     if not script.queries:
         raise QueryError(
-            "the script has no query", code="no-query", hint="Add a SELECT, or CREATE STREAM name AS SELECT …."
+            "the script has no query", code="no-query", hint="Add a SELECT, CREATE STREAM name AS SELECT … or a sink."
         )
     place = checkpoint.absolute() if checkpoint is not None else out / ".strandline" / "checkpoint"
     started: list[Query] = []
     for group in connected_groups(script.queries):
-        queries = [Wanted(name, plan, Parquet(out / name), script.reads[name]) for name, plan in group]
-        started += database.start(queries, place / group[0][0])
+        queries = [
+            Wanted(name, plan, script.sinks.get(name) or Parquet(out / name), script.reads[name])
+            for name, plan in group
+        ]
+        started += database.start(queries, place / group[0][0], aside=out)
     return started
 
 

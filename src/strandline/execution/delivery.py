@@ -66,6 +66,7 @@ class Delivery:
         self.last_batch = -1
         self.heartbeats: dict[str, Heartbeat] = {}
         self.rows_out = dict.fromkeys((query.name for query in pipeline.queries), 0)
+        self.answered: dict[str, int] = {}  # the last batch that brought rows, by query
         self.operators: dict[str, Counts] = {}  # by fragment: totals of what passed, and what is kept now
         self._before_last = _Totals(dict(self.rows_out), {})
         self._recall()
@@ -81,6 +82,7 @@ class Delivery:
         for fragment, counts in report.operators.items():
             passed = map(operator.add, base.passed.get(fragment, [0] * len(counts.passed)), counts.passed)
             self.operators = self.operators | {fragment: replace(counts, passed=list(passed))}
+        self.answered |= {name: batch for name, rows in report.rows_out.items() if rows}
         self.heartbeats = self.heartbeats | report.heartbeats  # a new one: others may be looking at the old one
         self.last_batch = batch
         for listener in self.listeners:
@@ -133,6 +135,7 @@ class Delivery:
             "rows_out": self.rows_out,
             "operators": {fragment: asdict(counts) for fragment, counts in self.operators.items()},
             "before": asdict(self._before_last),
+            "answered": self.answered,
         }
         temporary = self.memory.with_suffix(".tmp")
         temporary.write_text(json.dumps(data))
@@ -148,6 +151,7 @@ class Delivery:
             self.rows_out = dict(data["rows_out"])
             self.operators = {fragment: Counts(**counts) for fragment, counts in data["operators"].items()}
             self._before_last = _Totals(**data["before"])
+            self.answered = dict(data.get("answered", {}))  # not known to earlier versions
         except (ValueError, KeyError, TypeError, AttributeError):
             raise damaged(self.memory) from None
 

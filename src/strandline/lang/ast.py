@@ -445,14 +445,14 @@ Query: TypeAlias = Select | UnionAll | SetOperation | Changes | Ordered | With
 
 @dataclass(frozen=True, slots=True)
 class SourceValue(Node):
-    """An argument of a source as a plain value; a parenthesised row is a list."""
+    """An argument of a source or sink as a plain value; a parenthesised row is a list."""
 
     value: Argument
 
 
 @dataclass(frozen=True, slots=True)
-class Source(Node):
-    """`SOURCE fn(value, …, name => value, …)`."""
+class Connector(Node):
+    """`fn(value, …, name => value, …)`: a source, or a sink."""
 
     function: Identifier
     arguments: tuple[SourceValue, ...]
@@ -472,7 +472,7 @@ class CreateStream(Node):
 
     name: Identifier
     columns: tuple[ColumnDefinition, ...]
-    source: Source
+    source: Connector
     time_column: Identifier | None
     within: Duration | None
     idle_after: Duration | None
@@ -508,13 +508,30 @@ class Drop(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class CreateSink(Node):
+    """`CREATE SINK name INTO fn(…) AS query`: a query that runs under this name, and where its answer goes."""
+
+    name: Identifier
+    target: Connector
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class DropSink(Node):
+    """`DROP SINK [IF EXISTS] name`."""
+
+    name: Identifier
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Explain(Node):
-    statement: Query | CreateStreamAs | CreateView
+    statement: Query | CreateStreamAs | CreateView | CreateSink
 
 
 @dataclass(frozen=True, slots=True)
 class Show(Node):
-    """`SHOW what`, with what one of STREAMS, VIEWS, QUERIES."""
+    """`SHOW what`, with what one of STREAMS, VIEWS, QUERIES, SINKS."""
 
     what: str
 
@@ -527,7 +544,7 @@ class Describe(Node):
 
 
 Declaration: TypeAlias = CreateStream | CreateStreamAs | CreateView | Drop
-Statement: TypeAlias = Declaration | Explain | Show | Describe | Query
+Statement: TypeAlias = Declaration | CreateSink | DropSink | Explain | Show | Describe | Query
 
 
 def children(node: Node) -> Iterator[Node]:

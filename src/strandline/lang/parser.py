@@ -3,7 +3,8 @@
 What belongs to SQL but not to the language yet is recognised and refused by name (`not-supported`), so that a user
 learns what is missing rather than which comma was unexpected. To add such a feature, replace its refusal by a node.
 
-Here are the statements and the sources of streams; below are `queries`, `expressions`, `forms`, `phrases` and `tokens`.
+Here are the statements, and the sources and sinks that they name; below are `queries`, `expressions`, `forms`,
+`phrases` and `tokens`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from strandline.types import Type
 
 STATEMENTS: Final = ("SELECT", "WITH", "CREATE", "DROP", "EXPLAIN", "SHOW", "DESCRIBE")
 OTHER_STATEMENTS: Final = words("ALTER DELETE INSERT MERGE TRUNCATE UPDATE VALUES")
-LISTS: Final = ("STREAMS", "VIEWS", "QUERIES")
+LISTS: Final = ("STREAMS", "VIEWS", "QUERIES", "SINKS")
 
 _STATEMENT_HINT: Final = "Statements are SELECT, WITH, CREATE, DROP, EXPLAIN, SHOW and DESCRIBE."
 
@@ -56,7 +57,7 @@ def parse_type(text: str) -> Type:
 
 
 class _Parser(Queries):
-    """Statements, and the sources that they declare; `script` is the way in."""
+    """Statements, and the sources and sinks that they name; `script` is the way in."""
 
     # ---- statements ------------------------------------------------------------------------------------------------
 
@@ -107,7 +108,7 @@ class _Parser(Queries):
     def show(self) -> ast.Show:
         start = self.next()
         if not self.sees_any(LISTS):
-            raise self.unexpected("STREAMS, VIEWS or QUERIES after SHOW")
+            raise self.unexpected("STREAMS, VIEWS, QUERIES or SINKS after SHOW")
         return ast.Show(self.next().keyword, span=self.since(start))
 
     def describe(self) -> ast.Describe:
@@ -129,7 +130,7 @@ class _Parser(Queries):
             raise self.unexpected("SELECT or CREATE STREAM after EXPLAIN")
         return ast.Explain(self.query(), span=self.since(start))
 
-    def create(self) -> ast.CreateStream | ast.CreateStreamAs | ast.CreateView:
+    def create(self) -> ast.CreateStream | ast.CreateStreamAs | ast.CreateView | ast.CreateSink:
         start = self.next()
         if self.sees("OR", "REPLACE") and self.peek(2).keyword != "VIEW":
             raise self.refusal(
@@ -139,11 +140,13 @@ class _Parser(Queries):
         if self.sees_any(("TABLE", "MATERIALIZED", "TEMPORARY", "INDEX", "FUNCTION")):
             feature = f"CREATE {self.token.keyword}"
             raise self.refusal(feature, start.span.to(self.token.span), "Declare a stream: CREATE STREAM.")
-        kind = "VIEW" if self.sees("VIEW") else "STREAM"
+        kind = next((word for word in ("VIEW", "SINK") if self.sees(word)), "STREAM")
         self.expect(kind, hint="Declare a stream: CREATE STREAM name (columns) SOURCE … or AS SELECT ….")
         if self.sees("IF", "NOT", "EXISTS"):
             raise self.refusal("IF NOT EXISTS", self.token.span.to(self.peek(2).span), "Leave it out.")
         name = self.name(f"a {kind.lower()} name")
+        if kind == "SINK":
+            return self.create_sink(start, name)
         if kind == "VIEW":
             names = self.column_names()
             self.expect("AS", hint="Write CREATE VIEW name AS SELECT ….")
@@ -157,6 +160,13 @@ class _Parser(Queries):
         self.expect_symbol(")")
         return self.create_from_source(start, name, columns)
 
+    def create_sink(self, start: Token, name: ast.Identifier) -> ast.CreateSink:
+        hint = "Write CREATE SINK name INTO parquet('directory') AS SELECT …."
+        self.expect("INTO", hint=hint)
+        target = self.connector("sink", "parquet('directory'), sqlite('file', table => 'name'), ….")
+        self.expect("AS", hint=hint)
+        return ast.CreateSink(name, target, self.query_after_as(), span=self.since(start))
+
     def query_after_as(self) -> ast.Query:
         if not self.sees_query():
             raise self.unexpected("SELECT after AS")
@@ -166,7 +176,7 @@ class _Parser(Queries):
         self, start: Token, name: ast.Identifier, columns: tuple[ast.ColumnDefinition, ...]
     ) -> ast.CreateStream:
         self.expect("SOURCE", hint="Say where the rows come from: SOURCE file('path') ORDERED BY column.")
-        source = self.source()
+        source = self.connector("source", "file('path'), rows((1, 'a'), …), ….")
         time_column, end_column = self.time_columns()
         within: ast.Duration | None = None
         idle_after: ast.Duration | None = None
@@ -210,26 +220,28 @@ class _Parser(Queries):
         kind = self.type_name()
         return ast.ColumnDefinition(name, kind, span=self.since(start))
 
-    def drop(self) -> ast.Drop:
+    def drop(self) -> ast.Drop | ast.DropSink:
         start = self.next()
         if self.sees_any(("TABLE", "INDEX", "FUNCTION")):
-            hint = "Write DROP STREAM name or DROP VIEW name."
+            hint = "Write DROP STREAM name, DROP VIEW name or DROP SINK name."
             raise self.refusal(f"DROP {self.token.keyword}", start.span.to(self.token.span), hint)
-        kind = "VIEW" if self.sees("VIEW") else "STREAM"
-        self.expect(kind, hint="Write DROP STREAM name or DROP VIEW name.")
+        kind = next((word for word in ("VIEW", "SINK") if self.sees(word)), "STREAM")
+        self.expect(kind, hint="Write DROP STREAM name, DROP VIEW name or DROP SINK name.")
         if_exists = self.accept("IF", "EXISTS")
         name = self.name(f"a {kind.lower()} name")
+        if kind == "SINK":
+            return ast.DropSink(name, if_exists, span=self.since(start))
         cascade = self.accept("CASCADE")
         if not cascade:
             self.accept("RESTRICT")  # the default
         return ast.Drop(kind, name, if_exists, cascade, span=self.since(start))
 
-    # ---- sources ---------------------------------------------------------------------------------------------------
+    # ---- sources and sinks -----------------------------------------------------------------------------------------
 
-    def source(self) -> ast.Source:
+    def connector(self, kind: str, examples: str) -> ast.Connector:
         start = self.token
-        function = self.name("a source function")
-        self.expect_symbol("(", hint="A source is a function: file('path'), rows((1, 'a'), …), ….")
+        function = self.name(f"a {kind} function")
+        self.expect_symbol("(", hint=f"A {kind} is a function: {examples}")
         arguments: list[ast.SourceValue] = []
         options: list[tuple[ast.Identifier, ast.SourceValue]] = []
         if not self.sees_symbol(")"):
@@ -237,7 +249,7 @@ class _Parser(Queries):
             while self.accept_symbol(","):
                 self.source_argument(arguments, options)
         self.expect_symbol(")")
-        return ast.Source(function, tuple(arguments), tuple(options), span=self.since(start))
+        return ast.Connector(function, tuple(arguments), tuple(options), span=self.since(start))
 
     def source_argument(
         self, arguments: list[ast.SourceValue], options: list[tuple[ast.Identifier, ast.SourceValue]]

@@ -24,17 +24,21 @@ def bind_create_stream(statement: ast.CreateStream) -> BaseStream:
                 f'column "{column.name.name}" is declared twice', code="duplicate-column", span=column.name.span
             )
         seen.add(column.name.name.lower())
-    source = statement.source
-    options = {_folded(name): value.value for name, value in source.options}
     return BaseStream(
         name=statement.name.name,
         columns=tuple((column.name.name, column.type.type) for column in statement.columns),
-        source=SourceCall(_folded(source.function), tuple(each.value for each in source.arguments), options),
+        source=bind_connector(statement.source),
         time_column=None if statement.time_column is None else _time_column(statement, statement.time_column),
         disorder_us=statement.within.microseconds if statement.within else 0,
         idle_after_us=statement.idle_after.microseconds if statement.idle_after else None,
         end_column=_end_column(statement),
     )
+
+
+def bind_connector(connector: ast.Connector) -> SourceCall:
+    """A source or sink with its values; whether it exists is not asked."""
+    options = {_folded(name): value.value for name, value in connector.options}
+    return SourceCall(_folded(connector.function), tuple(each.value for each in connector.arguments), options)
 
 
 def _end_column(statement: ast.CreateStream) -> str | None:

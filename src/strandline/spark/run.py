@@ -35,6 +35,7 @@ class SparkRun:
         self._wrote_last = threading.Event()
         self._over = threading.Event()
         self._failure: StrandlineError | None = None
+        self._refusal: StrandlineError | None = None  # what a sink said
         self._stopped = False
         self._stopping = threading.Lock()
         spark.dataSource.register(PipelineSource)
@@ -55,7 +56,11 @@ class SparkRun:
 
     def _deliver(self, frame: DataFrame, batch: int) -> None:
         column = frame.toArrow()["data"]
-        self.delivery.deliver(batch, (m for value in column for m in decode(value.as_buffer())))
+        try:
+            self.delivery.deliver(batch, (m for value in column for m in decode(value.as_buffer())))
+        except StrandlineError as error:  # it would come back from the JVM as text
+            self._refusal = error
+            raise
         if self.delivery.ended:
             self._wrote_last.set()
 
@@ -66,13 +71,13 @@ class SparkRun:
             if self._wrote_last.is_set():
                 self.query.processAllAvailable()  # lets Spark commit the last batch
             if not self._stopped and (error := self.query.exception()) is not None:
-                self._failure = explain_failure(_message(error), self.log_file)
+                self._failure = self._refusal or explain_failure(_message(error), self.log_file)
             elif not self._stopped and not self.delivery.ended:
                 self._failure = explain_failure("Spark has ended the query without a word", self.log_file)
             self.stop()
         except Exception as error:  # the JVM is gone, or has something to say about our last batch
             if not self._stopped:
-                self._failure = explain_failure(_message(error), self.log_file)
+                self._failure = self._refusal or explain_failure(_message(error), self.log_file)
         finally:
             self._over.set()
 

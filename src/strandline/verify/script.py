@@ -108,9 +108,11 @@ def _questions(script: Script, text: str, catalog: Catalog, only: str | None) ->
             case ast.CreateStreamAs(name, query):
                 named[name.name.lower()] = query, place
                 place = place.with_query(name.name, query)
+            case ast.CreateSink(name, _, query):  # the answer is judged here, and goes nowhere else
+                named[name.name.lower()] = query, place
             case ast.CreateView(name, columns, query, _):
                 place = place.with_query(name.name, query, columns)
-            case ast.CreateStream() | ast.Drop() | ast.Explain() | ast.Show() | ast.Describe():
+            case ast.CreateStream() | ast.Drop() | ast.DropSink() | ast.Explain() | ast.Show() | ast.Describe():
                 pass
             case _:
                 bare.append((statement, place))

@@ -15,8 +15,9 @@ from typing import ClassVar
 
 import polars as pl
 
-from strandline.catalog import Argument, BaseStream
+from strandline.catalog import BaseStream
 from strandline.errors import SourceError, Span
+from strandline.execution.arguments import CallArguments
 from strandline.plugins import Traits, brought_along
 from strandline.temporal import BEFORE_ALL, Instant
 
@@ -97,30 +98,11 @@ class Source(ABC):
         return end > start
 
 
-class Arguments:
-    """The arguments of a source function, taken one by one, with errors that name them."""
+class Arguments(CallArguments):
+    """The arguments of a source function."""
 
     def __init__(self, stream: BaseStream, span: Span | None = None) -> None:
-        self.call = stream.source
-        self.span = span
-        self.left = dict(stream.source.options)
-
-    def positional(self, index: int, what: str) -> Argument:
-        if index >= len(self.call.arguments):
-            raise self.error(f"{self.call.function}() needs {what}")
-        return self.call.arguments[index]
-
-    def option(self, name: str, kind: type | tuple[type, ...], default: Argument) -> Argument:
-        value = self.left.pop(name, default)
-        if value is not default and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
-            raise self.error(f"option {name} of {self.call.function}() does not fit: {value!r}")
-        return value
-
-    def done(self, most: int) -> None:
-        if len(self.call.arguments) > most:
-            raise self.error(f"{self.call.function}() takes at most {most} positional arguments")
-        if self.left:
-            raise self.error(f"{self.call.function}() has no option {next(iter(self.left))}")
+        super().__init__(stream.source, span)
 
     def error(self, message: str) -> SourceError:
         return SourceError(

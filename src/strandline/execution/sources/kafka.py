@@ -16,7 +16,7 @@ from strandline.execution.sources.base import Arguments, Chunk, Source
 from strandline.execution.sources.lines import conform_lines
 from strandline.execution.sources.offsets import OffsetLog, Reading, Round, fair_shares
 from strandline.execution.sources.topic import Messages, Topic
-from strandline.plugins import Traits
+from strandline.plugins import Needs, Traits
 from strandline.temporal import SECOND, instant
 
 NEW_PARTITIONS_SECONDS = 5.0  # how often we ask which partitions there are, and which offsets are left
@@ -33,6 +33,7 @@ class KafkaSource(Source):
     `"security.protocol" => 'SSL'`.
     """
 
+    needs = Needs("confluent_kafka", "kafka")
     traits = Traits(
         replayable=True,
         ordered=True,

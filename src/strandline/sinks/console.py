@@ -1,0 +1,44 @@
+"""Answers as lines of text."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import ClassVar, Self, TextIO
+
+from strandline.execution.answers import VALID_FROM, VALID_UNTIL
+from strandline.plugins import Traits
+from strandline.sinks.base import Arguments, Delivered, Outlet, Sink
+from strandline.types import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Console(Sink):
+    """Print each element as it becomes known."""
+
+    kind: ClassVar[str] = "console"
+    traits: ClassVar[Traits] = Traits(False, True, False, "at least once; printed to standard output")
+
+    stream: TextIO | None = None
+
+    @classmethod
+    def from_arguments(cls, arguments: Arguments) -> Self:
+        arguments.done(most=0)
+        return cls()
+
+    def open(self, query: str, columns: Schema) -> Outlet:
+        return _Printing(query, self.stream)
+
+
+class _Printing(Outlet):
+    def __init__(self, query: str, stream: TextIO | None) -> None:
+        self._query, self._stream = query, stream
+
+    def take(self, delivered: Delivered) -> None:
+        out = self._stream or sys.stdout
+        for row in delivered.table.to_pylist():
+            start, end = row.pop(VALID_FROM), row.pop(VALID_UNTIL)
+            values = "  ".join(f"{name}={value}" for name, value in row.items())
+            until = "…" if end is None else f"{end:%Y-%m-%d %H:%M:%S.%f}"
+            print(f"{self._query}  [{start:%Y-%m-%d %H:%M:%S.%f} – {until})  {values}", file=out)
+        out.flush()

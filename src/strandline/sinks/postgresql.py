@@ -1,0 +1,205 @@
+"""Answers in a PostgreSQL database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Self
+
+import polars as pl
+
+from strandline.errors import SinkError
+from strandline.plugins import Needs, Traits
+from strandline.sinks.base import Arguments
+from strandline.sinks.tables import (
+    BATCHES,
+    ROW_ID,
+    Known,
+    Shows,
+    Store,
+    TableSink,
+    TableSpec,
+    failures,
+    form_of,
+    progress_text,
+    shows_of,
+)
+from strandline.temporal import Instant
+from strandline.types import Type
+
+_TYPES: Final = {
+    "INT": "integer",
+    "BIGINT": "bigint",
+    "INTERVAL": "bigint",
+    "DOUBLE": "double precision",
+    "BOOLEAN": "boolean",
+    "DATE": "date",
+    "TIMESTAMP": "timestamp",
+    "INSTANT": "timestamptz",
+}
+# Texts of times and numbers mean the same whatever the server's defaults are.
+_SETTINGS: Final = "SET datestyle = 'ISO, YMD'; SET timezone = 'UTC'; SET extra_float_digits = 1"
+_MANY: Final = 50_000  # rows to delete in one statement
+
+
+@dataclass(frozen=True, slots=True)
+class PostgreSQL(TableSink):
+    """Write the answer to a table of PostgreSQL, each result exactly once, also after a crash.
+
+    `shows="elements"` appends all elements; `shows="snapshot"` keeps the table at the current snapshot. `table` may be
+    `schema.table`.
+    """
+
+    kind: ClassVar[str] = "postgresql"
+    traits: ClassVar[Traits] = Traits(True, True, True, "a batch and its number are one transaction")
+    needs: ClassVar[Needs] = Needs("psycopg", "postgresql")
+
+    dsn: str
+    table: str
+    shows: Shows = "elements"
+
+    @classmethod
+    def from_arguments(cls, arguments: Arguments) -> Self:
+        dsn, table = arguments.required(0, "dsn"), arguments.required(1, "table")
+        shows = shows_of(arguments)
+        arguments.done(most=2)
+        return cls(dsn, table, shows)
+
+    def store(self) -> Store:
+        return _Server(self.dsn, self.needs.load(), self.table.rpartition(".")[0])
+
+    @property
+    def shown(self) -> str:
+        return f"postgresql, table {self.table}"
+
+
+class _Server(Store):
+    """A connection that is opened when it is needed, and again after it was lost between two batches."""
+
+    def __init__(self, dsn: str, psycopg: Any, schema: str) -> None:
+        self.place = "PostgreSQL"
+        self._dsn, self._psycopg = dsn, psycopg
+        self._batches = _quoted(f"{schema}.{BATCHES}" if schema else BATCHES)
+        self._connection: Any = None
+
+    @property
+    def _open(self) -> Any:
+        if self._connection is None or self._connection.closed:
+            try:
+                self._connection = self._psycopg.connect(self._dsn, autocommit=True)
+                self._connection.execute(_SETTINGS)
+            except self._psycopg.Error as error:
+                raise SinkError(
+                    "the PostgreSQL server cannot be reached",
+                    code="sink-unwritable",
+                    detail=" ".join(str(error).split()),
+                    hint="Look at the connection string, and whether the server runs.",
+                ) from None
+        return self._connection
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        connection = self._open
+        with failures(self.place, (self._psycopg.Error, UnicodeError)):
+            try:
+                connection.execute("SELECT 1")
+            except self._psycopg.OperationalError:  # the server went and may be back: nothing has begun yet
+                connection.close()
+                connection = self._open
+            with connection.transaction():
+                yield
+
+    def lock(self, sink: str) -> Known | None:
+        statement = f"SELECT owner, query, batch FROM {self._batches} WHERE sink = %s FOR UPDATE"
+        row = self._open.execute(statement, (sink,)).fetchone()
+        return None if row is None else Known(*row)
+
+    def make_batches_table(self) -> None:
+        # Two sinks that begin at the same moment would both make it.
+        self._open.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (BATCHES,))
+        self._open.execute(
+            f"CREATE TABLE IF NOT EXISTS {self._batches} (sink text PRIMARY KEY, owner text NOT NULL,"
+            " query text NOT NULL, batch bigint NOT NULL, complete_until timestamptz)"
+        )
+
+    def enter(self, sink: str, owner: str, query: str) -> None:
+        self._open.execute(f"INSERT INTO {self._batches} VALUES (%s, %s, %s, -1, NULL)", (sink, owner, query))
+
+    def remember(self, sink: str, batch: int, complete_until: Instant) -> None:
+        statement = f"UPDATE {self._batches} SET batch = %s, complete_until = %s WHERE sink = %s"
+        self._open.execute(statement, (batch, progress_text(complete_until, "infinity"), sink))
+
+    def columns(self, table: str) -> list[str] | None:
+        wanted = self._batches if table == BATCHES else _quoted(table)
+        statement = "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0"
+        rows = self._open.execute(f"{statement} AND NOT attisdropped ORDER BY attnum", (wanted,)).fetchall()
+        return [row[0] for row in rows] or None
+
+    def is_empty(self, table: str) -> bool:
+        return self._open.execute(f"SELECT 1 FROM {_quoted(table)} LIMIT 1").fetchone() is None
+
+    def create(self, table: TableSpec) -> None:
+        columns = ", ".join(f"{_name(name)} {_column(name, kind, table)}" for name, kind in table.columns)
+        self._open.execute(f"CREATE TABLE IF NOT EXISTS {_quoted(table.name)} ({columns})")
+
+    def append(self, table: TableSpec, frame: pl.DataFrame) -> None:
+        # Texts in quotes, so that no text can be mistaken for the sign of a NULL.
+        data = frame.write_csv(include_header=False, quote_style="non_numeric", null_value="")
+        names = ", ".join(map(_name, table.names))
+        with self._open.cursor().copy(f"COPY {_quoted(table.name)} ({names}) FROM STDIN (FORMAT csv)") as copy:
+            copy.write(data)
+
+    def delete(self, table: TableSpec, rows: pl.Series) -> None:
+        for first in range(0, len(rows), _MANY):
+            wanted = rows.slice(first, _MANY).to_list()
+            self._open.execute(f"DELETE FROM {_quoted(table.name)} WHERE {ROW_ID} = ANY(%s)", (wanted,))
+
+    def read(self, table: TableSpec) -> pl.DataFrame:
+        values = ", ".join(_read(name, kind) for name, kind in table.columns)
+        rows = self._open.execute(f"SELECT {values} FROM {_quoted(table.name)}").fetchall()
+        return pl.DataFrame(rows, schema={name: form_of(kind) for name, kind in table.columns}, orient="row")
+
+    def array_text(self, column: pl.Expr, kind: Type) -> pl.Expr:
+        assert kind.element is not None
+        value = pl.element().cast(pl.String)
+        if kind.element.name in ("VARCHAR", "TIMESTAMP"):
+            escaped = value.str.replace_all("\\", "\\\\", literal=True).str.replace_all('"', '\\"', literal=True)
+            value = pl.concat_str(pl.lit('"'), escaped, pl.lit('"'))
+        texts = column.list.eval(value.fill_null("NULL")).list.join(",")
+        return pl.when(column.is_not_null()).then(pl.concat_str(pl.lit("{"), texts, pl.lit("}")))
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _column(name: str, kind: Type, table: TableSpec) -> str:
+    return "bigint PRIMARY KEY" if table.keyed and name == ROW_ID else _type(kind)
+
+
+def _type(kind: Type) -> str:
+    if kind.element is not None:
+        return f"{_type(kind.element)}[]"
+    if kind.name == "DECIMAL":
+        return f"numeric({kind.precision}, {kind.scale})"
+    return _TYPES.get(kind.name, "text")
+
+
+def _read(name: str, kind: Type) -> str:
+    """A value in the form in which it was written, so that it is found equal to those to come."""
+    if kind.name == "TIMESTAMP":
+        return f"to_char({_name(name)}, 'YYYY-MM-DD HH24:MI:SS.US')"
+    return _name(name) if form_of(kind) != pl.String() else f"{_name(name)}::text"
+
+
+def _quoted(table: str) -> str:
+    """The name of a table, perhaps with that of its schema."""
+    return ".".join(map(_name, table.split(".", 1)))
+
+
+def _name(name: str) -> str:
+    if "%" in name:  # it would be taken for the place of a parameter
+        raise SinkError(f'"{name}" cannot be a name here', code="sink-columns", hint="Leave out the %.")
+    return '"' + name.replace('"', '""') + '"'
