@@ -109,7 +109,9 @@ def bound_question(asked: Question) -> judged.Question:
         match statement:
             case ast.CreateStreamAs(name, query) | ast.CreateView(name, _, query):
                 place = place.with_query(name.name, query)
-            case ast.CreateStream() | ast.Drop() | ast.Explain() | ast.Show() | ast.Describe():
+            case ast.CreateStream() | ast.Drop() | ast.CreateSink() | ast.DropSink():
+                raise AssertionError(f"no question has {statement}")
+            case ast.Explain() | ast.Show() | ast.Describe():
                 raise AssertionError(f"no question has {statement}")
             case _:
                 return judged.Question("query", statement, place.plan(statement), place)

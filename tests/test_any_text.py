@@ -69,6 +69,11 @@ def take(text: str, database: Database) -> None:
             case ast.CreateStreamAs() | ast.CreateView():
                 database.explain(statement)
                 database.declare(statement)
+            case ast.CreateSink():
+                database.explain(statement)
+                database.bind_sink(statement)
+            case ast.DropSink():
+                database.drop_sink(statement)
             case ast.Show() | ast.Describe():
                 database.tell(statement)
             case ast.Explain(inner):

@@ -41,6 +41,7 @@ from strandline.algebra.operators import Plan
 from strandline.algebra.scalars.times import PARTS, TRUNC_UNITS
 from strandline.catalog import BaseStream
 from strandline.cli import app
+from strandline.connectors import connectors
 from strandline.engine import connected_groups
 from strandline.errors import StrandlineError
 from strandline.execution.advance import Position
@@ -49,7 +50,7 @@ from strandline.execution.ingest import ingest
 from strandline.execution.progress import Heartbeat
 from strandline.execution.runtime import FragmentRunner, Outbox, States, run_stage
 from strandline.execution.sinks import answers_of
-from strandline.execution.sources.base import known_sources, open_source
+from strandline.execution.sources.base import open_source
 from strandline.execution.store import StateStore
 from strandline.execution.wire import DRIVER, Message
 from strandline.lang import ast as syntax
@@ -70,7 +71,8 @@ from strandline.shell.inputs import split
 from strandline.shell.session import Session
 from strandline.shell.startup import Options, Startup
 from strandline.shell.verbs import VERBS
-from strandline.sinks import Memory
+from strandline.sinks import Memory, known_sinks
+from strandline.sinks.tables import TableSink
 from strandline.temporal import FOREVER, UNITS, instant, show_instant
 from strandline.types import BIGINT
 
@@ -532,15 +534,14 @@ def show_verbs() -> str:
     return markdown_table(("command", "what it does"), ((f"`{v.usage}`", v.summary) for v in VERBS.values()))
 
 
-def show_sources() -> str:
-    """What each source promises."""
-    lines = ["| source | replayable | ordered | idempotent | |", "| --- | --- | --- | --- | --- |"]
-    for name, source in known_sources().items():
-        traits = source.traits
-        marks = ("yes" if holds else "no" for holds in (traits.replayable, traits.ordered, traits.idempotent))
-        link = f"[`{name}`](language.md#{name})"
-        lines.append(f"| {link} | {' | '.join(marks)} | {traits.note} |")
-    return "\n".join(lines) + "\n"
+def show_connectors() -> str:
+    rows = []
+    for each in connectors():
+        promises = ["yes" if getattr(each.traits, name) else "–" for name in ("replayable", "ordered", "idempotent")]
+        extra = f"`strandline[{each.needs.extra}]`" if each.needs is not None else ""
+        name = f"[`{each.name}`](language.md#{each.name})" if each.direction == "source" else f"`{each.name}`"
+        rows.append((name, each.direction, *promises, each.traits.note, extra))
+    return "\n" + markdown_table(("name", "", "replayable", "ordered", "idempotent", "how", "needs"), rows) + "\n"
 
 
 SHOWN: dict[str, Callable[[], str]] = {
@@ -560,7 +561,7 @@ SHOWN: dict[str, Callable[[], str]] = {
     "aggregates": show_aggregates,
     "reserved": show_reserved,
     "commands": show_commands,
-    "sources": show_sources,
+    "connectors": show_connectors,
 }
 
 
@@ -665,15 +666,15 @@ def test_every_error_code_has_its_row() -> None:
     assert set(documented) - raised == set(), "documented, but nothing raises it"
 
 
-def source_options() -> dict[str, dict[str, object]]:
-    """Each source with its options and their defaults, read from its code."""
+def connector_options(folder: Path, base: str) -> dict[str, dict[str, object]]:
+    """Each source or sink with its options and their defaults, read from its code."""
     found: dict[str, dict[str, object]] = {}
-    for path in sorted((SOURCE / "execution" / "sources").glob("*.py")):
+    for path in sorted(folder.glob("*.py")):
         options: dict[str, object] = {}
         is_source = False
         for node in ast.walk(ast.parse(path.read_text())):
             match node:
-                case ast.ClassDef(bases=[ast.Name("Source")]):
+                case ast.ClassDef(bases=[ast.Name(kind)]) if kind in (base, f"Table{base}"):
                     is_source = True
                 case ast.Call(ast.Attribute(_, "option"), [ast.Constant(str(name)), _, ast.Constant(default)], _):
                     options[name] = default
@@ -682,17 +683,29 @@ def source_options() -> dict[str, dict[str, object]]:
     return found
 
 
+def check_options(page: str, name: str, options: dict[str, object]) -> None:
+    """The section of a connector has a row for each of its options, with its default."""
+    rows = dict(re.findall(r"^\| `(\w+)` \| `?([^|`]*)`? \|", section(page, f"`{name}`"), re.MULTILINE))
+    assert set(rows) == set(options), f"options of {name}()"
+    for option, default in options.items():
+        written = "NULL" if default is None else str(default).lower() if isinstance(default, bool) else str(default)
+        assert rows[option].strip().strip("'") == written, f"default of {option} of {name}()"
+
+
 def test_every_source_option_has_its_row() -> None:
-    page = LANGUAGE.read_text()
-    known = source_options()
+    known = connector_options(SOURCE / "execution" / "sources", "Source")
     assert {"file", "rows", "rate"} <= set(known)
     for source, options in known.items():
-        part = section(page, f"`{source}`")
-        rows = dict(re.findall(r"^\| `(\w+)` \| `?([^|`]*)`? \|", part, re.MULTILINE))
-        assert set(rows) == set(options), f"options of {source}()"
-        for name, default in options.items():
-            written = "NULL" if default is None else str(default).lower() if isinstance(default, bool) else str(default)
-            assert rows[name].strip().strip("'") == written, f"default of {name} of {source}()"
+        check_options(LANGUAGE.read_text(), source, options)
+
+
+def test_every_sink_option_has_its_row() -> None:
+    known = connector_options(SOURCE / "sinks", "Sink")
+    shared = known.pop("tables")
+    assert set(known) == set(known_sinks())
+    for sink, options in known.items():
+        of_tables = shared if issubclass(known_sinks()[sink], TableSink) else {}
+        check_options((ROOT / "docs" / "connectors.md").read_text(), sink, options | of_tables)
 
 
 def test_types_and_units_have_their_place() -> None:

