@@ -227,6 +227,8 @@ class Session:
 
     def _at_once(self, statement: ast.Statement) -> None:
         """A statement whose result is not a growing answer: a declaration, a question, or another that is short."""
+        if isinstance(statement, ast.CreateSink):
+            self.startup.engine()  # its query runs, and one engine is enough
         result = self.database.execute(statement)
         if isinstance(result, Query):
             self.say(f"{self.adopt(self.next_id(), result, statement.text, 0.0).label} is running")
@@ -236,7 +238,7 @@ class Session:
                 self.say(f"{name.name} is declared; SELECT reads it, .start {name.name} runs it")
             case ast.CreateStream(name) | ast.CreateView(name):
                 self.say(f"{name.name} is declared")
-            case ast.Drop(_, name):
+            case ast.Drop(_, name) | ast.DropSink(name):
                 self.say(f"{name.name} is gone")
             case _:
                 self.say("done" if result is None else str(result))
