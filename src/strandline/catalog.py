@@ -27,6 +27,15 @@ class SourceCall:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownRows:
+    """What a source knows of its own rows: columns, the time among them, and how far out of order they come."""
+
+    columns: tuple[tuple[str, Type], ...]
+    time_column: str | None
+    disorder_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class BaseStream:
     """A stream that comes from outside: its columns, its source and the promise about its order.
 

@@ -27,7 +27,7 @@ from strandline.checkpoint import Checkpoint, indent
 from strandline.describe import describe, show_queries, show_sinks, show_streams, show_views
 from strandline.errors import CatalogError, QueryError, SetupError, SinkError
 from strandline.execution.delivery import MEMORY, Delivery
-from strandline.execution.sources.base import open_source
+from strandline.execution.sources.base import known_rows, open_source
 from strandline.feeds import Feeds
 from strandline.lang import ast
 from strandline.lang.binder import bind_derived_stream, bind_query, bind_reading, bind_view
@@ -178,7 +178,8 @@ class Database:
         """Change the catalog, without taking anything away from queries that run or wait; returns what is gone."""
         match statement:
             case ast.CreateStream():
-                stream = self._feeds.housed(bind_create_stream(statement))
+                known = None if statement.columns else known_rows(bind_connector(statement.source), statement.source.span)
+                stream = self._feeds.housed(bind_create_stream(statement, known))
                 open_source(stream, span=statement.source.span).check(statement.source.span)
                 self.catalog.add(stream, statement.name.span)
             case ast.CreateStreamAs():

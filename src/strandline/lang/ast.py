@@ -468,7 +468,8 @@ class ColumnDefinition(Node):
 @dataclass(frozen=True, slots=True)
 class CreateStream(Node):
     """`CREATE STREAM name (columns) SOURCE … ORDERED BY column [WITHIN …] [IDLE AFTER …]`; in place of ORDERED BY
-    stands `VALID FROM column UNTIL column` where rows bring their intervals, and nothing where their arrival counts."""
+    stands `VALID FROM column UNTIL column` where rows bring their intervals, and nothing where their arrival counts.
+    Without columns they are those that the source knows of, and so is the time."""
 
     name: Identifier
     columns: tuple[ColumnDefinition, ...]

@@ -153,6 +153,8 @@ class _Parser(Queries):
             return ast.CreateView(name, names, self.query_after_as(), replaces, span=self.since(start))
         if self.accept("AS"):
             return ast.CreateStreamAs(name, self.query_after_as(), span=self.since(start))
+        if self.sees("SOURCE"):
+            return self.create_from_source(start, name, ())
         self.expect_symbol(
             "(", hint="Write CREATE STREAM name (column TYPE, …) SOURCE … or CREATE STREAM name AS SELECT …."
         )

@@ -7,31 +7,37 @@ from __future__ import annotations
 
 from typing import Final
 
-from strandline.catalog import BaseStream, SourceCall
+from strandline.catalog import BaseStream, KnownRows, SourceCall
 from strandline.errors import BindError
 from strandline.lang import ast
 from strandline.lang.scope import suggestion
+from strandline.types import Type
 
 TIME_TYPES: Final = ("TIMESTAMP", "DATE", "BIGINT")
 
 
-def bind_create_stream(statement: ast.CreateStream) -> BaseStream:
-    """The stream that `CREATE STREAM name (columns) SOURCE …` declares; whether the source exists is not asked."""
-    seen: set[str] = set()
-    for column in statement.columns:
-        if column.name.name.lower() in seen:
-            raise BindError(
-                f'column "{column.name.name}" is declared twice', code="duplicate-column", span=column.name.span
-            )
-        seen.add(column.name.name.lower())
+def bind_create_stream(statement: ast.CreateStream, known: KnownRows | None = None) -> BaseStream:
+    """The stream that `CREATE STREAM name (columns) SOURCE …` declares; whether the source exists is not asked.
+
+    Where the columns are left out, they are what the source knows of its rows; and so are the time and the order, unless
+    the statement says more.
+    """
+    columns = _columns(statement, known)
+    time_column = None if statement.time_column is None else _time_column(statement, columns, statement.time_column)
+    disorder_us = statement.within.microseconds if statement.within else 0
+    if not statement.columns and known is not None:
+        if time_column is None:
+            time_column = known.time_column
+        if time_column == known.time_column and statement.within is None:
+            disorder_us = known.disorder_us
     return BaseStream(
         name=statement.name.name,
-        columns=tuple((column.name.name, column.type.type) for column in statement.columns),
+        columns=columns,
         source=bind_connector(statement.source),
-        time_column=None if statement.time_column is None else _time_column(statement, statement.time_column),
-        disorder_us=statement.within.microseconds if statement.within else 0,
+        time_column=time_column,
+        disorder_us=disorder_us,
         idle_after_us=statement.idle_after.microseconds if statement.idle_after else None,
-        end_column=_end_column(statement),
+        end_column=_end_column(statement, columns),
     )
 
 
@@ -41,11 +47,31 @@ def bind_connector(connector: ast.Connector) -> SourceCall:
     return SourceCall(_folded(connector.function), tuple(each.value for each in connector.arguments), options)
 
 
-def _end_column(statement: ast.CreateStream) -> str | None:
+def _columns(statement: ast.CreateStream, known: KnownRows | None) -> tuple[tuple[str, Type], ...]:
+    if not statement.columns:
+        if known is None:
+            raise BindError(
+                f"{statement.source.function.name}() does not know the columns of its rows",
+                code="columns-missing",
+                hint=f"Name them: CREATE STREAM {statement.name.name} (column TYPE, …) SOURCE ….",
+                span=statement.source.span,
+            )
+        return known.columns
+    seen: set[str] = set()
+    for column in statement.columns:
+        if column.name.name.lower() in seen:
+            raise BindError(
+                f'column "{column.name.name}" is declared twice', code="duplicate-column", span=column.name.span
+            )
+        seen.add(column.name.name.lower())
+    return tuple((column.name.name, column.type.type) for column in statement.columns)
+
+
+def _end_column(statement: ast.CreateStream, columns: tuple[tuple[str, Type], ...]) -> str | None:
     if statement.end_column is None or statement.time_column is None:
         return None
-    end = _time_column(statement, statement.end_column)
-    if end == _time_column(statement, statement.time_column):
+    end = _time_column(statement, columns, statement.end_column)
+    if end == _time_column(statement, columns, statement.time_column):
         raise BindError(
             f'"{end}" is both the start and the end of an interval',
             code="empty-interval",
@@ -55,24 +81,27 @@ def _end_column(statement: ast.CreateStream) -> str | None:
     return end
 
 
-def _time_column(statement: ast.CreateStream, wanted: ast.Identifier) -> str:
-    found = next((column for column in statement.columns if wanted.matches(column.name.name)), None)
+def _time_column(
+    statement: ast.CreateStream, columns: tuple[tuple[str, Type], ...], wanted: ast.Identifier
+) -> str:
+    found = next((column for column in columns if wanted.matches(column[0])), None)
     if found is None:
-        names = [column.name.name for column in statement.columns]
+        names = [name for name, _ in columns]
         raise BindError(
             f'column "{wanted.name}" does not exist in stream "{statement.name.name}"',
             code="unknown-column",
             hint=suggestion(wanted.name, names, "Columns are"),
             span=wanted.span,
         )
-    if found.type.type.name not in TIME_TYPES:
+    name, kind = found
+    if kind.name not in TIME_TYPES:
         raise BindError(
-            f'the time column "{found.name.name}" is {found.type.type}',
+            f'the time column "{name}" is {kind}',
             code="time-column-type",
             hint="A time column is a TIMESTAMP, a DATE, or a BIGINT in microseconds since 1970.",
             span=wanted.span,
         )
-    return found.name.name
+    return name
 
 
 def _folded(name: ast.Identifier) -> str:

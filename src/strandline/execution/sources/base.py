@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import polars as pl
 
-from strandline.catalog import BaseStream
+from strandline.catalog import BaseStream, KnownRows, SourceCall
 from strandline.errors import SourceError, Span
 from strandline.execution.arguments import CallArguments
 from strandline.plugins import Traits, brought_along
@@ -51,6 +51,11 @@ class Source(ABC):
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
         self.stream = stream
         self.directory = directory
+
+    @classmethod
+    def knows(cls, call: SourceCall) -> KnownRows | None:
+        """What such a source knows of its rows by itself: then a declaration may leave out the columns. None here."""
+        return None
 
     @abstractmethod
     def check(self, span: Span | None) -> None:
@@ -119,6 +124,7 @@ def known_sources() -> dict[str, type[Source]]:
     from strandline.execution.sources.file import FileSource
     from strandline.execution.sources.http import HttpSource
     from strandline.execution.sources.kafka import KafkaSource
+    from strandline.execution.sources.nexmark import NexmarkSource
     from strandline.execution.sources.rate import RateSource
     from strandline.execution.sources.rows import RowsSource
     from strandline.execution.sources.socket import SocketSource
@@ -131,23 +137,38 @@ def known_sources() -> dict[str, type[Source]]:
         "kafka": KafkaSource,
         "socket": SocketSource,
         "http": HttpSource,
+        "nexmark": NexmarkSource,
     }
     return {**brought_along("strandline.sources"), **ours}
 
 
 def open_source(stream: BaseStream, directory: Path | None = None, span: Span | None = None) -> Source:
     """The source that a stream declares."""
+    kind = _source_class(stream.source, span)
+    try:
+        return kind(stream, directory)
+    except SourceError as error:
+        error.span = error.span or span
+        raise
+
+
+def known_rows(call: SourceCall, span: Span | None = None) -> KnownRows | None:
+    """What a source knows of its rows by itself, if it does."""
+    kind = _source_class(call, span)
+    try:
+        return kind.knows(call)
+    except SourceError as error:
+        error.span = error.span or span
+        raise
+
+
+def _source_class(call: SourceCall, span: Span | None) -> type[Source]:
     known = known_sources()
-    function = stream.source.function.lower()
-    if function not in known:
+    if call.function.lower() not in known:
         raise SourceError(
-            f'there is no source "{stream.source.function}"',
+            f'there is no source "{call.function}"',
             code="unknown-source",
             hint=f"Sources are {', '.join(sorted(known))}.",
             span=span,
         )
-    try:
-        return known[function](stream, directory)
-    except SourceError as error:
-        error.span = error.span or span
-        raise
+    return known[call.function.lower()]

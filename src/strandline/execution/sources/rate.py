@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +10,10 @@ import numpy as np
 import polars as pl
 
 from strandline.catalog import BaseStream
-from strandline.errors import Span, damaged
+from strandline.errors import Span
 from strandline.execution.kernels.hashing import mix
 from strandline.execution.sources.base import Arguments, Chunk, Source
+from strandline.execution.sources.clock import first_start
 from strandline.execution.sources.conform import conform
 from strandline.plugins import Traits
 from strandline.temporal import SECOND, instant
@@ -110,17 +109,5 @@ class RateSource(Source):
     def _clock_start(self) -> int:
         """When the first start of the query was; a replay must see the same times."""
         if self._began is None:
-            path = self.directory / "began.json" if self.directory is not None else None
-            if path is not None and path.exists():
-                try:
-                    self._began = int(json.loads(path.read_text())["microseconds"])
-                except (ValueError, KeyError, TypeError):
-                    raise damaged(path) from None
-            else:
-                self._began = int(time.time() * SECOND)
-                if path is not None:
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    temporary = path.with_suffix(".tmp")
-                    temporary.write_text(json.dumps({"microseconds": self._began}))
-                    os.replace(temporary, path)
+            self._began = first_start(self.directory)
         return self._began
