@@ -239,16 +239,17 @@ def init(
 
 @app.command()
 def bench(
-    name: Annotated[str, typer.Argument(help="join, aggregate, filter, latency, growth, operators, or all.")],
+    name: Annotated[str, typer.Argument(help="join, aggregate, filter, latency, growth, operators, nexmark, or all.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
-    rows: Annotated[int | None, typer.Option(help="Fewer rows, for a quick look.")] = None,
+    rows: Annotated[int | None, typer.Option("--rows", "--events", help="Fewer rows, for a quick look.")] = None,
+    query: Annotated[list[str] | None, typer.Option(help="Of nexmark only this query; may be repeated.")] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each side; the best counts.")] = 2,
     debug: DebugOption = False,
 ) -> None:
     """Measure strandline beside Spark alone on the same work, in one run; `operators` measures each operator alone."""
     from strandline.bench.run import report, run_bench
 
-    results = run_bench(name, rows, repeat, err_console)
+    results = run_bench(name, rows, repeat, err_console, query or ())
     if as_json:
         print(json.dumps(results, indent=2))
     else:

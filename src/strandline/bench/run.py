@@ -11,7 +11,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
@@ -29,6 +29,7 @@ from rich.table import Table
 import strandline
 from strandline.bench.data import declare, stream
 from strandline.bench.measure import Cost, measured
+from strandline.bench.nexmark import nexmark, report_nexmark
 from strandline.bench.operators import report_operators, run_operators
 from strandline.errors import StrandlineError
 from strandline.sinks import Callback, Parquet
@@ -48,8 +49,11 @@ class Bench:
     runs of Spark alone have a session with the settings that serve it best.
     """
 
-    def __init__(self, directory: Path, rows: int | None, repeat: int, console: Console) -> None:
+    def __init__(
+        self, directory: Path, rows: int | None, repeat: int, console: Console, queries: Sequence[str] = ()
+    ) -> None:
         self.directory, self.rows, self.repeat, self.console = directory, rows, repeat, console
+        self.queries = queries  # of a benchmark that has several: which ones, or all
         self._number = 0
         self._kind = ""
         self._session: Session | None = None
@@ -363,17 +367,20 @@ BENCHES: dict[str, Callable[[Bench], Figures]] = {
     "latency": latency,
     "growth": growth,
     "operators": operators,
+    "nexmark": nexmark,
 }
 
 
-def run_bench(name: str, rows: int | None, repeat: int, console: Console) -> list[Figures]:
+def run_bench(
+    name: str, rows: int | None, repeat: int, console: Console, queries: Sequence[str] = ()
+) -> list[Figures]:
     """Run one benchmark or all."""
     if name != "all" and name not in BENCHES:
         raise StrandlineError(
             f'there is no benchmark "{name}"', code="usage", hint=f"Benchmarks are {', '.join(BENCHES)}, and all."
         )
     directory = Path(tempfile.mkdtemp(prefix="strandline-bench-"))
-    bench = Bench(directory, rows, repeat, console)
+    bench = Bench(directory, rows, repeat, console, queries)
     try:
         found = []
         for each in BENCHES if name == "all" else [name]:
@@ -407,6 +414,9 @@ def report(found: list[Figures], console: Console) -> None:
     for figures in found:
         if "operators" in figures:
             report_operators(figures["operators"], console)
+            continue
+        if "queries" in figures:
+            report_nexmark(figures, console)
             continue
         table = Table(title=figures["bench"], title_justify="left")
         sides = figures["strandline"] if isinstance(figures["strandline"], list) else [figures["strandline"]]
