@@ -47,9 +47,9 @@ class Planner:
                 threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: Connection) -> None:
-        with contextlib.suppress(OSError, EOFError):  # when either end is closed
-            while True:
-                what, *about = json.loads(connection.recv_bytes())
+        with contextlib.suppress(OSError):  # when either end is closed
+            while (asked := _heard(connection)) is not None:
+                what, *about = json.loads(asked)
                 connection.send_bytes(json.dumps(self._answer(what, about)).encode())
 
     def _answer(self, what: str, about: list[dict[str, Any]]) -> dict[str, Any]:
@@ -71,6 +71,15 @@ class Planner:
         before = positions(start)
         after = self._advance.next(before)
         return start if after == before else _offset(start["n"] + 1, after)
+
+
+def _heard(connection: Connection) -> bytes | None:
+    """The next message; None when either end is closed. One that is closed in the middle of the call has no handle left
+    to read from, and Python calls that a TypeError."""
+    try:
+        return connection.recv_bytes()
+    except (OSError, EOFError, TypeError):
+        return None
 
 
 def positions(offset: Mapping[str, Any]) -> Positions:

@@ -1,0 +1,162 @@
+"""The queries of examples/nexmark, on a small scale, each held against DuckDB at every instant at which it can change.
+
+`verify` translates them. What it cannot translate is written for DuckDB by hand: queries without a window, whose rows
+are valid at the instant of their bid, and one over the clock on the wall, whose windows together hold every bid once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pytest
+
+import strandline as sl
+from strandline.engine import Database
+from strandline.query import Query
+from strandline.script import read_script
+from strandline.sinks import Memory
+from strandline.verify.on_duckdb import DuckDB
+from strandline.verify.script import verify
+
+EXAMPLES = Path(__file__).parents[1] / "examples" / "nexmark"
+NAMES = sorted(path.stem for path in EXAMPLES.glob("*.sql"))
+
+# Events and how many of them a second has. Windows of seconds want few, auctions that close in time want many.
+USUAL = (400, 20)
+SCALES = {
+    "q2": (2000, 500),
+    "q3": (2000, 1000),
+    "q4": (600, 1000),
+    "q6": (700, 1000),
+    "q9": (400, 1000),
+    "q20": (250, 20),
+    "average_selling_price": (700, 1000),
+    "closing_price": (500, 1000),
+    "short_auctions": (1500, 1000),
+    "new_users": (2000, 100),
+    "selection": (600, 20),
+    "hot_item": (250, 20),
+}
+
+# Without a window: the rows of the answer, as DuckDB would have them, and the time of each.
+BY_HAND = {
+    "q10": """SELECT auction, bidder, price, date_time, extra, strftime(date_time, '%Y-%m-%d') AS day,
+                     strftime(date_time, '%H:%M') AS minute, date_time AS at FROM bid""",
+    "q21": """SELECT * FROM (SELECT auction, bidder, price, channel,
+                CASE WHEN channel = 'Apple' THEN '0' WHEN channel = 'Google' THEN '1' WHEN channel = 'Facebook' THEN '2'
+                     WHEN channel = 'Baidu' THEN '3' ELSE nullif(regexp_extract(url, 'channel_id=([0-9]+)', 1), '') END
+                AS channel_id, date_time AS at FROM bid) WHERE channel_id IS NOT NULL""",
+    "q22": """SELECT auction, bidder, price, channel, string_split(url, '/')[4] AS dir1,
+                     string_split(url, '/')[5] AS dir2, string_split(url, '/')[6] AS dir3, date_time AS at FROM bid""",
+}
+BY_ARRIVAL = "q12"
+
+
+def small(name: str) -> str:
+    """The example with fewer events."""
+    events, rate = SCALES.get(name, USUAL)
+    text = (EXAMPLES / f"{name}.sql").read_text()
+    fewer = re.sub(r"events => \d+, rate => \d+", f"events => {events}, rate => {rate}", text)
+    assert fewer != text, "an example says how many events it reads"
+    return fewer
+
+
+def run(database: Database, text: str) -> Query:
+    ((name, plan),) = read_script(database, text).queries
+    (query,) = database.start([(name, plan, Memory())], None)
+    query.await_end()
+    return query
+
+
+def bids(database: Database, name: str) -> pl.DataFrame:
+    """The bids that an example reads, through the engine."""
+    events, rate = SCALES.get(name, USUAL)
+    database.sql(f"CREATE STREAM all_bids SOURCE nexmark('bid', events => {events}, rate => {rate})")
+    query = database.sql("SELECT * FROM all_bids", name="all_of_them")
+    query.await_end()
+    found: pl.DataFrame = query.results("polars")
+    return found
+
+
+def check_by_hand(database: Database, name: str) -> None:
+    ours: pl.DataFrame = run(database, small(name)).results("polars")
+    bid = bids(database, name)
+    expected = duckdb.sql(BY_HAND[name]).pl()
+    assert bid.height and expected.height
+    assert (ours["valid_until"] - ours["valid_from"]).dt.total_microseconds().unique().to_list() == [1]
+    ours = ours.with_columns(at=pl.col("valid_from").dt.replace_time_zone(None)).drop("valid_from", "valid_until")
+    columns = expected.columns
+    expected = expected.with_columns(pl.col(pl.Datetime).cast(pl.Datetime("us")))
+    ours = ours.select(columns).with_columns(pl.col(pl.Datetime("us", "UTC")).dt.replace_time_zone(None))
+    assert ours.sort(columns).equals(expected.sort(columns))
+
+
+def check_by_arrival(database: Database) -> None:
+    """Each bid is in one window of ten seconds, whenever it came."""
+    ours: pl.DataFrame = run(database, small(BY_ARRIVAL)).results("polars")
+    windows = (ours["valid_until"] - ours["valid_from"]).dt.total_microseconds() / 10_000_000
+    counted = ours.with_columns(n=pl.col("bids") * windows).group_by("bidder").agg(pl.col("n").sum().cast(pl.Int64))
+    bid = bids(database, BY_ARRIVAL)
+    expected = duckdb.sql("SELECT bidder, COUNT(*) AS n FROM bid GROUP BY bidder").pl()
+    assert bid.height and counted.sort("bidder").equals(expected.sort("bidder"))
+    assert (ours["valid_from"].dt.epoch("us") % 10_000_000).unique().to_list() == [9_999_999]
+
+
+def check(database: Database, judge: DuckDB, name: str) -> None:
+    if name == BY_ARRIVAL:
+        check_by_arrival(database)
+    elif name in BY_HAND:
+        check_by_hand(database, name)
+    else:
+        (verdict,) = verify(database, small(name), judge)
+        assert verdict.unchecked is None and verdict.complete
+        assert verdict.answered > 0, "an empty answer shows nothing"
+        assert verdict.equal, verdict.differences[:3]
+
+
+@pytest.fixture
+def judge() -> Iterator[DuckDB]:
+    database = DuckDB()
+    yield database
+    database.close()
+
+
+def test_all_queries_are_there() -> None:
+    assert {f"q{n}" for n in range(23)} <= set(NAMES)
+    assert len(NAMES) == 23 + 9, "the thesis has nine more"
+
+
+def test_the_readme_lists_every_query() -> None:
+    listed = re.findall(r"^\| \[(\w+)\]\(\1\.sql\)", (EXAMPLES / "README.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_says_what_it_asks(name: str) -> None:
+    first = (EXAMPLES / f"{name}.sql").read_text().splitlines()[0]
+    assert re.fullmatch(r"-- .+[.?]", first)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_query_is_exact(name: str, judge: DuckDB) -> None:
+    with sl.connect(engine="local", batch_rows=150, buckets=2) as database:
+        check(database, judge, name)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", ["q3", "q5", "q6", "q12"])
+def test_query_is_exact_on_spark(name: str, judge: DuckDB, spark_database: Database) -> None:
+    with sl.connect(spark=spark_database.spark, batch_rows=400) as database:
+        check(database, judge, name)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_every_query_is_exact_on_spark(name: str, judge: DuckDB, spark_database: Database) -> None:
+    with sl.connect(spark=spark_database.spark, batch_rows=200) as database:
+        check(database, judge, name)
