@@ -53,10 +53,16 @@ def test_ids_are_dense_and_times_come_from_the_rate(house: dict[str, pl.DataFram
     bid = house["bid"][FROM] - START
     assert bid[0] == 0 and bid[-1] == EVENTS // 10 * MILLISECOND - MILLISECOND
     assert (bid % MILLISECOND == 0).all() and bid.is_sorted()
-    assert rows(source("person", rate="0.5"), 0, 101)[FROM].to_list() == [START, START + 100 * SECOND, START + 200 * SECOND]
+    assert rows(source("person", rate="0.5"), 0, 101)[FROM].to_list() == [
+        START,
+        START + 100 * SECOND,
+        START + 200 * SECOND,
+    ]
 
 
-def test_half_of_the_bids_go_to_the_hot_auction_and_few_to_one_that_is_not_there(house: dict[str, pl.DataFrame]) -> None:
+def test_half_of_the_bids_go_to_the_hot_auction_and_few_to_one_that_is_not_there(
+    house: dict[str, pl.DataFrame],
+) -> None:
     bid, auction = house["bid"], house["auction"]
     per_auction = bid.group_by("auction").len()
     hot = per_auction.filter(pl.col("auction") % 100 == 0).filter(pl.col("auction") > 1000)["len"]
@@ -128,7 +134,11 @@ def test_half_of_the_channels_are_hot_and_most_others_say_who_they_are(house: di
     assert set(bid.filter(hot)["channel"]) == {"Google", "Facebook", "Baidu", "Apple"}
     says = bid["url"].str.contains(r"&channel_id=\d+$")
     assert not says.filter(hot).any() and says.filter(~hot).mean() == pytest.approx(0.9, abs=0.01)
-    assert bid["url"].str.contains(r"^https://www\.nexmark\.com/[a-z_]{3,4}/[a-z_]{3,4}/[a-z_]{3,4}/item\.htm\?query=1").all()
+    assert (
+        bid["url"]
+        .str.contains(r"^https://www\.nexmark\.com/[a-z_]{3,4}/[a-z_]{3,4}/[a-z_]{3,4}/item\.htm\?query=1")
+        .all()
+    )
     assert bid.group_by("channel").agg(pl.col("url").n_unique())["url"].max() == 1
 
 
@@ -211,7 +221,9 @@ def test_a_stream_need_not_list_its_columns() -> None:
         shown = str(database.sql("DESCRIBE bid"))
         for line in ("column    auction    BIGINT", "time      date_time", "90 MILLISECONDS"):
             assert line in shown
-        database.sql("CREATE STREAM auction SOURCE nexmark('auction', events => 100) VALID FROM date_time UNTIL expires")
+        database.sql(
+            "CREATE STREAM auction SOURCE nexmark('auction', events => 100) VALID FROM date_time UNTIL expires"
+        )
         query = database.sql("SELECT id FROM auction")
         query.await_end()
         lengths = query.results("polars")["valid_until"] - query.results("polars")["valid_from"]
@@ -220,7 +232,10 @@ def test_a_stream_need_not_list_its_columns() -> None:
 
 def test_a_stream_may_list_some_columns_in_types_of_its_own() -> None:
     with sl.connect(engine="local") as database:
-        database.sql("CREATE STREAM b (price DOUBLE, date_time TIMESTAMP) SOURCE nexmark('bid', events => 50) ORDERED BY date_time")
+        database.sql(
+            "CREATE STREAM b (price DOUBLE, date_time TIMESTAMP) "
+            "SOURCE nexmark('bid', events => 50) ORDERED BY date_time"
+        )
         query = database.sql("SELECT price FROM b")
         query.await_end()
         assert query.results("polars")["price"].dtype == pl.Float64 and query.results("polars").height == 46
@@ -253,7 +268,10 @@ def test_what_cannot_be_is_refused_at_its_place(statement: str, message: str) ->
 def test_late_rows_are_whole() -> None:
     """Rows that a wrong promise makes late are kept aside with all columns, also those that no query reads."""
     with sl.connect(engine="local") as database:
-        database.sql("CREATE STREAM bid SOURCE nexmark('bid', events => 500, disorder => 60, rate => 100) ORDERED BY date_time WITHIN 0 SECONDS")
+        database.sql(
+            "CREATE STREAM bid SOURCE nexmark('bid', events => 500, disorder => 60, rate => 100) "
+            "ORDERED BY date_time WITHIN 0 SECONDS"
+        )
         query = database.sql("SELECT price FROM bid")
         query.await_end()
         late: Any = query.late("bid", "polars")

@@ -37,7 +37,8 @@ RATE: Final = 10_000  # events of a second
 FILES: Final = 10
 EXAMPLES: Final = Path(__file__).parents[3] / "examples" / "nexmark"
 _DECLARED = re.compile(
-    r"CREATE STREAM (?P<name>\w+)(?P<columns> \([^)]*\))? SOURCE nexmark\('(?P<kind>\w+)'[^)]*\)(?P<valid>\s+VALID[^;]*)?;"
+    r"CREATE STREAM (?P<name>\w+)(?P<columns> \([^)]*\))? SOURCE nexmark\('(?P<kind>\w+)'[^)]*\)"
+    r"(?P<valid>\s+VALID[^;]*)?;"
 )
 
 
@@ -75,9 +76,7 @@ def _chosen(wanted: Sequence[str]) -> list[str]:
         )
     for name in wanted:
         if name not in there:
-            raise StrandlineError(
-                f'there is no query "{name}"', code="usage", hint=f"Queries are {', '.join(there)}."
-            )
+            raise StrandlineError(f'there is no query "{name}"', code="usage", hint=f"Queries are {', '.join(there)}.")
     return [name for name in there if name in wanted] if wanted else [name for name in there if name in SPARK]
 
 
@@ -98,7 +97,9 @@ def _written(directory: Path, events: int) -> Path:
             begin, end = events * number // FILES, events * (number + 1) // FILES
             rows = pl.concat(chunk.rows.drop(FROM) for chunk in source.read(begin, end, frozenset(columns)))
             table = rows.to_arrow()
-            zoned = [f.with_type(pa.timestamp("us", "UTC")) if pa.types.is_timestamp(f.type) else f for f in table.schema]
+            zoned = [
+                f.with_type(pa.timestamp("us", "UTC")) if pa.types.is_timestamp(f.type) else f for f in table.schema
+            ]
             pq.write_table(table.cast(pa.schema(zoned)), place / f"{number:03d}.parquet")
     return directory
 

@@ -78,7 +78,9 @@ def _q8(s: Streams) -> DataFrame:
 
 def _q11(s: Streams) -> DataFrame:
     sessions = _on_time(s["bid"]).groupBy(F.session_window("date_time", "10 seconds"), "bidder")
-    found = sessions.agg(F.count("*").alias("bids"), F.min("date_time").alias("first_bid"), F.max("date_time").alias("l"))
+    found = sessions.agg(
+        F.count("*").alias("bids"), F.min("date_time").alias("first_bid"), F.max("date_time").alias("l")
+    )
     return found.select("bidder", "bids", "first_bid", F.col("l").alias("last_bid"))
 
 
@@ -111,7 +113,9 @@ def _counts() -> list[Column]:
     counts = [F.count("*").alias("total_bids"), *(F.count_if(F.expr(c)).alias(f"rank{n}_bids") for n, c in classes)]
     for column in ("bidder", "auction"):
         counts.append(F.size(F.collect_set(column)).alias(f"total_{column}s"))
-        counts += [F.size(F.collect_set(F.when(F.expr(c), F.col(column)))).alias(f"rank{n}_{column}s") for n, c in classes]
+        counts += [
+            F.size(F.collect_set(F.when(F.expr(c), F.col(column)))).alias(f"rank{n}_{column}s") for n, c in classes
+        ]
     return counts
 
 
@@ -126,7 +130,9 @@ def _q16(s: Streams) -> DataFrame:
 
 def _q17(s: Streams) -> DataFrame:
     classes = [F.count_if(F.expr(c)).alias(f"rank{n}_bids") for n, c in ((1, LOW), (2, MIDDLE), (3, HIGH))]
-    price = [f("price").alias(f"{n}_price") for n, f in (("min", F.min), ("max", F.max), ("avg", F.avg), ("sum", F.sum))]
+    price = [
+        f("price").alias(f"{n}_price") for n, f in (("min", F.min), ("max", F.max), ("avg", F.avg), ("sum", F.sum))
+    ]
     found = s["bid"].groupBy("auction", F.to_date("date_time").alias("day"))
     return found.agg(F.count("*").alias("total_bids"), *classes, *price)
 
@@ -143,17 +149,15 @@ def _q19(s: Streams) -> DataFrame:
 
 
 def _q20(s: Streams) -> DataFrame:
-    bids = s["bid"].select(
-        "auction", "bidder", "price", "channel", "url", F.col("date_time").alias("bid_time")
-    )
+    bids = s["bid"].select("auction", "bidder", "price", "channel", "url", F.col("date_time").alias("bid_time"))
     sold = s["auction"].where("category = 10").drop("extra")
     return bids.join(sold, bids.auction == sold.id).drop("id")
 
 
 def _q21(s: Streams) -> DataFrame:
     known = (
-        "CASE lower(channel) WHEN 'apple' THEN '0' WHEN 'google' THEN '1' WHEN 'facebook' THEN '2' WHEN 'baidu' THEN '3' "
-        "ELSE nullif(regexp_extract(url, '(&|^)channel_id=([^&]*)', 2), '') END AS channel_id"
+        "CASE lower(channel) WHEN 'apple' THEN '0' WHEN 'google' THEN '1' WHEN 'facebook' THEN '2' WHEN 'baidu' "
+        "THEN '3' ELSE nullif(regexp_extract(url, '(&|^)channel_id=([^&]*)', 2), '') END AS channel_id"
     )
     return s["bid"].selectExpr("auction", "bidder", "price", "channel", known).where("channel_id IS NOT NULL")
 

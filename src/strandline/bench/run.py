@@ -371,9 +371,7 @@ BENCHES: dict[str, Callable[[Bench], Figures]] = {
 }
 
 
-def run_bench(
-    name: str, rows: int | None, repeat: int, console: Console, queries: Sequence[str] = ()
-) -> list[Figures]:
+def run_bench(name: str, rows: int | None, repeat: int, console: Console, queries: Sequence[str] = ()) -> list[Figures]:
     """Run one benchmark or all."""
     if name != "all" and name not in BENCHES:
         raise StrandlineError(

@@ -19,8 +19,8 @@ TIME_TYPES: Final = ("TIMESTAMP", "DATE", "BIGINT")
 def bind_create_stream(statement: ast.CreateStream, known: KnownRows | None = None) -> BaseStream:
     """The stream that `CREATE STREAM name (columns) SOURCE …` declares; whether the source exists is not asked.
 
-    Where the columns are left out, they are what the source knows of its rows; and so are the time and the order, unless
-    the statement says more.
+    Where the columns are left out, they are what the source knows of its rows; and so are the time and the order,
+    unless the statement says more.
     """
     columns = _columns(statement, known)
     time_column = None if statement.time_column is None else _time_column(statement, columns, statement.time_column)
@@ -81,9 +81,7 @@ def _end_column(statement: ast.CreateStream, columns: tuple[tuple[str, Type], ..
     return end
 
 
-def _time_column(
-    statement: ast.CreateStream, columns: tuple[tuple[str, Type], ...], wanted: ast.Identifier
-) -> str:
+def _time_column(statement: ast.CreateStream, columns: tuple[tuple[str, Type], ...], wanted: ast.Identifier) -> str:
     found = next((column for column in columns if wanted.matches(column[0])), None)
     if found is None:
         names = [name for name, _ in columns]

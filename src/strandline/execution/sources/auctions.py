@@ -53,6 +53,94 @@ POOL: Final = 2**14  # texts of a kind
 LONGEST: Final = 640  # characters of a filler
 
 
+# ---- pools: made once per process ------------------------------------------------------------------------------------
+
+
+@cache
+def _powers() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """10^(6k / 2^12) and 10^(6k / 2^24), each rounded once: exponentials differ from machine to machine, not these."""
+    whole = [float(Decimal(10) ** (Decimal(6 * k) / 2**12)) for k in range(2**12)]
+    parts = [float(Decimal(10) ** (Decimal(6 * k) / 2**24)) for k in range(2**12)]
+    return np.array(whole), np.array(parts)
+
+
+@cache
+def _names() -> pl.Series:
+    return pl.Series([f"{first} {last}" for first in FIRST_NAMES for last in LAST_NAMES])
+
+
+def _random_bits(seed: int, what: int, count: int) -> Hashes:
+    start = mix(np.array([seed % 2**64], dtype=np.uint64)) + np.uint64(what << 40)
+    return mix(mix(np.arange(count, dtype=np.uint64) + start))
+
+
+def _characters(seed: int, what: int, rows: int, width: int, blanks: bool) -> pl.Series:
+    """Texts of one width: letters, and a blank in one of thirteen places if there are any."""
+    bits = _random_bits(seed, what, rows * -(-width // 4)).view(np.uint16).reshape(rows, -1)[:, :width]
+    letters = (ord("a") + (bits.astype(np.uint32) * 26 >> 16)).astype(np.uint8)
+    if blanks:
+        letters[bits % 13 == 0] = ord(" ")
+    offsets = np.arange(rows + 1, dtype=np.int64) * width
+    text = pa.LargeStringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(letters.tobytes()))
+    found = pl.from_arrow(text)
+    assert isinstance(found, pl.Series)
+    return found
+
+
+def _cut(texts: pl.Series, seed: int, what: int, least: int, below: int) -> pl.Series:
+    """The beginnings of texts, with a length from `least` to `below` each."""
+    length = least + _random_bits(seed, what, len(texts)) % np.uint64(below - least)
+    return texts.str.slice(0, pl.Series(length))
+
+
+@cache
+def _words(seed: int, what: int, most: int) -> pl.Series:
+    """Texts of 3 to `most` - 1 letters and blanks, without blanks at the ends."""
+    return _cut(_characters(seed, what, POOL, most, blanks=True), seed, what + 500, 3, most).str.strip_chars(" ")
+
+
+@cache
+def _letters(seed: int, what: int) -> pl.Series:
+    return _characters(seed, what, POOL // 8, LONGEST, blanks=False)
+
+
+@cache
+def _bid_fillers(seed: int) -> pl.Series:
+    missing = BID_BYTES - 32
+    around = round(0.2 * missing)
+    return _cut(
+        _characters(seed, 25, POOL, missing + around, blanks=False), seed, 525, missing - around, missing + around
+    )
+
+
+@cache
+def _channels(seed: int) -> tuple[pl.Series, pl.Series]:
+    """The names of all channels and their addresses, the hot ones last. Nine of ten cold addresses say who they are."""
+    count = CHANNELS + len(HOT_CHANNELS)
+    parts = [
+        _cut(_characters(seed, what, count, 5, blanks=True), seed, what + 500, 3, 5).str.replace_all(" ", "_")
+        for what in (31, 32, 33)
+    ]
+    says = _random_bits(seed, 34, CHANNELS) % np.uint64(10) > 0
+    ids = [f"&channel_id={_reversed(i)}" if says[i] else "" for i in range(CHANNELS)] + [""] * len(HOT_CHANNELS)
+    address = pl.concat_str(
+        pl.lit("https://www.nexmark.com/"),
+        pl.concat_str((part.alias(f"p{n}") for n, part in enumerate(parts)), separator="/"),
+        pl.lit("/item.htm?query=1"),
+        pl.Series("id", ids),
+    )
+    return pl.Series([*(f"channel-{i}" for i in range(CHANNELS)), *HOT_CHANNELS]), pl.select(address).to_series()
+
+
+def _reversed(number: int) -> int:
+    """The 32 bits of a number in the opposite order, as a signed number without its sign."""
+    turned = int(f"{number:032b}"[::-1], 2)
+    return abs(turned - 2**32 if turned >= 2**31 else turned)
+
+
+# ---- events ----------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class House:
     """One sequence of events: its seed, how many events a second has, when it starts, and how far it is shuffled."""
@@ -152,9 +240,9 @@ def _card(rows: Events) -> pl.Series:
     return pl.select(pl.concat_str((g.cast(pl.String).str.zfill(4) for g in groups), separator=" ")).to_series()
 
 
-def _filler(rows: Events, what: int, average: int, size: pl.Series | Numbers) -> pl.Series:
+def _filler(rows: Events, what: int, average: int, size: Numbers) -> pl.Series:
     """Letters that bring an event to about its average size."""
-    missing = average - np.asarray(size, dtype=np.int64)
+    missing = average - size
     around = np.rint(0.2 * missing).astype(np.int64)
     spread = np.maximum(2 * around, 1)
     length = missing - around + (rows.draw(what) % spread.view(np.uint64)).view(np.int64)
@@ -162,11 +250,12 @@ def _filler(rows: Events, what: int, average: int, size: pl.Series | Numbers) ->
     return rows.picked(what + 1, _letters(rows.house.seed, what)).str.slice(0, pl.Series(length).cast(pl.UInt64))
 
 
-def _size(rows: Events, columns: Mapping[str, Column]) -> pl.Series | Numbers:
+def _size(rows: Events, columns: Mapping[str, Column]) -> Numbers:
     """Texts count by their length, numbers and times as 8 bytes."""
     texts = [name for name, (kind, _) in columns.items() if kind == VARCHAR and name != "extra"]
     made = [pl.Series(columns[name][1](rows)).str.len_bytes().cast(pl.Int64).to_numpy() for name in texts]
-    return np.sum(made, axis=0) + 8 * (len(columns) - 1 - len(texts))
+    size: Numbers = np.sum(made, axis=0) + 8 * (len(columns) - 1 - len(texts))
+    return size
 
 
 PERSON: Final[Mapping[str, Column]] = {
@@ -233,86 +322,3 @@ def events_of(house: House, kind: str, begin: int, end: int) -> Events:
     if kind == "auction":
         return Events(house, event[(place >= PEOPLE) & (place < PEOPLE + AUCTIONS)])
     return Events(house, event[place >= PEOPLE + AUCTIONS])
-
-
-# ---- pools: made once per process ------------------------------------------------------------------------------------
-
-
-@cache
-def _powers() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """10^(6k / 2^12) and 10^(6k / 2^24), each rounded once: exponentials differ from machine to machine, these do not."""
-    whole = [float(Decimal(10) ** (Decimal(6 * k) / 2**12)) for k in range(2**12)]
-    parts = [float(Decimal(10) ** (Decimal(6 * k) / 2**24)) for k in range(2**12)]
-    return np.array(whole), np.array(parts)
-
-
-@cache
-def _names() -> pl.Series:
-    return pl.Series([f"{first} {last}" for first in FIRST_NAMES for last in LAST_NAMES])
-
-
-def _random_bits(seed: int, what: int, count: int) -> Hashes:
-    start = mix(np.array([seed % 2**64], dtype=np.uint64)) + np.uint64(what << 40)
-    return mix(mix(np.arange(count, dtype=np.uint64) + start))
-
-
-def _characters(seed: int, what: int, rows: int, width: int, blanks: bool) -> pl.Series:
-    """Texts of one width: letters, and a blank in one of thirteen places if there are any."""
-    bits = _random_bits(seed, what, rows * -(-width // 4)).view(np.uint16).reshape(rows, -1)[:, :width]
-    letters = (ord("a") + (bits.astype(np.uint32) * 26 >> 16)).astype(np.uint8)
-    if blanks:
-        letters[bits % 13 == 0] = ord(" ")
-    offsets = np.arange(rows + 1, dtype=np.int64) * width
-    text = pa.LargeStringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(letters.tobytes()))
-    found = pl.from_arrow(text)
-    assert isinstance(found, pl.Series)
-    return found
-
-
-def _cut(texts: pl.Series, seed: int, what: int, least: int, below: int) -> pl.Series:
-    """The beginnings of texts, with a length from `least` to `below` each."""
-    length = least + _random_bits(seed, what, len(texts)) % np.uint64(below - least)
-    return texts.str.slice(0, pl.Series(length))
-
-
-@cache
-def _words(seed: int, what: int, most: int) -> pl.Series:
-    """Texts of 3 to `most` - 1 letters and blanks, without blanks at the ends."""
-    return _cut(_characters(seed, what, POOL, most, blanks=True), seed, what + 500, 3, most).str.strip_chars(" ")
-
-
-@cache
-def _letters(seed: int, what: int) -> pl.Series:
-    return _characters(seed, what, POOL // 8, LONGEST, blanks=False)
-
-
-@cache
-def _bid_fillers(seed: int) -> pl.Series:
-    missing = BID_BYTES - 32
-    around = round(0.2 * missing)
-    return _cut(_characters(seed, 25, POOL, missing + around, blanks=False), seed, 525, missing - around, missing + around)
-
-
-@cache
-def _channels(seed: int) -> tuple[pl.Series, pl.Series]:
-    """The names of all channels and their addresses, the hot ones last. Nine of ten cold addresses say who they are."""
-    count = CHANNELS + len(HOT_CHANNELS)
-    parts = [
-        _cut(_characters(seed, what, count, 5, blanks=True), seed, what + 500, 3, 5).str.replace_all(" ", "_")
-        for what in (31, 32, 33)
-    ]
-    says = _random_bits(seed, 34, CHANNELS) % np.uint64(10) > 0
-    ids = [f"&channel_id={_reversed(i)}" if says[i] else "" for i in range(CHANNELS)] + [""] * len(HOT_CHANNELS)
-    address = pl.concat_str(
-        pl.lit("https://www.nexmark.com/"),
-        pl.concat_str((part.alias(f"p{n}") for n, part in enumerate(parts)), separator="/"),
-        pl.lit("/item.htm?query=1"),
-        pl.Series("id", ids),
-    )
-    return pl.Series([*(f"channel-{i}" for i in range(CHANNELS)), *HOT_CHANNELS]), pl.select(address).to_series()
-
-
-def _reversed(number: int) -> int:
-    """The 32 bits of a number in the opposite order, as a signed number without its sign."""
-    turned = int(f"{number:032b}"[::-1], 2)
-    return abs(turned - 2**32 if turned >= 2**31 else turned)
