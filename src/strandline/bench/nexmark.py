@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import polars as pl
 import pyarrow as pa
@@ -62,7 +62,9 @@ def nexmark(bench: Bench) -> Figures:
         spark, place = bench.best(f"{name} spark alone", events, lambda p, q=known: _alone(bench, q, data, p))  # type: ignore[misc]
         ratio = figures["strandline"]["rows_per_s"] / spark["rows_per_s"]
         same = same_answer(_read(ours[name]), _read(place), known)
-        figures |= {"spark": spark, "ratio": round(ratio, 2), "same_answer": same, "note": known.note}
+        cpu = spark["cpu_seconds"] / figures["strandline"]["cpu_seconds"]
+        figures |= {"spark": spark, "ratio": round(ratio, 2), "cpu_ratio": round(cpu, 2), "same_answer": same}
+        figures["note"] = known.note
     return {"bench": "nexmark", "events": events, "queries": found, "same_answer": None}
 
 
@@ -159,12 +161,16 @@ def same_answer(ours: pl.DataFrame, theirs: pl.DataFrame, query: Alone) -> bool 
     """Whether the answers agree where both have one; None where they cannot be compared."""
     start, end = pl.col("valid_from"), pl.col("valid_until").fill_null(2**63 - 1)
     columns = [name for name in ours.columns if name not in ("valid_from", "valid_until")]
+    if not theirs.height:
+        return None
     match query.kind:
         case "rows":
             return _equal(ours, theirs, columns)
-        case "windows":
-            found = [_equal(ours.filter((start < at) & (end >= at)), rows, columns) for at, rows in _windows(theirs)]
-            return bool(found) and all(found)
+        case "windows" | "one of windows":
+            windows = [(ours.filter((start < at) & (end >= at)), rows) for (at,), rows in theirs.group_by("end")]
+            if query.kind == "one of windows":
+                windows = [(valid.join(rows, on=columns, how="semi"), rows) for valid, rows in windows]
+            return all(_equal(valid, rows, columns) for valid, rows in windows)
         case "sessions":
             over = ours.filter(end == pl.col("last_bid") + 10_000_000)
             return _equal(over.join(theirs, on=columns, how="semi"), theirs, columns)
@@ -174,10 +180,6 @@ def same_answer(ours: pl.DataFrame, theirs: pl.DataFrame, query: Alone) -> bool 
             keys = theirs.columns[: query.keys]
             last = theirs.sort("batch").unique(keys, keep="last")
             return _equal(ours.filter(end == 2**63 - 1), last, columns)
-
-
-def _windows(theirs: pl.DataFrame) -> list[tuple[Any, pl.DataFrame]]:
-    return [(key[0], rows) for key, rows in theirs.group_by("end")]
 
 
 def _equal(ours: pl.DataFrame, theirs: pl.DataFrame, columns: list[str]) -> bool:
@@ -203,14 +205,24 @@ def _plain(frame: pl.DataFrame) -> pl.DataFrame:
 def report_nexmark(figures: Figures, console: Console) -> None:
     """One line per query."""
     table = Table(title=f"NEXMark, {figures['events']:,} events", title_justify="left")
-    for column in ("query", "strandline events/s", "CPU s", "spark events/s", "CPU s", "ratio", "same", "note"):
+    for column in (
+        "query",
+        "strandline events/s",
+        "CPU s",
+        "spark events/s",
+        "CPU s",
+        "ratio",
+        "CPU ratio",
+        "same",
+        "note",
+    ):
         table.add_column(column, justify="left" if column in ("query", "note") else "right")
     for each in figures["queries"]:
         ours, spark = each["strandline"], each.get("spark")
         theirs = (f"{spark['rows_per_s']:,}", f"{spark['cpu_seconds']:.1f}") if spark else ("cannot", "")
         same = {True: "yes", False: "NO", None: ""}[each.get("same_answer")]
-        ratio = f"{each['ratio']:.1f}" if "ratio" in each else ""
+        ratios = (f"{each['ratio']:.1f}", f"{each['cpu_ratio']:.1f}") if spark else ("", "")
         table.add_row(
-            each["query"], f"{ours['rows_per_s']:,}", f"{ours['cpu_seconds']:.1f}", *theirs, ratio, same, each["note"]
+            each["query"], f"{ours['rows_per_s']:,}", f"{ours['cpu_seconds']:.1f}", *theirs, *ratios, same, each["note"]
         )
     console.print(table)
