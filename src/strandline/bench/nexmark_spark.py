@@ -22,7 +22,7 @@ class Alone:
     """A query for Spark: `kind` says how its answer is compared with ours, `batches` in how many it is computed.
 
     rows      every row once
-    windows   the rows are the answer right before the time in their column `end`; or one of the rows that are level there
+    windows   the rows are the answer right before the time in their column `end`, or one of those that are level there
     last      the last row of each key is the answer at the end; `keys` are its first columns
     sessions  a row is the last answer about a session
     """
