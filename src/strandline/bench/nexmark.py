@@ -46,7 +46,7 @@ def nexmark(bench: Bench) -> Figures:
     """The queries of NEXMark, each beside Spark alone where Spark can express it."""
     events = bench.rows or EVENTS
     chosen = _chosen(bench.queries)
-    data = _written(bench.directory / "nexmark", events)
+    data = write_events(bench.directory / "nexmark", events)
     found: list[Figures] = []
     ours: dict[str, Path] = {}
     for name in chosen:
@@ -87,7 +87,7 @@ def _in_order(name: str) -> tuple[bool, int, str]:
     return number is None, int(number[1]) if number else 0, name
 
 
-def _written(directory: Path, events: int) -> Path:
+def write_events(directory: Path, events: int) -> Path:
     """The events as files, a directory per kind."""
     for kind, columns in KINDS.items():
         place = directory / kind
