@@ -178,7 +178,9 @@ class Database:
         """Change the catalog, without taking anything away from queries that run or wait; returns what is gone."""
         match statement:
             case ast.CreateStream():
-                known = None if statement.columns else known_rows(bind_connector(statement.source), statement.source.span)
+                known = (
+                    None if statement.columns else known_rows(bind_connector(statement.source), statement.source.span)
+                )
                 stream = self._feeds.housed(bind_create_stream(statement, known))
                 open_source(stream, span=statement.source.span).check(statement.source.span)
                 self.catalog.add(stream, statement.name.span)
