@@ -266,6 +266,7 @@ def test_a_file_is_read_behind_the_prompt(tmp_path: Path) -> None:
         text = terminal.until(lambda text: "ticks is declared" in text and "property" in text, PATIENCE)
         assert "  line 4: SELECT key FROM nowhere;\n" in text, "a mistake names its line of the file"
         assert re.search(r"\ncolumn +key +INT\n", text)
+        terminal.until(lambda text: text.count(PROMPT.rstrip()) == 2, PATIENCE)
         terminal.send(CTRL_D)
         assert terminal.until_gone(PATIENCE) == 0
     finally:
@@ -277,8 +278,22 @@ def test_a_term_signal_ends_the_shell_in_order(tmp_path: Path) -> None:
     try:
         terminal.until("ready", PATIENCE)
         terminal.child.kill(signal.SIGTERM)
-        terminal.until_gone(PATIENCE)
-        assert "Traceback" not in terminal.text()
+        assert terminal.until_gone(PATIENCE) == 130
+        assert "exception" not in terminal.text().lower()
+    finally:
+        terminal.close()
+
+
+def test_a_term_signal_ends_the_shell_while_an_answer_is_shown(tmp_path: Path) -> None:
+    terminal = shell("--engine", "local", state=tmp_path, cwd=ROOT)
+    try:
+        terminal.until("ready", PATIENCE)
+        run(terminal, TICKS.replace("\n", "\r"), "ticks is declared")
+        terminal.type("SELECT key FROM ticks;")
+        terminal.until("Ctrl-C leaves", PATIENCE)
+        terminal.child.kill(signal.SIGTERM)
+        assert terminal.until_gone(PATIENCE) == 130
+        assert "exception" not in terminal.text().lower()
     finally:
         terminal.close()
 

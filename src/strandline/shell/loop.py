@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from strandline.shell.session import Session
 
 _PROMPT = "strandline> "
+STOPPED = 130  # the exit code of every command that a signal ends
 
 
 def run_shell(options: Options, first: Path | None) -> int:
@@ -38,7 +39,9 @@ def run_shell(options: Options, first: Path | None) -> int:
         return _run_piped(startup, first)
     _greet(options)
     try:
-        return _Prompt(startup, first).run()
+        with startup.ending.heeded():
+            code = _Prompt(startup, first).run()
+        return STOPPED if startup.ending.asked else code
     finally:
         _leave(startup)
 
@@ -73,11 +76,14 @@ class _Prompt:
         self.prompt.app.after_render += self._begin
         while True:
             try:
-                with patch_stdout(raw=True):  # what a file that is read meanwhile has to say goes above the prompt
+                with (
+                    self.startup.ending.screen(self.prompt.app),
+                    patch_stdout(raw=True),
+                ):  # what a file that is read meanwhile has to say goes above the prompt
                     text = self.prompt.prompt([("class:prompt", _PROMPT)], default=self._typed())
             except (EOFError, KeyboardInterrupt):
                 return 0
-            if self._done(text):
+            if self._done(text) or self.startup.ending.asked:
                 return 0
 
     def _begin(self, _: Any) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from strandline.errors import SetupError, StrandlineError
+from strandline.shell.ending import Ending
 
 if TYPE_CHECKING:
     from strandline.engine import EngineName
@@ -39,6 +40,7 @@ class Startup:
         self.ready = threading.Event()
         self.awaited = threading.Event()  # somebody waits for the engine, or has
         self.changed: Callable[[], None] = lambda: None
+        self.ending = Ending()
         self._session: Session | None = None
         self._error: StrandlineError | None = None
         self._thread = threading.Thread(target=self._work, name="strandline-startup", daemon=True)

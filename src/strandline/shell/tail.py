@@ -7,6 +7,7 @@ or into a computation that happens to run.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import threading
 import time
@@ -57,7 +58,8 @@ class Tail:
         worker.join(0.05)  # what is there at once, such as an error in the text, needs no screen
         over = self.entry is not None and not self.entry.query.is_running
         if self.error is None and not over:
-            self._app.run(pre_run=self._watch_along)
+            with self.session.startup.ending.screen(self._app), contextlib.suppress(EOFError):
+                self._app.run(pre_run=self._watch_along)
         if self.entry is None and self.error is None and self.session.startup.ready.is_set():
             worker.join()  # it is being planned: a moment
         self._given_up = True

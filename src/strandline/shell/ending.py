@@ -1,0 +1,60 @@
+"""A TERM signal while an application has the screen.
+
+An exception out of a signal handler falls into whatever the event loop is doing, and the loop takes it for a defect. So
+the application that has the screen is asked to end, by its own loop; where none has it, the exception is right.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from prompt_toolkit.application import Application
+
+
+class Ending:
+    """Knows who has the screen, and whether the end was asked for."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._on_screen: list[Application[Any]] = []
+
+    @contextmanager
+    def heeded(self) -> Iterator[None]:
+        """Heed TERM signals, in place of who heeded them before."""
+        before = signal.getsignal(signal.SIGTERM)
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            self.asked = True
+            if not self._ask() and callable(before):
+                before(number, frame)
+
+        signal.signal(signal.SIGTERM, stop)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+    @contextmanager
+    def screen(self, app: Application[Any]) -> Iterator[None]:
+        """While an application has the screen."""
+        self._on_screen.append(app)
+        try:
+            yield
+        finally:
+            self._on_screen.remove(app)
+
+    def _ask(self) -> bool:
+        app = self._on_screen[-1] if self._on_screen else None
+        if app is None or app.loop is None or not app.is_running:
+            return False
+
+        def end() -> None:
+            if app.is_running and app.future is not None and not app.future.done():
+                app.exit(exception=EOFError)
+
+        app.loop.call_soon_threadsafe(end)
+        return True
