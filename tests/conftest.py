@@ -1,4 +1,4 @@
-"""Profiles of the property tests, and the one Spark that all Spark tests share."""
+"""Profiles of the property tests, the one Spark that all Spark tests share, and the databases that judge."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from hypothesis import HealthCheck, settings
 
 import strandline as sl
 from strandline.engine import Database
+from strandline.verify.judge import Database as Judge
+from strandline.verify.script import judge
+from strandline.verify.server import installed
 from support import LONG
 
 # By default the same examples every time: a failure is news about the change at hand. The long run looks for new ones.
@@ -22,4 +25,18 @@ settings.load_profile("long" if LONG else "fast")
 def spark_database() -> Iterator[Database]:
     """A database on an embedded Spark, started by the first test that asks; its `spark` serves further databases."""
     with sl.connect() as database:
+        yield database
+
+
+@pytest.fixture(scope="session")
+def duckdb() -> Iterator[Judge]:
+    with judge("duckdb", None) as database:
+        yield database
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Judge]:
+    if installed() is None:
+        pytest.skip("no PostgreSQL server is installed here (Debian: apt install postgresql)")
+    with judge("postgresql", None) as database:
         yield database

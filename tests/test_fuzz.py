@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,27 +17,12 @@ from strandline.verify import on_duckdb, on_postgresql
 from strandline.verify.dialect import INFIX, VARIADIC, Dialect
 from strandline.verify.judge import Database
 from strandline.verify.report import render
-from strandline.verify.script import judge, verify
-from strandline.verify.server import installed
+from strandline.verify.script import verify
 from strategies import Question
 from support import Cuts, arrange
 
 QUESTIONS = 75
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "in")
-
-
-@pytest.fixture(scope="module")
-def duckdb() -> Iterator[Database]:
-    with judge("duckdb", None) as database:
-        yield database
-
-
-@pytest.fixture(scope="module")
-def postgresql() -> Iterator[Database]:
-    if installed() is None:
-        pytest.skip("no PostgreSQL server is installed here (Debian: apt install postgresql)")
-    with judge("postgresql", None) as database:
-        yield database
 
 
 def test_duckdb_agrees_at_every_instant(duckdb: Database) -> None:

@@ -24,11 +24,9 @@ from strandline.lang.parser import parse
 from strandline.lang.scalars import Scalars
 from strandline.lang.scope import Relation, Scope
 from strandline.types import BIGINT, INT, Column, Type
-from strandline.verify import script as scripts
 from strandline.verify.compare import differences
 from strandline.verify.dialect import Untranslatable
 from strandline.verify.judge import Database
-from strandline.verify.server import installed
 from support import examples
 
 JUDGES = ("duckdb", "postgresql")
@@ -54,20 +52,6 @@ NOT_JUDGED = {
         for function in ("regexp_count", "regexp_replace")
     },
 }
-
-
-@pytest.fixture(scope="module")
-def duckdb() -> Iterator[Database]:
-    with scripts.judge("duckdb", None) as database:
-        yield database
-
-
-@pytest.fixture(scope="module")
-def postgresql() -> Iterator[Database]:
-    if installed() is None:
-        pytest.skip("no PostgreSQL server is installed here (Debian: apt install postgresql)")
-    with scripts.judge("postgresql", None) as database:
-        yield database
 
 
 def compared(database: Database, expression: Expression, rows: Rows) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from itertools import count
 from pathlib import Path
@@ -29,7 +29,6 @@ from strandline.verify.compare import at_instants, differences
 from strandline.verify.judge import Database
 from strandline.verify.record import too_late
 from strandline.verify.report import DIFFERENT, EQUAL, INCOMPLETE, exit_code
-from strandline.verify.server import installed
 from strandline.verify.shrink import smallest
 from support import examples
 
@@ -45,20 +44,6 @@ CREATE STREAM per_sym AS
   SELECT sym, COUNT(*) AS n, SUM(price) AS total, SUM(weight) AS w FROM trades WINDOW(RANGE 5 SECONDS) GROUP BY sym;
 SELECT sym FROM trades [PARTITION BY sym ROWS 1] WHERE price > 5;
 """
-
-
-@pytest.fixture(scope="module")
-def duckdb() -> Iterator[Database]:
-    with scripts.judge("duckdb", None) as database:
-        yield database
-
-
-@pytest.fixture(scope="module")
-def postgresql() -> Iterator[Database]:
-    if installed() is None:
-        pytest.skip("no PostgreSQL server is installed here (Debian: apt install postgresql)")
-    with scripts.judge("postgresql", None) as database:
-        yield database
 
 
 def judged(text: str, database: Database, **options: object) -> list[Verdict]:
