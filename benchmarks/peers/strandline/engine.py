@@ -1,0 +1,93 @@
+"""strandline on Spark, two cores; results in Parquet files."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from importlib.metadata import version as version_of
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+import harness
+from harness import Job
+
+import strandline as sl
+from strandline.sinks import Callback, Parquet
+from strandline.spark.session import Session, start as start_spark
+
+BATCHES = 4
+_session: Session | None = None
+
+QUERIES = {
+    "join": """SELECT a.k AS k, a.v AS av, b.v AS bv
+                 FROM a WINDOW(RANGE 10 SECONDS), b WINDOW(RANGE 10 SECONDS) WHERE a.k = b.k""",
+    "join3": """SELECT a.k AS k, a.v AS av, b.v AS bv, c.v AS cv
+                  FROM a WINDOW(RANGE 10 SECONDS), b WINDOW(RANGE 10 SECONDS), c WINDOW(RANGE 10 SECONDS)
+                 WHERE a.k = b.k AND b.k = c.k""",
+    "aggregate": "SELECT k, COUNT(*) AS n, SUM(v) AS s FROM a WINDOW(RANGE 10 SECONDS) GROUP BY k",
+    "distinct": "SELECT DISTINCT k FROM a WINDOW(RANGE 10 SECONDS)",
+    "filter": "SELECT k, v * 2 AS w FROM a WHERE v < 100000",
+}
+STREAMS = {"join": "ab", "join3": "abc"}
+
+
+def start() -> Callable[[], None]:
+    global _session
+    _session = start_spark(master="local[2]", config={"spark.driver.memory": "4g"})
+    _session.wait_warm()
+    return _session.stop
+
+
+def version() -> str:
+    return f"{version_of('strandline')}, PySpark {version_of('pyspark')}"
+
+
+def _run(job: Job, place: Path) -> None:
+    assert _session is not None
+    streams = STREAMS.get(job.work, "a")
+    declared = "".join(
+        f"CREATE STREAM {name} (t BIGINT, k BIGINT, v BIGINT)"
+        f" SOURCE file('{job.data}/pieces/{name}/*.{job.kind}') ORDERED BY t;"
+        for name in streams
+    )
+    database = sl.connect(
+        spark=_session.spark, batch_rows=job.rows // len(streams) // BATCHES, checkpoint=place / "checkpoint"
+    )
+    database.sql(declared)
+    database.sql(QUERIES[job.work], sink=Parquet(place / "out"), name="q").await_end()
+
+
+def _paced(job: Job) -> list[float]:
+    """Rows come from the generator as their time comes; a result counts when the user's function has it."""
+    assert _session is not None
+    query = QUERIES[job.work].replace(".k", ".key").replace(".v", ".value").replace("SELECT k", "SELECT key")
+    query = query.replace("SUM(v)", "SUM(value)").replace("GROUP BY k", "GROUP BY key")
+    keys = 100_000 if job.work == "join" else 1_000
+    delays: list[np.ndarray] = []
+
+    def heard(_: int, table: pa.Table) -> None:
+        delays.append(time.time() * 1e3 - table["valid_from"].cast(pa.int64()).to_numpy() / 1e3)
+
+    for seconds in (3, job.paced_seconds):  # the first batches of a session are slower
+        delays.clear()
+        database = sl.connect(spark=_session.spark, checkpoint=job.out / f"paced-{seconds}")
+        for seed, name in enumerate(STREAMS.get(job.work, "a")):
+            database.sql(
+                f"CREATE STREAM {name} (value BIGINT, key BIGINT, ts TIMESTAMP) SOURCE rate("
+                f"rows_per_second => {job.rate}, total => {job.rate * seconds}, keys => {keys}, seed => {seed})"
+                " ORDERED BY ts"
+            )
+        database.sql(query, sink=Callback(heard), name="q").await_end()
+    return list(np.concatenate(delays))
+
+
+RUNS = dict.fromkeys(QUERIES, _run)
+PACED = {"join": _paced, "aggregate": _paced}
+
+if __name__ == "__main__":
+    harness.main(sys.modules["__main__"])

@@ -1,0 +1,80 @@
+"""What is measured: each workload by its streams and by its answer, in terms that every engine can express.
+
+Times are whole milliseconds, counted in microseconds: the finest time that all engines share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+WINDOW_MS = 10_000
+WINDOW_US = WINDOW_MS * 1000
+ROWS_PER_MS = 20  # of each stream
+
+
+@dataclass(frozen=True)
+class Work:
+    """Streams of (t, k, v), and the answer as a bag of rows."""
+
+    name: str
+    title: str
+    answer: str
+    streams: tuple[str, ...]
+    rows: int  # of each stream
+    keys: int
+    columns: tuple[str, ...]
+    latency: bool = False
+
+
+WORKS: dict[str, Work] = {
+    work.name: work
+    for work in (
+        Work(
+            "join",
+            "sliding-window join",
+            "pairs of rows of a and b with equal k that are less than 10 s apart",
+            ("a", "b"),
+            1_000_000,
+            200_000,
+            ("k", "av", "bv"),
+            latency=True,
+        ),
+        Work(
+            "join3",
+            "three-way join",
+            "triples of rows of a, b and c with equal k, all less than 10 s apart from each other",
+            ("a", "b", "c"),
+            500_000,
+            200_000,
+            ("k", "av", "bv", "cv"),
+        ),
+        Work(
+            "aggregate",
+            "per-event sliding aggregate",
+            "for every row: COUNT(*) and SUM(v) of the rows with its k in the 10 s up to and including it",
+            ("a",),
+            2_000_000,
+            1_000,
+            ("k", "t", "n", "s"),
+            latency=True,
+        ),
+        Work(
+            "distinct",
+            "distinct over a window",
+            "for every k the longest intervals [from, until) in which the last 10 s hold a row of it at every instant",
+            ("a",),
+            1_000_000,
+            100_000,
+            ("k", "t", "u"),
+        ),
+        Work(
+            "filter",
+            "filter and projection",
+            "k and 2 v of the rows with v < 100,000, a tenth of them",
+            ("a",),
+            2_000_000,
+            1_000,
+            ("k", "w"),
+        ),
+    )
+}
