@@ -1,7 +1,8 @@
 """Input files: the same rows in every run, cut in the two ways in which engines can read a stream in order.
 
 `pieces/` has one file after the other in time, for engines that take a stream batch by batch. `lanes/` has two files
-side by side, each in order of time and each with its own keys, for engines with two readers that go row by row.
+side by side, each in order of time and each with its own keys, for engines with two readers that go row by row;
+as text without a line of names, which Flink cannot skip.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
-from works import ROWS_PER_MS, Work
+from works import ROWS_PER_MS, WINDOW_MS, Work
 
 START_US = 1_704_067_200_000_000  # 2024-01-01 00:00:00 UTC
+LEAST_MS = 3 * WINDOW_MS
 PIECES = 8
 LANES = 2
 
@@ -23,14 +25,16 @@ LANES = 2
 def rows_of(work: Work, stream: str, rows: int) -> pa.Table:
     """A stream: time t, key k, value v. No key comes twice in one millisecond, so that (t, k) names a row."""
     draw = np.random.default_rng(zlib.crc32(f"{work.name} {stream}".encode()))
-    moment, place = np.divmod(np.arange(rows, dtype=np.int64), ROWS_PER_MS)
-    moments = int(moment[-1]) + 1 if rows else 0
-    first = draw.integers(0, work.keys, moments)
+    span = max(rows // ROWS_PER_MS, LEAST_MS)  # a small input is a thin stream: its windows move on as well
+    keys = max(work.keys * rows // (span * ROWS_PER_MS), 10)
+    moment = np.arange(rows, dtype=np.int64) * span // max(rows, 1)
+    place = np.arange(rows) - np.searchsorted(moment, moment)
+    first = draw.integers(0, keys, span)
     # A step that shares no factor with the number of keys walks through all of them before it meets one again.
-    steps = np.array([step for step in range(1, 4 * ROWS_PER_MS) if np.gcd(step, work.keys) == 1])
-    step = draw.choice(steps, moments) * 7
-    keys = (first[moment] + place * step[moment]) % work.keys
-    return pa.table({"t": START_US + moment * 1000, "k": keys, "v": draw.integers(0, 1_000_000, rows)})
+    steps = np.array([step for step in range(1, 1000) if np.gcd(step, keys) == 1])
+    step = draw.choice(steps, span)
+    keys_drawn = (first[moment] + place * step[moment]) % keys
+    return pa.table({"t": START_US + moment * 1000, "k": keys_drawn, "v": draw.integers(0, 1_000_000, rows)})
 
 
 def write(work: Work, rows: int, directory: Path, kind: str) -> Path:
@@ -48,15 +52,15 @@ def write_stream(table: pa.Table, directory: Path, stream: str, kind: str, key: 
     rows = table.num_rows
     for number in range(PIECES):
         first, last = rows * number // PIECES, rows * (number + 1) // PIECES
-        _write(table.slice(first, last - first), directory / "pieces" / stream / f"{number:03d}.{kind}", kind)
+        _write(table.slice(first, last - first), directory / "pieces" / stream / f"{number:03d}.{kind}", kind, names=True)
     lane = table[key].to_numpy() % LANES
     for number in range(LANES):
-        _write(table.filter(pa.array(lane == number)), directory / "lanes" / stream / f"{number:03d}.{kind}", kind)
+        _write(table.filter(pa.array(lane == number)), directory / "lanes" / stream / f"{number:03d}.{kind}", kind, names=False)
 
 
-def _write(table: pa.Table, path: Path, kind: str) -> None:
+def _write(table: pa.Table, path: Path, kind: str, names: bool) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if kind == "parquet":
         pq.write_table(table, path)
     else:
-        pa_csv.write_csv(table, path, pa_csv.WriteOptions(quoting_style="needed"))
+        pa_csv.write_csv(table, path, pa_csv.WriteOptions(include_header=names, quoting_style="needed"))

@@ -78,3 +78,20 @@ WORKS: dict[str, Work] = {
         ),
     )
 }
+
+
+@dataclass(frozen=True)
+class Engine:
+    title: str
+    streams: bool = True  # else a limit: all input at once
+
+
+ENGINES: dict[str, Engine] = {
+    "strandline": Engine("strandline"),
+    "spark": Engine("Spark alone"),
+    "flink": Engine("Apache Flink"),
+    "pathway": Engine("Pathway"),
+    "bytewax": Engine("Bytewax"),
+    "duckdb": Engine("DuckDB (one shot)", streams=False),
+    "polars": Engine("Polars (one shot)", streams=False),
+}

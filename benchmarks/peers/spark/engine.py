@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import version as version_of
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +17,7 @@ import harness
 from harness import Job
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from works import WINDOW_US
 
 from strandline.spark.session import start as start_spark
@@ -27,7 +26,6 @@ from strandline.spark.settings import SPARK_ALONE
 FILES_PER_BATCH = 2  # of eight: four batches, as strandline has
 STATE = "spark.sql.streaming.stateStore.providerClass"
 HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
-ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 NEAR = "{0}k = {1}k AND {0}t > {1}t - INTERVAL 10 SECONDS AND {1}t > {0}t - INTERVAL 10 SECONDS"
 _spark: SparkSession | None = None
 
@@ -40,6 +38,7 @@ def start() -> Callable[[], None]:
     session.wait_warm()
     _spark = session.spark
     _spark.conf.set("spark.sql.shuffle.partitions", "2")
+    _spark.conf.set(STATE, HDFS)  # RocksDB is several times slower where the state fits into memory
     return session.stop
 
 
@@ -58,38 +57,36 @@ def join(read: Reader) -> DataFrame:
 
 def join3(read: Reader) -> DataFrame:
     pairs = _side(read, "a").join(_side(read, "b"), F.expr(NEAR.format("a", "b")))
-    triples = pairs.join(_side(read, "c"), F.expr(f"{NEAR.format('a', 'c')} AND {NEAR.format('b', 'c')}"))
+    # A stream of Spark's has one event time; the other one goes on as a number.
+    pairs = pairs.select("at", "ak", "av", "bv", F.unix_micros("bt").alias("bu"))
+    near = f"{NEAR.format('a', 'c')} AND abs(bu - unix_micros(ct)) < {WINDOW_US}"
+    triples = pairs.join(_side(read, "c"), F.expr(near))
     return triples.select(F.col("ak").alias("k"), "av", "bv", "cv")
 
 
-class LastWindow(StatefulProcessor):
-    """Spark's SQL has no window that moves with every event; its Python state has. Per key: the rows of the last 10 s,
-    and prefix sums over them and the new ones."""
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self.kept = handle.getListState("kept", "t long, v long")
-
-    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
-        new = pd.concat(rows).sort_values("t", kind="stable")
-        old = np.array(list(self.kept.get()), dtype=np.int64).reshape(-1, 2)
-        t = np.concatenate([old[:, 0], new["t"].to_numpy()])
-        v = np.concatenate([old[:, 1], new["v"].to_numpy()])
-        first = np.searchsorted(t, t - WINDOW_US, side="right")
-        last = np.searchsorted(t, t, side="right")
-        sums = np.concatenate([[0], np.cumsum(v)])
-        alive = t > t[-1] - WINDOW_US
-        self.kept.put([(int(a), int(b)) for a, b in zip(t[alive], v[alive], strict=True)])
-        found = pd.DataFrame({"k": key[0], "t": t, "n": last - first, "s": sums[last] - sums[first]})
-        yield found.iloc[len(old) :]
-
-    def close(self) -> None:
-        pass
+def last_window(key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+    """For each new row of a key: count and sum of the last 10 s. The state is the rows that later ones may still meet."""
+    new = pd.concat(frames).sort_values("t", kind="stable")
+    kept_t, kept_v = state.get if state.exists else ([], [])
+    t = np.concatenate([np.array(kept_t, dtype=np.int64), new["t"].to_numpy()])
+    v = np.concatenate([np.array(kept_v, dtype=np.int64), new["v"].to_numpy()])
+    first, last = np.searchsorted(t, t - WINDOW_US, side="right"), np.searchsorted(t, t, side="right")
+    sums = np.concatenate([[0], np.cumsum(v)])
+    alive = t > t[-1] - WINDOW_US
+    state.update((t[alive].tolist(), v[alive].tolist()))
+    found = pd.DataFrame({"k": key[0], "t": t, "n": last - first, "s": sums[last] - sums[first]})
+    yield found.iloc[len(kept_t) :]
 
 
 def aggregate(read: Reader) -> DataFrame:
+    """Spark's SQL has no window that moves with every event; its state per key in Python has."""
     source = read("a").select("k", F.unix_micros("t").alias("t"), "v")
-    return source.groupBy("k").transformWithStateInPandas(
-        LastWindow(), outputStructType="k long, t long, n long, s long", outputMode="Append", timeMode="None"
+    return source.groupBy("k").applyInPandasWithState(
+        last_window,
+        outputStructType="k long, t long, n long, s long",
+        stateStructType="t array<long>, v array<long>",
+        outputMode="append",
+        timeoutConf=GroupStateTimeout.NoTimeout,
     )
 
 
@@ -118,7 +115,6 @@ def _reader(job: Job) -> Reader:
 def _runner(query: Callable[[Reader], DataFrame]) -> Callable[[Job, Path], None]:
     def run(job: Job, place: Path) -> None:
         assert _spark is not None
-        _spark.conf.set(STATE, ROCKS if query is aggregate else HDFS)  # Python state works with RocksDB only
         writer = query(_reader(job)).writeStream.outputMode("append").format("parquet").option("path", str(place / "out"))
         writer = writer.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True)
         writer.start().awaitTermination()
@@ -148,7 +144,6 @@ def _paced(job: Job) -> list[float]:
         wanted = pairs.select(F.unix_micros(F.greatest("at", "bt")).alias("at"))
     else:
         wanted = aggregate(read).select(F.col("t").alias("at"))
-    _spark.conf.set(STATE, ROCKS if job.work == "aggregate" else HDFS)
     query = wanted.writeStream.foreachBatch(heard).option("checkpointLocation", str(job.out / "paced")).start()
     time.sleep(8)  # the first batches are slower
     delays.clear()

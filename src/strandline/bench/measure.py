@@ -69,6 +69,8 @@ class _Tree:
 
 
 def _sample(tree: _Tree, cost: Cost, done: threading.Event) -> None:
-    while not done.wait(0.1):
+    ended = False
+    while not ended:  # also a run that is over before the first look has a memory
+        ended = done.wait(0.1)
         cost.peak_memory_mb = max(cost.peak_memory_mb, tree.memory_mb())
         tree.cpu_seconds()

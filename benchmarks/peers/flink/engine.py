@@ -1,0 +1,153 @@
+"""Apache Flink through PyFlink: SQL in streaming mode, parallelism 2, in a cluster inside its JVM.
+
+The jars that PyFlink brings read and write CSV and JSON, not Parquet. Seconds are those that Flink reports for the job:
+from its start in the cluster to its end, without the start of the cluster.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import sys
+from collections.abc import Callable
+from importlib.metadata import version as version_of
+from pathlib import Path
+
+os.environ.setdefault("JVM_ARGS", "-Xmx4g")  # as much as Spark gets
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+import harness
+from harness import Job
+from pyflink.common import Configuration
+from pyflink.table import EnvironmentSettings, TableEnvironment
+from works import WINDOW_MS
+
+SETTINGS = {
+    "parallelism.default": "2",
+    "taskmanager.numberOfTaskSlots": "2",
+    "taskmanager.memory.managed.size": "256m",
+    "pipeline.object-reuse": "true",
+    "pipeline.auto-watermark-interval": "50 ms",
+    "table.local-time-zone": "UTC",
+    "table.exec.mini-batch.enabled": "true",  # holds rows together where operators aggregate without time
+    "table.exec.mini-batch.allow-latency": "100 ms",
+    "table.exec.mini-batch.size": "5000",
+}
+LESS = f"INTERVAL '{(WINDOW_MS - 1) / 1000}' SECOND"  # less than 10 s, in whole milliseconds
+NEAR = "{0}.k = {1}.k AND {0}.rt BETWEEN {1}.rt - " + LESS + " AND {1}.rt + " + LESS
+MS = "CAST(UNIX_TIMESTAMP(CAST({0} AS STRING)) AS BIGINT)"
+
+STREAMS = {"join": "ab", "join3": "abc"}
+QUERIES = {
+    "join": ("k BIGINT, av BIGINT, bv BIGINT", f"SELECT a.k, a.v, b.v FROM a JOIN b ON {NEAR.format('a', 'b')}"),
+    "join3": (
+        "k BIGINT, av BIGINT, bv BIGINT, cv BIGINT",
+        f"SELECT a.k, a.v, b.v, c.v FROM a JOIN b ON {NEAR.format('a', 'b')}"
+        f" JOIN c ON {NEAR.format('a', 'c')} AND {NEAR.format('b', 'c')}",
+    ),
+    "aggregate": (
+        "k BIGINT, t BIGINT, n BIGINT, s BIGINT",
+        f"""SELECT k, t, COUNT(*) OVER w, SUM(v) OVER w FROM a
+            WINDOW w AS (PARTITION BY k ORDER BY rt RANGE BETWEEN {LESS} PRECEDING AND CURRENT ROW)""",
+    ),
+    # A key is present from its first row to 10 s after the last one that follows in time: a session.
+    "distinct": (
+        "k BIGINT, t BIGINT, u BIGINT",
+        f"""SELECT k, MIN(t), MAX(t) + {WINDOW_MS * 1000}
+              FROM TABLE(SESSION(TABLE a PARTITION BY k, DESCRIPTOR(rt), INTERVAL '{WINDOW_MS // 1000}' SECOND))
+             GROUP BY k, window_start, window_end""",
+    ),
+    "filter": ("k BIGINT, w BIGINT", "SELECT k, v * 2 FROM a WHERE v < 100000"),
+}
+_tables: TableEnvironment | None = None
+
+
+def start() -> None:
+    global _tables
+    configuration = Configuration()
+    for name, value in SETTINGS.items():
+        configuration.set_string(name, value)
+    settings = EnvironmentSettings.new_instance().in_streaming_mode().with_configuration(configuration).build()
+    _tables = TableEnvironment.create(settings)
+
+
+def version() -> str:
+    return version_of("apache-flink")
+
+
+def declare(name: str, columns: str, options: dict[str, str]) -> None:
+    assert _tables is not None
+    _tables.execute_sql(f"DROP TABLE IF EXISTS {name}")
+    listed = ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
+    _tables.execute_sql(f"CREATE TABLE {name} ({columns}) WITH ({listed})")
+
+
+def files(path: Path) -> dict[str, str]:
+    return {"connector": "filesystem", "path": path.as_uri(), "format": "csv"}
+
+
+def execute(query: str) -> float:
+    """The seconds that the job took, on Flink's clock."""
+    assert _tables is not None
+    client = _tables.execute_sql(f"INSERT INTO answer {query}").get_job_client()
+    assert client is not None
+    return float(client.get_job_execution_result().result().get_net_runtime()) / 1000
+
+
+TIME = "rt AS TO_TIMESTAMP_LTZ(t / 1000, 3), WATERMARK FOR rt AS rt - INTERVAL '0.001' SECOND"
+
+
+def _run(job: Job, place: Path) -> float:
+    for stream in STREAMS.get(job.work, "a"):
+        declare(stream, f"t BIGINT, k BIGINT, v BIGINT, {TIME}", files(job.data / "lanes" / stream))
+    columns, query = QUERIES[job.work]
+    declare("answer", columns, files(place / "out"))
+    return execute(query)
+
+
+def _paced(job: Job) -> list[float]:
+    """Rows come from Flink's generator; a result counts when it leaves the operator that made it."""
+    for stream in STREAMS.get(job.work, "a"):
+        declare(
+            stream,
+            f"k BIGINT, v BIGINT, at TIMESTAMP_LTZ(3), rt AS at, WATERMARK FOR rt AS rt - INTERVAL '0.001' SECOND",
+            {
+                "connector": "datagen",
+                "rows-per-second": str(job.rate),
+                "number-of-rows": str(job.rate * job.paced_seconds),
+                "fields.k.min": "0",
+                "fields.k.max": str(99_999 if job.work == "join" else 999),
+            },
+        )
+    declare("answer", "seen TIMESTAMP_LTZ(3), due TIMESTAMP_LTZ(3)", files(job.out / "paced"))
+    if job.work == "join":
+        latest = "CASE WHEN a.at > b.at THEN a.at ELSE b.at END"
+        execute(f"SELECT CURRENT_ROW_TIMESTAMP(), {latest} FROM a JOIN b ON {NEAR.format('a', 'b')}")
+    else:
+        execute(
+            f"""SELECT CURRENT_ROW_TIMESTAMP(), at FROM
+                (SELECT at, COUNT(*) OVER w AS n, SUM(v) OVER w AS s FROM a
+                 WINDOW w AS (PARTITION BY k ORDER BY rt RANGE BETWEEN {LESS} PRECEDING AND CURRENT ROW))
+                WHERE n > 0 AND s IS NOT NULL"""
+        )
+    return _delays(job.out / "paced")
+
+
+def _delays(place: Path) -> list[float]:
+    from datetime import datetime
+
+    found = []
+    for path in place.rglob("*"):
+        if path.is_file():
+            with path.open() as file:
+                for seen, due in csv.reader(file):
+                    one, two = (datetime.fromisoformat(text.replace("Z", "+00:00")) for text in (seen, due))
+                    found.append((one - two).total_seconds() * 1000)
+    return found
+
+
+RUNS: dict[str, Callable[[Job, Path], float]] = dict.fromkeys(QUERIES, _run)
+PACED = {"join": _paced, "aggregate": _paced}
+
+if __name__ == "__main__":
+    harness.main(sys.modules["__main__"])
