@@ -23,6 +23,13 @@ def read(place: Path, engine: str, work: str, columns: tuple[str, ...], data: Pa
         found = _at_events(found, _input(data, kind))
     if engine == "strandline" and work == "distinct":
         found = _coalesced(found)
+    if engine == "strandline" and work in ("q5", "q7", "q8"):
+        found = _per_window(found, 2 if work == "q5" else 10)
+    if engine == "strandline" and work in ("q4", "q6"):
+        found = found.filter(pl.col("valid_until").is_null())  # what holds at the end holds for ever
+    if engine == "strandline" and work in ("q1", "q4", "q6"):
+        found = found.rename({"price": columns[-1] if work != "q1" else "euro"})
+    found = _thousandths(found, [column for column in ("euro", "average") if column in columns])
     if "diff" in found.columns:  # Pathway: an update is a row taken back and a row put in its place
         found = found.group_by(columns).agg(pl.col("diff").sum())
         assert bool(found["diff"].is_in([0, 1]).all()) or work.startswith(("join", "filter", "q")), "a row counts once"
@@ -46,7 +53,7 @@ def _files(place: Path, columns: tuple[str, ...]) -> pl.DataFrame:
         frame = pl.read_csv(path, has_header=headed, infer_schema_length=None)
         frames.append(frame if headed else frame.rename(dict(zip(frame.columns, columns, strict=True))))
     if not frames:
-        return pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))
+        return pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64()))
     return pl.concat(frames)
 
 
@@ -66,6 +73,22 @@ def _at_events(found: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     moments = events.select("k", "t").unique()
     began = found.with_columns(pl.col("valid_from").dt.epoch("us").alias("t"))
     return began.join(moments, on=["k", "t"], how="semi")
+
+
+def _per_window(found: pl.DataFrame, slide_s: int) -> pl.DataFrame:
+    """An answer of strandline's about a window is valid until the window jumps, and longer if the next is the same.
+
+    The window that ends at u is the one at the last instant before u.
+    """
+    slide = slide_s * 1_000_000
+    first = -(-(pl.col("valid_from").dt.epoch("us") + 1) // slide) * slide
+    ends = pl.int_ranges(first, pl.col("valid_until").dt.epoch("us") + 1, slide)
+    return found.with_columns(ends.alias("u")).explode("u").filter(pl.col("u").is_not_null())
+
+
+def _thousandths(found: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
+    """Decimals, floats and fractions of one value in one form."""
+    return found.with_columns((pl.col(column).cast(pl.Float64) * 1000).round().cast(pl.Int64) for column in columns)
 
 
 def _coalesced(found: pl.DataFrame) -> pl.DataFrame:

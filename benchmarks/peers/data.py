@@ -7,6 +7,7 @@ as text without a line of names, which Flink cannot skip.
 
 from __future__ import annotations
 
+import shutil
 import zlib
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
-from works import ROWS_PER_MS, WINDOW_MS, Work
+from works import ROWS_PER_MS, TABLES, WINDOW_MS, Work
 
 START_US = 1_704_067_200_000_000  # 2024-01-01 00:00:00 UTC
 LEAST_MS = 3 * WINDOW_MS
@@ -42,10 +43,35 @@ def write(work: Work, rows: int, directory: Path, kind: str) -> Path:
     done = directory / ".complete"
     if done.exists():
         return directory
+    shutil.rmtree(directory, ignore_errors=True)
     for stream in work.streams:
-        write_stream(rows_of(work, stream, rows), directory, stream, kind)
+        if work.nexmark:
+            write_stream(_nexmark(stream, rows), directory, stream, kind, "auction" if stream == "bid" else "id")
+        else:
+            write_stream(rows_of(work, stream, rows), directory, stream, kind)
     done.touch()
     return directory
+
+
+def _nexmark(stream: str, events: int) -> pa.Table:
+    """The rows of one kind among so many events of strandline's generator, 1,000 events a second of stream time."""
+    import strandline
+
+    database = strandline.connect(engine="local")
+    database.sql(f"CREATE STREAM {stream} SOURCE nexmark('{stream}', events => {events}, rate => 1000)")
+    query = database.sql(f"SELECT {', '.join(TABLES[stream])} FROM {stream}", name="rows")
+    query.await_end()
+    rows = query.results().select(list(TABLES[stream]))
+    moments = {name: rows[name].cast(pa.int64()) for name in ("date_time", "expires") if name in rows.column_names}
+    return pa.table({name: moments.get(name, rows[name]) for name in rows.column_names}).sort_by("date_time")
+
+
+def rows_in(directory: Path, work: Work, kind: str) -> int:
+    """How many rows the streams have together."""
+    files = [path for stream in work.streams for path in directory.joinpath("lanes", stream).glob(f"*.{kind}")]
+    if kind == "parquet":
+        return sum(pq.ParquetFile(path).metadata.num_rows for path in files)
+    return sum(path.read_bytes().count(b"\n") for path in files)
 
 
 def write_stream(table: pa.Table, directory: Path, stream: str, kind: str, key: str = "k") -> None:

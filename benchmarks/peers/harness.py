@@ -3,7 +3,8 @@
 An engine is a module with `start()`, which brings its runtime up and may return a handle, and `RUNS`: functions
 `run(job, place)` by workload, which read the input below `job.data` and leave their results in `place`. A run may return
 its own seconds where the engine's clock tells better than ours when the work began. `PACED` has functions `run(job)` by
-workload, which return the delays of results in milliseconds at `job.rate` rows per second.
+workload, which return the delays of results in milliseconds at `job.rate` rows per second. `UNABLE` says why a workload is in
+neither.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ def _timed(run: Callable[[Job, Path], float | None], job: Job, place: Path) -> d
 
 
 def _runs(module: ModuleType, job: Job) -> dict[str, Any]:
+    if job.work not in module.RUNS:
+        return {"problem": f"cannot express it: {module.UNABLE[job.work]}"}
     run = module.RUNS[job.work]
     small = Job(**{**job.__dict__, "data": job.warm})
     _timed(run, small, job.out / "warm")  # nobody pays for loading classes or for the first use of a library

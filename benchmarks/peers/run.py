@@ -60,14 +60,16 @@ def run(plan: Plan) -> list[Figures]:
     for work in plan.works:
         print(f"{work.name}: {work.answer}", flush=True)
         rows = plan.rows or work.rows
-        inputs = data.write(work, rows, plan.place / f"{work.name}-{rows}-{plan.kind}", plan.kind)
-        warm = data.write(work, min(rows, WARM_ROWS), plan.place / f"{work.name}-warm-{plan.kind}", plan.kind)
+        inputs, warm = (
+            data.write(work, size, plan.place / f"{work.name}-{size}-{plan.kind}", plan.kind)
+            for size in (rows, min(rows, WARM_ROWS))
+        )
         answers: dict[str, check.Fingerprint] = {}
         for engine in dict.fromkeys(["duckdb", *plan.engines]):  # DuckDB's answer is the one to compare with
             out = plan.place / "out" / f"{engine}-{work.name}"
             job = {
                 "work": work.name, "data": str(inputs), "warm": str(warm), "out": str(out), "kind": plan.kind,
-                "rows": rows * len(work.streams), "repeat": plan.repeat, "patience": PATIENCE_SECONDS,
+                "rows": data.rows_in(inputs, work, plan.kind), "repeat": plan.repeat, "patience": PATIENCE_SECONDS,
                 "rate": RATE, "paced_seconds": PACED_SECONDS,
             }  # fmt: skip
             figures = {"work": work.name, "engine": engine, "rows": job["rows"], **_figures(plan, engine, work, job)}

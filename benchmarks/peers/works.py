@@ -20,10 +20,14 @@ class Work:
     title: str
     answer: str
     streams: tuple[str, ...]
-    rows: int  # of each stream
+    rows: int  # of each stream; of NEXMark events of all kinds
     keys: int
     columns: tuple[str, ...]
     latency: bool = False
+
+    @property
+    def nexmark(self) -> bool:
+        return self.name.startswith("q")
 
 
 WORKS: dict[str, Work] = {
@@ -78,6 +82,33 @@ WORKS: dict[str, Work] = {
         ),
     )
 }
+
+
+EVENTS = 500_000
+_BID = ("auction", "bidder", "price", "date_time", "extra")
+NEXMARK = (
+    ("q0", "all bids", ("bid",), _BID),
+    ("q1", "all bids with prices in euro", ("bid",), ("auction", "bidder", "euro", "date_time", "extra")),
+    ("q2", "auction and price of the bids on every 123rd auction", ("bid",), ("auction", "price")),
+    ("q3", "sellers in three states with auctions of category 10", ("person", "auction"), ("name", "city", "state", "id")),
+    ("q4", "at the end: average of the winning prices per category", ("auction", "bid"), ("category", "average")),
+    ("q5", "for every window of 10 s by 2 s: the auctions with most bids", ("bid",), ("auction", "num", "u")),
+    ("q6", "at the end: average price of the last ten auctions of each seller", ("auction", "bid"), ("seller", "average")),
+    ("q7", "for every 10 s: the bids of the highest price", ("bid",), ("auction", "price", "bidder", "date_time", "u")),
+    ("q8", "for every 10 s: who registered and opened an auction", ("person", "auction"), ("id", "name", "u")),
+)
+WORKS |= {
+    name: Work(name, f"NEXMark {name}", answer, streams, EVENTS, 0, columns)
+    for name, answer, streams, columns in NEXMARK
+}
+
+TABLES = {
+    **dict.fromkeys("abc", {"t": "BIGINT", "k": "BIGINT", "v": "BIGINT"}),
+    "person": {"id": "BIGINT", "name": "VARCHAR", "city": "VARCHAR", "state": "VARCHAR", "date_time": "BIGINT"},
+    "auction": dict.fromkeys(("id", "seller", "category", "date_time", "expires"), "BIGINT"),
+    "bid": {**dict.fromkeys(("auction", "bidder", "price", "date_time"), "BIGINT"), "extra": "VARCHAR"},
+}
+"""Columns of the files. Times are microseconds."""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 import bytewax.operators as op
 import harness
+import nexmark
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from bytewax.dataflow import Dataflow
@@ -30,12 +31,12 @@ from bytewax.operators import StatefulBatchLogic
 from bytewax.outputs import DynamicSink, StatelessSinkPartition
 from bytewax.testing import cluster_main
 from harness import Job
+from works import TABLES, WORKS
 from works import WINDOW_US as W
 
 PROCESSES = 2
 BATCH = 4_096
 Item = tuple[int, int, int, int]  # which stream, time, key, value
-STREAMS = {"join": "ab", "join3": "abc"}
 
 
 def start() -> None:
@@ -51,29 +52,37 @@ def _keyed(stream: int, columns: dict[str, list[int]]) -> list[tuple[str, Item]]
     return [(str(k), (stream, t, k, v)) for t, k, v in rows]
 
 
+def _rows(columns: dict[str, list[Any]]) -> list[tuple[Any, ...]]:
+    return list(zip(*columns.values(), strict=True))
+
+
 def _batches(path: str) -> Iterator[Any]:
+    """Pieces of a file, which lies in a directory of the name of its stream."""
     if path.endswith(".parquet"):
         yield from pq.ParquetFile(path).iter_batches(BATCH)
         return
-    reading = pa_csv.ReadOptions(column_names=["t", "k", "v"])
+    reading = pa_csv.ReadOptions(column_names=list(TABLES[Path(path).parent.name]))
     for batch in pa_csv.open_csv(path, read_options=reading):
         for first in range(0, batch.num_rows, BATCH):
             yield batch.slice(first, BATCH)
 
 
-class Lane(StatefulSourcePartition[tuple[str, Item], None]):
-    def __init__(self, stream: int, path: str) -> None:
+class Lane(StatefulSourcePartition[tuple[Any, ...], None]):
+    def __init__(self, stream: int | None, path: str) -> None:
         self.stream, self.batches = stream, _batches(path)
 
-    def next_batch(self) -> list[tuple[str, Item]]:
-        return _keyed(self.stream, next(self.batches).to_pydict())
+    def next_batch(self) -> list[tuple[Any, ...]]:
+        columns = next(self.batches).to_pydict()
+        return _rows(columns) if self.stream is None else _keyed(self.stream, columns)
 
     def snapshot(self) -> None:
         return None
 
 
-class Files(FixedPartitionedSource[tuple[str, Item], None]):
-    def __init__(self, job: Job, number: int, stream: str) -> None:
+class Files(FixedPartitionedSource[tuple[Any, ...], None]):
+    """The lanes of a stream: rows under their key with the number of the stream, or as they are."""
+
+    def __init__(self, job: Job, number: int | None, stream: str) -> None:
         self.number, self.paths = number, job.files("lanes", stream)
 
     def list_parts(self) -> list[str]:
@@ -279,24 +288,29 @@ def _free_ports(count: int) -> list[int]:
     return ports
 
 
-WIDTH = {"join": 3, "join3": 4, "aggregate": 4, "distinct": 3, "filter": 2}
+def _nexmark(job: Job, place: Path) -> None:
+    flow = Dataflow("peer")
+    streams = [op.input(stream, flow, Files(job, None, stream)) for stream in WORKS[job.work].streams]
+    found = nexmark.QUERIES[job.work](*streams)
+    op.output("out", found, Out(lambda path: Lines(path, len(WORKS[job.work].columns)), place / "out"))
+    _cluster(flow)
 
 
 def _run(job: Job, place: Path) -> None:
-    sources = [Files(job, number, stream) for number, stream in enumerate(STREAMS.get(job.work, "a"))]
-    _cluster(_flow(job, sources, Out(lambda path: Lines(path, WIDTH[job.work]), place / "out")))
+    sources = [Files(job, number, stream) for number, stream in enumerate(WORKS[job.work].streams)]
+    _cluster(_flow(job, sources, Out(lambda path: Lines(path, len(WORKS[job.work].columns)), place / "out")))
 
 
 def _paced(job: Job) -> list[float]:
     """A result counts when the sink has it."""
-    sources = [PacedRows(job, number) for number, _ in enumerate(STREAMS.get(job.work, "a"))]
+    sources = [PacedRows(job, number) for number, _ in enumerate(WORKS[job.work].streams)]
     due = 3 if job.work == "join" else 1
     place = job.out / "paced"
     _cluster(_flow(job, sources, Out(lambda path: Delays(path, due), place)))
     return [float(line) for path in place.glob("*.csv") for line in path.read_text().splitlines()]
 
 
-RUNS = dict.fromkeys(WIDTH, _run)
+RUNS = {**dict.fromkeys([*LOGIC, "filter"], _run), **dict.fromkeys(nexmark.QUERIES, _nexmark)}
 PACED = {"join": _paced, "aggregate": _paced}
 
 if __name__ == "__main__":

@@ -10,9 +10,11 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 import duckdb
 import harness
 from harness import Job
+from works import TABLES, WORKS
 from works import WINDOW_US as W
 
-STREAMS = {"join": "ab", "join3": "abc"}
+WON = """SELECT a.id, a.category, a.seller, a.expires, max(b.price) AS final FROM auction AS a JOIN bid AS b
+             ON a.id = b.auction AND b.date_time >= a.date_time AND b.date_time < a.expires GROUP BY ALL"""
 QUERIES = {
     "join": f"SELECT a.k, a.v AS av, b.v AS bv FROM a JOIN b ON a.k = b.k AND abs(a.t - b.t) < {W}",
     "join3": f"""SELECT a.k, a.v AS av, b.v AS bv, c.v AS cv
@@ -24,6 +26,22 @@ QUERIES = {
                        islands AS (SELECT k, t, count(*) FILTER (gap) OVER (PARTITION BY k ORDER BY t) AS island FROM marked)
                     SELECT k, min(t) AS t, max(t) + {W} AS u FROM islands GROUP BY k, island""",
     "filter": "SELECT k, v * 2 AS w FROM a WHERE v < 100000",
+    "q0": "FROM bid",
+    "q1": "SELECT auction, bidder, 0.908 * price AS euro, date_time, extra FROM bid",
+    "q2": "SELECT auction, price FROM bid WHERE auction % 123 = 0",
+    "q3": """SELECT p.name, p.city, p.state, a.id FROM auction AS a JOIN person AS p ON a.seller = p.id
+              WHERE a.category = 10 AND p.state IN ('OR', 'ID', 'CA')""",
+    "q4": f"SELECT category, avg(final) AS average FROM ({WON}) GROUP BY category",
+    "q5": """WITH counts AS (SELECT auction, count(*) AS num, (date_time // 2000000 + n) * 2000000 AS u
+                               FROM bid, range(1, 6) AS windows(n) GROUP BY auction, u)
+             SELECT auction, num, u FROM counts QUALIFY num = max(num) OVER (PARTITION BY u)""",
+    "q6": f"""WITH won AS ({WON}),
+                   lately AS (FROM won QUALIFY row_number() OVER (PARTITION BY seller ORDER BY expires DESC, id DESC) <= 10)
+              SELECT seller, avg(final) AS average FROM lately GROUP BY seller""",
+    "q7": """SELECT auction, price, bidder, date_time, (date_time // 10000000 + 1) * 10000000 AS u FROM bid
+             QUALIFY price = max(price) OVER (PARTITION BY date_time // 10000000)""",
+    "q8": """SELECT DISTINCT p.id, p.name, (p.date_time // 10000000 + 1) * 10000000 AS u FROM person AS p
+               JOIN auction AS a ON p.id = a.seller AND p.date_time // 10000000 = a.date_time // 10000000""",
 }
 
 
@@ -38,8 +56,10 @@ def version() -> str:
 def _run(job: Job, place: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute("SET threads = 2; SET preserve_insertion_order = false")
-        for stream in STREAMS.get(job.work, "a"):
-            connection.execute(f"CREATE VIEW {stream} AS FROM '{job.data}/pieces/{stream}/*.{job.kind}'")
+        for stream in WORKS[job.work].streams:
+            files = f"'{job.data}/pieces/{stream}/*.{job.kind}'"
+            reader = f"read_csv({files}, header = true, columns = {TABLES[stream]})" if job.kind == "csv" else files
+            connection.execute(f"CREATE VIEW {stream} AS FROM {reader}")
         connection.execute(f"COPY ({QUERIES[job.work]}) TO '{place}/out.parquet' (FORMAT parquet)")
 
 

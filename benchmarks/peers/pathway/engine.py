@@ -16,17 +16,17 @@ os.environ["PATHWAY_THREADS"] = "2"  # read when Pathway is loaded
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 import harness
+import nexmark
 import pathway as pw
 from harness import Job
+from works import TABLES
 from works import WINDOW_US as W
 
 
-class Row(pw.Schema):
-    t: int
-    k: int
-    v: int
-
-
+SCHEMAS = {
+    stream: pw.schema_from_types(**{name: str if kind == "VARCHAR" else int for name, kind in columns.items()})
+    for stream, columns in TABLES.items()
+}
 Reader = Callable[[str], pw.Table]
 
 
@@ -104,7 +104,11 @@ def filter_(read: Reader) -> pw.Table:
 def _runner(query: Callable[[Reader], pw.Table]) -> Callable[[Job, Path], None]:
     def run(job: Job, place: Path) -> None:
         pw.internals.parse_graph.G.clear()
-        found = query(lambda stream: pw.io.csv.read(f"{job.data}/pieces/{stream}/", schema=Row, mode="static"))
+
+        def read(stream: str) -> pw.Table:
+            return pw.io.csv.read(f"{job.data}/pieces/{stream}/", schema=SCHEMAS[stream], mode="static")
+
+        found = query(read)
         pw.io.csv.write(found, place / "out.csv")
         pw.run(monitoring_level=pw.MonitoringLevel.NONE)
 
@@ -137,7 +141,7 @@ def _paced(job: Job) -> list[float]:
     lock = threading.Lock()
 
     def read(stream: str) -> pw.Table:
-        return pw.io.python.read(Paced(job, ord(stream)), schema=Row, autocommit_duration_ms=20)
+        return pw.io.python.read(Paced(job, ord(stream)), schema=SCHEMAS[stream], autocommit_duration_ms=20)
 
     if job.work == "join":
         pairs = _pairs(read)
@@ -156,6 +160,7 @@ def _paced(job: Job) -> list[float]:
 
 
 QUERIES = {"join": join, "join3": join3, "aggregate": aggregate, "distinct": distinct, "filter": filter_}
+QUERIES |= nexmark.QUERIES
 RUNS = {name: _runner(query) for name, query in QUERIES.items()}
 PACED = {"join": _paced, "aggregate": _paced}
 

@@ -11,6 +11,7 @@ os.environ["POLARS_MAX_THREADS"] = "2"  # read when Polars is loaded
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 import harness
+import nexmark
 import polars as pl
 from harness import Job
 from works import WINDOW_US as W
@@ -69,6 +70,7 @@ def _runner(query: Callable[[Reader], pl.LazyFrame]) -> Callable[[Job, Path], No
 
 
 QUERIES = {"join": join, "join3": join3, "aggregate": aggregate, "distinct": distinct, "filter": filter_}
+QUERIES |= nexmark.QUERIES
 RUNS = {name: _runner(query) for name, query in QUERIES.items()}
 PACED: dict[str, object] = {}
 

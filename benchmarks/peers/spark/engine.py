@@ -14,11 +14,12 @@ import pandas as pd
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 import harness
+import nexmark
 from harness import Job
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
-from works import WINDOW_US
+from works import TABLES, WINDOW_US
 
 from strandline.spark.session import start as start_spark
 from strandline.spark.settings import SPARK_ALONE
@@ -104,10 +105,12 @@ def _reader(job: Job) -> Reader:
     assert _spark is not None
 
     def read(stream: str) -> DataFrame:
-        source = _spark.readStream.schema("t long, k long, v long").option("maxFilesPerTrigger", FILES_PER_BATCH)
+        columns = ", ".join(f"{name} {kind.replace('VARCHAR', 'STRING')}" for name, kind in TABLES[stream].items())
+        source = _spark.readStream.schema(columns).option("maxFilesPerTrigger", FILES_PER_BATCH)
         source = source.option("header", job.kind == "csv")
         rows = source.format(job.kind).load(f"{job.data}/pieces/{stream}")
-        return rows.withColumn("t", F.timestamp_micros("t")).withWatermark("t", "0 seconds")
+        time = "t" if "t" in TABLES[stream] else "date_time"
+        return rows.withColumn(time, F.timestamp_micros(time)).withWatermark(time, "0 seconds")
 
     return read
 
@@ -153,6 +156,8 @@ def _paced(job: Job) -> list[float]:
 
 
 QUERIES = {"join": join, "join3": join3, "aggregate": aggregate, "distinct": distinct, "filter": filter_}
+QUERIES |= nexmark.QUERIES
+UNABLE = nexmark.UNABLE
 RUNS = {name: _runner(query) for name, query in QUERIES.items()}
 PACED = {"join": _paced, "aggregate": _paced}
 

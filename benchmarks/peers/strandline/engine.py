@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -15,12 +16,14 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 import harness
 from harness import Job
+from works import NEXMARK, TABLES, WORKS
 
 import strandline as sl
 from strandline.sinks import Callback, Parquet
 from strandline.spark.session import Session, start as start_spark
 
 BATCHES = 4
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "nexmark"
 _session: Session | None = None
 
 QUERIES = {
@@ -33,7 +36,6 @@ QUERIES = {
     "distinct": "SELECT DISTINCT k FROM a WINDOW(RANGE 10 SECONDS)",
     "filter": "SELECT k, v * 2 AS w FROM a WHERE v < 100000",
 }
-STREAMS = {"join": "ab", "join3": "abc"}
 
 
 def start() -> Callable[[], None]:
@@ -49,17 +51,30 @@ def version() -> str:
 
 def _run(job: Job, place: Path) -> None:
     assert _session is not None
-    streams = STREAMS.get(job.work, "a")
-    declared = "".join(
-        f"CREATE STREAM {name} (t BIGINT, k BIGINT, v BIGINT)"
-        f" SOURCE file('{job.data}/pieces/{name}/*.{job.kind}') ORDERED BY t;"
-        for name in streams
-    )
-    database = sl.connect(
-        spark=_session.spark, batch_rows=job.rows // len(streams) // BATCHES, checkpoint=place / "checkpoint"
-    )
-    database.sql(declared)
-    database.sql(QUERIES[job.work], sink=Parquet(place / "out"), name="q").await_end()
+    work = WORKS[job.work]
+    batch_rows = job.rows // (1 if work.nexmark else len(work.streams)) // BATCHES  # bids are nearly all of NEXMark
+    database = sl.connect(spark=_session.spark, batch_rows=max(batch_rows, 1), checkpoint=place / "checkpoint")
+    *before, query = _nexmark(job) if work.nexmark else [*_declared(job), QUERIES[job.work]]
+    for statement in before:
+        database.sql(statement)
+    database.sql(query, sink=Parquet(place / "out"), name="q").await_end()
+
+
+def _declared(job: Job) -> list[str]:
+    return [f"CREATE STREAM {name} {_files(job, name)} ORDERED BY t" for name in WORKS[job.work].streams]
+
+
+def _files(job: Job, stream: str) -> str:
+    columns = ", ".join(f"{name} {kind}" for name, kind in TABLES[stream].items())
+    return f"({columns}) SOURCE file('{job.data}/pieces/{stream}/*.{job.kind}')"
+
+
+def _nexmark(job: Job) -> list[str]:
+    """The statements of our example, over the files instead of the generator."""
+    text = re.sub(r"--.*", "", (EXAMPLES / f"{job.work}.sql").read_text())
+    text = re.sub(r"(CREATE STREAM (\w+)) SOURCE nexmark\([^)]*\)", lambda m: f"{m[1]} {_files(job, m[2])}", text)
+    text = re.sub(r"(\.\w+'\))\s*;", r"\1 ORDERED BY date_time;", text)
+    return [statement for statement in map(str.strip, text.split(";")) if statement]
 
 
 def _paced(job: Job) -> list[float]:
@@ -76,7 +91,7 @@ def _paced(job: Job) -> list[float]:
     for seconds in (3, job.paced_seconds):  # the first batches of a session are slower
         delays.clear()
         database = sl.connect(spark=_session.spark, checkpoint=job.out / f"paced-{seconds}")
-        for seed, name in enumerate(STREAMS.get(job.work, "a")):
+        for seed, name in enumerate(WORKS[job.work].streams):
             database.sql(
                 f"CREATE STREAM {name} (value BIGINT, key BIGINT, ts TIMESTAMP) SOURCE rate("
                 f"rows_per_second => {job.rate}, total => {job.rate * seconds}, keys => {keys}, seed => {seed})"
@@ -86,7 +101,7 @@ def _paced(job: Job) -> list[float]:
     return list(np.concatenate(delays))
 
 
-RUNS = dict.fromkeys(QUERIES, _run)
+RUNS = dict.fromkeys([*QUERIES, *(name for name, *_ in NEXMARK)], _run)
 PACED = {"join": _paced, "aggregate": _paced}
 
 if __name__ == "__main__":
