@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all fuzz check format bench docs pictures clean
+.PHONY: demo test test-all fuzz check format bench bench-peers docs pictures clean
 
 demo: $(READY)  ## continuous queries over a generated stream, live, about a minute
 	$(BIN)/strandline demo
@@ -39,6 +39,10 @@ docs: $(READY)  ## the site of docs/, in site/
 pictures: $(READY)  ## the pictures of the docs, from real runs
 	$(BIN)/python tests/shell/pictures.py
 
+bench-peers: $(READY)  ## beside Flink, Pathway, Bytewax, DuckDB, Polars: docs/benchmarks.md; ONLY=flink,… WORK=join,… ROWS=…
+	$(BIN)/python benchmarks/peers/run.py $(if $(ONLY),--only $(ONLY)) $(if $(WORK),--work $(WORK)) \
+	  $(if $(ROWS),--rows $(ROWS)) $(if $(FORMAT),--format $(FORMAT))
+
 # One stamp for the environment: rebuilt when the lock or the project file changes.
 $(READY): requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -47,4 +51,4 @@ $(READY): requirements.lock pyproject.toml
 	touch $(READY)
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) benchmarks/peers/.envs benchmarks/peers/.data .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -141,7 +141,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help=f"engines, of {', '.join(ENGINES)}")
     parser.add_argument("--work", default="", help=f"workloads, of {', '.join(WORKS)}")
     parser.add_argument("--rows", type=int, help="rows of each stream")
-    parser.add_argument("--repeat", type=int, default=3, help="runs; the best counts")
+    parser.add_argument("--repeat", type=int, default=2, help="runs; the best counts")
     parser.add_argument("--format", default="csv", choices=("csv", "parquet"))
     parser.add_argument("--no-latency", action="store_true")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for an engine on a workload")

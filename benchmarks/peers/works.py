@@ -84,7 +84,7 @@ WORKS: dict[str, Work] = {
 }
 
 
-EVENTS = 500_000
+EVENTS = 400_000
 _BID = ("auction", "bidder", "price", "date_time", "extra")
 NEXMARK = (
     ("q0", "all bids", ("bid",), _BID),
