@@ -19,6 +19,8 @@ def fingerprint(answer: pl.DataFrame) -> Fingerprint:
 def read(place: Path, engine: str, work: str, columns: tuple[str, ...], data: Path, kind: str) -> pl.DataFrame:
     """The results below `place` as a frame with the columns of the answer."""
     found = _files(place, columns)
+    if "uid" in found.columns:  # Pathway's name for a column that is called id: its rows have an id of their own
+        found = found.rename({"uid": "id"})
     if engine == "strandline" and work == "aggregate":
         found = _at_events(found, _input(data, kind))
     if engine == "strandline" and work == "distinct":
@@ -49,7 +51,7 @@ def _files(place: Path, columns: tuple[str, ...]) -> pl.DataFrame:
     frames = []
     for path in sorted(texts):
         with path.open() as file:
-            headed = file.readline().strip().replace('"', "").split(",")[: len(columns)] == list(columns)
+            headed = file.readline().strip().replace('"', "").replace("uid", "id").split(",")[: len(columns)] == list(columns)
         frame = pl.read_csv(path, has_header=headed, infer_schema_length=None)
         frames.append(frame if headed else frame.rename(dict(zip(frame.columns, columns, strict=True))))
     if not frames:

@@ -75,7 +75,8 @@ def run(plan: Plan) -> list[Figures]:
             figures = {"work": work.name, "engine": engine, "rows": job["rows"], **_figures(plan, engine, work, job)}
             if "best" in figures:
                 _judge(figures, answers, out, work, inputs, plan.kind)
-            shutil.rmtree(out, ignore_errors=True)
+            if "problem" not in figures:
+                shutil.rmtree(out, ignore_errors=True)  # else its log tells more
             if engine in plan.engines:
                 found.append(figures)
                 print("  " + report.line(figures), flush=True)
@@ -93,6 +94,8 @@ def _figures(plan: Plan, engine: str, work: Work, job: Figures) -> Figures:
 def _process(engine: str, mode: str, job: Figures, timeout: float) -> Figures:
     """One engine in a process group of its own, so that its children end with it."""
     out = Path(job["out"])
+    if mode == "run":
+        shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True, exist_ok=True)
     told, answer, log = out / "job.json", out / f"{mode}.json", out / f"{mode}.log"
     told.write_text(json.dumps(job))

@@ -27,11 +27,11 @@ class Collect(StatefulBatchLogic[Row, Row, None]):
     def told(self) -> Iterable[Row]:
         return ()
 
-    def on_batch(self, values: list[Row]) -> tuple[Iterable[Row], bool]:
-        return self.take(values), StatefulBatchLogic.RETAIN
+    def on_batch(self, values: list[Row]) -> tuple[list[Row], bool]:
+        return list(self.take(values)), StatefulBatchLogic.RETAIN
 
-    def on_eof(self) -> tuple[Iterable[Row], bool]:
-        return self.told(), StatefulBatchLogic.DISCARD
+    def on_eof(self) -> tuple[list[Row], bool]:
+        return list(self.told()), StatefulBatchLogic.DISCARD
 
     def snapshot(self) -> None:
         return None

@@ -24,7 +24,9 @@ from works import WINDOW_US as W
 
 
 SCHEMAS = {
-    stream: pw.schema_from_types(**{name: str if kind == "VARCHAR" else int for name, kind in columns.items()})
+    stream: pw.schema_from_types(
+        **{"uid" if name == "id" else name: str if kind == "VARCHAR" else int for name, kind in columns.items()}
+    )
     for stream, columns in TABLES.items()
 }
 Reader = Callable[[str], pw.Table]
@@ -106,7 +108,8 @@ def _runner(query: Callable[[Reader], pw.Table]) -> Callable[[Job, Path], None]:
         pw.internals.parse_graph.G.clear()
 
         def read(stream: str) -> pw.Table:
-            return pw.io.csv.read(f"{job.data}/pieces/{stream}/", schema=SCHEMAS[stream], mode="static")
+            layout = "uids" if "id" in TABLES[stream] else "pieces"  # rows of Pathway have an `id` of their own
+            return pw.io.csv.read(f"{job.data}/{layout}/{stream}/", schema=SCHEMAS[stream], mode="static")
 
         found = query(read)
         pw.io.csv.write(found, place / "out.csv")

@@ -28,20 +28,20 @@ def q3(read: Reader) -> pw.Table:
     person, auction = read("person"), read("auction")
     people = person.filter((person.state == "OR") | (person.state == "ID") | (person.state == "CA"))
     sold = auction.filter(auction.category == 10)
-    joined = sold.join(people, sold.seller == people.id)
-    return joined.select(people.name, people.city, people.state, sold.id)
+    joined = sold.join(people, sold.seller == people.uid)
+    return joined.select(people.name, people.city, people.state, sold.uid)
 
 
 def _won(read: Reader) -> pw.Table:
     auction, bid = read("auction"), read("bid")
-    made = auction.join(bid, auction.id == bid.auction)
+    made = auction.join(bid, auction.uid == bid.auction)
     made = made.select(
-        auction.id, auction.category, auction.seller, auction.expires, bid.price, at=bid.date_time, since=auction.date_time
+        auction.uid, auction.category, auction.seller, auction.expires, bid.price, at=bid.date_time, since=auction.date_time
     )
     in_time = made.filter((made.at >= made.since) & (made.at < made.expires))
-    groups = in_time.groupby(in_time.id, in_time.category, in_time.seller, in_time.expires)
+    groups = in_time.groupby(in_time.uid, in_time.category, in_time.seller, in_time.expires)
     return groups.reduce(
-        in_time.id, in_time.category, in_time.seller, in_time.expires, final=pw.reducers.max(in_time.price)
+        in_time.uid, in_time.category, in_time.seller, in_time.expires, final=pw.reducers.max(in_time.price)
     )
 
 
@@ -58,7 +58,7 @@ def last_ten(sold: tuple[tuple[int, int, int], ...]) -> float:
 
 def q6(read: Reader) -> pw.Table:
     won = _won(read)
-    sold = pw.reducers.sorted_tuple(pw.make_tuple(won.expires, won.id, won.final))
+    sold = pw.reducers.sorted_tuple(pw.make_tuple(won.expires, won.uid, won.final))
     sellers = won.groupby(won.seller).reduce(won.seller, sold=sold)
     return sellers.select(pw.this.seller, average=last_ten(pw.this.sold))
 
@@ -85,9 +85,9 @@ def q7(read: Reader) -> pw.Table:
 def q8(read: Reader) -> pw.Table:
     person, auction = read("person"), read("auction")
     tumble = pw.temporal.tumbling(duration=10 * SECOND, origin=0)
-    pairs = person.window_join(auction, person.date_time, auction.date_time, tumble, person.id == auction.seller)
-    pairs = pairs.select(person.id, person.name, u=pw.this._pw_window_end)
-    return pairs.groupby(pairs.id, pairs.name, pairs.u).reduce(pairs.id, pairs.name, pairs.u)
+    pairs = person.window_join(auction, person.date_time, auction.date_time, tumble, person.uid == auction.seller)
+    pairs = pairs.select(person.uid, person.name, u=pw.this._pw_window_end)
+    return pairs.groupby(pairs.uid, pairs.name, pairs.u).reduce(pairs.uid, pairs.name, pairs.u)
 
 
 QUERIES = {"q0": q0, "q1": q1, "q2": q2, "q3": q3, "q4": q4, "q5": q5, "q6": q6, "q7": q7, "q8": q8}
