@@ -22,13 +22,13 @@ fuzz: $(READY)  ## random queries judged by DuckDB and PostgreSQL; N=questions S
 	$(BIN)/python tests/fuzz.py $(N) --seed $(SEED)
 
 check: $(READY)  ## format, lint, types
-	$(BIN)/ruff format --check src tests examples
-	$(BIN)/ruff check src tests examples
+	$(BIN)/ruff format --check src tests examples benchmarks
+	$(BIN)/ruff check src tests examples benchmarks
 	$(BIN)/mypy
 
 format: $(READY)
-	$(BIN)/ruff format src tests examples
-	$(BIN)/ruff check --fix src tests examples
+	$(BIN)/ruff format src tests examples benchmarks
+	$(BIN)/ruff check --fix src tests examples benchmarks
 
 bench: $(READY)  ## all benchmarks, each beside Spark alone
 	$(BIN)/strandline bench all

@@ -51,7 +51,9 @@ def _files(place: Path, columns: tuple[str, ...]) -> pl.DataFrame:
     frames = []
     for path in sorted(texts):
         with path.open() as file:
-            headed = file.readline().strip().replace('"', "").replace("uid", "id").split(",")[: len(columns)] == list(columns)
+            headed = file.readline().strip().replace('"', "").replace("uid", "id").split(",")[: len(columns)] == list(
+                columns
+            )
         frame = pl.read_csv(path, has_header=headed, infer_schema_length=None)
         frames.append(frame if headed else frame.rename(dict(zip(frame.columns, columns, strict=True))))
     if not frames:

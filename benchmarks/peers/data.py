@@ -78,13 +78,20 @@ def write_stream(table: pa.Table, directory: Path, stream: str, kind: str, key: 
     rows = table.num_rows
     for number in range(PIECES):
         first, last = rows * number // PIECES, rows * (number + 1) // PIECES
-        _write(table.slice(first, last - first), directory / "pieces" / stream / f"{number:03d}.{kind}", kind, names=True)
+        _write(
+            table.slice(first, last - first), directory / "pieces" / stream / f"{number:03d}.{kind}", kind, names=True
+        )
     if "id" in table.column_names:  # Pathway's rows have an id of their own
         renamed = table.rename_columns(["uid" if name == "id" else name for name in table.column_names])
         _write(renamed, directory / "uids" / stream / f"000.{kind}", kind, names=True)
     lane = table[key].to_numpy() % LANES
     for number in range(LANES):
-        _write(table.filter(pa.array(lane == number)), directory / "lanes" / stream / f"{number:03d}.{kind}", kind, names=False)
+        _write(
+            table.filter(pa.array(lane == number)),
+            directory / "lanes" / stream / f"{number:03d}.{kind}",
+            kind,
+            names=False,
+        )
 
 
 def _write(table: pa.Table, path: Path, kind: str, names: bool) -> None:

@@ -3,8 +3,7 @@
 An engine is a module with `start()`, which brings its runtime up and may return a handle, and `RUNS`: functions
 `run(job, place)` by workload, which read the input below `job.data` and leave their results in `place`. A run may return
 its own seconds where the engine's clock tells better than ours when the work began. `PACED` has functions `run(job)` by
-workload, which return the delays of results in milliseconds at `job.rate` rows per second. `UNABLE` says why a workload is in
-neither.
+workload, which feed it `job.rate` rows per second of each stream. `UNABLE` says why a workload is in neither.
 """
 
 from __future__ import annotations
@@ -22,6 +21,8 @@ from types import ModuleType
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+SETTLE_SECONDS = 8  # of a paced run: nobody's first batches count
+Delays = list[tuple[float, float]]  # when a result was due, and how much later it came, in milliseconds
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,9 @@ def _runs(module: ModuleType, job: Job) -> dict[str, Any]:
 
 
 def _paced(module: ModuleType, job: Job) -> dict[str, Any]:
-    delays = sorted(float(delay) for delay in module.PACED[job.work](job))
+    found = module.PACED[job.work](job)
+    settled = min((due for due, _ in found), default=0) + SETTLE_SECONDS * 1000
+    delays = sorted(delay for due, delay in found if due >= settled)
     if not delays:
         raise RuntimeError("no result came in the paced run")
     p50, p99 = (round(delays[min(int(len(delays) * part), len(delays) - 1)], 1) for part in (0.5, 0.99))
@@ -101,5 +104,7 @@ def main(module: ModuleType) -> None:
             stop()
     except BaseException as problem:
         traceback.print_exc()
-        figures = {"problem": f"{type(problem).__name__}: {str(problem).strip().splitlines()[0] if str(problem) else ''}"}
+        figures = {
+            "problem": f"{type(problem).__name__}: {str(problem).strip().splitlines()[0] if str(problem) else ''}"
+        }
     (job.out / f"{mode}.json").write_text(json.dumps(figures))

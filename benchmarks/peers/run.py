@@ -33,7 +33,7 @@ from works import ENGINES, WORKS, Work
 Figures = dict[str, Any]
 WARM_ROWS = 20_000
 PATIENCE_SECONDS = 15  # after a longer run there is no second one
-RATE, PACED_SECONDS = 10_000, 15
+RATE, PACED_SECONDS = 10_000, 20
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,9 @@ class Plan:
 
     @property
     def whole(self) -> bool:
-        return self.engines == list(ENGINES) and self.works == list(WORKS.values()) and self.rows is None and self.latency
+        return (
+            self.engines == list(ENGINES) and self.works == list(WORKS.values()) and self.rows is None and self.latency
+        )
 
 
 def run(plan: Plan) -> list[Figures]:
@@ -126,7 +128,9 @@ def _last_words(log: Path) -> str:
     return lines[-1][:200] if lines else "without a word"
 
 
-def _judge(figures: Figures, answers: dict[str, check.Fingerprint], out: Path, work: Work, inputs: Path, kind: str) -> None:
+def _judge(
+    figures: Figures, answers: dict[str, check.Fingerprint], out: Path, work: Work, inputs: Path, kind: str
+) -> None:
     """Count and hash the answer of the run that counts, and compare with DuckDB's."""
     engine = figures["engine"]
     try:
@@ -158,7 +162,12 @@ def main() -> None:
     )  # fmt: skip
     began = time.time()
     found = run(plan)
-    document = {"machine": report.machine(), "seconds": round(time.time() - began), "repeat": plan.repeat, "figures": found}
+    document = {
+        "machine": report.machine(),
+        "seconds": round(time.time() - began),
+        "repeat": plan.repeat,
+        "figures": found,
+    }
     if told.json or plan.whole:
         (told.json or HERE / "figures.json").write_text(json.dumps(document, indent=1) + "\n")
     text = report.tables(document)

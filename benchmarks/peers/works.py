@@ -90,10 +90,20 @@ NEXMARK = (
     ("q0", "all bids", ("bid",), _BID),
     ("q1", "all bids with prices in euro", ("bid",), ("auction", "bidder", "euro", "date_time", "extra")),
     ("q2", "auction and price of the bids on every 123rd auction", ("bid",), ("auction", "price")),
-    ("q3", "sellers in three states with auctions of category 10", ("person", "auction"), ("name", "city", "state", "id")),
+    (
+        "q3",
+        "sellers in three states with auctions of category 10",
+        ("person", "auction"),
+        ("name", "city", "state", "id"),
+    ),
     ("q4", "at the end: average of the winning prices per category", ("auction", "bid"), ("category", "average")),
     ("q5", "for every window of 10 s by 2 s: the auctions with most bids", ("bid",), ("auction", "num", "u")),
-    ("q6", "at the end: average price of the last ten auctions of each seller", ("auction", "bid"), ("seller", "average")),
+    (
+        "q6",
+        "at the end: average price of the last ten auctions of each seller",
+        ("auction", "bid"),
+        ("seller", "average"),
+    ),
     ("q7", "for every 10 s: the bids of the highest price", ("bid",), ("auction", "price", "bidder", "date_time", "u")),
     ("q8", "for every 10 s: who registered and opened an auction", ("person", "auction"), ("id", "name", "u")),
 )
@@ -103,7 +113,7 @@ WORKS |= {
 }
 
 TABLES = {
-    **dict.fromkeys("abc", {"t": "BIGINT", "k": "BIGINT", "v": "BIGINT"}),
+    **{key: {"t": "BIGINT", "k": "BIGINT", "v": "BIGINT"} for key in "abc"},
     "person": {"id": "BIGINT", "name": "VARCHAR", "city": "VARCHAR", "state": "VARCHAR", "date_time": "BIGINT"},
     "auction": dict.fromkeys(("id", "seller", "category", "date_time", "expires"), "BIGINT"),
     "bid": {**dict.fromkeys(("auction", "bidder", "price", "date_time"), "BIGINT"), "extra": "VARCHAR"},

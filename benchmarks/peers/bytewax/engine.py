@@ -13,7 +13,7 @@ import time
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from bytewax.inputs import FixedPartitionedSource, StatefulSourcePartition
 from bytewax.operators import StatefulBatchLogic
 from bytewax.outputs import DynamicSink, StatelessSinkPartition
 from bytewax.testing import cluster_main
-from harness import Job
+from harness import Delays, Job
 from works import TABLES, WORKS
 from works import WINDOW_US as W
 
@@ -110,7 +110,7 @@ class PacedLane(StatefulSourcePartition[tuple[str, Item], None]):
         return _keyed(self.stream, {"t": times, "k": drawn, "v": list(numbers)})
 
     def next_awake(self) -> datetime:
-        return datetime.now(timezone.utc) + timedelta(milliseconds=10)
+        return datetime.now(UTC) + timedelta(milliseconds=10)
 
     def snapshot(self) -> None:
         return None
@@ -232,13 +232,13 @@ class Lines(StatelessSinkPartition[tuple[int, ...]]):
         self.file.close()
 
 
-class Delays(StatelessSinkPartition[tuple[int, ...]]):
+class Clocked(StatelessSinkPartition[tuple[int, ...]]):
     def __init__(self, path: Path, column: int) -> None:
         self.file, self.column = path.open("w"), column
 
     def write_batch(self, items: list[tuple[int, ...]]) -> None:
         now = time.time() * 1e3
-        self.file.writelines(f"{now - item[self.column] / 1e3}\n" for item in items)
+        self.file.writelines(f"{item[self.column] / 1e3},{now - item[self.column] / 1e3}\n" for item in items)
 
     def close(self) -> None:
         self.file.close()
@@ -301,13 +301,14 @@ def _run(job: Job, place: Path) -> None:
     _cluster(_flow(job, sources, Out(lambda path: Lines(path, len(WORKS[job.work].columns)), place / "out")))
 
 
-def _paced(job: Job) -> list[float]:
+def _paced(job: Job) -> Delays:
     """A result counts when the sink has it."""
     sources = [PacedRows(job, number) for number, _ in enumerate(WORKS[job.work].streams)]
     due = 3 if job.work == "join" else 1
     place = job.out / "paced"
-    _cluster(_flow(job, sources, Out(lambda path: Delays(path, due), place)))
-    return [float(line) for path in place.glob("*.csv") for line in path.read_text().splitlines()]
+    _cluster(_flow(job, sources, Out(lambda path: Clocked(path, due), place)))
+    lines = [line.split(",") for path in place.glob("*.csv") for line in path.read_text().splitlines()]
+    return [(float(when), float(delay)) for when, delay in lines]
 
 
 RUNS = {**dict.fromkeys([*LOGIC, "filter"], _run), **dict.fromkeys(nexmark.QUERIES, _nexmark)}

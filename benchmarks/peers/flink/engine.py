@@ -18,7 +18,7 @@ os.environ.setdefault("JVM_ARGS", "-Xmx4g")  # as much as Spark gets
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 import harness
-from harness import Job
+from harness import Delays, Job
 from pyflink.common import Configuration
 from pyflink.table import EnvironmentSettings, TableEnvironment
 from works import TABLES, WINDOW_MS, WORKS
@@ -153,7 +153,7 @@ def _run(job: Job, place: Path) -> float:
     return execute(query)
 
 
-def _paced(job: Job) -> list[float]:
+def _paced(job: Job) -> Delays:
     """Rows come from Flink's generator; a result counts when it leaves the operator that made it."""
     for stream in WORKS[job.work].streams:
         declare(
@@ -181,14 +181,14 @@ def _paced(job: Job) -> list[float]:
     return _delays(job.out / "paced")
 
 
-def _delays(place: Path) -> list[float]:
+def _delays(place: Path) -> Delays:
     found = []
     for path in place.rglob("*"):
         if path.is_file():
             with path.open() as file:
                 for seen, due in csv.reader(file):
                     one, two = (datetime.fromisoformat(text.replace("Z", "+00:00")) for text in (seen, due))
-                    found.append((one - two).total_seconds() * 1000)
+                    found.append((two.timestamp() * 1000, (one - two).total_seconds() * 1000))
     return found
 
 

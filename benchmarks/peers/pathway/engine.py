@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,10 +17,9 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 import harness
 import nexmark
 import pathway as pw
-from harness import Job
+from harness import Delays, Job
 from works import TABLES
 from works import WINDOW_US as W
-
 
 SCHEMAS = {
     stream: pw.schema_from_types(
@@ -137,11 +135,10 @@ class Paced(pw.io.python.ConnectorSubject):
             time.sleep(0.01)
 
 
-def _paced(job: Job) -> list[float]:
+def _paced(job: Job) -> Delays:
     """A result counts when the function that is subscribed to it has it."""
     pw.internals.parse_graph.G.clear()
-    delays: list[float] = []
-    lock = threading.Lock()
+    delays: Delays = []
 
     def read(stream: str) -> pw.Table:
         return pw.io.python.read(Paced(job, ord(stream)), schema=SCHEMAS[stream], autocommit_duration_ms=20)
@@ -152,11 +149,11 @@ def _paced(job: Job) -> list[float]:
     else:
         found = aggregate(read)
 
-    def heard(key: object, row: dict[str, int], time_: int = 0, is_addition: bool = True, **_: object) -> None:
+    def heard(key: object, row: dict[str, int], at: int, is_addition: bool) -> None:
         if is_addition:
-            with lock:
-                delays.append(time.time() * 1e3 - row["t"] / 1e3)
+            delays.append((row["t"] / 1e3, time.time() * 1e3 - row["t"] / 1e3))
 
+    # Pathway gives arguments by name, and one of the names hides the clock.
     pw.io.subscribe(found, on_change=lambda key, row, time, is_addition: heard(key, row, time, is_addition))
     pw.run(monitoring_level=pw.MonitoringLevel.NONE)
     return delays

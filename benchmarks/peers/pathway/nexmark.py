@@ -36,7 +36,13 @@ def _won(read: Reader) -> pw.Table:
     auction, bid = read("auction"), read("bid")
     made = auction.join(bid, auction.uid == bid.auction)
     made = made.select(
-        auction.uid, auction.category, auction.seller, auction.expires, bid.price, at=bid.date_time, since=auction.date_time
+        auction.uid,
+        auction.category,
+        auction.seller,
+        auction.expires,
+        bid.price,
+        at=bid.date_time,
+        since=auction.date_time,
     )
     in_time = made.filter((made.at >= made.since) & (made.at < made.expires))
     groups = in_time.groupby(in_time.uid, in_time.category, in_time.seller, in_time.expires)

@@ -54,7 +54,9 @@ def aggregate(read: Reader) -> pl.LazyFrame:
 def distinct(read: Reader) -> pl.LazyFrame:
     gap = (pl.col("t").diff() > W).fill_null(False)
     marked = read("a").sort("k", "t").with_columns(gap.cum_sum().over("k").alias("island"))
-    return marked.group_by("k", "island").agg(pl.col("t").min(), (pl.col("t").max() + W).alias("u")).select("k", "t", "u")
+    return (
+        marked.group_by("k", "island").agg(pl.col("t").min(), (pl.col("t").max() + W).alias("u")).select("k", "t", "u")
+    )
 
 
 def filter_(read: Reader) -> pl.LazyFrame:

@@ -15,7 +15,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 import harness
 import nexmark
-from harness import Job
+from harness import Delays, Job
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
@@ -118,17 +118,19 @@ def _reader(job: Job) -> Reader:
 def _runner(query: Callable[[Reader], DataFrame]) -> Callable[[Job, Path], None]:
     def run(job: Job, place: Path) -> None:
         assert _spark is not None
-        writer = query(_reader(job)).writeStream.outputMode("append").format("parquet").option("path", str(place / "out"))
+        writer = (
+            query(_reader(job)).writeStream.outputMode("append").format("parquet").option("path", str(place / "out"))
+        )
         writer = writer.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True)
         writer.start().awaitTermination()
 
     return run
 
 
-def _paced(job: Job) -> list[float]:
+def _paced(job: Job) -> Delays:
     """Rows come from Spark's generator; a result counts when `foreachBatch` has it."""
     assert _spark is not None
-    delays: list[np.ndarray] = []
+    found: Delays = []
     keys = 100_000 if job.work == "join" else 1_000
 
     def read(stream: str) -> DataFrame:
@@ -139,8 +141,8 @@ def _paced(job: Job) -> list[float]:
         )
 
     def heard(frame: DataFrame, _: int) -> None:
-        at = frame.toArrow()["at"].to_numpy()
-        delays.append(time.time() * 1e3 - at / 1e3)
+        due = frame.toArrow()["at"].to_numpy() / 1e3
+        found.extend(zip(due.tolist(), (time.time() * 1e3 - due).tolist(), strict=True))
 
     if job.work == "join":
         pairs = _side(read, "a").join(_side(read, "b"), F.expr(NEAR.format("a", "b")))
@@ -148,11 +150,9 @@ def _paced(job: Job) -> list[float]:
     else:
         wanted = aggregate(read).select(F.col("t").alias("at"))
     query = wanted.writeStream.foreachBatch(heard).option("checkpointLocation", str(job.out / "paced")).start()
-    time.sleep(8)  # the first batches are slower
-    delays.clear()
     time.sleep(job.paced_seconds)
     query.stop()
-    return list(np.concatenate(delays)) if delays else []
+    return found
 
 
 QUERIES = {"join": join, "join3": join3, "aggregate": aggregate, "distinct": distinct, "filter": filter_}

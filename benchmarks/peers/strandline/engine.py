@@ -9,18 +9,18 @@ from collections.abc import Callable
 from importlib.metadata import version as version_of
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 import harness
-from harness import Job
+from harness import Delays, Job
 from works import NEXMARK, TABLES, WORKS
 
 import strandline as sl
 from strandline.sinks import Callback, Parquet
-from strandline.spark.session import Session, start as start_spark
+from strandline.spark.session import Session
+from strandline.spark.session import start as start_spark
 
 BATCHES = 4
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "nexmark"
@@ -77,28 +77,27 @@ def _nexmark(job: Job) -> list[str]:
     return [statement for statement in map(str.strip, text.split(";")) if statement]
 
 
-def _paced(job: Job) -> list[float]:
+def _paced(job: Job) -> Delays:
     """Rows come from the generator as their time comes; a result counts when the user's function has it."""
     assert _session is not None
     query = QUERIES[job.work].replace(".k", ".key").replace(".v", ".value").replace("SELECT k", "SELECT key")
     query = query.replace("SUM(v)", "SUM(value)").replace("GROUP BY k", "GROUP BY key")
     keys = 100_000 if job.work == "join" else 1_000
-    delays: list[np.ndarray] = []
+    found: Delays = []
 
     def heard(_: int, table: pa.Table) -> None:
-        delays.append(time.time() * 1e3 - table["valid_from"].cast(pa.int64()).to_numpy() / 1e3)
+        now = time.time() * 1e3
+        due = table["valid_from"].cast(pa.int64()).to_numpy() / 1e3
+        found.extend(zip(due.tolist(), (now - due).tolist(), strict=True))
 
-    for seconds in (3, job.paced_seconds):  # the first batches of a session are slower
-        delays.clear()
-        database = sl.connect(spark=_session.spark, checkpoint=job.out / f"paced-{seconds}")
-        for seed, name in enumerate(WORKS[job.work].streams):
-            database.sql(
-                f"CREATE STREAM {name} (value BIGINT, key BIGINT, ts TIMESTAMP) SOURCE rate("
-                f"rows_per_second => {job.rate}, total => {job.rate * seconds}, keys => {keys}, seed => {seed})"
-                " ORDERED BY ts"
-            )
-        database.sql(query, sink=Callback(heard), name="q").await_end()
-    return list(np.concatenate(delays))
+    database = sl.connect(spark=_session.spark, checkpoint=job.out / "paced")
+    for seed, name in enumerate(WORKS[job.work].streams):
+        database.sql(
+            f"CREATE STREAM {name} (value BIGINT, key BIGINT, ts TIMESTAMP) SOURCE rate(rows_per_second => {job.rate}, "
+            f"total => {job.rate * job.paced_seconds}, keys => {keys}, seed => {seed}) ORDERED BY ts"
+        )
+    database.sql(query, sink=Callback(heard), name="q").await_end()
+    return found
 
 
 RUNS = dict.fromkeys([*QUERIES, *(name for name, *_ in NEXMARK)], _run)
