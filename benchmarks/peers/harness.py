@@ -1,9 +1,10 @@
 """What runs inside an engine's own environment: one workload, several times, and what each run cost.
 
-An engine is a module with `start()`, which brings its runtime up and may return a handle, and `RUNS`: functions
-`run(job, place)` by workload, which read the input below `job.data` and leave their results in `place`. A run may return
-its own seconds where the engine's clock tells better than ours when the work began. `PACED` has functions `run(job)` by
-workload, which feed it `job.rate` rows per second of each stream. `UNABLE` says why a workload is in neither.
+An engine is a module with `start()`, which brings its runtime up and may return what ends it, and `RUNS`: functions
+`run(job, place)` by workload, which read the input below `job.data` and leave their results in `place`. A run may
+return its own seconds where the engine's clock tells better than ours when the work began. `PACED` has functions
+`run(job)` by workload, which feed it `job.rate` rows per second of each stream. `UNABLE` says why a workload is in
+neither.
 """
 
 from __future__ import annotations
@@ -89,6 +90,13 @@ def _paced(module: ModuleType, job: Job) -> dict[str, Any]:
     return {"results": len(delays), "p50_ms": p50, "p99_ms": p99, "rate": job.rate}
 
 
+def _reason(problem: BaseException) -> str:
+    """One line: for what Java said its first cause, which comes last."""
+    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return (causes[-1] if causes else f"{type(problem).__name__}: {lines[0] if lines else ''}")[:300]
+
+
 def main(module: ModuleType) -> None:
     """Do the job that the runner wrote down, and write the figures, or why there are none, beside it."""
     mode, path = sys.argv[1], Path(sys.argv[2])
@@ -104,7 +112,5 @@ def main(module: ModuleType) -> None:
             stop()
     except BaseException as problem:
         traceback.print_exc()
-        figures = {
-            "problem": f"{type(problem).__name__}: {str(problem).strip().splitlines()[0] if str(problem) else ''}"
-        }
+        figures = {"problem": _reason(problem)}
     (job.out / f"{mode}.json").write_text(json.dumps(figures))

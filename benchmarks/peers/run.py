@@ -156,10 +156,9 @@ def main() -> None:
     parser.add_argument("--place", type=Path, default=HERE / ".data", help="where input and results go")
     told = parser.parse_args()
     engines, works = _chosen(parser, told.only, ENGINES), _chosen(parser, told.work, WORKS)
-    plan = Plan(
-        engines, [WORKS[name] for name in works], told.rows, told.repeat, told.format, not told.no_latency, told.timeout,
-        told.place,
-    )  # fmt: skip
+    chosen = [WORKS[name] for name in works]
+    latency = not told.no_latency
+    plan = Plan(engines, chosen, told.rows, told.repeat, told.format, latency, told.timeout, told.place)
     began = time.time()
     found = run(plan)
     document = {

@@ -22,8 +22,10 @@ QUERIES = {
                           JOIN c ON a.k = c.k AND abs(a.t - c.t) < {W} AND abs(b.t - c.t) < {W}""",
     "aggregate": f"""SELECT k, t, count(*) OVER last_w AS n, CAST(sum(v) OVER last_w AS BIGINT) AS s FROM a
                      WINDOW last_w AS (PARTITION BY k ORDER BY t RANGE BETWEEN {W - 1} PRECEDING AND CURRENT ROW)""",
-    "distinct": f"""WITH marked AS (SELECT k, t, t - lag(t) OVER w > {W} AS gap FROM a WINDOW w AS (PARTITION BY k ORDER BY t)),
-                       islands AS (SELECT k, t, count(*) FILTER (gap) OVER (PARTITION BY k ORDER BY t) AS island FROM marked)
+    "distinct": f"""WITH marked AS (SELECT k, t, t - lag(t) OVER w > {W} AS gap FROM a
+                                     WINDOW w AS (PARTITION BY k ORDER BY t)),
+                         islands AS (SELECT k, t, count(*) FILTER (gap) OVER w AS island FROM marked
+                                     WINDOW w AS (PARTITION BY k ORDER BY t))
                     SELECT k, min(t) AS t, max(t) + {W} AS u FROM islands GROUP BY k, island""",
     "filter": "SELECT k, v * 2 AS w FROM a WHERE v < 100000",
     "q0": "FROM bid",
@@ -36,8 +38,8 @@ QUERIES = {
                                FROM bid, range(1, 6) AS windows(n) GROUP BY auction, u)
              SELECT auction, num, u FROM counts QUALIFY num = max(num) OVER (PARTITION BY u)""",
     "q6": f"""WITH won AS ({WON}),
-                   lately AS (FROM won QUALIFY row_number() OVER (PARTITION BY seller ORDER BY expires DESC, id DESC) <= 10)
-              SELECT seller, avg(final) AS average FROM lately GROUP BY seller""",
+                   latest AS (FROM won QUALIFY row_number() OVER (PARTITION BY seller ORDER BY expires DESC, id DESC) < 11)
+              SELECT seller, avg(final) AS average FROM latest GROUP BY seller""",
     "q7": """SELECT auction, price, bidder, date_time, (date_time // 10000000 + 1) * 10000000 AS u FROM bid
              QUALIFY price = max(price) OVER (PARTITION BY date_time // 10000000)""",
     "q8": """SELECT DISTINCT p.id, p.name, (p.date_time // 10000000 + 1) * 10000000 AS u FROM person AS p

@@ -158,7 +158,7 @@ def _paced(job: Job) -> Delays:
     for stream in WORKS[job.work].streams:
         declare(
             stream,
-            "k BIGINT, v BIGINT, at TIMESTAMP_LTZ(3), rt AS at, WATERMARK FOR rt AS rt - INTERVAL '0.001' SECOND",
+            "k BIGINT, v BIGINT, made TIMESTAMP_LTZ(3), rt AS made, WATERMARK FOR rt AS rt - INTERVAL '0.001' SECOND",
             {
                 "connector": "datagen",
                 "rows-per-second": str(job.rate),
@@ -169,12 +169,12 @@ def _paced(job: Job) -> Delays:
         )
     declare("answer", "seen TIMESTAMP_LTZ(3), due TIMESTAMP_LTZ(3)", files(job.out / "paced"))
     if job.work == "join":
-        latest = "CASE WHEN a.at > b.at THEN a.at ELSE b.at END"
+        latest = "CASE WHEN a.made > b.made THEN a.made ELSE b.made END"
         execute(f"SELECT CURRENT_ROW_TIMESTAMP(), {latest} FROM a JOIN b ON {NEAR.format('a', 'b')}")
     else:
         execute(
-            f"""SELECT CURRENT_ROW_TIMESTAMP(), at FROM
-                (SELECT at, COUNT(*) OVER w AS n, SUM(v) OVER w AS s FROM a
+            f"""SELECT CURRENT_ROW_TIMESTAMP(), made FROM
+                (SELECT made, COUNT(*) OVER w AS n, SUM(v) OVER w AS s FROM a
                  WINDOW w AS (PARTITION BY k ORDER BY rt RANGE BETWEEN {LESS} PRECEDING AND CURRENT ROW))
                 WHERE n > 0 AND s IS NOT NULL"""
         )

@@ -66,7 +66,7 @@ def join3(read: Reader) -> DataFrame:
 
 
 def last_window(key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-    """For each new row of a key: count and sum of the last 10 s. The state is the rows that later ones may still meet."""
+    """For each new row of a key: count and sum of the last 10 s. The state is the rows that later ones may meet."""
     new = pd.concat(frames).sort_values("t", kind="stable")
     kept_t, kept_v = state.get if state.exists else ([], [])
     t = np.concatenate([np.array(kept_t, dtype=np.int64), new["t"].to_numpy()])
