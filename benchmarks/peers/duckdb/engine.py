@@ -38,7 +38,8 @@ QUERIES = {
                                FROM bid, range(1, 6) AS windows(n) GROUP BY auction, u)
              SELECT auction, num, u FROM counts QUALIFY num = max(num) OVER (PARTITION BY u)""",
     "q6": f"""WITH won AS ({WON}),
-                   latest AS (FROM won QUALIFY row_number() OVER (PARTITION BY seller ORDER BY expires DESC, id DESC) < 11)
+                   latest AS (FROM won QUALIFY row_number() OVER (PARTITION BY seller ORDER BY expires DESC, id DESC)
+                                      < 11)
               SELECT seller, avg(final) AS average FROM latest GROUP BY seller""",
     "q7": """SELECT auction, price, bidder, date_time, (date_time // 10000000 + 1) * 10000000 AS u FROM bid
              QUALIFY price = max(price) OVER (PARTITION BY date_time // 10000000)""",

@@ -68,13 +68,13 @@ def join3(read: Reader) -> DataFrame:
 def last_window(key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
     """For each new row of a key: count and sum of the last 10 s. The state is the rows that later ones may meet."""
     new = pd.concat(frames).sort_values("t", kind="stable")
-    kept_t, kept_v = state.get if state.exists else ([], [])
-    t = np.concatenate([np.array(kept_t, dtype=np.int64), new["t"].to_numpy()])
-    v = np.concatenate([np.array(kept_v, dtype=np.int64), new["v"].to_numpy()])
+    kept_t, kept_v = (np.frombuffer(kept, dtype=np.int64) for kept in (state.get if state.exists else (b"", b"")))
+    t = np.concatenate([kept_t, new["t"].to_numpy()])
+    v = np.concatenate([kept_v, new["v"].to_numpy()])
     first, last = np.searchsorted(t, t - WINDOW_US, side="right"), np.searchsorted(t, t, side="right")
     sums = np.concatenate([[0], np.cumsum(v)])
     alive = t > t[-1] - WINDOW_US
-    state.update((t[alive].tolist(), v[alive].tolist()))
+    state.update((t[alive].tobytes(), v[alive].tobytes()))
     found = pd.DataFrame({"k": key[0], "t": t, "n": last - first, "s": sums[last] - sums[first]})
     yield found.iloc[len(kept_t) :]
 
@@ -85,7 +85,7 @@ def aggregate(read: Reader) -> DataFrame:
     return source.groupBy("k").applyInPandasWithState(
         last_window,
         outputStructType="k long, t long, n long, s long",
-        stateStructType="t array<long>, v array<long>",
+        stateStructType="t binary, v binary",  # arrays in the state of a key do not work in Spark 4.3
         outputMode="append",
         timeoutConf=GroupStateTimeout.NoTimeout,
     )
