@@ -7,12 +7,14 @@ as text without a line of names, which Flink cannot skip.
 
 from __future__ import annotations
 
+import os
 import shutil
 import zlib
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from works import ROWS_PER_MS, TABLES, WINDOW_MS, Work
@@ -81,6 +83,7 @@ def write_stream(table: pa.Table, directory: Path, stream: str, kind: str, key: 
         _write(
             table.slice(first, last - first), directory / "pieces" / stream / f"{number:03d}.{kind}", kind, names=True
         )
+    _write_closed(table, directory, stream, kind)
     if "id" in table.column_names:  # Pathway's rows have an id of their own
         renamed = table.rename_columns(["uid" if name == "id" else name for name in table.column_names])
         _write(renamed, directory / "uids" / stream / f"000.{kind}", kind, names=True)
@@ -92,6 +95,23 @@ def write_stream(table: pa.Table, directory: Path, stream: str, kind: str, key: 
             kind,
             names=False,
         )
+
+
+def _write_closed(table: pa.Table, directory: Path, stream: str, kind: str) -> None:
+    """The pieces and a row an hour later, for Spark: it tells a window only when a later row has come."""
+    for path in sorted(directory.joinpath("pieces", stream).iterdir()):
+        target = directory / "closed" / stream / path.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.link(path, target)
+    time = "t" if "t" in table.column_names else "date_time"
+    later = pc.max(table[time]).as_py() + 3_600_000_000 if table.num_rows else 0
+    nobody = -1 if stream == "auction" else -2  # so that the last rows of two streams do not meet
+    row = {
+        name: later if name in (time, "expires") else "" if pa.types.is_string(kind_of.type) else nobody
+        for name, kind_of in zip(table.column_names, table.schema, strict=True)
+    }
+    last = pa.Table.from_pylist([row], schema=table.schema)
+    _write(last, directory / "closed" / stream / f"{PIECES:03d}.{kind}", kind, names=True)
 
 
 def _write(table: pa.Table, path: Path, kind: str, names: bool) -> None:
