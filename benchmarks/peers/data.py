@@ -107,8 +107,8 @@ def _write_closed(table: pa.Table, directory: Path, stream: str, kind: str) -> N
     later = pc.max(table[time]).as_py() + 3_600_000_000 if table.num_rows else 0
     nobody = -1 if stream == "auction" else -2  # so that the last rows of two streams do not meet
     row = {
-        name: later if name in (time, "expires") else "" if pa.types.is_string(kind_of.type) else nobody
-        for name, kind_of in zip(table.column_names, table.schema, strict=True)
+        name: later if name in (time, "expires") else "nobody" if column == "VARCHAR" else nobody
+        for name, column in TABLES[stream].items()
     }
     last = pa.Table.from_pylist([row], schema=table.schema)
     _write(last, directory / "closed" / stream / f"{PIECES:03d}.{kind}", kind, names=True)
