@@ -167,6 +167,7 @@ def main() -> None:
     chosen = [WORKS[name] for name in works]
     latency = not told.no_latency
     plan = Plan(engines, chosen, told.rows, told.repeat, told.format, latency, told.timeout, told.place)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an orderly end: the running engine ends as well
     began = time.time()
     found = run(plan)
     document = {
