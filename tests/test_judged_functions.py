@@ -27,7 +27,7 @@ from strandline.types import BIGINT, INT, Column, Type
 from strandline.verify.compare import differences
 from strandline.verify.dialect import Untranslatable
 from strandline.verify.judge import Database
-from support import examples
+from support import LONG, examples
 
 JUDGES = ("duckdb", "postgresql")
 
@@ -87,7 +87,7 @@ def some(calls: list[Expression], most: int) -> list[Expression]:
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-@pytest.mark.parametrize("name", JUDGES)
+@pytest.mark.parametrize("name", JUDGES if LONG else JUDGES[:1])
 def test_at_the_edges_of_types(name: str, function: str, request: pytest.FixtureRequest) -> None:
     calls = some(calls_of(function), examples(24))
     agree(request.getfixturevalue(name), function, ((each, grid(sorted(columns_of(each)))) for each in calls))
@@ -170,7 +170,7 @@ def chosen(ids: list[str], height: int = 200) -> Rows:
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-@pytest.mark.parametrize("name", JUDGES)
+@pytest.mark.parametrize("name", JUDGES if LONG else JUDGES[:1])
 def test_at_special_values(name: str, function: str, request: pytest.FixtureRequest) -> None:
     calls = some(calls_of(function), examples(9))
     agree(request.getfixturevalue(name), function, ((each, chosen(sorted(columns_of(each)))) for each in calls))

@@ -184,7 +184,8 @@ def post_all(port: int, pause: float) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("kills", [1, pytest.param(15, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [1, 15])
 def test_killed_and_restarted_runs_give_the_same_answer(tmp_path: Path, kills: int) -> None:
     dice = random.Random(int(os.environ.get("STRANDLINE_SEED", 5)))
     broker = Broker()
