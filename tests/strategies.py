@@ -463,6 +463,8 @@ class Writer:
         function = self.pick(*others, *texts, *(numeric if family in NUMBERS else ()))
         doubles = ("AVG", *spread, "MEDIAN", "PERCENTILE_CONT")
         result = "int" if function == "COUNT" else "double" if function in doubles else family
+        if function == "SUM" and family == "int":
+            result = "decimal"  # that of BIGINTs has more room
         direction = self.pick("", " DESC", " NULLS FIRST")
         match function:
             case "PERCENTILE_CONT" | "PERCENTILE_DISC":
