@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,14 @@ class Terminal:
         self.screen = _Screen(columns, rows, self)
         self._stream = pyte.ByteStream(self.screen)
         self.child = pexpect.spawn(
-            command[0], list(command[1:]), env=dict(env), cwd=str(cwd), dimensions=(rows, columns), timeout=10
+            command[0],
+            list(command[1:]),
+            env=dict(env),
+            cwd=str(cwd),
+            dimensions=(rows, columns),
+            timeout=10,
+            # What a shell has put into the background ignores Ctrl-C, and so would all that it starts.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         self.child.delaybeforesend = None
 
