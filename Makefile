@@ -10,7 +10,7 @@ READY := $(VENV)/.ready
 demo: $(READY)  ## continuous queries over a generated stream, live, about a minute
 	$(BIN)/strandline demo
 
-test: $(READY)  ## the fast suite: under ten minutes on two cores
+test: $(READY)  ## the fast suite: about a quarter of an hour on two cores
 	$(BIN)/python -m pytest -m "not slow" --durations=15
 
 test-all: $(READY)  ## everything, with the long recovery runs
