@@ -1,0 +1,227 @@
+"""Rates, windows and costs of a join of streams: what flows where, and what that costs.
+
+The model of Ayad and Naughton (SIGMOD 2004), equations (1) to (10), (18) and (19), for windows by rows and by time.
+Streams are numbered; a set of them is a bit mask. What flows out of the join of a set S is the same for every plan:
+
+    rate(S) = F(S) · Σ over k in S of rate(k) · Π over the others of their windows
+
+F(S) multiplies the selectivities inside S. If a drop box keeps the share x of a stream, its rate becomes x · rate; its
+window stays as it is if it counts rows, and shrinks by x if it goes by time. So all rates have one form,
+
+    rate(S)(x) = Π over the streams by time of x · (alpha + Σ over those by rows of beta · x)
+
+and a plan costs a weighted sum of the rates of the sets that it forms: see `Load`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float64]
+Mask: TypeAlias = int
+# A stream by its number, or the join of two trees.
+Tree: TypeAlias = "int | tuple[Tree, Tree]"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A stream of a join: rows per second, and its window, which counts rows or goes by time."""
+
+    name: str
+    rate: float
+    rows: float | None = None
+    seconds: float | None = None
+
+    @property
+    def window(self) -> float:
+        """How many rows the window holds in the steady state."""
+        if self.rows is not None:
+            return self.rows
+        assert self.seconds is not None, "a window counts rows or goes by time"
+        return self.rate * self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class JoinCosts:
+    """Seconds of work in a join: per row that arrives on either side, per result, and per pair that must be looked at
+    because no key tells the matches."""
+
+    arrival: float
+    result: float = 0.0
+    pair: float = 0.0
+
+
+@dataclass(frozen=True)
+class JoinQuery:
+    """Streams to be joined: the selectivity between two of them is 1 where nothing is said."""
+
+    inputs: tuple[Input, ...]
+    selectivity: Mapping[frozenset[int], float]
+    costs: JoinCosts
+    keyed: frozenset[frozenset[int]] = frozenset()  # the pairs whose condition has a key to look up
+
+    @cached_property
+    def size(self) -> int:
+        return len(self.inputs)
+
+    @cached_property
+    def everything(self) -> Mask:
+        return (1 << self.size) - 1
+
+    @cached_property
+    def by_time(self) -> NDArray[np.bool_]:
+        return np.array([each.rows is None for each in self.inputs])
+
+    @cached_property
+    def flows(self) -> Flows:
+        return Flows(self)
+
+    def factor(self, one: Mask, two: Mask) -> float:
+        """The selectivity of the join of two sets."""
+        found = 1.0
+        for i in members(one):
+            for k in members(two):
+                found *= self.selectivity.get(frozenset((i, k)), 1.0)
+        return found
+
+    def has_key(self, one: Mask, two: Mask) -> bool:
+        return any(frozenset((i, k)) in self.keyed for i in members(one) for k in members(two))
+
+
+class Flows:
+    """The coefficients alpha and beta of the rate of every set of streams, and how many rows its window holds."""
+
+    def __init__(self, query: JoinQuery) -> None:
+        n = query.size
+        windows = np.array([each.window for each in query.inputs])
+        rates = np.array([each.rate for each in query.inputs])
+        self.alpha = np.zeros(1 << n)
+        self.beta = np.zeros((1 << n, n))
+        self.state = np.zeros(1 << n)
+        for mask in range(1, 1 << n):
+            inside = list(members(mask))
+            first = inside[0]
+            factor = query.factor(1 << first, mask ^ (1 << first))
+            rest = mask ^ (1 << first)
+            self.state[mask] = factor * windows[first] * (self.state[rest] if rest else 1.0)
+            for k in inside:
+                others = self._without(query, windows, mask, k)
+                if query.by_time[k]:
+                    self.alpha[mask] += rates[k] * others
+                else:
+                    self.beta[mask, k] = rates[k] * others
+
+    @staticmethod
+    def _without(query: JoinQuery, windows: Floats, mask: Mask, k: int) -> float:
+        """F(S) times the windows of all but one."""
+        found = 1.0
+        inside = list(members(mask))
+        for position, i in enumerate(inside):
+            if i != k:
+                found *= float(windows[i])
+            for j in inside[:position]:
+                found *= query.selectivity.get(frozenset((i, j)), 1.0)
+        return found
+
+
+def members(mask: Mask) -> Iterator[int]:
+    number = 0
+    while mask:
+        if mask & 1:
+            yield number
+        mask >>= 1
+        number += 1
+
+
+def mask_of(tree: Tree) -> Mask:
+    return 1 << tree if isinstance(tree, int) else mask_of(tree[0]) | mask_of(tree[1])
+
+
+def joins_of(tree: Tree) -> Iterator[tuple[Mask, Mask]]:
+    """The joins of a tree, each after those that it reads."""
+    if isinstance(tree, int):
+        return
+    for side in tree:
+        yield from joins_of(side)
+    yield mask_of(tree[0]), mask_of(tree[1])
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a plan costs, as a function of the shares that drop boxes keep: Σ of weight(S) · rate(S)(x)."""
+
+    query: JoinQuery
+    masks: tuple[Mask, ...]
+    weights: Floats
+
+    @staticmethod
+    def of(query: JoinQuery, tree: Tree) -> Load:
+        """The load of a plan: eq. (9) per join, and what results and pairs cost."""
+        weights: dict[Mask, float] = {}
+        costs = query.costs
+        for left, right in joins_of(tree):
+            for side in (left, right):
+                weights[side] = weights.get(side, 0.0) + costs.arrival
+            weight = costs.result
+            if costs.pair and not query.has_key(left, right):
+                factor = query.factor(left, right)
+                weight += costs.pair / factor if factor else 0.0
+            if weight:
+                weights[left | right] = weights.get(left | right, 0.0) + weight
+        return Load(query, tuple(weights), np.array(list(weights.values())))
+
+    @cached_property
+    def _alpha(self) -> Floats:
+        found: Floats = self.weights * self.query.flows.alpha[list(self.masks)]
+        return found
+
+    @cached_property
+    def _beta(self) -> Floats:
+        found: Floats = self.weights[:, None] * self.query.flows.beta[list(self.masks)]
+        return found
+
+    @cached_property
+    def _inside(self) -> NDArray[np.bool_]:
+        """For each set, which streams by time it has."""
+        inside = np.array([[mask >> i & 1 for i in range(self.query.size)] for mask in self.masks], np.bool_)
+        found: NDArray[np.bool_] = inside & self.query.by_time
+        return found
+
+    def at(self, shares: Floats) -> float:
+        """Seconds of work per second."""
+        return float(np.sum(self.parts(shares)))
+
+    def parts(self, shares: Floats) -> Floats:
+        """The same, set by set."""
+        thinned = np.where(self._inside, shares, 1.0).prod(axis=1)
+        found: Floats = thinned * (self._alpha + self._beta @ shares)
+        return found
+
+    def linear(self) -> Floats:
+        """The coefficients a of eq. (19), where all windows count rows."""
+        assert not self.query.by_time.any(), "thinner windows are not linear"
+        found: Floats = self._beta.sum(axis=0)
+        return found
+
+    def per_share(self, shares: Floats, stream: int) -> float:
+        """How the load grows with the share of one stream, the others as they are."""
+        others = np.where(self._inside, shares, 1.0)
+        others[:, stream] = 1.0
+        thinned = others.prod(axis=1)
+        if self.query.by_time[stream]:
+            has = self._inside[:, stream]
+            return float(np.sum((thinned * (self._alpha + self._beta @ shares))[has]))
+        return float(np.sum(thinned * self._beta[:, stream]))
+
+
+def output_rate(query: JoinQuery, shares: Floats) -> float:
+    """Results per second, eq. (5) and (18)."""
+    flows, every = query.flows, query.everything
+    thinned = float(np.where(query.by_time, shares, 1.0).prod())
+    return thinned * float(flows.alpha[every] + flows.beta[every] @ shares)

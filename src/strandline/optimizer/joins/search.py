@@ -1,0 +1,172 @@
+"""The best order of joins: the plan with the highest R(p) = output / load, drop boxes included (eq. 21).
+
+As long as a plan keeps up, all plans have the same output and the cheapest wins. If none does, all use the whole
+capacity and the one with the most results wins; that is not always the cheapest one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from strandline.optimizer.joins.flows import Floats, JoinQuery, Load, Mask, Tree, members, output_rate
+from strandline.optimizer.joins.shedding import Shedding, shed
+
+Shape: TypeAlias = Literal["bushy", "left-deep"]
+EXHAUSTIVE = 6  # streams; with more of them there are too many plans to look at each
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A plan, what it would cost with nothing dropped, and what it keeps and gives within the capacity."""
+
+    tree: Tree
+    load: float
+    shedding: Shedding
+
+    @property
+    def feasible(self) -> bool:
+        return self.shedding.whole
+
+    @property
+    def worth(self) -> float:
+        """R(p) of eq. (21)."""
+        return self.shedding.output / self.shedding.load if self.shedding.load else float("inf")
+
+
+def consider(query: JoinQuery, tree: Tree, capacity: float = 1.0) -> Choice:
+    return Choice(tree, Load.of(query, tree).at(np.ones(query.size)), shed(query, tree, capacity))
+
+
+def best_plan(query: JoinQuery, capacity: float = 1.0, shape: Shape = "bushy") -> Choice:
+    """The best plan: of all if they are few, else the cheapest if it keeps up, else by the heuristic."""
+    if query.size <= EXHAUSTIVE:
+        return ranked(query, capacity, shape)[0]
+    cheapest = consider(query, cheapest_tree(query, shape), capacity)
+    if cheapest.feasible:
+        return cheapest
+    return max((cheapest, heuristic(query, capacity)), key=lambda choice: choice.worth)
+
+
+def ranked(query: JoinQuery, capacity: float = 1.0, shape: Shape = "bushy") -> list[Choice]:
+    """All plans, the best first."""
+    found = [consider(query, tree, capacity) for tree in trees(query.size, shape)]
+    return sorted(found, key=lambda choice: -choice.worth)
+
+
+def trees(size: int, shape: Shape) -> Iterator[Tree]:
+    """All plans of some streams; which side of a join is the left one makes no difference and is not told apart."""
+
+    def bushy(mask: Mask) -> Iterator[Tree]:
+        inside = list(members(mask))
+        if len(inside) == 1:
+            yield inside[0]
+            return
+        rest = mask ^ (1 << inside[0])
+        part = rest
+        while part:  # what the first stream is not joined with below
+            for left in bushy(mask ^ part):
+                for right in bushy(part):
+                    yield left, right
+            part = (part - 1) & rest
+
+    def deep(mask: Mask) -> Iterator[Tree]:
+        inside = list(members(mask))
+        if len(inside) == 1:
+            yield inside[0]
+        elif len(inside) == 2:
+            yield inside[0], inside[1]
+        else:
+            for last in inside:
+                for left in deep(mask ^ (1 << last)):
+                    yield left, last
+
+    every = (1 << size) - 1
+    yield from bushy(every) if shape == "bushy" else deep(every)
+
+
+def cheapest_tree(query: JoinQuery, shape: Shape = "bushy") -> Tree:
+    """The plan of the smallest load with nothing dropped: by dynamic programming, since the load is a sum over joins
+    and what flows out of a set does not depend on the plan."""
+    best: dict[Mask, tuple[float, Tree]] = {1 << i: (0.0, i) for i in range(query.size)}
+    flows = query.flows
+    rate = flows.alpha + flows.beta.sum(axis=1)
+    costs = query.costs
+    for mask in sorted(range(1, 1 << query.size), key=int.bit_count):
+        if mask.bit_count() < 2:
+            continue
+        found: tuple[float, Tree] | None = None
+        for left, right in _halves(mask, shape):
+            cost = best[left][0] + best[right][0] + costs.arrival * float(rate[left] + rate[right])
+            cost += costs.result * float(rate[mask])
+            if costs.pair and not query.has_key(left, right) and (factor := query.factor(left, right)):
+                cost += costs.pair / factor * float(rate[mask])
+            if found is None or cost < found[0]:
+                found = cost, (best[left][1], best[right][1])
+        assert found is not None, "a set of two or more has two halves"
+        best[mask] = found
+    return best[query.everything][1]
+
+
+def _halves(mask: Mask, shape: Shape) -> Iterator[tuple[Mask, Mask]]:
+    if shape == "left-deep":
+        for last in members(mask):
+            yield mask ^ (1 << last), 1 << last
+        return
+    first = mask & -mask
+    rest = mask ^ first
+    part = rest
+    while part:
+        yield mask ^ part, part
+        part = (part - 1) & rest
+
+
+def heuristic(query: JoinQuery, capacity: float = 1.0) -> Choice:
+    """A left-deep plan by the dynamic programming of section 5.2.
+
+    The best plan of each set is kept with the drop boxes that make it keep up; they are filters from then on, and a
+    further drop of the same stream multiplies. So it drops as late as it can and may miss the best plan.
+    """
+    best: dict[Mask, tuple[Tree, Floats]] = {1 << i: (i, np.ones(query.size)) for i in range(query.size)}
+    for mask in sorted(range(1, 1 << query.size), key=int.bit_count):
+        if mask.bit_count() < 2:
+            continue
+        found: tuple[float, Tree, Floats] | None = None
+        for left, right in _halves(mask, "left-deep"):
+            (tree, kept), (last, _) = best[left], best[right]
+            thinned = _part(query, mask, kept)
+            local = {stream: number for number, stream in enumerate(members(mask))}
+            settings = consider(thinned, _renumbered((tree, last), local), capacity)
+            if found is None or settings.worth > found[0]:
+                shares = kept.copy()
+                for stream, number in local.items():
+                    shares[stream] *= settings.shedding.shares[number]
+                found = settings.worth, (tree, last), shares
+        assert found is not None, "a set of two or more has a last stream"
+        best[mask] = found[1], found[2]
+    tree, shares = best[query.everything]
+    load = Load.of(query, tree)
+    return Choice(tree, load.at(np.ones(query.size)), Shedding(shares, load.at(shares), output_rate(query, shares)))
+
+
+def _part(query: JoinQuery, mask: Mask, kept: Floats) -> JoinQuery:
+    """The query over some of the streams, with what the drop boxes have left of them."""
+    inside = list(members(mask))
+    local = {stream: number for number, stream in enumerate(inside)}
+
+    def pairs(given: frozenset[int]) -> frozenset[int] | None:
+        return frozenset(local[i] for i in given) if all(i in local for i in given) else None
+
+    selectivity = {new: f for pair, f in query.selectivity.items() if (new := pairs(pair)) is not None}
+    keyed = frozenset(new for pair in query.keyed if (new := pairs(pair)) is not None)
+    inputs = tuple(replace(query.inputs[i], rate=query.inputs[i].rate * float(kept[i])) for i in inside)
+    return JoinQuery(inputs, selectivity, query.costs, keyed)
+
+
+def _renumbered(tree: Tree, numbers: dict[int, int]) -> Tree:
+    if isinstance(tree, int):
+        return numbers[tree]
+    return _renumbered(tree[0], numbers), _renumbered(tree[1], numbers)
