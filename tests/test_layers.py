@@ -41,6 +41,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "backends": (*BASE, "physical", "execution", "spark", "query"),
     "checkpoint": (*BASE, "algebra", "physical"),
     "feeds": (*BASE, "execution"),
+    # The papers' experiments are computed by the optimizer itself.
+    "papers": ("errors", "optimizer"),
     "connectors": (*BASE, "execution", "sinks"),
     "engine": (*BASE, *CORE, "backends", "checkpoint", "feeds", "why"),
     "script": (*BASE, *CORE, "engine"),

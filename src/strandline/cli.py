@@ -256,6 +256,19 @@ def bench(
         report(results, out_console)
 
 
+@app.command()
+def papers(
+    name: Annotated[str, typer.Argument(help="ayad-naughton.")],
+    queries: Annotated[int, typer.Option(min=1, help="Random queries of an experiment.")] = 1000,
+    out: Annotated[Path | None, typer.Option(help="Draw the figures into this directory, as SVG.")] = None,
+    debug: DebugOption = False,
+) -> None:
+    """Compute a paper's examples and experiments anew, with the code that the engine uses."""
+    from strandline.papers.report import reproduce
+
+    reproduce(name, queries, out, out_console)
+
+
 def _words(error: Exception) -> str:
     """The error's message; an error of a JVM that is gone has none left."""
     try:

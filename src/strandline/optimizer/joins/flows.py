@@ -82,6 +82,11 @@ class JoinQuery:
     def flows(self) -> Flows:
         return Flows(self)
 
+    @cached_property
+    def loads(self) -> dict[Tree, Load]:
+        """The loads that have been asked for."""
+        return {}
+
     def factor(self, one: Mask, two: Mask) -> float:
         """The selectivity of the join of two sets."""
         found = 1.0
@@ -163,6 +168,8 @@ class Load:
     @staticmethod
     def of(query: JoinQuery, tree: Tree) -> Load:
         """The load of a plan: eq. (9) per join, and what results and pairs cost."""
+        if tree in query.loads:  # a search meets the same part again and again
+            return query.loads[tree]
         weights: dict[Mask, float] = {}
         costs = query.costs
         for left, right in joins_of(tree):
@@ -174,7 +181,8 @@ class Load:
                 weight += costs.pair / factor if factor else 0.0
             if weight:
                 weights[left | right] = weights.get(left | right, 0.0) + weight
-        return Load(query, tuple(weights), np.array(list(weights.values())))
+        query.loads[tree] = Load(query, tuple(weights), np.array(list(weights.values())))
+        return query.loads[tree]
 
     @cached_property
     def _alpha(self) -> Floats:
@@ -187,7 +195,7 @@ class Load:
         return found
 
     @cached_property
-    def _inside(self) -> NDArray[np.bool_]:
+    def inside(self) -> NDArray[np.bool_]:
         """For each set, which streams by time it has."""
         inside = np.array([[mask >> i & 1 for i in range(self.query.size)] for mask in self.masks], np.bool_)
         found: NDArray[np.bool_] = inside & self.query.by_time
@@ -199,7 +207,7 @@ class Load:
 
     def parts(self, shares: Floats) -> Floats:
         """The same, set by set."""
-        thinned = np.where(self._inside, shares, 1.0).prod(axis=1)
+        thinned = np.where(self.inside, shares, 1.0).prod(axis=1)
         found: Floats = thinned * (self._alpha + self._beta @ shares)
         return found
 
@@ -211,17 +219,17 @@ class Load:
 
     def per_share(self, shares: Floats, stream: int) -> float:
         """How the load grows with the share of one stream, the others as they are."""
-        others = np.where(self._inside, shares, 1.0)
+        others = np.where(self.inside, shares, 1.0)
         others[:, stream] = 1.0
         thinned = others.prod(axis=1)
         if self.query.by_time[stream]:
-            has = self._inside[:, stream]
+            has = self.inside[:, stream]
             return float(np.sum((thinned * (self._alpha + self._beta @ shares))[has]))
         return float(np.sum(thinned * self._beta[:, stream]))
 
 
-def output_rate(query: JoinQuery, shares: Floats) -> float:
-    """Results per second, eq. (5) and (18)."""
-    flows, every = query.flows, query.everything
-    thinned = float(np.where(query.by_time, shares, 1.0).prod())
-    return thinned * float(flows.alpha[every] + flows.beta[every] @ shares)
+def output_rate(query: JoinQuery, mask: Mask, shares: Floats) -> float:
+    """What flows out of the join of a set, in rows per second: eq. (5) and (18)."""
+    inside = np.array([mask >> i & 1 for i in range(query.size)], np.bool_)
+    thinned = float(np.where(query.by_time & inside, shares, 1.0).prod())
+    return thinned * float(query.flows.alpha[mask] + query.flows.beta[mask] @ shares)

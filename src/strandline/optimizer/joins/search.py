@@ -7,7 +7,7 @@ capacity and the one with the most results wins; that is not always the cheapest
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -136,37 +136,14 @@ def heuristic(query: JoinQuery, capacity: float = 1.0) -> Choice:
             continue
         found: tuple[float, Tree, Floats] | None = None
         for left, right in _halves(mask, "left-deep"):
-            (tree, kept), (last, _) = best[left], best[right]
-            thinned = _part(query, mask, kept)
-            local = {stream: number for number, stream in enumerate(members(mask))}
-            settings = consider(thinned, _renumbered((tree, last), local), capacity)
-            if found is None or settings.worth > found[0]:
-                shares = kept.copy()
-                for stream, number in local.items():
-                    shares[stream] *= settings.shedding.shares[number]
-                found = settings.worth, (tree, last), shares
+            joined = best[left][0], best[right][0]
+            settings = shed(query, joined, capacity, most=best[left][1])
+            worth = settings.output / settings.load if settings.load else float("inf")
+            if found is None or worth > found[0]:
+                found = worth, joined, settings.shares
         assert found is not None, "a set of two or more has a last stream"
         best[mask] = found[1], found[2]
     tree, shares = best[query.everything]
     load = Load.of(query, tree)
-    return Choice(tree, load.at(np.ones(query.size)), Shedding(shares, load.at(shares), output_rate(query, shares)))
-
-
-def _part(query: JoinQuery, mask: Mask, kept: Floats) -> JoinQuery:
-    """The query over some of the streams, with what the drop boxes have left of them."""
-    inside = list(members(mask))
-    local = {stream: number for number, stream in enumerate(inside)}
-
-    def pairs(given: frozenset[int]) -> frozenset[int] | None:
-        return frozenset(local[i] for i in given) if all(i in local for i in given) else None
-
-    selectivity = {new: f for pair, f in query.selectivity.items() if (new := pairs(pair)) is not None}
-    keyed = frozenset(new for pair in query.keyed if (new := pairs(pair)) is not None)
-    inputs = tuple(replace(query.inputs[i], rate=query.inputs[i].rate * float(kept[i])) for i in inside)
-    return JoinQuery(inputs, selectivity, query.costs, keyed)
-
-
-def _renumbered(tree: Tree, numbers: dict[int, int]) -> Tree:
-    if isinstance(tree, int):
-        return numbers[tree]
-    return _renumbered(tree[0], numbers), _renumbered(tree[1], numbers)
+    settled = Shedding(shares, load.at(shares), output_rate(query, query.everything, shares))
+    return Choice(tree, load.at(np.ones(query.size)), settled)

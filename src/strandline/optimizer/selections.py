@@ -1,0 +1,43 @@
+"""Selections one after the other on a stream: their best order, what they cost, and what survives an overload.
+
+Ayad and Naughton, section 4.1. A selection is worth doing early if it is cheap for what it drops: the rank
+cost / (1 - selectivity), lowest first, gives the cheapest order. If even that is too much, the best is to drop rows at
+the source, and from the cheapest order: what is dropped later has been paid for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Seconds of work per row, and the share of rows that pass."""
+
+    cost: float
+    selectivity: float
+
+    @property
+    def rank(self) -> float:
+        return self.cost / (1.0 - self.selectivity) if self.selectivity < 1.0 else float("inf")
+
+
+def in_best_order(selections: Sequence[Selection]) -> list[Selection]:
+    """The order of the smallest load."""
+    return sorted(selections, key=lambda each: each.rank)
+
+
+def load(rate: float, selections: Sequence[Selection]) -> float:
+    """Seconds of work per second, eq. (12) to (14), in the order given."""
+    found = 0.0
+    for each in selections:
+        found += rate * each.cost
+        rate *= each.selectivity
+    return found
+
+
+def kept_share(rate: float, selections: Sequence[Selection], capacity: float = 1.0) -> float:
+    """The share of the stream that a drop box at its source keeps, eq. (16)."""
+    needed = load(rate, selections)
+    return 1.0 if needed <= capacity else capacity / needed
