@@ -197,6 +197,7 @@ def test_mistakes_are_told_at_once(database: Database, spark: SparkSession) -> N
         ('the time column "name" is VARCHAR', plain.withColumn("name", F.lit("x")), {"ordered_by": "name"}),
         ('has two columns "ID"', plain.withColumns({}).selectExpr("id", "id AS `ID`"), {}),
         ("WITHIN is about the order of a time column", plain, {"within": "1 SECOND"}),
+        ("Write VALID FROM column UNTIL column", plain, {"until": "ts"}),
         ("must not be negative", plain, {"ordered_by": "ts", "within": timedelta(seconds=-1)}),
     ]:
         with pytest.raises(sl.StrandlineError, match=wrong):

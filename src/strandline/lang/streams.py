@@ -54,7 +54,10 @@ def declaration(
     """The statement that would declare a registered DataFrame if SQL could name one: mistakes are shown in it."""
     words = [f"CREATE STREAM {_written(name)} SOURCE dataframe()"]
     if until is not None:
-        words.append(f"VALID FROM {_written(ordered_by or '')} UNTIL {_written(until)}")
+        begin = (
+            "" if ordered_by is None else f"FROM {_written(ordered_by)} "
+        )  # without it the parser says what is missing
+        words.append(f"VALID {begin}UNTIL {_written(until)}")
     elif ordered_by is not None:
         words.append(f"ORDERED BY {_written(ordered_by)}")
     for clause, duration in (("WITHIN", within), ("IDLE AFTER", idle_after)):
