@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -22,7 +23,7 @@ from strandline.algebra.operators import Plan
 from strandline.algebra.schema import schema
 from strandline.algebra.tree import streams_read
 from strandline.backends import Backend, LocalBackend, Note, SparkBackend, Start
-from strandline.catalog import BaseStream, Catalog, DerivedStream, Reader, Stream
+from strandline.catalog import BaseStream, Catalog, DerivedStream, KnownRows, Reader, Stream
 from strandline.checkpoint import Checkpoint, indent
 from strandline.describe import describe, show_queries, show_sinks, show_streams, show_views
 from strandline.errors import CatalogError, QueryError, SetupError, SinkError
@@ -32,9 +33,9 @@ from strandline.feeds import Feeds
 from strandline.lang import ast
 from strandline.lang.binder import bind_derived_stream, bind_query, bind_reading, bind_view
 from strandline.lang.definitions import define, define_aggregate
-from strandline.lang.parser import parse
+from strandline.lang.parser import parse, parse_one
 from strandline.lang.scope import suggestion
-from strandline.lang.streams import bind_connector, bind_create_stream
+from strandline.lang.streams import bind_connector, bind_create_stream, declaration
 from strandline.listing import Listing
 from strandline.optimizer.pipeline import optimize
 from strandline.physical.choose import choose
@@ -45,7 +46,7 @@ from strandline.temporal import instant
 from strandline.why import write_flow
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 EngineName = Literal["spark", "local"]
@@ -136,6 +137,34 @@ class Database:
         """Say that no row of a stream of `events()` follows."""
         self._feeds.end(self.catalog.get(stream))
 
+    def register(
+        self,
+        name: str,
+        frame: DataFrame,
+        *,
+        ordered_by: str | None = None,
+        until: str | None = None,
+        within: str | timedelta | None = None,
+        idle_after: str | timedelta | None = None,
+        trigger: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Make a DataFrame of Spark a stream, with its columns: `db.register("bids", frame, ordered_by="ts")`.
+
+        The rest is what CREATE STREAM says: `within="5 SECONDS"` is how far rows come out of order from one micro-batch
+        to the next (inside of one they are sorted), with `until` rows are valid from `ordered_by` until that column,
+        and without `ordered_by` they have the time of their arrival. `trigger` goes to Spark's query over the
+        DataFrame: with `{"availableNow": True}` the stream ends with what is there now. A DataFrame that is not
+        streaming is a stream that ends.
+        """
+        from strandline.spark.frames import FrameFeed, checked, columns_of
+
+        columns = columns_of(name, checked(name, frame))
+        statement = parse_one(declaration(name, ordered_by, until, within, idle_after))
+        assert isinstance(statement, ast.CreateStream), "it was written here"
+        stream = bind_create_stream(statement, KnownRows(columns, None))
+        feed = FrameFeed(name, frame, columns, stream.time_column, trigger or {}, lambda: self.log_file)
+        self.catalog.add(replace(stream, feed=feed), statement.name.span)
+
     def function(
         self,
         name: str | None = None,
@@ -186,9 +215,9 @@ class Database:
                 self.catalog.add(stream, statement.name.span)
             case ast.CreateStreamAs():
                 self.catalog.add(bind_derived_stream(statement, self.catalog), statement.name.span)
-            case ast.CreateView(name, _, _, replace):
+            case ast.CreateView(name, _, _, replaces):
                 view = bind_view(statement, self.catalog)
-                if replace:
+                if replaces:
                     self.catalog.replace_view(view, [*self._running(), *waiting], name.span)
                 else:
                     self.catalog.add(view, name.span)
