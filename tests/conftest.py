@@ -26,7 +26,7 @@ LONG_WAITS = ("test_recovery.py", "test_killed_sinks.py")
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What runs in one worker, where there are several (`-n 2 --dist loadgroup`): a file, for the sake of what its tests
+    """What runs in one worker, where there are several (`-n 2 --dist loadgroup`): a file, for what its tests
     share; everything on the one Spark, which takes long to start; and each of the long waits on its own."""
     if not hasattr(config, "workerinput"):
         return
