@@ -42,6 +42,7 @@ from strandline.physical.choose import choose
 from strandline.physical.explain import show_pipeline
 from strandline.query import Group, Query
 from strandline.sinks import Memory, Sink, Standing, listener, make_sink
+from strandline.sinks.kept import KEEP, Kept
 from strandline.temporal import instant
 from strandline.why import write_flow
 
@@ -74,12 +75,14 @@ class Database:
         checkpoint: str | os.PathLike[str] | None = None,
         buckets: int | None = None,
         batch_rows: int = BATCH_ROWS,
+        keep: int | None = KEEP,
         config: Mapping[str, str] | None = None,
     ) -> None:
         self.catalog = Catalog()
         self.queries: list[Query] = []
         self.checkpoint = Path(checkpoint).absolute() if checkpoint is not None else None
         self.batch_rows = batch_rows
+        self.memory = Memory(keep)  # where the answers go that nobody gives a sink
         self._feeds = Feeds(self.checkpoint / "events" if self.checkpoint is not None else None)
         self._numbered = (f"q{number}" for number in count(1))
         self._backend: Backend = (
@@ -118,7 +121,7 @@ class Database:
             case _:
                 plan, reads = bind_reading(statement, self.catalog)
                 own_name = name or next(n for n in self._numbered if self.is_free(n))
-                wanted = Wanted(own_name, plan, sink or Memory(), reads)
+                wanted = Wanted(own_name, plan, sink or self.memory, reads)
                 return self.start([wanted], self._place(wanted.name))[0]
 
     def append(self, stream: str, rows: Any) -> int:
@@ -325,7 +328,7 @@ class Database:
                 code="not-a-query",
                 hint=f"Use SELECT * FROM {stream.name}.",
             )
-        wanted = Wanted(stream.name, stream.plan, sink or Memory(), stream.reads | {stream.name})
+        wanted = Wanted(stream.name, stream.plan, sink or self.memory, stream.reads | {stream.name})
         return self.start([wanted], self._place(stream.name))[0]
 
     def start(
@@ -346,7 +349,7 @@ class Database:
         aside = aside or next((near for query in queries if (near := query.sink.beside) is not None), None)
         delivery = Delivery(pipeline, checkpoint.path / MEMORY, aside, ())
         group = Group(delivery, checkpoint.path, text, {q.name: q.sink.open(q.name, schema(q.plan)) for q in queries})
-        group.tables = {query.name: [] for query in queries if isinstance(query.sink, Memory)}
+        group.answers = {q.name: Kept(schema(q.plan), q.sink.keep) for q in queries if isinstance(q.sink, Memory)}
         if checkpoint.is_temporary:
             group.on_stop.append(lambda: shutil.rmtree(checkpoint.path, ignore_errors=True))
         delivery.listeners.append(group.take)
