@@ -17,12 +17,14 @@ from strandline.execution.operators.base import Operator, Progress
 from strandline.execution.operators.changes import NetChangesOperator
 from strandline.execution.operators.count import CountWindowOperator
 from strandline.execution.operators.distinct import DistinctOperator
+from strandline.execution.operators.first import FirstValuesOperator
 from strandline.execution.operators.join import JoinOperator
 from strandline.execution.operators.match import MatchJoinOperator
 from strandline.execution.operators.pieces import CoalesceOperator, SplitOperator
 from strandline.execution.operators.reorder import ReorderOperator
 from strandline.execution.operators.session import SessionWindowOperator
 from strandline.execution.operators.stateless import (
+    ArrivalsOperator,
     FilterOperator,
     MapOperator,
     MergeOperator,
@@ -64,6 +66,8 @@ def operator_for(node: Node) -> Operator:
             return RoundUpOperator(granule_us)
         case physical.NetChanges(change, source):
             return NetChangesOperator(change, physical.schema(source))
+        case physical.Arrivals():
+            return ArrivalsOperator()
         case physical.SweepTop(order, limit, source):
             return TopOperator(order, limit, physical.schema(source))
         case physical.MatchJoin(kind, left_keys, right_keys, condition, left, right, mark):
@@ -73,6 +77,8 @@ def operator_for(node: Node) -> Operator:
             return AggregateOperator(keys, aggregates, physical.schema(source))
         case physical.RemoveDuplicates(source):
             return DistinctOperator(physical.schema(source))
+        case physical.FirstValues(keys, values, source):
+            return FirstValuesOperator(keys, values, physical.schema(source))
         case physical.Merge(columns, _):
             return MergeOperator(columns)
         case physical.Repeat(copies, _):

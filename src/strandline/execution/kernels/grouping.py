@@ -8,8 +8,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from strandline.execution.batch import Index
-from strandline.execution.kernels.hashing import double_bits
+from strandline.execution.batch import Index, Mask
+from strandline.execution.kernels.compiled import compiled
+from strandline.execution.kernels.hashing import GOLDEN, double_bits, is_bijective
 from strandline.execution.kernels.lists import elements, offsets_of
 
 
@@ -26,6 +27,52 @@ def group_codes(frame: pl.DataFrame, keys: Sequence[str]) -> tuple[Index, Index]
     representative = np.zeros(count, dtype=np.int64)
     representative[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
     return codes, representative
+
+
+def identities(column: pl.Series) -> Index:
+    """Integers that are equal where the values of a column are; NULL has any."""
+    normal = _normal(column)
+    if not is_bijective(normal.dtype):
+        return _codes(normal)
+    whole: Index = normal.to_physical().cast(pl.Int64).fill_null(0).to_numpy()
+    return whole
+
+
+@compiled("i8[::1](i8[::1], i8[::1], b1[::1])")
+def first_pairs(ones: Index, others: Index, present: Mask) -> Index:
+    """The rows that are `present` and the first with their pair of integers.
+
+    Compiled, because only a table that is filled on the way knows what came before.
+    """
+    rows, marks = np.empty(len(ones), np.int64), np.empty(len(ones), np.uint64)
+    count = 0
+    bits = 10
+    # By the leading bits of a mark, or where the next slot is free: the pair, and whether there is one. Side by side, so
+    # that a look costs one visit to memory.
+    table = np.zeros((1 << bits, 3), np.int64)
+    for row in range(len(ones)):
+        if not present[row]:
+            continue
+        one, other = ones[row], others[row]
+        mark = np.uint64(one) * GOLDEN + np.uint64(other)
+        mark = (mark ^ (mark >> np.uint64(32))) * GOLDEN
+        slot = np.int64(mark >> np.uint64(64 - bits))
+        while table[slot, 0] != 0 and (table[slot, 1] != other or table[slot, 2] != one):
+            slot = (slot + 1) & (len(table) - 1)
+        if table[slot, 0] != 0:
+            continue
+        table[slot, 0], table[slot, 1], table[slot, 2] = 1, other, one
+        rows[count], marks[count] = row, mark
+        count += 1
+        if 2 * count > len(table):
+            bits += 2
+            table = np.zeros((1 << bits, 3), np.int64)
+            for place in range(count):
+                slot = np.int64(marks[place] >> np.uint64(64 - bits))
+                while table[slot, 0] != 0:
+                    slot = (slot + 1) & (len(table) - 1)
+                table[slot, 0], table[slot, 1], table[slot, 2] = 1, others[rows[place]], ones[rows[place]]
+    return rows[:count].copy()
 
 
 def _codes(column: pl.Series) -> Index:

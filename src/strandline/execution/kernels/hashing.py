@@ -19,7 +19,7 @@ from strandline.execution.kernels.lists import elements, offsets_of
 
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 _NULL = np.uint64(0x5EED0F4E55)
@@ -28,7 +28,7 @@ _RADIX = np.uint64(0x100000001B3)
 
 def mix(values: Hashes) -> Hashes:
     """The finaliser of SplitMix64: a bijection that spreads every input bit over all output bits."""
-    values = values + _GOLDEN
+    values = values + GOLDEN
     values = (values ^ (values >> np.uint64(30))) * _MIX_1
     values = (values ^ (values >> np.uint64(27))) * _MIX_2
     return values ^ (values >> np.uint64(31))
