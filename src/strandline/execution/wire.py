@@ -11,10 +11,10 @@ import os
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -58,25 +58,14 @@ def encode(messages: Iterable[Message], spool: Path | None = None) -> bytes:
     listed = list(messages)
     tables = [message.table for message in listed if message.table is not None]
     if spool is None or sum(table.nbytes for table in tables) < INLINE_BYTES:
-        sink = pa.BufferOutputStream()
-        sizes = _write(tables, sink)
-        return b"".join((_head(listed, sizes, None), sink.getvalue()))
+        blobs = [_to_ipc(table) for table in tables]
+        return b"".join((_head(listed, [blob.size for blob in blobs], None), *blobs))
     spool.parent.mkdir(parents=True, exist_ok=True)
     temporary = spool.with_name(f".{spool.name}.{os.getpid()}")
     with pa.OSFile(str(temporary), "wb") as file:  # not by way of memory, which would have to be found first
-        sizes = _write(tables, file)
+        ends = [_write(table, file) for table in tables]
     os.replace(temporary, spool)
-    return _head(listed, sizes, spool)
-
-
-def _write(tables: Sequence[pa.Table], sink: pa.NativeFile) -> list[int]:
-    """Tables as Arrow streams, one after the other; returns the size of each."""
-    ends = [0]
-    for table in tables:
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        ends.append(sink.tell())
-    return [end - begin for begin, end in pairwise(ends)]
+    return _head(listed, np.diff(ends, prepend=0).tolist(), spool)
 
 
 def _head(messages: Sequence[Message], sizes: Sequence[int], spool: Path | None) -> bytes:
@@ -118,3 +107,17 @@ def decode(data: pa.Buffer | bytes) -> list[Message]:
 def to_table(frame: pl.DataFrame) -> pa.Table:
     """A frame as Arrow, in types that every reader knows (no string views)."""
     return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+
+
+def _to_ipc(table: pa.Table) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    _write(table, sink)
+    return sink.getvalue()
+
+
+def _write(table: pa.Table, sink: pa.NativeFile) -> int:
+    """A table as an Arrow stream; returns where it ends."""
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    end: int = sink.tell()
+    return end
