@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from strandline.execution.batch import FROM, UNTIL, Batch, Index, Mask, gather
-from strandline.execution.kernels.grouping import first_pairs, group_codes, identities
+from strandline.execution.kernels.grouping import group_codes, identities, pair_codes
 from strandline.execution.kernels.hashing import hash_rows
 from strandline.execution.operators.base import Operator, Progress
 from strandline.execution.operators.distinct import same_payloads
@@ -42,7 +42,8 @@ class FirstValuesOperator(Operator):
         for name, id in self.values:
             value = frame.get_column(id)
             present: Mask = value.is_not_null().to_numpy()
-            first = self._not_seen(id, frame, first_pairs(groups, identities(value), present), progress)
+            _, first = pair_codes(groups, identities(value), present)
+            first = self._not_seen(id, frame, first, progress)
             is_first = np.zeros(frame.height, dtype=np.bool_)
             is_first[first] = True
             copies.append(pl.when(pl.Series(is_first)).then(pl.col(id)).alias(name))
