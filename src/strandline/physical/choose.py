@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from strandline.algebra import operators as logical
-from strandline.algebra.chronons import granule, is_chronon, keeps_arrival_order
+from strandline.algebra.chronons import granule, is_chronon, keeps_arrival_order, lasts
 from strandline.algebra.expressions import (
     AggregateCall,
     Call,
@@ -25,6 +25,7 @@ from strandline.algebra.tree import streams_read
 from strandline.catalog import BaseStream
 from strandline.physical.aggregation import sweep
 from strandline.physical.plan import (
+    Arrivals,
     Exchange,
     ExtendValidity,
     Fragment,
@@ -137,6 +138,8 @@ def _build(plan: Plan) -> Built:
             return replace(built, node=LastSession(partition, gap_us, built.node))
         case logical.Granularity(granule_us, source):
             return _granular(_build(source), granule_us)
+        case logical.Changes("insert", source) if lasts(source):
+            return _arrivals(_build(source))
         case logical.Changes(kind, source):
             built = _to_keys(_build(source), tuple(column.id for column in logical_schema(source)))
             return replace(built, node=NetChanges(kind, built.node))
@@ -157,7 +160,7 @@ def _build(plan: Plan) -> Built:
         case logical.Aggregate(keys, aggregates, source):
             built = _build(source)
             built = _to_keys(built, keys) if keys else _to_one(built)
-            node = sweep(keys, aggregates, built.node)
+            node = sweep(keys, aggregates, built.node, lasts(source))
             return Built(node, _restricted(built.where, frozenset(keys)) if keys else InOne())
         case logical.Distinct(source):
             built = _to_keys(_build(source), tuple(column.id for column in logical_schema(source)))
@@ -187,6 +190,14 @@ def _window(built: Built, range_us: int | None, slide_us: int) -> Built:
         return replace(built, where=AtSource((range_us, slide_us)))
     node: Node = ExtendValidity(range_us, slide_us, built.node)
     return replace(built, node=Reorder(node) if slide_us > 1 else node)
+
+
+def _arrivals(built: Built) -> Built:
+    """ISTREAM of what never ends: nothing can go on in another piece, so nobody has to be compared with others."""
+    if built.where == AtSource((None, 1)):
+        return replace(built, where=AtSource())  # the rows as they were read
+    built = _exchange(built, "spread", ()) if isinstance(built.where, AtSource) else built
+    return replace(built, node=Arrivals(built.node))
 
 
 def _join(plan: logical.Join) -> Built:

@@ -14,9 +14,11 @@ from strandline.algebra.explain import (
     show_window,
 )
 from strandline.physical.plan import (
+    Arrivals,
     Coalesce,
     Exchange,
     ExtendValidity,
+    FirstValues,
     Fragment,
     LastRows,
     LastSession,
@@ -104,6 +106,8 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             return f"RoundUp to {show_duration(granule_us)}"
         case NetChanges(change, _):
             return f"NetChanges {change}"
+        case Arrivals():
+            return "Arrivals"
         case SweepTop(order, limit, _):
             return f"SweepTop {limit} by {', '.join(map(show_sort_key, order))}"
         case Reorder():
@@ -119,6 +123,9 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             return f"SweepAggregate{by}{': ' if computed else ''}{computed}"
         case RemoveDuplicates():
             return "RemoveDuplicates"
+        case FirstValues(keys, values, _):
+            by = f" by {', '.join(keys)}" if keys else ""
+            return f"FirstValues{by}: {', '.join(f'{column.id} := {id}' for column, id in values)}"
         case Merge(columns, _):
             return f"Merge ({', '.join(c.id for c in columns)})"
         case Repeat(copies, _):

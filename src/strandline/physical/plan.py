@@ -86,6 +86,13 @@ class NetChanges:
 
 
 @dataclass(frozen=True, slots=True)
+class Arrivals:
+    """What comes at each instant, where nothing ever goes: each element when it begins."""
+
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
 class SweepTop:
     """The first rows in an order, by sweeping over the instants at which something changes."""
 
@@ -145,6 +152,16 @@ class RemoveDuplicates:
 
 
 @dataclass(frozen=True, slots=True)
+class FirstValues:
+    """Each element with copies of some values that are NULL unless they come for the first time for these keys: among
+    elements that never end, those are the values that count once."""
+
+    keys: tuple[str, ...]
+    values: tuple[tuple[Column, str], ...]  # the copy, and of what
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
 class Merge:
     """Union."""
 
@@ -198,12 +215,14 @@ Node: TypeAlias = (
     | LastSession
     | RoundUp
     | NetChanges
+    | Arrivals
     | SweepTop
     | Reorder
     | SymmetricJoin
     | MatchJoin
     | SweepAggregate
     | RemoveDuplicates
+    | FirstValues
     | Merge
     | Repeat
     | Coalesce
@@ -310,6 +329,8 @@ def schema(node: Node) -> Schema:
             return schema(node.left) + (() if node.mark is None else (node.mark,))
         case SymmetricJoin() | MatchJoin():
             return schema(node.left) + schema(node.right)
+        case FirstValues(_, values, source):
+            return (*schema(source), *(column for column, _ in values))
         case SweepAggregate(keys, aggregates, source):
             by_id = {c.id: c for c in schema(source)}
             return (*(by_id[key] for key in keys), *(column for column, _ in aggregates))
