@@ -20,7 +20,7 @@ from strandline.optimizer.rules.join import (
     push_condition_below_match,
     push_filter_below_match,
 )
-from strandline.optimizer.rules.map import merge_maps, push_map_below_time_window
+from strandline.optimizer.rules.map import merge_maps, push_map_below_time_window, share_with_filter
 
 STAGES = (
     # Filters early: every row that does not leave its source is a row that no exchange moves and no state keeps.
@@ -44,10 +44,13 @@ STAGES = (
     Stage("merge maps", (push_map_below_time_window, merge_maps)),
 )
 
+# After all others, since it puts a map below a filter: they would undo it. Maps that could not merge may do so now.
+SHARING = Stage("compute once", (share_with_filter, merge_maps))
+
 
 def optimize(plan: Plan) -> Plan:
     """A cheaper plan with the same snapshots."""
     for stage in STAGES:
         plan = settle(stage, plan)
     # Columns last: which ones are needed is known once the filters are where they stay.
-    return settle(STAGES[-1], prune_columns(plan))
+    return settle(SHARING, settle(STAGES[-1], prune_columns(plan)))
