@@ -20,6 +20,7 @@ from strandline.algebra.operators import (
     MarkJoin,
     OuterJoin,
     Plan,
+    Rank,
     Scan,
     SemiJoin,
     SessionWindow,
@@ -40,7 +41,7 @@ def is_chronon(plan: Plan) -> bool:
             return True
         case TimeWindow() | CountWindow() | SessionWindow() | Granularity():
             return False
-        case Filter() | Map() | Distinct() | TopRows():
+        case Filter() | Map() | Distinct() | TopRows() | Rank():
             return is_chronon(plan.source)
         case Join(_, left, right):  # valid while both are
             return is_chronon(left) or is_chronon(right)

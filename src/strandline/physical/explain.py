@@ -7,16 +7,18 @@ from collections.abc import Mapping
 from strandline.algebra.explain import (
     show_aggregate,
     show_expression,
+    show_order,
     show_outputs,
+    show_rank,
     show_rows,
     show_session,
-    show_sort_key,
     show_window,
 )
 from strandline.physical.plan import (
     Coalesce,
     Exchange,
     ExtendValidity,
+    FirstRows,
     Fragment,
     LastRows,
     LastSession,
@@ -34,6 +36,7 @@ from strandline.physical.plan import (
     Select,
     Split,
     SweepAggregate,
+    SweepRank,
     SweepTop,
     SymmetricJoin,
     ToPort,
@@ -104,8 +107,12 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             return f"RoundUp to {show_duration(granule_us)}"
         case NetChanges(change, _):
             return f"NetChanges {change}"
-        case SweepTop(order, limit, _):
-            return f"SweepTop {limit} by {', '.join(map(show_sort_key, order))}"
+        case SweepTop(partition, order, limit, _):
+            return f"SweepTop {limit} {show_order(partition, order)}"
+        case SweepRank(place, partition, order, most, _):
+            return f"SweepRank {show_rank(place, partition, order, most)}"
+        case FirstRows(partition, order, limit, range_us, slide_us, _):
+            return f"FirstRows {limit} {show_order(partition, order)} in {show_window(range_us, slide_us)}"
         case Reorder():
             return "Reorder"
         case SymmetricJoin() | MatchJoin():
