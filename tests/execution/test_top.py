@@ -108,7 +108,11 @@ def test_the_first_rows_of_each_partition(
     PARTITIONS, slicings(),
 )  # fmt: skip
 def test_the_places_of_rows(
-    source: Elements, limit: int | None, keys: list[tuple[int, bool, bool]], partition: tuple[str, ...], slicing: Slicing
+    source: Elements,
+    limit: int | None,
+    keys: list[tuple[int, bool, bool]],
+    partition: tuple[str, ...],
+    slicing: Slicing,
 ) -> None:
     order, place = ordered_by(keys), Column("place", "place", BIGINT)
 
