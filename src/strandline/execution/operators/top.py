@@ -9,7 +9,7 @@ import polars as pl
 
 from strandline.algebra.expressions import SortKey
 from strandline.execution.batch import FROM, UNTIL, Batch, Index, Mask, Times, frame_schema, gather, is_sorted, times
-from strandline.execution.kernels.grouping import group_codes
+from strandline.execution.kernels.grouping import group_codes, group_order
 from strandline.execution.kernels.intervals import window
 from strandline.execution.kernels.ranking import order_levels
 from strandline.execution.kernels.top import among_first, running_top
@@ -111,8 +111,8 @@ class TopOperator(Operator):
         element = np.concatenate([np.arange(len(elements.start)), leaves])
         time = np.concatenate([elements.start, elements.end[leaves]])
         change = np.concatenate([np.ones(len(elements.start), np.int64), np.full(len(leaves), -1)])
-        by_time = np.lexsort((time, elements.group[element]))
-        order = np.lexsort((elements.level, elements.group))
+        by_time = _by_group(elements.group[element], time)
+        order = _by_group(elements.group, elements.level)
         group, level = elements.group[order], elements.level[order]
         place_of = np.empty(len(order), np.int64)
         place_of[order] = np.arange(len(order))
@@ -174,6 +174,14 @@ class FirstRowsOperator(Operator):
         first = np.empty(len(rows), np.bool_)
         first[rows] = among_first(group[rows], level[rows], start[rows], stands, self.limit)
         return batch.keep(first)
+
+
+def _by_group(group: Index, values: Times | Index) -> Index:
+    """The order of rows by group, and within a group by value."""
+    if is_sorted(values):
+        return group_order(group)
+    by_value = np.argsort(values, kind="stable")
+    return by_value[group_order(group[by_value])]
 
 
 def _descending(values: Times) -> Index:
