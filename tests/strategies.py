@@ -337,7 +337,7 @@ class Writer:
         whole = self.combined(depth)
         if self.chance(10):
             return Select(f"{whole.text} {self.first_rows(whole)}", whole.families, whole.chronon)
-        if self.chance(8):
+        if self.chance(14):
             return self.ranked(whole)
         if self.chance(8):
             kind = self.pick("ISTREAM", "DSTREAM", "RSTREAM")
@@ -378,7 +378,7 @@ class Writer:
 
     def qualify(self, fields: Fields) -> str:
         """A condition on the places of rows, now and then."""
-        return f" QUALIFY {self.place_test(self.rank(fields))}" if fields and self.chance(8) else ""
+        return f" QUALIFY {self.place_test(self.rank(fields))}" if fields and self.chance(14) else ""
 
     def combined(self, depth: int) -> Select:
         """A select, or two with the same columns and a set operator between them."""
@@ -413,7 +413,7 @@ class Writer:
                     asked = self.partner_test(tables.fields)
                     items, families = f"{items}, ({asked}) AS c{len(families) + 1}", (*families, "bool")
                 distinct = "DISTINCT " if shape == "distinct" else ""
-                if wanted is None and self.chance(10):
+                if wanted is None and self.chance(16):
                     items, families = (
                         f"{items}, {self.rank(tables.fields)} AS c{len(families) + 1}",
                         (*families, "int"),

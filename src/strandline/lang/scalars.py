@@ -162,7 +162,7 @@ class Scalars:
                     raise BindError(
                         f"RANK() in {self.clause}",
                         code="misplaced-rank",
-                        hint="It stands in the SELECT list or in QUALIFY: rank in a subquery in FROM, and ask there.",
+                        hint="Write QUALIFY RANK() OVER (…) <= 10, or rank in a subquery in FROM and ask around it.",
                         span=node.span,
                     )
                 return self.rank(node, self)
