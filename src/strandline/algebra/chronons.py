@@ -21,6 +21,7 @@ from strandline.algebra.operators import (
     MarkJoin,
     OuterJoin,
     Plan,
+    Rank,
     Scan,
     SemiJoin,
     SessionWindow,
@@ -41,7 +42,7 @@ def is_chronon(plan: Plan) -> bool:
             return True
         case TimeWindow() | CountWindow() | SessionWindow() | Granularity():
             return False
-        case Filter() | Map() | Distinct() | TopRows():
+        case Filter() | Map() | Distinct() | TopRows() | Rank():
             return is_chronon(plan.source)
         case Join(_, left, right):  # valid while both are
             return is_chronon(left) or is_chronon(right)
@@ -70,7 +71,7 @@ def lasts(plan: Plan) -> bool:
             return lasts(left) and lasts(right)
         case Union(_, inputs):
             return all(map(lasts, inputs))
-        case Scan() | CountWindow() | SessionWindow() | Changes() | TopRows() | Aggregate():
+        case Scan() | CountWindow() | SessionWindow() | Changes() | TopRows() | Rank() | Aggregate():
             return False
         case OuterJoin() | SemiJoin() | MarkJoin() | SetOperation():
             return False

@@ -33,7 +33,7 @@ from strandline.execution.operators.stateless import (
     RoundUpOperator,
     WindowOperator,
 )
-from strandline.execution.operators.top import TopOperator
+from strandline.execution.operators.top import FirstRowsOperator, TopOperator
 from strandline.execution.progress import Heartbeat, progress_of, together
 from strandline.execution.state import State
 from strandline.execution.wire import DRIVER, Message, to_table
@@ -69,8 +69,12 @@ def operator_for(node: Node) -> Operator:
             return NetChangesOperator(change, physical.schema(source))
         case physical.Arrivals():
             return ArrivalsOperator()
-        case physical.SweepTop(order, limit, source):
-            return TopOperator(order, limit, physical.schema(source))
+        case physical.SweepTop(partition, order, limit, source):
+            return TopOperator(partition, order, limit, physical.schema(source))
+        case physical.SweepRank(place, partition, order, most, source):
+            return TopOperator(partition, order, most, physical.schema(source), place)
+        case physical.FirstRows(partition, order, limit, range_us, slide_us, _):
+            return FirstRowsOperator(partition, order, limit, range_us, slide_us)
         case physical.MatchJoin(kind, left_keys, right_keys, condition, left, right, mark):
             schemas = physical.schema(left), physical.schema(right)
             return MatchJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark)

@@ -6,9 +6,11 @@ from strandline.algebra.operators import Plan
 from strandline.optimizer.driver import Stage, settle
 from strandline.optimizer.rules.columns import prune_columns
 from strandline.optimizer.rules.filter import (
+    limit_rank_by_filter,
     merge_filters,
     push_filter_below_aggregate,
     push_filter_below_distinct,
+    push_filter_below_first_rows,
     push_filter_below_map,
     push_filter_below_set_operation,
     push_filter_below_time_window,
@@ -38,6 +40,8 @@ STAGES = (
             push_filter_below_set_operation,
             push_filter_below_distinct,
             push_filter_below_aggregate,
+            push_filter_below_first_rows,
+            limit_rank_by_filter,
         ),
     ),
     # Maps follow the filters, so that an exchange moves results instead of their ingredients, computed once.

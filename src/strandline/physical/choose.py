@@ -15,6 +15,7 @@ from strandline.algebra.expressions import (
     ColumnRef,
     Expression,
     Literal,
+    SortKey,
     columns_of,
     conjunction,
     conjuncts,
@@ -28,6 +29,7 @@ from strandline.physical.plan import (
     Arrivals,
     Exchange,
     ExtendValidity,
+    FirstRows,
     Fragment,
     LastRows,
     LastSession,
@@ -48,6 +50,7 @@ from strandline.physical.plan import (
     Select,
     Split,
     SweepAggregate,
+    SweepRank,
     SweepTop,
     SymmetricJoin,
     ToPort,
@@ -143,12 +146,12 @@ def _build(plan: Plan) -> Built:
         case logical.Changes(kind, source):
             built = _to_keys(_build(source), tuple(column.id for column in logical_schema(source)))
             return replace(built, node=NetChanges(kind, built.node))
-        case logical.TopRows(order, limit, source):
-            # Whoever is not among the first in its bucket is not among the first of all.
-            built = _build(source)
-            built = _exchange(built, "spread", ()) if isinstance(built.where, AtSource) else built
-            built = _to_one(replace(built, node=SweepTop(order, limit, built.node)))
-            return replace(built, node=SweepTop(order, limit, built.node))
+        case logical.TopRows(partition, order, limit, source):
+            built = _brought_together(_build(source), partition, order, limit)
+            return replace(built, node=SweepTop(partition, order, limit, built.node))
+        case logical.Rank(place, partition, order, most, source):
+            built = _brought_together(_build(source), partition, order, most)
+            return replace(built, node=SweepRank(place, partition, order, most, built.node))
         case logical.Join():
             return _join(plan)
         case logical.OuterJoin(full):
@@ -173,6 +176,23 @@ def _build(plan: Plan) -> Built:
 
 def _partitioned(built: Built, partition: tuple[str, ...]) -> Built:
     return _to_keys(built, partition) if partition else _to_one(built)
+
+
+def _brought_together(built: Built, partition: tuple[str, ...], order: tuple[SortKey, ...], limit: int | None) -> Built:
+    """All elements of a partition in one place, as far as they can be among the first."""
+    if limit is None or isinstance(built.where, InOne):
+        return _partitioned(built, partition)
+    if isinstance(built.where, AtSource) and built.where.window is not None:
+        range_us, slide_us = built.where.window
+        # In a window that moves with every instant each row has a time of its own, when it alone is still there.
+        if range_us is None or slide_us > 1:
+            built = replace(built, node=FirstRows(partition, order, limit, range_us, slide_us, built.node))
+            return _partitioned(built, partition)
+    if partition:
+        return _to_keys(built, partition)
+    # Whoever is not among the first in its bucket is not among the first of all.
+    built = _exchange(built, "spread", ()) if isinstance(built.where, AtSource) else built
+    return _to_one(replace(built, node=SweepTop((), order, limit, built.node)))
 
 
 def _granular(built: Built, granule_us: int) -> Built:

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from strandline.algebra.explain import (
     show_aggregate,
     show_expression,
+    show_order,
     show_outputs,
+    show_rank,
     show_rows,
     show_session,
-    show_sort_key,
     show_window,
 )
 from strandline.physical.plan import (
@@ -18,6 +19,7 @@ from strandline.physical.plan import (
     Coalesce,
     Exchange,
     ExtendValidity,
+    FirstRows,
     FirstValues,
     Fragment,
     LastRows,
@@ -36,6 +38,7 @@ from strandline.physical.plan import (
     Select,
     Split,
     SweepAggregate,
+    SweepRank,
     SweepTop,
     SymmetricJoin,
     ToPort,
@@ -108,8 +111,12 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             return f"NetChanges {change}"
         case Arrivals():
             return "Arrivals"
-        case SweepTop(order, limit, _):
-            return f"SweepTop {limit} by {', '.join(map(show_sort_key, order))}"
+        case SweepTop(partition, order, limit, _):
+            return f"SweepTop {limit} {show_order(partition, order)}"
+        case SweepRank(place, partition, order, most, _):
+            return f"SweepRank {show_rank(place, partition, order, most)}"
+        case FirstRows(partition, order, limit, range_us, slide_us, _):
+            return f"FirstRows {limit} {show_order(partition, order)} in {show_window(range_us, slide_us)}"
         case Reorder():
             return "Reorder"
         case SymmetricJoin() | MatchJoin():

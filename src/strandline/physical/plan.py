@@ -96,8 +96,32 @@ class Arrivals:
 class SweepTop:
     """The first rows in an order, by sweeping over the instants at which something changes."""
 
+    partition: tuple[str, ...]
     order: tuple[SortKey, ...]
     limit: int
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRank:
+    """Rows with their places in an order, by sweeping over the instants at which something changes."""
+
+    place: Column
+    partition: tuple[str, ...]
+    order: tuple[SortKey, ...]
+    limit: int | None
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRows:
+    """Rows before their window, without those that can never be among the first in it."""
+
+    partition: tuple[str, ...]
+    order: tuple[SortKey, ...]
+    limit: int
+    range_us: int | None
+    slide_us: int
     source: Node
 
 
@@ -217,6 +241,8 @@ Node: TypeAlias = (
     | NetChanges
     | Arrivals
     | SweepTop
+    | SweepRank
+    | FirstRows
     | Reorder
     | SymmetricJoin
     | MatchJoin
@@ -331,6 +357,8 @@ def schema(node: Node) -> Schema:
             return schema(node.left) + schema(node.right)
         case FirstValues(_, values, source):
             return (*schema(source), *(column for column, _ in values))
+        case SweepRank(place, _, _, _, source):
+            return (*schema(source), place)
         case SweepAggregate(keys, aggregates, source):
             by_id = {c.id: c for c in schema(source)}
             return (*(by_id[key] for key in keys), *(column for column, _ in aggregates))

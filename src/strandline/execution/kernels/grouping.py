@@ -122,4 +122,19 @@ def group_order(codes: Index) -> Index:
     """The order of rows by code; rows of one code keep their order."""
     small = len(codes) and int(codes.max()) < 2**16
     # For 16 bits the stable sort is a radix sort: linear.
-    return np.argsort(codes.astype(np.uint16) if small else codes, kind="stable")
+    return np.argsort(codes.astype(np.uint16), kind="stable") if small else _counted_order(codes)
+
+
+@compiled("i8[::1](i8[::1])")
+def _counted_order(codes: Index) -> Index:
+    """Codes are dense, so that each row can be put where the rows of smaller codes end."""
+    places = np.zeros(codes.max() + 2 if len(codes) else 1, np.int64)
+    for code in codes:
+        places[code + 1] += 1
+    for code in range(1, len(places)):
+        places[code] += places[code - 1]
+    order = np.empty(len(codes), np.int64)
+    for row in range(len(codes)):
+        order[places[codes[row]]] = row
+        places[codes[row]] += 1
+    return order
