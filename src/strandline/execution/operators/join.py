@@ -18,8 +18,8 @@ from strandline.types import Schema
 
 # Pairs of rows looked at in one go: bounds the memory of a join that multiplies, whatever the state.
 PAIRS_AT_ONCE = 2_000_000
-# Segments of so many rows are looked up in any order. In a larger one a look-up may wait for memory, unless the one before
-# it has been nearby: then it is worth while to sort what looks.
+# Segments of so many rows are looked up in any order. In a larger one a look-up may wait for memory, unless the one
+# before it has been nearby: then it is worth while to sort what looks.
 WITHIN_CACHE = 2**16
 
 
