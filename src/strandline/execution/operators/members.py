@@ -168,7 +168,7 @@ class Members:
 
 
 def _differ(ranks: Index) -> bool:
-    """Whether an order has anything to go by: where no value is NULL, all are equally present, and a sort takes time."""
+    """Whether there is anything to sort by: where no value is NULL, all are equally present."""
     return bool((ranks != ranks[:1]).any())
 
 
