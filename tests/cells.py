@@ -130,6 +130,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "first rows",
         "granules",
     ),
+    "ranks": ("of each partition", "of all", "up to a place", "a place alone", "in the answer", "QUALIFY", "of groups"),
     "cuts": ("one row per batch", "all in one", "at random", "inside a tie", "several buckets"),
 }
 
@@ -195,6 +196,7 @@ def _syntax(statement: ast.Node, named: set[str]) -> Iterator[str]:
                 yield from (f"outputs: {cell}" for cell in _output(node))
                 yield from (f"subqueries: {cell}" for cell in _places_of_subqueries(node))
                 yield from (f"grouping: {cell}" for cell in _grouping(node))
+                yield from (f"ranks: {cell}" for cell in _ranks(node))
 
 
 def _what_is_under_a_window(query: ast.Query) -> str:
@@ -322,6 +324,26 @@ def _grouping(select: ast.Select) -> Iterator[str]:
                 yield "sets and distinct values"
             if call.filter is not None:
                 yield "sets and filter"
+
+
+def _ranks(select: ast.Select) -> Iterator[str]:
+    listed = [node for item in select.items for node in _within_its_query(item) if isinstance(node, ast.Ranking)]
+    asked = [] if select.qualify is None else list(_within_its_query(select.qualify))
+    for ranking in (node for node in (*listed, *asked) if isinstance(node, ast.Ranking)):
+        yield "of each partition" if ranking.partition else "of all"
+        if is_grouping(select):
+            yield "of groups"
+    if asked:
+        yield "QUALIFY"
+    if any(isinstance(node, ast.ColumnName) and node.column.name == "place" for i in select.items for node in _walk(i)):
+        yield "in the answer"
+    for test in asked if select.where is None else (*asked, *_within_its_query(select.where)):
+        if isinstance(test, ast.Binary) and any(map(_is_place, (test.left, test.right))):
+            yield "a place alone" if test.operator == "=" else "up to a place"
+
+
+def _is_place(node: ast.Expression) -> bool:
+    return isinstance(node, ast.Ranking) or (isinstance(node, ast.ColumnName) and node.column.name == "place")
 
 
 def _expression(node: ast.Node) -> Iterator[str]:

@@ -337,6 +337,8 @@ class Writer:
         whole = self.combined(depth)
         if self.chance(10):
             return Select(f"{whole.text} {self.first_rows(whole)}", whole.families, whole.chronon)
+        if self.chance(14):
+            return self.ranked(whole)
         if self.chance(8):
             kind = self.pick("ISTREAM", "DSTREAM", "RSTREAM")
             return Select(f"{kind}({whole.text})", whole.families, kind != "RSTREAM" or whole.chronon)
@@ -347,6 +349,36 @@ class Writer:
         keys = [f"c{place}{self.pick('', ' DESC', ' NULLS FIRST', ' DESC NULLS LAST')}" for place in places]
         most = self.dice.randint(1, 3)
         return f"ORDER BY {', '.join(keys)} {self.pick(f'LIMIT {most}', f'FETCH FIRST {most} ROWS WITH TIES')}"
+
+    def ranked(self, whole: Select) -> Select:
+        """The rows of a query with certain places, and perhaps the places themselves."""
+        inner, outer = self.name("q"), self.name("q")
+        fields = [Field(f"{inner}.c{i}", family) for i, family in enumerate(whole.families, 1)]
+        ranked = f"SELECT {inner}.*, {self.rank(fields)} AS place FROM ({whole.text}) AS {inner}"
+        asked = [self.place_test(f"{outer}.place")] if not self.chance(4) else []
+        if self.chance(3):
+            asked.append(self.condition([Field(f"{outer}.c{i}", f) for i, f in enumerate(whole.families, 1)], 1))
+        listed, families = [f"{outer}.c{i}" for i in range(1, len(whole.families) + 1)], whole.families
+        if self.chance(3):
+            listed, families = [*listed, f"{outer}.place AS c{len(families) + 1}"], (*families, "int")
+        where = f" WHERE {' AND '.join(asked)}" if asked else ""
+        return Select(f"SELECT {', '.join(listed)} FROM ({ranked}) AS {outer}{where}", families, whole.chronon)
+
+    def rank(self, fields: Fields) -> str:
+        """The place of a row among all, or among those of its partition."""
+        by = [self.dice.choice(fields).text for _ in range(self.dice.randint(1, 2))]
+        keys = [f"{key}{self.pick('', ' DESC', ' NULLS FIRST', ' DESC NULLS LAST')}" for key in by]
+        each = f"PARTITION BY {self.key(fields).text} " if not self.chance(3) else ""
+        return f"RANK() OVER ({each}ORDER BY {', '.join(keys)})"
+
+    def place_test(self, place: str) -> str:
+        most = self.dice.randint(1, 3)
+        return self.pick(f"{place} <= {most}", f"{place} < {most + 1}", f"{most} >= {place}", f"{place} = {most}",
+                         f"{place} BETWEEN 1 AND {most}", f"{place} > {most}")  # fmt: skip
+
+    def qualify(self, fields: Fields) -> str:
+        """A condition on the places of rows, now and then."""
+        return f" QUALIFY {self.place_test(self.rank(fields))}" if fields and self.chance(14) else ""
 
     def combined(self, depth: int) -> Select:
         """A select, or two with the same columns and a set operator between them."""
@@ -381,7 +413,13 @@ class Writer:
                     asked = self.partner_test(tables.fields)
                     items, families = f"{items}, ({asked}) AS c{len(families) + 1}", (*families, "bool")
                 distinct = "DISTINCT " if shape == "distinct" else ""
-                return Select(f"SELECT {distinct}{items} FROM {tables.text}{where}", families, tables.chronon)
+                if wanted is None and self.chance(16):
+                    items, families = (
+                        f"{items}, {self.rank(tables.fields)} AS c{len(families) + 1}",
+                        (*families, "int"),
+                    )
+                text = f"SELECT {distinct}{items} FROM {tables.text}{where}{self.qualify(tables.fields)}"
+                return Select(text, families, tables.chronon)
 
     def grouped(self, tables: Table, where: str, wanted: tuple[str, ...] | None, by: Grouping) -> Select:
         keys = (*by.keys, *by.flags)
@@ -394,7 +432,9 @@ class Writer:
             items, families = self.items(visible, wanted, must_aggregate=not by.text)
         distinct = "DISTINCT " if self.chance(8) else ""
         group = f" GROUP BY {by.text}" if by.text else ""
-        text = f"SELECT {distinct}{items} FROM {tables.text}{where}{group}{self.having(by, visible)}"
+        having = self.having(by, visible)
+        qualify = self.qualify([field for field in visible if "SELECT" not in field.text])
+        text = f"SELECT {distinct}{items} FROM {tables.text}{where}{group}{having}{qualify}"
         return Select(text, families, not by.overall and tables.chronon)
 
     def having(self, by: Grouping, visible: Fields) -> str:

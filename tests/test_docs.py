@@ -2,8 +2,8 @@
 
 Three kinds of text in the pages are compared with what the code says:
 
-- fenced examples: ```python, ```shell and ```sql run (or timeline) blocks are run on the local engine, and a ```text
-  block right below one is its output;
+- fenced examples: ```python, ```shell and ```sql run (or timeline) blocks are run on the local engine, ```python spark
+  in a process of its own on Spark, and a ```text block right below one is its output;
 - sections between `<!-- shown: name -->` and `<!-- end -->`, which are produced here: the steps of the architecture
   page, the tables of the language page;
 - lists that must be whole: error codes, source options, commands, links.
@@ -18,8 +18,10 @@ import contextlib
 import difflib
 import functools
 import io
+import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -82,7 +84,7 @@ LANGUAGE = ROOT / "docs" / "language.md"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
 
 # What a fence may say. `sql parse` must parse and is not run; `text` is output or a drawing; `sh` is for a terminal.
-KINDS = ("python", "sql run", "sql timeline", "sql parse", "scenario", "shell", "text", "sh")
+KINDS = ("python", "python spark", "sql run", "sql timeline", "sql parse", "scenario", "shell", "text", "sh")
 
 
 # ---- pages -----------------------------------------------------------------------------------------------------------
@@ -112,6 +114,7 @@ class Piece:
     end: int
     shown: str
     produce: Callable[[], str]
+    on_spark: bool = False
 
 
 def pieces(path: Path) -> list[Piece]:
@@ -126,7 +129,8 @@ def pieces(path: Path) -> list[Piece]:
         name = f"{path.relative_to(ROOT)}:{block.line}"
         produce = functools.partial(RUNNERS[block.info], text)
         if after is not None and after.info == "text" and not page[block.end + 3 : after.start - 8].strip():
-            found.append(Piece(name, after.start, after.end, page[after.start : after.end], produce))
+            on_spark = block.info.endswith(" spark")
+            found.append(Piece(name, after.start, after.end, page[after.start : after.end], produce, on_spark))
         else:
             assert not block.info.startswith("sql run"), f"{name}: its output belongs in a text block below"
             found.append(Piece(name, block.end, block.end, "", produce))
@@ -155,6 +159,17 @@ def run_python(text: str) -> str:
     with workplace(), mock.patch.object(sl, "connect", local), contextlib.redirect_stdout(printed):
         exec(compile(text, "<example>", "exec"), {"__name__": "example"})
     return printed.getvalue()
+
+
+def run_on_spark(text: str) -> str:
+    """What a block prints that needs Spark; in a process of its own, because a process has one Spark."""
+    with workplace():
+        path = os.pathsep.join([str(SOURCE.parent), os.environ.get("PYTHONPATH", "")])
+        done = subprocess.run(
+            [sys.executable, "-c", text], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
+        )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def run_sql(text: str, drawn: bool) -> str:
@@ -272,6 +287,7 @@ def run_shell(text: str) -> str:
 RUNNERS: dict[str, Callable[[str], str]] = {
     "shell": run_shell,
     "python": run_python,
+    "python spark": run_on_spark,
     "sql run": functools.partial(run_sql, drawn=False),
     "sql timeline": functools.partial(run_sql, drawn=True),
     "sql parse": check_parses,
@@ -568,7 +584,14 @@ SHOWN: dict[str, Callable[[], str]] = {
 # ---- tests -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("piece", [p for path in PAGES for p in pieces(path)], ids=lambda piece: piece.name)
+@pytest.mark.parametrize(
+    "piece",
+    [
+        pytest.param(piece, id=piece.name, marks=[pytest.mark.spark] if piece.on_spark else [])
+        for path in PAGES
+        for piece in pieces(path)
+    ],
+)
 def test_the_page_says_what_the_code_does(piece: Piece) -> None:
     actual = piece.produce()
     if actual != piece.shown:

@@ -118,3 +118,26 @@ def test_the_example_notebook_runs() -> None:
     kinds = {kind for output in outputs for kind in output.get("data", {})}
     assert "application/vnd.jupyter.widget-view+json" in kinds and "text/html" in kinds
     assert not [output for output in outputs if output.get("name") == "stderr"]
+
+
+def test_a_chart_of_an_ended_answer_ends_a_little_after_its_last_change(database: Database) -> None:
+    query = database.sql("SELECT k, SUM(x) AS total FROM s WINDOW(RANGE UNBOUNDED) GROUP BY k")
+    database.append("s", rows(("a", 1.0, 0), ("a", float("inf"), 20), ("b", 2.0, 40)))
+    database.end("s")
+    assert query.await_end(30)
+    zero = 1704067200000.0
+    assert LiveChart(query, y="total", line="k").lines == {  # what is infinite cannot be drawn, nor sent as JSON
+        "a": [[zero, zero + 20_000, 1.0]],
+        "b": [[zero + 40_000, zero + 42_000, 2.0]],
+    }
+
+
+def test_integers_that_javascript_cannot_hold_are_texts(database: Database) -> None:
+    database.sql("CREATE STREAM big (n BIGINT, d DECIMAL(5,2), ts TIMESTAMP) SOURCE events() ORDERED BY ts")
+    query = database.sql("SELECT n, d FROM big WINDOW(RANGE UNBOUNDED)")
+    database.append("big", [(2**53 + 1, "1.50", "2024-01-01"), (7, None, "2024-01-01")])
+    database.end("big")
+    assert query.await_end(30)
+    table = LiveTable(query)
+    assert sorted(table.rows, key=str) == [["9007199254740993", "1.50"], [7, None]]
+    assert table.numbers == [True, True]

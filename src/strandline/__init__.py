@@ -47,6 +47,7 @@ def connect(
     checkpoint: str | os.PathLike[str] | None = None,
     buckets: int | None = None,
     batch_rows: int = 1_000_000,
+    keep: int | None = 1_000_000,
     config: Mapping[str, str] | None = None,
 ) -> Database:
     """Open a database of streams and continuous queries.
@@ -54,7 +55,8 @@ def connect(
     Without arguments it starts an embedded Spark on this machine. `spark` is a session of yours (a cluster, say),
     `master` a URL for a session that we start, `engine="local"` the engine without Spark. `checkpoint` is a directory
     that all executors see; queries then survive a restart. `buckets` is the parallelism of state, `batch_rows` about
-    how many rows a stream contributes to one micro-batch.
+    how many rows a stream contributes to one micro-batch. `keep` is how many elements of each answer stay in memory
+    where no sink is given; None keeps all of them.
     """
     from strandline.engine import Database
 
@@ -65,5 +67,6 @@ def connect(
         checkpoint=checkpoint,
         buckets=buckets,
         batch_rows=batch_rows,
+        keep=keep,
         config=config,
     )

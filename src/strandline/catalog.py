@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from strandline.errors import CatalogError, Span
 from strandline.types import Type
@@ -35,12 +36,31 @@ class KnownRows:
     disorder_us: int = 0
 
 
+class Feeding(Protocol):
+    """Somebody who writes the rows of a stream into a journal, at work."""
+
+    def check(self) -> None:
+        """Raise what made it fail, if something did."""
+
+    def heed(self, position: int) -> None:
+        """Hear how far the rows were read."""
+
+    def stop(self) -> None: ...
+
+
+class Feed(Protocol):
+    """Where rows come from an object of this process: what brings them into a directory while a query runs."""
+
+    def start(self, directory: Path) -> Feeding: ...
+
+
 @dataclass(frozen=True, slots=True)
 class BaseStream:
     """A stream that comes from outside: its columns, its source and the promise about its order.
 
     A row is valid for the instant of its time column or, where there is an end column, from the one until the other.
-    Without a time column it is valid for the instant at which it arrives.
+    Without a time column it is valid for the instant at which it arrives. `feed` stays in this process: other processes
+    get the stream without it, and read what it has brought.
     """
 
     name: str
@@ -50,6 +70,7 @@ class BaseStream:
     disorder_us: int = 0
     idle_after_us: int | None = None
     end_column: str | None = None
+    feed: Feed | None = field(default=None, compare=False, repr=False)
 
     @property
     def has_intervals(self) -> bool:

@@ -103,6 +103,7 @@ def shell(
     checkpoint: Annotated[Path | None, typer.Option(help="Directory for checkpoints of named queries.")] = None,
     buckets: Annotated[int | None, typer.Option(min=1, help="Parallelism of state; default: the cores.")] = None,
     batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
+    keep: Annotated[int, typer.Option(min=1, help="How many elements of each answer stay in memory.")] = 1_000_000,
     debug: DebugOption = False,
 ) -> None:
     """Type SQL and dot commands, and watch answers while they grow. Spark starts behind the prompt."""
@@ -110,7 +111,7 @@ def shell(
     from strandline.shell.startup import Options
 
     with _stoppable():
-        code = run_shell(Options(_engine(engine), master, checkpoint, buckets, batch_rows), init)
+        code = run_shell(Options(_engine(engine), master, checkpoint, buckets, batch_rows, keep), init)
     if code:
         raise typer.Exit(code)
 

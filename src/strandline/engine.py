@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -22,7 +23,7 @@ from strandline.algebra.operators import Plan
 from strandline.algebra.schema import schema
 from strandline.algebra.tree import streams_read
 from strandline.backends import Backend, LocalBackend, Note, SparkBackend, Start
-from strandline.catalog import BaseStream, Catalog, DerivedStream, Reader, Stream
+from strandline.catalog import BaseStream, Catalog, DerivedStream, KnownRows, Reader, Stream
 from strandline.checkpoint import Checkpoint, indent
 from strandline.describe import describe, show_queries, show_sinks, show_streams, show_views
 from strandline.errors import CatalogError, QueryError, SetupError, SinkError
@@ -32,20 +33,21 @@ from strandline.feeds import Feeds
 from strandline.lang import ast
 from strandline.lang.binder import bind_derived_stream, bind_query, bind_reading, bind_view
 from strandline.lang.definitions import define, define_aggregate
-from strandline.lang.parser import parse
+from strandline.lang.parser import parse, parse_one
 from strandline.lang.scope import suggestion
-from strandline.lang.streams import bind_connector, bind_create_stream
+from strandline.lang.streams import bind_connector, bind_create_stream, declaration
 from strandline.listing import Listing
 from strandline.optimizer.pipeline import optimize
 from strandline.physical.choose import choose
 from strandline.physical.explain import show_pipeline
 from strandline.query import Group, Query
 from strandline.sinks import Memory, Sink, Standing, listener, make_sink
+from strandline.sinks.kept import KEEP, Kept
 from strandline.temporal import instant
 from strandline.why import write_flow
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 EngineName = Literal["spark", "local"]
@@ -73,12 +75,14 @@ class Database:
         checkpoint: str | os.PathLike[str] | None = None,
         buckets: int | None = None,
         batch_rows: int = BATCH_ROWS,
+        keep: int | None = KEEP,
         config: Mapping[str, str] | None = None,
     ) -> None:
         self.catalog = Catalog()
         self.queries: list[Query] = []
         self.checkpoint = Path(checkpoint).absolute() if checkpoint is not None else None
         self.batch_rows = batch_rows
+        self.memory = Memory(keep)  # where the answers go that nobody gives a sink
         self._feeds = Feeds(self.checkpoint / "events" if self.checkpoint is not None else None)
         self._numbered = (f"q{number}" for number in count(1))
         self._backend: Backend = (
@@ -117,7 +121,7 @@ class Database:
             case _:
                 plan, reads = bind_reading(statement, self.catalog)
                 own_name = name or next(n for n in self._numbered if self.is_free(n))
-                wanted = Wanted(own_name, plan, sink or Memory(), reads)
+                wanted = Wanted(own_name, plan, sink or self.memory, reads)
                 return self.start([wanted], self._place(wanted.name))[0]
 
     def append(self, stream: str, rows: Any) -> int:
@@ -135,6 +139,34 @@ class Database:
     def end(self, stream: str) -> None:
         """Say that no row of a stream of `events()` follows."""
         self._feeds.end(self.catalog.get(stream))
+
+    def register(
+        self,
+        name: str,
+        frame: DataFrame,
+        *,
+        ordered_by: str | None = None,
+        until: str | None = None,
+        within: str | timedelta | None = None,
+        idle_after: str | timedelta | None = None,
+        trigger: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Make a DataFrame of Spark a stream, with its columns: `db.register("bids", frame, ordered_by="ts")`.
+
+        The rest is what CREATE STREAM says: `within="5 SECONDS"` is how far rows come out of order from one micro-batch
+        to the next (inside of one they are sorted), with `until` rows are valid from `ordered_by` until that column,
+        and without `ordered_by` they have the time of their arrival. `trigger` goes to Spark's query over the
+        DataFrame: with `{"availableNow": True}` the stream ends with what is there now. A DataFrame that is not
+        streaming is a stream that ends.
+        """
+        from strandline.spark.frames import FrameFeed, checked, columns_of
+
+        columns = columns_of(name, checked(name, frame))
+        statement = parse_one(declaration(name, ordered_by, until, within, idle_after))
+        assert isinstance(statement, ast.CreateStream), "it was written here"
+        stream = bind_create_stream(statement, KnownRows(columns, None))
+        feed = FrameFeed(name, frame, columns, stream.time_column, trigger or {}, lambda: self.log_file)
+        self.catalog.add(replace(stream, feed=feed), statement.name.span)
 
     def function(
         self,
@@ -186,9 +218,9 @@ class Database:
                 self.catalog.add(stream, statement.name.span)
             case ast.CreateStreamAs():
                 self.catalog.add(bind_derived_stream(statement, self.catalog), statement.name.span)
-            case ast.CreateView(name, _, _, replace):
+            case ast.CreateView(name, _, _, replaces):
                 view = bind_view(statement, self.catalog)
-                if replace:
+                if replaces:
                     self.catalog.replace_view(view, [*self._running(), *waiting], name.span)
                 else:
                     self.catalog.add(view, name.span)
@@ -296,7 +328,7 @@ class Database:
                 code="not-a-query",
                 hint=f"Use SELECT * FROM {stream.name}.",
             )
-        wanted = Wanted(stream.name, stream.plan, sink or Memory(), stream.reads | {stream.name})
+        wanted = Wanted(stream.name, stream.plan, sink or self.memory, stream.reads | {stream.name})
         return self.start([wanted], self._place(stream.name))[0]
 
     def start(
@@ -317,7 +349,7 @@ class Database:
         aside = aside or next((near for query in queries if (near := query.sink.beside) is not None), None)
         delivery = Delivery(pipeline, checkpoint.path / MEMORY, aside, ())
         group = Group(delivery, checkpoint.path, text, {q.name: q.sink.open(q.name, schema(q.plan)) for q in queries})
-        group.tables = {query.name: [] for query in queries if isinstance(query.sink, Memory)}
+        group.answers = {q.name: Kept(schema(q.plan), q.sink.keep) for q in queries if isinstance(q.sink, Memory)}
         if checkpoint.is_temporary:
             group.on_stop.append(lambda: shutil.rmtree(checkpoint.path, ignore_errors=True))
         delivery.listeners.append(group.take)

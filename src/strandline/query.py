@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from strandline.errors import QueryError, StrandlineError
-from strandline.execution.answers import answer_schema, from_answer, to_answer
+from strandline.execution.answers import from_answer, to_answer
 from strandline.execution.batch import FROM, UNTIL
 from strandline.execution.delivery import BatchReport, Delivery
 from strandline.execution.kernels.changes import CHANGE, TIME, coalesce, net_changes
@@ -23,6 +24,7 @@ from strandline.execution.wire import to_table
 from strandline.listing import Form, in_form
 from strandline.physical.plan import Pipeline
 from strandline.sinks import Memory, Outlet, Sink
+from strandline.sinks.kept import Kept, Pieces, joined
 from strandline.temporal import BEFORE_ALL, FOREVER, Instant, instant, show_instant, to_datetime
 from strandline.types import Schema
 from strandline.why import evidence_of, explain_why
@@ -53,7 +55,7 @@ class Group:
     run: Run | None = None  # None if everything was finished before
     on_stop: list[Callable[[], None]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
-    tables: dict[str, list[pa.Table]] = field(default_factory=dict)  # of the answers that stay in memory
+    answers: dict[str, Kept] = field(default_factory=dict)  # those that stay in memory
     late: dict[str, list[pa.Table]] = field(default_factory=dict)
     rejected: dict[str, list[pa.Table]] = field(default_factory=dict)
     batches: int = 0
@@ -67,31 +69,48 @@ class Group:
         with self.lock:
             return self._progress[query]
 
-    def pieces(self, query: str, after: int) -> tuple[list[pa.Table], Instant]:
-        """The tables of an answer from number `after` on, and the progress that goes with them."""
+    def pieces(self, query: str, after: int) -> Pieces:
+        """What came of an answer from number `after` on, with the progress that goes with it."""
         with self.lock:
-            return self.tables[query][after:], self._progress[query]
+            return self.answers[query].pieces(after, self._progress[query])
+
+    def now(self, query: str, progress: Instant) -> Instant:
+        """The instant of the current snapshot: the last complete one, or that of the last row if no row will follow."""
+        if progress < FOREVER:
+            return progress - 1
+        return max([beat.high for beat in self.heartbeats(query).values() if beat.rows], default=0)
+
+    def heartbeats(self, query: str) -> dict[str, Heartbeat]:
+        streams = next(each.streams for each in self.delivery.pipeline.queries if each.name == query)
+        return {name: self.delivery.heartbeats.get(name) or Heartbeat(name) for name in streams}
 
     def take(self, report: BatchReport) -> None:
         """Keep what stays in memory."""
         with self.lock:
             self.batches += 1
             self._progress = self.delivery.all_progress()
-            for mine, theirs in (
-                (self.tables, report.answers),
-                (self.late, report.late),
-                (self.rejected, report.rejected),
-            ):
+            for name, answer in self.answers.items():
+                answer.add(report.answers.get(name, ()))
+            for mine, theirs in ((self.late, report.late), (self.rejected, report.rejected)):
                 for name, tables in theirs.items():
-                    if mine is not self.tables or name in self.tables:
-                        mine.setdefault(name, []).extend(tables)
+                    mine.setdefault(name, []).extend(tables)
+        self._forget()
 
-    def kept(self, query: str) -> list[pa.Table] | None:
+    def _forget(self) -> None:
+        """Shorten what has become too long. Only `take` changes answers, so others may read them meanwhile."""
+        for name, answer in self.answers.items():
+            if answer.is_too_long and self._progress[name] > BEFORE_ALL:
+                shorter = answer.shortened(self.now(name, self._progress[name]))
+                with self.lock:
+                    self.answers[name] = shorter
+
+    def kept(self, query: str) -> Pieces | None:
         """The answer of a query, in memory or wherever its sink can read it again."""
-        if query not in self.tables:
-            return self.outlets[query].kept()
-        with self.lock:
-            return list(self.tables[query])
+        if query in self.answers:
+            return self.pieces(query, 0)
+        progress = self.progress(query)
+        tables = self.outlets[query].kept()
+        return None if tables is None else Pieces(tables, progress, len(tables), BEFORE_ALL, anew=False)
 
     def stop(self) -> None:
         if self.run is not None:
@@ -115,6 +134,7 @@ class Query:
         self.columns = columns
         self.sink = sink
         self._group = group
+        self._warned = False
 
     def __repr__(self) -> str:
         return f"<query {self.name}, complete up to {show_instant(self.progress)}>"
@@ -155,23 +175,28 @@ class Query:
 
     def results(self, form: Form = "arrow") -> Any:
         """The elements known so far, in order of `valid_from`, equal ones that touch joined into one."""
-        frame = coalesce(self._frame(), [c.id for c in self.columns])
+        frame = coalesce(self._frame(self._all_kept()), [c.id for c in self.columns])
         return in_form(to_answer(frame.sort(FROM, maintain_order=True), self.columns), form)
 
     def snapshot(self, at: datetime | str | int | None = None, form: Form = "arrow") -> Any:
         """The answer at an instant before the progress; without `at`, at the last complete instant, or at that of the
         last row if no row will follow."""
-        progress = self.progress
-        wanted = progress - 1 if at is None else instant(at)
-        if at is None and progress == FOREVER:
-            wanted = max([beat.high for beat in self.heartbeats().values() if beat.rows], default=0)
+        kept = self._kept()
+        progress = kept.progress
+        wanted = self._group.now(self.name, progress) if at is None else instant(at)
         if wanted >= progress:
             raise QueryError(
                 f"the answer of {self.name} at {show_instant(wanted)} is not complete yet",
                 code="not-complete",
                 hint=f"It is complete for instants before {show_instant(progress)}.",
             )
-        frame = self._frame()
+        if wanted < kept.since:
+            raise QueryError(
+                f"the answer of {self.name} at {show_instant(wanted)} is no longer kept",
+                code="no-longer-kept",
+                hint=f"It is kept from {show_instant(kept.since)} on. {self._remedy()}",
+            )
+        frame = self._frame(kept)
         valid = frame.filter((pl.col(FROM) <= wanted) & (pl.col(UNTIL) > wanted))
         return in_form(to_answer(valid, self.columns).select([c.name for c in self.columns]), form)
 
@@ -180,9 +205,10 @@ class Query:
 
         Only changes before the progress: later ones may still be revised by rows to come.
         """
-        net = net_changes(self._frame(), [c.id for c in self.columns])
-        if self.progress < FOREVER:
-            net = net.filter(pl.col(TIME) < self.progress)
+        kept = self._all_kept()
+        net = net_changes(self._frame(kept), [c.id for c in self.columns])
+        if kept.progress < FOREVER:
+            net = net.filter(pl.col(TIME) < kept.progress)
         named = net.select(
             *(pl.col(c.id).alias(c.name) for c in self.columns),
             pl.col(TIME).cast(pl.Datetime("us", "UTC")).alias("time"),
@@ -190,7 +216,12 @@ class Query:
         )
         return in_form(to_table(named), form)
 
-    def pieces(self, after: int = 0) -> tuple[list[pa.Table], Instant]:
+    @property
+    def kept_since(self) -> Instant:
+        """The first instant whose snapshot is still whole; `BEFORE_ALL` if nothing was forgotten."""
+        return self._group.answers[self.name].since if self.name in self._group.answers else BEFORE_ALL
+
+    def pieces(self, after: int = 0) -> Pieces:
         """The answer as it was delivered, from piece `after` on, and up to when it is complete with them: for whoever
         follows it without reading everything again. Only where it is kept in memory."""
         if not isinstance(self.sink, Memory):
@@ -208,11 +239,13 @@ class Query:
     def metrics(self) -> dict[str, Any]:
         """Counters and gauges: rows in and out, late, rejected, progress, state, batches.
 
-        `rows_left` is about how many rows the sources still hold; None where none of them can tell.
+        `rows_left` is about how many rows the sources still hold; None where none of them can tell. `forgotten` is how
+        many rows of the answer memory no longer has, `kept_since` from when on it is whole; None for all of it.
         """
         delivery, run = self._group.delivery, self._group.run
         beats = delivery.heartbeats
-        progress = self.progress
+        progress, since = self.progress, self.kept_since
+        answer = self._group.answers.get(self.name)
         return {
             "query": self.name,
             "rows_in": {name: beat.rows for name, beat in beats.items()},
@@ -224,14 +257,14 @@ class Query:
             "state_rows": delivery.state_rows,
             "state_bytes": delivery.state_bytes,
             "batches": self._group.batches,
+            "forgotten": answer.forgotten if answer is not None else 0,
+            "kept_since": to_datetime(since) if since > BEFORE_ALL else None,
             "rows_left": None if run is None or self.ended else run.rows_left(),
         }
 
     def heartbeats(self) -> dict[str, Heartbeat]:
         """What the query has heard of each of its streams: rows, progress, whether it is idle or has ended."""
-        delivery = self._group.delivery
-        streams = next(query.streams for query in delivery.pipeline.queries if query.name == self.name)
-        return {name: delivery.heartbeats.get(name) or Heartbeat(name) for name in streams}
+        return self._group.heartbeats(self.name)
 
     def check(self) -> None:
         """Raise what made the query fail, if something did."""
@@ -262,13 +295,31 @@ class Query:
         """End the query (and those that run in one pipeline with it). What it has written stays."""
         self._group.stop()
 
-    def _frame(self) -> pl.DataFrame:
+    def _kept(self) -> Pieces:
         self.check()
-        tables = self._group.kept(self.name)
-        if tables is None:
+        kept = self._group.kept(self.name)
+        if kept is None:
             raise self._not_kept()
-        schema = answer_schema(self.columns)
-        return from_answer(pa.concat_tables([schema.empty_table(), *(t.cast(schema) for t in tables)]), self.columns)
+        return kept
+
+    def _all_kept(self) -> Pieces:
+        """The same for those who expect everything: they are told, once, that it is not."""
+        kept = self._kept()
+        if kept.since > BEFORE_ALL and not self._warned:
+            self._warned = True
+            missing = f"the answer of {self.name} before {show_instant(kept.since)} is no longer kept"
+            warnings.warn(f"{missing}. {self._remedy()}", stacklevel=3)
+        return kept
+
+    def _frame(self, kept: Pieces | None = None) -> pl.DataFrame:
+        return from_answer(joined((kept or self._kept()).tables, self.columns), self.columns)
+
+    def _remedy(self) -> str:
+        limit = f"{self.sink.keep:,}" if isinstance(self.sink, Memory) else "so many"
+        return (
+            f"Memory keeps {limit} elements: give connect() or `strandline shell` another number to keep, "
+            "or write the answer to a Parquet sink."
+        )
 
     def _not_kept(self) -> QueryError:
         return QueryError(

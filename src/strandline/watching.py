@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from strandline.execution.runtime import Counts
 from strandline.query import Query
-from strandline.temporal import BEFORE_ALL, DAY, FOREVER, SECOND, Instant, show_instant
+from strandline.temporal import BEFORE_ALL, DAY, FOREVER, SECOND, Instant, instant, show_instant
 
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _RATE_SECONDS: Final = 5.0  # rates are means over so long
@@ -109,6 +109,8 @@ class Meter:
         if lag := show_lag(progress):
             facts.append(f"lag {lag}")
         facts.append(show_state(self.metrics))
+        if since := [metrics["kept_since"] for metrics in self.metrics if metrics["kept_since"] is not None]:
+            facts.append(f"kept from {_shown(instant(max(since)))}")
         return " │ ".join(fact for fact in facts if fact)
 
 
@@ -117,9 +119,13 @@ def _reached(progress: Instant) -> str:
         return "complete"
     if progress == BEFORE_ALL:
         return ""
-    # Nobody reads more than tenths of a clock that runs, nor the date of today.
-    shown = show_instant(progress - progress % 100_000 if progress > SECOND else progress)
-    return f"at {shown.removeprefix(time.strftime('%Y-%m-%d ', time.gmtime()))}"
+    return f"at {_shown(progress)}"
+
+
+def _shown(at: Instant) -> str:
+    """Nobody reads more than tenths of a clock that runs, nor the date of today."""
+    shown = show_instant(at - at % 100_000 if at > SECOND else at)
+    return shown.removeprefix(time.strftime("%Y-%m-%d ", time.gmtime()))
 
 
 def show_lag(progress: Instant) -> str | None:

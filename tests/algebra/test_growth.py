@@ -49,6 +49,10 @@ BOUNDED = [
     f"ISTREAM(SELECT k FROM s {ALL})",
     f"DSTREAM(SELECT k FROM s {W})",
     f"SELECT k FROM s {W} ORDER BY k LIMIT 2",
+    f"SELECT k FROM s {ALL} ORDER BY k LIMIT 2",
+    f"SELECT k FROM s {ALL} ORDER BY k DESC LIMIT 2",
+    "SELECT k FROM stay ORDER BY k LIMIT 2",
+    f"SELECT k FROM (SELECT k, RANK() OVER (PARTITION BY v ORDER BY k) AS place FROM s {W}) AS r WHERE place = 1",
     "SELECT COUNT(*) AS n FROM s [SESSION 1 MICROSECOND]",
     "SELECT k FROM stay",
     "SELECT MAX(k) AS top FROM stay",
@@ -92,8 +96,12 @@ GROWING = [
         "CountWindow 2 rows by s.k\n  keeps 2 rows for every different s.k: keys that came once stay",
     ),
     (
-        f"SELECT k FROM s {ALL} ORDER BY k LIMIT 2",
-        "…\n  keeps every row: RANGE UNBOUNDED over s",
+        f"SELECT v FROM s {ALL} QUALIFY RANK() OVER (PARTITION BY k ORDER BY v) < 3",
+        "TopRows 2 by s.v of each s.k\n  keeps 2 rows for every different s.k: RANGE UNBOUNDED over s",
+    ),
+    (
+        f"SELECT k, RANK() OVER (ORDER BY v) AS place FROM s {ALL}",
+        "Rank rank by s.v\n  keeps every row: RANGE UNBOUNDED over s",
     ),
     (
         f"ISTREAM(SELECT k, COUNT(*) AS n FROM s {ALL} GROUP BY k)",

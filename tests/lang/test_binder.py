@@ -12,6 +12,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from strandline.algebra.explain import show_rank
 from strandline.algebra.expressions import (
     Call,
     Case,
@@ -23,7 +24,19 @@ from strandline.algebra.expressions import (
     columns_of,
     substitute,
 )
-from strandline.algebra.operators import Aggregate, Distinct, Filter, Join, Map, Plan, Scan, SemiJoin, TimeWindow, Union
+from strandline.algebra.operators import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Join,
+    Map,
+    Plan,
+    Rank,
+    Scan,
+    SemiJoin,
+    TimeWindow,
+    Union,
+)
 from strandline.algebra.schema import schema
 from strandline.algebra.snapshot import Element, snapshot
 from strandline.algebra.tree import sources, transform_up, walk
@@ -111,6 +124,8 @@ def lines(plan: Plan, indent: str = "") -> list[str]:
             head = f"Aggregate by {', '.join(keys) or 'nothing'}: {', '.join(calls) or 'nothing'}"
         case SemiJoin(anti, predicate, _, _):
             head = f"{'Anti' if anti else 'Semi'}Join {words(predicate) if predicate else ''}"
+        case Rank(place, partition, order, limit, _):
+            head = f"Rank {show_rank(place, partition, order, limit)}"
         case Distinct():
             head = "Distinct"
         case Union(columns, _):
@@ -257,6 +272,9 @@ def test_every_expression_reads_columns_of_its_input(text: str) -> None:
             case Aggregate(keys, aggregates, source):
                 assert visible(source, *(call.argument for _, call in aggregates if call.argument))
                 assert set(keys) <= {column.id for column in schema(source)}
+            case Rank(_, partition, order, _, source):
+                assert visible(source, *(key.column for key in order))
+                assert set(partition) <= {column.id for column in schema(source)}
             case Union(columns, inputs):
                 for each in inputs:
                     assert [column.type for column in schema(each)] == [column.type for column in columns]

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from random_streams import cut
-from strandline.algebra.chronons import is_chronon
+from strandline.algebra.chronons import is_chronon, lasts
 from strandline.algebra.operators import Plan
 from strandline.algebra.schema import schema
 from strandline.algebra.snapshot import RawStreams, bag, change_instants, snapshot
@@ -21,7 +21,7 @@ from strandline.optimizer.properties import (
     has_certain_ends,
     update_pattern,
 )
-from strandline.temporal import Instant
+from strandline.temporal import FOREVER, Instant
 from strandline.types import INT, VARCHAR
 from strategies import Question, question
 from support import Arrivals, Elements, arrange, bind, examples, raw, run_plan
@@ -58,6 +58,8 @@ def check(asked: Question, dice: Random) -> UpdatePattern:
     for same in (plan, optimize(plan)):
         if is_chronon(same):
             assert all(end - start == 1 for _, start, end in elements)
+        if lasts(same):
+            assert all(end == FOREVER for _, _, end in elements)
         duration = constant_duration(same)
         if duration is not None:
             assert {end - start for _, start, end in elements} <= {duration}

@@ -117,6 +117,29 @@ def test_a_query_that_cannot_start_takes_no_id(session: Session) -> None:
     assert session.find("q2") is session.find("NAMED") is entry
 
 
+def test_a_past_that_is_forgotten_is_named_with_a_caret(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = ", ".join(f"({n}, {n * 1_000_000})" for n in range(40))
+    startup = Startup(Options(engine="local", batch_rows=2, keep=8))
+    startup.begin()
+    session = startup.session()
+    session.sql(f"CREATE STREAM s (v INT, ts BIGINT) SOURCE rows({rows}) ORDERED BY ts;", look=False)
+    session.sql("SELECT v FROM s WINDOW(RANGE 2 SECONDS);", look=False)
+    session.latest().query.await_end(30)
+    capsys.readouterr()
+    session.run(".queries")
+    session.run(".tail q1 AT TIMESTAMP '1970-01-01 00:00:03'")
+    session.run(".tail q1 AT TIMESTAMP '1970-01-01 00:00:39'")
+    said = capsys.readouterr().out
+    session.close()
+    assert "kept from" in said
+    assert "the answer of q1 at 1970-01-01 00:00:03 is no longer kept" in said
+    assert re.search(r"\.tail q1 AT TIMESTAMP '1970-01-01 00:00:03'\n +\^+", said)
+    assert "Memory keeps 8 elements" in said and "2 rows" in said
+    meter = Meter([session.entries[0].query])
+    meter.look()
+    assert "│ kept from 1970-01-01 00:00:" in meter.line()
+
+
 # ---- following an answer ---------------------------------------------------------------------------------------------
 
 ROWS = ", ".join(f"('{'abc'[n * 7 % 3]}', {n * 5 % 4}, {n * 3 + n % 2})" for n in range(40))

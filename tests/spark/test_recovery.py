@@ -19,9 +19,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from strandline.execution.kernels.changes import coalesce
-from support import heed_interrupts
+from support import LONG, heed_interrupts
 
-FILES, ROWS = 40, 400
+# The joined pairs grow with the square of the rows: few of them cross as many batches as many do.
+FILES, ROWS, BATCH = (40, 400, 1500) if LONG else (20, 80, 160)
 QUERIES = ("per_key", "total", "pairs", "cheap")
 
 
@@ -39,11 +40,14 @@ CREATE STREAM cheap AS SELECT s, v FROM t WHERE v < 0.2;
 """
 
 
-def write_files(directory: Path, pause: float) -> None:
-    """Files appear one after the other, each by a rename, then the end marker."""
+def write_files(directory: Path, pause: float, struck: threading.Event) -> None:
+    """Files appear one after the other, each by a rename, then the end marker. The second half waits for the blow that
+    the test strikes: it never comes after the end."""
     draw = np.random.default_rng(7)
     directory.mkdir(exist_ok=True)
     for number in range(FILES):
+        if number == FILES // 2:
+            struck.wait()
         time_of = 1_700_000_000_000_000 + number * 500_000 + draw.integers(0, 1_500_000, ROWS)
         time_of = np.sort(time_of) - draw.integers(0, 400_000, ROWS)
         table = pa.table(
@@ -62,7 +66,7 @@ def write_files(directory: Path, pause: float) -> None:
 
 
 def command(file: Path, out: Path, *more: str) -> list[str]:
-    return [sys.executable, "-m", "strandline", "run", str(file), "--out", str(out), "--batch-rows", "1500", *more]
+    return [sys.executable, "-m", "strandline", "run", str(file), "--out", str(out), "--batch-rows", str(BATCH), *more]
 
 
 def kill_tree(process: subprocess.Popen[bytes]) -> None:
@@ -95,7 +99,7 @@ def progress_files(out: Path) -> list[Path]:
     return list(out.glob(".strandline/checkpoint/*/progress.json"))
 
 
-def wait_for(condition: object, process: subprocess.Popen[bytes], seconds: float = 120) -> None:
+def wait_for(condition: object, process: subprocess.Popen[bytes], seconds: float = 300) -> None:
     end = time.monotonic() + seconds
     while not condition() and process.poll() is None:  # type: ignore[operator]
         assert time.monotonic() < end, "the query did not come to life"
@@ -124,15 +128,20 @@ def test_killed_and_restarted_runs_give_the_same_answer(tmp_path: Path, kills: i
     directory, out, file = tmp_path / "in", tmp_path / "out", tmp_path / "script.sql"
     directory.mkdir()
     file.write_text(script(directory))
-    writer = threading.Thread(target=write_files, args=(directory, 0.3 if kills < 10 else 8.0), daemon=True)
+    struck = threading.Event()
+    writer = threading.Thread(target=write_files, args=(directory, 0.05 if kills < 10 else 8.0, struck), daemon=True)
     writer.start()
+    if kills > 1:
+        struck.set()  # among so many, some come in the midst
     for _ in range(kills):
         process = subprocess.Popen(command(file, out), start_new_session=True)
         before = {path: path.read_text() for path in progress_files(out)}
         if dice.random() < 0.8:  # most kills in the midst of work, some while starting
             wait_for(lambda before=before: {p: p.read_text() for p in progress_files(out)} != before, process)
         time.sleep(dice.random() * 1.5)
+        assert process.poll() is None or kills > 1, "it ended before it was killed"
         kill_tree(process)
+    struck.set()
     writer.join()
     done = subprocess.run(command(file, out), timeout=300, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -148,7 +157,8 @@ def test_a_killed_executor_is_replaced(tmp_path: Path) -> None:
     directory, out, file = tmp_path / "in", tmp_path / "out", tmp_path / "script.sql"
     directory.mkdir()
     file.write_text(script(directory))
-    threading.Thread(target=write_files, args=(directory, 0.3), daemon=True).start()
+    struck = threading.Event()
+    threading.Thread(target=write_files, args=(directory, 0.05, struck), daemon=True).start()
     process = subprocess.Popen(command(file, out, "--master", "local-cluster[2,1,1024]"), start_new_session=True)
     try:
         wait_for(lambda: progress_files(out), process)
@@ -160,6 +170,7 @@ def test_a_killed_executor_is_replaced(tmp_path: Path) -> None:
         ]
         assert len(executors) == 2
         executors[0].send_signal(signal.SIGKILL)
+        struck.set()
         assert process.wait(240) == 0
     finally:
         kill_tree(process)
@@ -171,13 +182,15 @@ def test_ctrl_c_ends_cleanly_and_the_same_command_goes_on(tmp_path: Path) -> Non
     directory, out, file = tmp_path / "in", tmp_path / "out", tmp_path / "script.sql"
     directory.mkdir()
     file.write_text(script(directory))
-    threading.Thread(target=write_files, args=(directory, 0.3), daemon=True).start()
+    struck = threading.Event()
+    threading.Thread(target=write_files, args=(directory, 0.05, struck), daemon=True).start()
     process = subprocess.Popen(
         command(file, out), start_new_session=True, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
     )
     wait_for(lambda: progress_files(out), process)  # type: ignore[arg-type]
     os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=120)
+    struck.set()
     assert process.returncode == 130
     assert errors.splitlines() == ["stopped; the same command continues where this run ended"]
     done = subprocess.run(command(file, out), timeout=240, capture_output=True, text=True)

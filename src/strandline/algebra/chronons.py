@@ -7,6 +7,7 @@ at once per granule.
 from __future__ import annotations
 
 import math
+from typing import assert_never
 
 from strandline.algebra.operators import (
     Aggregate,
@@ -20,6 +21,7 @@ from strandline.algebra.operators import (
     MarkJoin,
     OuterJoin,
     Plan,
+    Rank,
     Scan,
     SemiJoin,
     SessionWindow,
@@ -40,7 +42,7 @@ def is_chronon(plan: Plan) -> bool:
             return True
         case TimeWindow() | CountWindow() | SessionWindow() | Granularity():
             return False
-        case Filter() | Map() | Distinct() | TopRows():
+        case Filter() | Map() | Distinct() | TopRows() | Rank():
             return is_chronon(plan.source)
         case Join(_, left, right):  # valid while both are
             return is_chronon(left) or is_chronon(right)
@@ -56,6 +58,25 @@ def is_chronon(plan: Plan) -> bool:
             if kind in ("intersect", "intersect all"):
                 return is_chronon(left) or is_chronon(right)
             return is_chronon(left) and (kind != "union max" or is_chronon(right))
+
+
+def lasts(plan: Plan) -> bool:
+    """Whether no element of the plan ever ends, however it is computed: not even to go on in another piece."""
+    match plan:
+        case TimeWindow(range_us):
+            return range_us is None
+        case Filter() | Map() | Distinct() | Granularity():
+            return lasts(plan.source)
+        case Join(_, left, right):
+            return lasts(left) and lasts(right)
+        case Union(_, inputs):
+            return all(map(lasts, inputs))
+        case Scan() | CountWindow() | SessionWindow() | Changes() | TopRows() | Rank() | Aggregate():
+            return False
+        case OuterJoin() | SemiJoin() | MarkJoin() | SetOperation():
+            return False
+        case _:
+            assert_never(plan)
 
 
 def granule(plan: Plan) -> int | None:

@@ -27,6 +27,7 @@ from strandline.algebra.operators import (
     MarkJoin,
     OuterJoin,
     Plan,
+    Rank,
     Scan,
     SemiJoin,
     SessionWindow,
@@ -117,6 +118,15 @@ def show_sort_key(key: SortKey) -> str:
     return f"{key.column.id}{' desc' if key.descending else ''}{nulls}"
 
 
+def show_order(partition: tuple[str, ...], order: tuple[SortKey, ...]) -> str:
+    each = f" of each {', '.join(partition)}" if partition else ""
+    return f"by {', '.join(map(show_sort_key, order))}{each}"
+
+
+def show_rank(place: Column, partition: tuple[str, ...], order: tuple[SortKey, ...], limit: int | None) -> str:
+    return f"{place.id} {show_order(partition, order)}{'' if limit is None else f', up to {limit}'}"
+
+
 def show_outputs(outputs: tuple[tuple[Column, Expression], ...]) -> str:
     """Computed columns as `name := expression`, columns that just pass by name."""
     return ", ".join(
@@ -155,8 +165,10 @@ def show_node(plan: Plan) -> str:
             return f"Granularity {show_duration(granule_us)}"
         case Changes(kind, _):
             return f"Changes {kind}"
-        case TopRows(order, limit, _):
-            return f"TopRows {limit} by {', '.join(map(show_sort_key, order))}"
+        case TopRows(partition, order, limit, _):
+            return f"TopRows {limit} {show_order(partition, order)}"
+        case Rank(place, partition, order, limit, _):
+            return f"Rank {show_rank(place, partition, order, limit)}"
         case Filter(predicate, _):
             return f"Filter {show_expression(predicate)}"
         case Map(outputs, _):

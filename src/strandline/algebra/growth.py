@@ -24,6 +24,7 @@ from strandline.algebra.operators import (
     MarkJoin,
     OuterJoin,
     Plan,
+    Rank,
     Scan,
     SemiJoin,
     SessionWindow,
@@ -59,8 +60,10 @@ def lasting(plan: Plan) -> Lasting | None:
             # Without a partition there are so many rows and no more.
             cause = f"PARTITION BY over {_streams(source)}"
             return Lasting(f"{_count(rows)} for every different {', '.join(partition)}", cause) if partition else None
-        case SessionWindow() | Changes() | TopRows():
+        case SessionWindow() | Changes():
             return None
+        case TopRows() | Rank():
+            return _first_rows(plan)
         case Filter() | Map() | Granularity():
             return lasting(plan.source)
         case Join(_, left, right):  # a pair leaves with the first of the two
@@ -81,6 +84,15 @@ def lasting(plan: Plan) -> Lasting | None:
             if kind in ("intersect", "intersect all"):
                 return _both(left, right)
             return _either(left, right) if kind == "union max" else lasting(left)
+
+
+def _first_rows(plan: TopRows | Rank) -> Lasting | None:
+    """The first rows for ever are so many and no more, but of each partition."""
+    below = lasting(plan.source)
+    if below is None or plan.limit is None:
+        return below
+    each = f"{_count(plan.limit)} for every different {', '.join(plan.partition)}"
+    return Lasting(each, below.cause) if plan.partition else None
 
 
 def _either(*plans: Plan) -> Lasting | None:
@@ -117,10 +129,10 @@ def _lines(node: Plan) -> Iterator[str]:
             below = lasting(source)
             if below is not None:
                 yield _line(node, "every different row", below.cause)
-        case TopRows(_, _, source):
-            below = lasting(source)
-            if below is not None:
-                yield _line(node, below.what, below.cause)
+        case TopRows() | Rank():
+            held = lasting(node)  # who can never again be among the first is not kept
+            if held is not None:
+                yield _line(node, held.what, held.cause)
         case Changes(_, source):
             below = lasting(source)
             # What never ends is not waited for. What comes in pieces has an end each time, and goes on.

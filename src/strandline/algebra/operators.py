@@ -87,10 +87,23 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class TopRows:
-    """The first `limit` rows in an order, and all that are level with the last of them."""
+    """The first `limit` rows in an order, or of each partition, and all that are level with the last of them."""
 
+    partition: tuple[str, ...]
     order: tuple[SortKey, ...]
     limit: int
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """The elements with a further column that says which place they have in an order, or in that of their partition:
+    one more than there are elements before them. With a `limit` only those whose place is not behind it."""
+
+    place: Column
+    partition: tuple[str, ...]
+    order: tuple[SortKey, ...]
+    limit: int | None
     source: Plan
 
 
@@ -207,6 +220,7 @@ Plan: TypeAlias = (
     | Granularity
     | Changes
     | TopRows
+    | Rank
     | Filter
     | Map
     | Join

@@ -14,6 +14,7 @@ from strandline.algebra.operators import (
     MarkJoin,
     OuterJoin,
     Plan,
+    Rank,
     Scan,
     SemiJoin,
     SessionWindow,
@@ -34,6 +35,8 @@ def schema(plan: Plan) -> Schema:
             return schema(plan.source)
         case Filter() | Distinct():
             return schema(plan.source)
+        case Rank(place, _, _, _, source):
+            return (*schema(source), place)
         case Map(outputs, _):
             return tuple(column for column, _ in outputs)
         case Join() | OuterJoin():

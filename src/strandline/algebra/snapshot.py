@@ -28,6 +28,7 @@ from strandline.algebra.operators import (
     MarkJoin,
     OuterJoin,
     Plan,
+    Rank,
     Scan,
     SemiJoin,
     SessionWindow,
@@ -109,9 +110,12 @@ class _Meaning:
             case Changes(kind, source):
                 now, before = self.at(source, t), self.at(source, t - 1)
                 return _minus(now, before) if kind == "insert" else _minus(before, now)
-            case TopRows(order, limit, source):
-                rows = in_order(self.at(source, t), order)
-                return [row for row in rows if sum(compare_rows(order, other, row) < 0 for other in rows) < limit]
+            case TopRows(partition, order, limit, source):
+                ranked = self._ranked(partition, order, source, t)
+                return [row for row, place in ranked if place <= limit]
+            case Rank(column, partition, order, most, source):
+                ranked = self._ranked(partition, order, source, t)
+                return [{**row, column.id: place} for row, place in ranked if most is None or place <= most]
             case Filter(predicate, source):
                 return [row for row in self.at(source, t) if evaluate(predicate, row) is True]
             case Map(outputs, source):
@@ -146,6 +150,19 @@ class _Meaning:
     def _renamed(self, source: Plan, columns: tuple[Column, ...], t: Instant) -> list[Row]:
         names = [c.id for c in schema(source)]
         return [{c.id: row[n] for c, n in zip(columns, names, strict=True)} for row in self.at(source, t)]
+
+    def _ranked(
+        self, partition: tuple[str, ...], order: tuple[SortKey, ...], source: Plan, t: Instant
+    ) -> list[tuple[Row, int]]:
+        """The rows with their places among those of their partition: one more than there are rows before them."""
+        parts: dict[object, list[Row]] = {}
+        for row in self.at(source, t):
+            parts.setdefault(_key(tuple(row[k] for k in partition)), []).append(row)
+        return [
+            (row, 1 + sum(compare_rows(order, other, row) < 0 for other in rows))
+            for rows in parts.values()
+            for row in rows
+        ]
 
     def _outer(self, plan: OuterJoin, left: list[Row], right: list[Row]) -> list[Row]:
         pairs = [(one, two) for one in left for two in right if _match(plan.predicate, one, two)]

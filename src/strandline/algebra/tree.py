@@ -18,6 +18,7 @@ from strandline.algebra.operators import (
     MarkJoin,
     OuterJoin,
     Plan,
+    Rank,
     Scan,
     SemiJoin,
     SessionWindow,
@@ -33,7 +34,7 @@ def sources(plan: Plan) -> tuple[Plan, ...]:
     match plan:
         case Scan():
             return ()
-        case TimeWindow() | CountWindow() | SessionWindow() | Granularity() | Changes() | TopRows():
+        case TimeWindow() | CountWindow() | SessionWindow() | Granularity() | Changes() | TopRows() | Rank():
             return (plan.source,)
         case Filter() | Map() | Aggregate() | Distinct():
             return (plan.source,)
@@ -50,7 +51,7 @@ def with_sources(plan: Plan, inputs: tuple[Plan, ...]) -> Plan:
     match plan:
         case Scan():
             return plan
-        case TimeWindow() | CountWindow() | SessionWindow() | Granularity() | Changes() | TopRows():
+        case TimeWindow() | CountWindow() | SessionWindow() | Granularity() | Changes() | TopRows() | Rank():
             return replace(plan, source=inputs[0])
         case Filter() | Map() | Aggregate() | Distinct():
             return replace(plan, source=inputs[0])
@@ -81,7 +82,7 @@ def expressions(plan: Plan) -> tuple[Expression, ...]:
             return tuple(expression for _, expression in outputs)
         case Scan() | TimeWindow() | CountWindow() | SessionWindow() | Granularity() | Changes() | TopRows():
             return ()
-        case Aggregate() | Distinct() | Union() | SetOperation():
+        case Rank() | Aggregate() | Distinct() | Union() | SetOperation():
             return ()
 
 

@@ -84,7 +84,7 @@ def times(frame: pl.DataFrame, column: str) -> Times:
     return values
 
 
-def is_sorted(values: Times) -> bool:
+def is_sorted(values: npt.NDArray[np.int64] | npt.NDArray[np.uint64]) -> bool:
     return len(values) < 2 or bool(np.all(values[1:] >= values[:-1]))
 
 

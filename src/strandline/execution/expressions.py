@@ -16,6 +16,7 @@ import polars as pl
 from strandline.algebra.evaluate import evaluate
 from strandline.algebra.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, UserCall, children, rebuilt
 from strandline.algebra.functions import FUNCTIONS
+from strandline.execution.economy import dear_last, thrifty
 from strandline.execution.scalars import arrays, choices, formats, mathematics, numbers, patterns, texts, times
 from strandline.execution.scalars.basis import constant, polars_type
 from strandline.execution.scalars.casts import cast_column
@@ -41,10 +42,9 @@ def evaluate_columns(
     if frame.height == 0:  # Polars has functions of a constant and a column that give one row here
         types = {name: polars_type(expression.type) for name, expression in outputs}
         return pl.DataFrame(schema={**types, **{name: frame.schema[name] for name in keep}})
-    # `select` would give a single row if every output is constant; `with_columns` knows the height.
-    frame, expressions = _called(_spelled_out(frame), [expression for _, expression in outputs])
-    pairs = zip(names, expressions, strict=True)
-    return frame.with_columns(compile(expression).alias(name) for name, expression in pairs).select(*names, *keep)
+    frame, expressions = _called(_spelled_out(frame), [_fold(expression) for _, expression in outputs])
+    frame, expressions = thrifty(frame, expressions, _plainly)
+    return _with_outputs(frame, names, expressions).select(*names, *keep)
 
 
 def filter_frame(frame: pl.DataFrame, predicate: Expression) -> pl.DataFrame:
@@ -52,8 +52,19 @@ def filter_frame(frame: pl.DataFrame, predicate: Expression) -> pl.DataFrame:
     if not frame.height:
         return frame
     columns = frame.columns
-    frame, (condition,) = _called(_spelled_out(frame), [predicate])
-    return frame.filter(compile(condition)).select(columns)
+    frame, (condition,) = _called(_spelled_out(frame), [_fold(predicate)])
+    frame, (condition,) = thrifty(frame, [dear_last(condition)], _plainly)
+    return frame.filter(_compile(condition)).select(columns)
+
+
+def _with_outputs(frame: pl.DataFrame, names: Sequence[str], expressions: Sequence[Expression]) -> pl.DataFrame:
+    # `select` would give a single row if every output is constant; `with_columns` knows the height.
+    return frame.with_columns(_compile(e).alias(name) for name, e in zip(names, expressions, strict=True))
+
+
+def _plainly(frame: pl.DataFrame, expressions: Sequence[Expression]) -> list[pl.Series]:
+    names = [f"@plain {number}" for number in range(len(expressions))]
+    return _with_outputs(frame, names, expressions).select(names).get_columns()
 
 
 def _called(frame: pl.DataFrame, expressions: Sequence[Expression]) -> tuple[pl.DataFrame, list[Expression]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from operator import add
 from typing import TypeAlias
 
@@ -17,12 +18,14 @@ from strandline.execution.operators.base import Operator, Progress
 from strandline.execution.operators.changes import NetChangesOperator
 from strandline.execution.operators.count import CountWindowOperator
 from strandline.execution.operators.distinct import DistinctOperator
+from strandline.execution.operators.first import FirstValuesOperator
 from strandline.execution.operators.join import JoinOperator
 from strandline.execution.operators.match import MatchJoinOperator
 from strandline.execution.operators.pieces import CoalesceOperator, SplitOperator
 from strandline.execution.operators.reorder import ReorderOperator
 from strandline.execution.operators.session import SessionWindowOperator
 from strandline.execution.operators.stateless import (
+    ArrivalsOperator,
     FilterOperator,
     MapOperator,
     MergeOperator,
@@ -30,12 +33,12 @@ from strandline.execution.operators.stateless import (
     RoundUpOperator,
     WindowOperator,
 )
-from strandline.execution.operators.top import TopOperator
+from strandline.execution.operators.top import FirstRowsOperator, TopOperator
 from strandline.execution.progress import Heartbeat, progress_of, together
 from strandline.execution.state import State
 from strandline.execution.wire import DRIVER, Message, to_table
 from strandline.physical import plan as physical
-from strandline.physical.plan import Fragment, Node, Pipeline, ToPort, ToQuery
+from strandline.physical.plan import Fragment, Node, Pipeline, Port, ToPort, ToQuery
 
 # The states of the operators of each fragment, by fragment id, in the order of `FragmentRunner.operators`.
 States: TypeAlias = dict[str, list[State]]
@@ -64,8 +67,14 @@ def operator_for(node: Node) -> Operator:
             return RoundUpOperator(granule_us)
         case physical.NetChanges(change, source):
             return NetChangesOperator(change, physical.schema(source))
-        case physical.SweepTop(order, limit, source):
-            return TopOperator(order, limit, physical.schema(source))
+        case physical.Arrivals():
+            return ArrivalsOperator()
+        case physical.SweepTop(partition, order, limit, source):
+            return TopOperator(partition, order, limit, physical.schema(source))
+        case physical.SweepRank(place, partition, order, most, source):
+            return TopOperator(partition, order, most, physical.schema(source), place)
+        case physical.FirstRows(partition, order, limit, range_us, slide_us, _):
+            return FirstRowsOperator(partition, order, limit, range_us, slide_us)
         case physical.MatchJoin(kind, left_keys, right_keys, condition, left, right, mark):
             schemas = physical.schema(left), physical.schema(right)
             return MatchJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark)
@@ -73,6 +82,8 @@ def operator_for(node: Node) -> Operator:
             return AggregateOperator(keys, aggregates, physical.schema(source))
         case physical.RemoveDuplicates(source):
             return DistinctOperator(physical.schema(source))
+        case physical.FirstValues(keys, values, source):
+            return FirstValuesOperator(keys, values, physical.schema(source))
         case physical.Merge(columns, _):
             return MergeOperator(columns)
         case physical.Repeat(copies, _):
@@ -85,31 +96,40 @@ def operator_for(node: Node) -> Operator:
             raise AssertionError(f"{type(node).__name__} is not an operator that runs")
 
 
+@lru_cache(maxsize=256)  # a fragment is wired anew for every chunk that is read, and comparing large trees takes time
+def _wiring(root: Node) -> tuple[list[tuple[Node, list[Port | int]]], Port | int]:
+    """The operators in the order in which they step, each with where its inputs come from: a port, or the operator of
+    that number; and where the output does."""
+    nodes = physical.numbered(root)
+    number_of = {node: number for number, node in enumerate(nodes)}
+
+    def place(node: Node) -> Port | int:
+        return node if isinstance(node, Port) else number_of[node]
+
+    return [(node, [place(source) for source in physical.sources(node)]) for node in nodes], place(root)
+
+
 class FragmentRunner:
     """The operators of one fragment, wired as its tree."""
 
     def __init__(self, root: Node) -> None:
-        nodes = physical.numbered(root)
-        self.operators = [operator_for(node) for node in nodes]
-        self.passed = [0] * len(nodes)  # how many elements have left each operator
-        self._number = {node: number for number, node in enumerate(nodes)}
-        self._root = root
+        self._steps, self._root = _wiring(root)
+        self.operators = [operator_for(node) for node, _ in self._steps]
+        self.passed = [0] * len(self._steps)  # how many elements have left each operator
 
     def step(self, inputs: Mapping[str, Batch], progress: Progress) -> Batch:
         """The output up to the progress; inputs by port."""
-        done: dict[Node, Batch] = {}
+        done: list[Batch] = []
 
-        def output(node: Node) -> Batch:
-            if isinstance(node, physical.Port):
-                return inputs[node.name] if node.name in inputs else Batch.empty(node.columns)
-            if node not in done:
-                below = [output(source) for source in physical.sources(node)]
-                number = self._number[node]
-                done[node] = self.operators[number].step(below, progress)
-                self.passed[number] += done[node].frame.height
-            return done[node]
+        def given(source: Port | int) -> Batch:
+            if isinstance(source, int):
+                return done[source]
+            return inputs[source.name] if source.name in inputs else Batch.empty(source.columns)
 
-        return output(self._root)
+        for number, (_, sources) in enumerate(self._steps):
+            done.append(self.operators[number].step([given(source) for source in sources], progress))
+            self.passed[number] += done[number].frame.height
+        return given(self._root)
 
     def restore(self, states: Sequence[State]) -> None:
         for operator, state in zip(self.operators, states, strict=True):

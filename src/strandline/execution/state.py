@@ -202,7 +202,7 @@ class HashedLog:
     def probe(self, hashes: Hashes, limit: int) -> Iterator[tuple[Segment, Index, Index]]:
         """For each segment the pairs (row of `hashes`, row of the segment) with equal hashes, about `limit` at a time.
 
-        `hashes` must be sorted: then the look-ups walk through the tables in order, which memory likes.
+        `hashes` should be sorted: then the look-ups walk through the tables in order, which memory likes.
         """
         for segment in self.segments:
             for rows, found in probe_segment(segment, hashes, limit):
@@ -229,13 +229,8 @@ def column(segment: Segment, name: str) -> Times:
     return values
 
 
-def transient(frame: pl.DataFrame, hashes: Hashes) -> Segment:
-    """A segment over rows sorted by hash that is probed once and never stored."""
-    return Segment.of(frame.with_columns(pl.Series(HASH, hashes)))
-
-
 def probe_segment(segment: Segment, hashes: Hashes, limit: int) -> Iterator[tuple[Index, Index]]:
-    """The pairs with equal hashes of sorted `hashes` and one segment."""
+    """The pairs with equal hashes of `hashes` and one segment."""
     if not segment.rows or not len(hashes):
         return
     begin = 0

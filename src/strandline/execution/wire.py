@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -54,32 +55,33 @@ def encode(messages: Iterable[Message], spool: Path | None = None) -> bytes:
     Workers that share a file system pass tables to each other through its cache, mapped and never copied; what Spark
     moves are the references.
     """
-    header: list[dict[str, Any]] = []
-    blobs: list[pa.Buffer] = []
-    for message in messages:
-        blob = _to_ipc(message.table) if message.table is not None else None
-        header.append(
-            {
-                "kind": message.kind,
-                "name": message.name,
-                "stage": message.stage,
-                "origin": message.origin,
-                "facts": message.facts,
-                "size": -1 if blob is None else blob.size,
-            }
-        )
-        if blob is not None:
-            blobs.append(blob)
-    spooled = spool is not None and sum(blob.size for blob in blobs) >= INLINE_BYTES
-    head = json.dumps({"spool": str(spool) if spooled else None, "messages": header}).encode()
-    if not spooled:
-        return b"".join((_LENGTH.pack(len(head)), head, *blobs))
-    assert spool is not None
+    listed = list(messages)
+    tables = [message.table for message in listed if message.table is not None]
+    if spool is None or sum(table.nbytes for table in tables) < INLINE_BYTES:
+        blobs = [_to_ipc(table) for table in tables]
+        return b"".join((_head(listed, [blob.size for blob in blobs], None), *blobs))
     spool.parent.mkdir(parents=True, exist_ok=True)
     temporary = spool.with_name(f".{spool.name}.{os.getpid()}")
-    with open(temporary, "wb") as file:
-        file.writelines(memoryview(blob) for blob in blobs)
+    with pa.OSFile(str(temporary), "wb") as file:  # not by way of memory, which would have to be found first
+        ends = [_write(table, file) for table in tables]
     os.replace(temporary, spool)
+    return _head(listed, np.diff(ends, prepend=0).tolist(), spool)
+
+
+def _head(messages: Sequence[Message], sizes: Sequence[int], spool: Path | None) -> bytes:
+    left = iter(sizes)
+    entries = [
+        {
+            "kind": message.kind,
+            "name": message.name,
+            "stage": message.stage,
+            "origin": message.origin,
+            "facts": message.facts,
+            "size": -1 if message.table is None else next(left),
+        }
+        for message in messages
+    ]
+    head = json.dumps({"spool": None if spool is None else str(spool), "messages": entries}).encode()
     return _LENGTH.pack(len(head)) + head
 
 
@@ -109,6 +111,13 @@ def to_table(frame: pl.DataFrame) -> pa.Table:
 
 def _to_ipc(table: pa.Table) -> pa.Buffer:
     sink = pa.BufferOutputStream()
+    _write(table, sink)
+    return sink.getvalue()
+
+
+def _write(table: pa.Table, sink: pa.NativeFile) -> int:
+    """A table as an Arrow stream; returns where it ends."""
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    return sink.getvalue()
+    end: int = sink.tell()
+    return end

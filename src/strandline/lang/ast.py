@@ -250,6 +250,14 @@ class Function(Node):
     definition: Definition | None = None  # if it is one of the user's; `definitions` sets it
 
 
+@dataclass(frozen=True, slots=True)
+class Ranking(Node):
+    """`RANK() OVER ([PARTITION BY …] ORDER BY …)`."""
+
+    partition: tuple[Expression, ...]
+    order: tuple[SortItem, ...]
+
+
 Expression: TypeAlias = (
     Number
     | Text
@@ -272,6 +280,7 @@ Expression: TypeAlias = (
     | Case
     | Cast
     | Function
+    | Ranking
 )
 
 
@@ -377,7 +386,10 @@ Grouping: TypeAlias = Expression | GroupingList | GroupingSets
 
 @dataclass(frozen=True, slots=True)
 class Select(Node):
-    """`SELECT … FROM … [WHERE …] [GROUP BY …] [HAVING …]`. An empty `group_by` means that there is no GROUP BY."""
+    """`SELECT … FROM … [WHERE …] [GROUP BY …] [HAVING …] [QUALIFY …]`.
+
+    An empty `group_by` means that there is no GROUP BY.
+    """
 
     distinct: bool
     items: tuple[Item, ...]
@@ -385,6 +397,7 @@ class Select(Node):
     where: Expression | None
     group_by: tuple[Grouping, ...]
     having: Expression | None
+    qualify: Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ columns and a Distinct.
 The rooms below, each with one question: `scope` (what does a name mean), `names` (and in FROM), `literals` (what value
 is written), `scalars` (what does an expression mean), `aggregates` (what does an aggregate see), `subqueries` (who has
 a partner), `reach` (and who further out), `outputs` (what does SELECT list), `groups` (what does GROUP BY keep),
-`having` (and of that HAVING), `windows` (how long do rows count), `validity` (from when until when), `copies` (a named
-query, used again).
+`having` (and of that HAVING), `ranks` (which place has a row), `windows` (how long do rows count), `validity` (from
+when until when), `copies` (a named query, used again).
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ from strandline.lang.having import Grouped
 from strandline.lang.literals import cast_to
 from strandline.lang.names import Names, with_names
 from strandline.lang.outputs import Output, is_listed, listed_column, output_columns, sort_key
+from strandline.lang.ranks import Ranks, is_ranking, over_outputs
 from strandline.lang.reach import Reach, Rows
 from strandline.lang.scalars import Operand, Scalars, equality
 from strandline.lang.scope import Ids, Relation, Scope, suggestion
@@ -164,7 +165,7 @@ class _Binder:
                     span=item.span,
                 )
             keys.append(sort_key(item, ColumnRef(column.id, column.type)))
-        return TopRows(tuple(keys), query.limit, plan)
+        return TopRows((), tuple(keys), query.limit, plan)
 
     def named(self, tables: tuple[ast.CommonTable, ...]) -> AbstractContextManager[None]:
         """Within it the queries of a WITH have their names. Each has ids of its own; every use makes new ones."""
@@ -245,15 +246,24 @@ class _Binder:
         assert not rows.ties, "a query of its own has none around it"
         outputs = output_columns(select.items, scope)
         hidden = [] if top is None else [i.value for i in top.order if not is_listed(i.value, outputs)]
+        ranks = Ranks(self.ids)
+        qualify = None if select.qualify is None else over_outputs(select.qualify, outputs, scope)
         if is_grouping(select):
-            grouped = self.grouped(select, [*(o.node for o in outputs), *hidden], outputs, rows, scope)
+            grouped = self.grouped(select, [*(o.node for o in outputs), *hidden], outputs, rows, scope, ranks)
+            groups, listed = grouped.groups, grouped.in_list
+            wanted = None if qualify is None else groups.condition(qualify, "QUALIFY", listed.value, ranks)
             grouped.complete(rows, select.span)
             source, values = rows.plan(None), grouped.values
         else:
             asked = Subqueries(self, rows.reach)
-            scalars = Scalars(scope, "SELECT", subquery=asked.value)
+            scalars = Scalars(
+                scope, "SELECT", subquery=asked.value, rank=lambda node, inner: ranks.place(node, inner.bind)
+            )
             values = [scalars.bind(node) for node in (*(o.node for o in outputs), *hidden)]
+            wanted = None if qualify is None else scalars.condition(qualify, "QUALIFY")
             source = asked.joined(rows.plan(None))
+        source = ranks.plan(source)
+        source = source if wanted is None else Filter(wanted, source)
         columns = []
         for output, value in zip(outputs, values, strict=False):
             if value.type == INTERVAL:
@@ -296,7 +306,7 @@ class _Binder:
         for item in top.order:
             column = listed_column(item.value, named) or next(rest)[0]
             keys.append(sort_key(item, ColumnRef(column.id, column.type)))
-        plan = TopRows(tuple(keys), top.limit, plan)
+        plan = TopRows((), tuple(keys), top.limit, plan)
         if more:
             plan = Map(tuple((column, ColumnRef(column.id, column.type)) for column, _ in columns), plan)
         _check_height(plan, top.span)
@@ -331,7 +341,7 @@ class _Binder:
         if isinstance(query, ast.With):
             with self.named(query.tables):
                 return self.inner(query.body, around)
-        if not isinstance(query, ast.Select):
+        if not isinstance(query, ast.Select) or is_ranking(query):
             plan = self.query(query, prefix="")
             alone = Rows(plan, Reach(self.ids, Scope(())))
             return alone, [Operand(ColumnRef(c.id, c.type), query.span) for c in schema(plan)]
@@ -475,6 +485,7 @@ class _Binder:
         outputs: list[Output],
         rows: Rows,
         scope: Scope,
+        ranks: Ranks | None = None,
     ) -> Grouped:
         """The groups up to HAVING, and the values of some expressions over its columns."""
         groups = Groups(self.ids, scope)
@@ -482,7 +493,7 @@ class _Binder:
         for chosen in grouping_sets(select.group_by):
             groups.sets.append(tuple(self.group_key(node, groups, outputs, scalars) for node in chosen))
         listed, asked = (Subqueries(self, rows.reach, groups.regrouped) for _ in range(2))
-        values = [groups.bind(node, "SELECT", listed.value) for node in nodes]
+        values = [groups.bind(node, "SELECT", listed.value, ranks) for node in nodes]
         having: tuple[Expression, ...] = ()
         if select.having is not None:
             having = conjuncts(groups.condition(select.having, "HAVING", asked.value))

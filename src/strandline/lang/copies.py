@@ -22,6 +22,7 @@ from strandline.algebra.operators import (
     MarkJoin,
     OuterJoin,
     Plan,
+    Rank,
     Scan,
     SemiJoin,
     SessionWindow,
@@ -80,8 +81,12 @@ def freshened(plan: Plan, fresh: Callable[[str], str]) -> Plan:
                 return replace(node, columns=tuple(map(define, columns)))
             case CountWindow(partition, _, _, _) | SessionWindow(partition, _, _):
                 return replace(node, partition=tuple(names[key] for key in partition))
-            case TopRows(order, _, _):
-                return replace(node, order=tuple(replace(key, column=renamed(key.column)) for key in order))
+            case TopRows() | Rank():
+                partition = tuple(names[key] for key in node.partition)
+                order = tuple(replace(key, column=renamed(key.column)) for key in node.order)
+                if isinstance(node, Rank):
+                    return replace(node, place=define(node.place), partition=partition, order=order)
+                return replace(node, partition=partition, order=order)
             case TimeWindow() | Distinct() | Granularity() | Changes():
                 return node
             case _:

@@ -30,6 +30,14 @@ MATCHES: Final = ("BETWEEN", "IN", "LIKE", "ILIKE", "SIMILAR")
 _SUBQUERY_HINT: Final = "A subquery that is an argument has parentheses of its own: abs((SELECT …))."
 
 
+_RANK_HINT: Final = "Write RANK() OVER (PARTITION BY x ORDER BY y DESC)."
+_OTHER_PLACES: Final = {
+    "ROW_NUMBER": "Which of several rows that are level would come first? Write RANK(): level rows have one place.",
+    "DENSE_RANK": "Write RANK(), which counts the rows before a row.",
+    "PERCENT_RANK": "Write RANK(), which counts the rows before a row.",
+}
+
+
 class Expressions(Forms):
     """Operators, literals, columns and calls; `expression` is the way in."""
 
@@ -276,7 +284,7 @@ class Expressions(Forms):
             raise self.refusal("a name of three parts", self.since(start), "Write stream.column.")
         return ast.ColumnName(name, column, span=self.since(start))
 
-    def call(self, start: Token, name: ast.Identifier) -> ast.Function:
+    def call(self, start: Token, name: ast.Identifier) -> ast.Function | ast.Ranking:
         self.expect_symbol("(")
         if (form := self.form(start, name)) is not None:
             return form
@@ -303,9 +311,33 @@ class Expressions(Forms):
             within = self.order_by()
             self.expect_symbol(")")
         condition = self.filter() if self.sees("FILTER") and self.sees_symbol("(", 1) else None
-        if self.sees("OVER") and self.sees_symbol("(", 1):
-            raise self.refusal("OVER", self.token.span, "Group a windowed stream instead.")
-        return ast.Function(name, arguments, condition, distinct, order, within, span=self.since(start))
+        called = ast.Function(name, arguments, condition, distinct, order, within, span=self.since(start))
+        return self.over(start, called) if self.sees("OVER") and self.sees_symbol("(", 1) else called
+
+    def over(self, start: Token, called: ast.Function) -> ast.Ranking:
+        """What follows `RANK()`: `OVER ([PARTITION BY …] ORDER BY …)`."""
+        word = called.name.name.upper()
+        if word in _OTHER_PLACES:
+            raise self.refusal(f"{word}() OVER", called.span.to(self.token.span), _OTHER_PLACES[word])
+        if word != "RANK":
+            hint = "Group a windowed stream instead; RANK() OVER (… ORDER BY …) gives rows their places."
+            raise self.refusal("OVER", self.token.span, hint)
+        if called != ast.Function(called.name, (), span=called.span):
+            raise self.error("RANK() takes no arguments", "syntax", called.span, _RANK_HINT)
+        self.next()
+        self.expect_symbol("(")
+        partition: tuple[ast.Expression, ...] = ()
+        if self.accept("PARTITION"):
+            self.expect("BY")
+            partition = self.listed(self.expression)
+        if not self.sees("ORDER"):
+            raise self.unexpected("ORDER BY", _RANK_HINT)
+        order = self.order_by()
+        if self.sees_any(("ROWS", "RANGE", "GROUPS")):
+            hint = "A place is one among all rows of the partition."
+            raise self.refusal(f"{self.token.keyword} in OVER", self.token.span, hint)
+        self.expect_symbol(")")
+        return ast.Ranking(partition, order, span=self.since(start))
 
     def order_by(self) -> tuple[ast.SortItem, ...]:
         self.expect("ORDER")

@@ -30,6 +30,7 @@ from strandline.lang import ast
 from strandline.lang.aggregates import BoundAggregate
 from strandline.lang.literals import cast_to
 from strandline.lang.outputs import Output, output_name
+from strandline.lang.ranks import Ranks
 from strandline.lang.reach import Reach, passed_on, same
 from strandline.lang.scalars import Ask, Places, Scalars
 from strandline.lang.scope import Ids, Scope
@@ -59,7 +60,8 @@ def has_aggregate(node: ast.Expression) -> bool:
 def is_grouping(select: ast.Select) -> bool:
     """Whether a SELECT groups: by its clauses, or because it lists an aggregate."""
     listed = (item.value for item in select.items if not isinstance(item.value, ast.Star))
-    return bool(select.group_by) or select.having is not None or any(has_aggregate(value) for value in listed)
+    asked = () if select.qualify is None else (select.qualify,)
+    return bool(select.group_by) or select.having is not None or any(map(has_aggregate, (*listed, *asked)))
 
 
 def grouping_key(node: ast.Expression, outputs: list[Output], scope: Scope) -> tuple[ast.Expression, str]:
@@ -179,13 +181,27 @@ class Groups:
         column = self.input(value, "order")
         return ColumnRef(column.id, column.type)
 
-    def bind(self, node: ast.Expression, clause: str, subquery: Ask | None = None) -> Expression:
-        scalars = Scalars(self.scope, clause, self.aggregate, subquery, self.grouping)
+    def bind(
+        self, node: ast.Expression, clause: str, subquery: Ask | None = None, ranks: Ranks | None = None
+    ) -> Expression:
+        scalars = self.scalars(clause, subquery, ranks)
         return self.regrouped(scalars.bind(node), scalars.places)
 
-    def condition(self, node: ast.Expression, clause: str, subquery: Ask | None = None) -> Expression:
-        scalars = Scalars(self.scope, clause, self.aggregate, subquery, self.grouping)
+    def condition(
+        self, node: ast.Expression, clause: str, subquery: Ask | None = None, ranks: Ranks | None = None
+    ) -> Expression:
+        scalars = self.scalars(clause, subquery, ranks)
         return self.regrouped(scalars.condition(node), scalars.places)
+
+    def scalars(self, clause: str, subquery: Ask | None, ranks: Ranks | None) -> Scalars:
+        """The binder of expressions of a clause; groups have places only where somebody keeps the `ranks`."""
+
+        def place(node: ast.Ranking, scalars: Scalars) -> Expression:
+            assert ranks is not None, "only who keeps ranks is asked for a place"
+            return ranks.place(node, lambda key: self.regrouped(scalars.bind(key), scalars.places, key.span))
+
+        rank = None if ranks is None else place
+        return Scalars(self.scope, clause, self.aggregate, subquery, self.grouping, rank)
 
     def regrouped(self, value: Expression, places: Places, around: Span | None = None) -> Expression:
         """The value in terms of keys and aggregates; `around` is where it stands if nothing closer is known."""

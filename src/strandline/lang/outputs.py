@@ -96,6 +96,8 @@ def output_name(node: ast.Expression, scope: Scope) -> str | None:
             return scope.column(node).name
         case ast.Function(name, _):
             return name.name.lower()
+        case ast.Ranking():
+            return "rank"
         case ast.Cast(operand, _):
             return output_name(operand, scope)
         case ast.Case():

@@ -192,16 +192,17 @@ class Queries(Expressions):
         where = self.expression() if self.accept("WHERE") else None
         group_by = self.group_by() if self.sees("GROUP") else ()
         having = self.expression() if self.accept("HAVING") else None
+        qualify = self.expression() if self.accept("QUALIFY") else None
         self.check_clause_order()
-        return ast.Select(distinct, items, tables, where, group_by, having, span=self.since(start))
+        return ast.Select(distinct, items, tables, where, group_by, having, qualify, span=self.since(start))
 
     def check_clause_order(self) -> None:
         if self.sees("WINDOW"):
             raise self.refusal(
                 "a WINDOW clause", self.token.span, "A window stands right after its stream: FROM s WINDOW(RANGE …)."
             )
-        if self.sees_any(("WHERE", "GROUP", "HAVING")):
-            hint = "The order is SELECT, FROM, WHERE, GROUP BY, HAVING, each at most once."
+        if self.sees_any(("WHERE", "GROUP", "HAVING", "QUALIFY")):
+            hint = "The order is SELECT, FROM, WHERE, GROUP BY, HAVING, QUALIFY, each at most once."
             raise self.error(f"{self.token.keyword} is out of place", "syntax", self.token.span, hint)
 
     def item(self) -> ast.Item:

@@ -65,6 +65,8 @@ class Operand:
 # Called with a subquery in an expression and the binder of that expression: its value.
 Subquery: TypeAlias = ast.Exists | ast.Quantified | ast.ScalarQuery
 Ask: TypeAlias = "Callable[[Subquery, Scalars], Expression]"
+# Called with a ranking and the binder of the expression that it stands in: the place of a row.
+Place: TypeAlias = "Callable[[ast.Ranking, Scalars], Expression]"
 
 
 class Scalars:
@@ -77,12 +79,14 @@ class Scalars:
         collect: Collect | None = None,
         subquery: Ask | None = None,
         grouping: Callable[[ast.Function], Expression] | None = None,
+        rank: Place | None = None,
     ) -> None:
         self.scope = scope
         self.clause = clause
         self.collect = collect
         self.subquery = subquery
         self.grouping = grouping
+        self.rank = rank
         self.places = Places()
 
     def condition(self, node: ast.Expression, what: str | None = None) -> Expression:
@@ -153,6 +157,15 @@ class Scalars:
                 return self.cast(node)
             case ast.Function():
                 return self.function(node)
+            case ast.Ranking():
+                if self.rank is None:
+                    raise BindError(
+                        f"RANK() in {self.clause}",
+                        code="misplaced-rank",
+                        hint="Write QUALIFY RANK() OVER (…) <= 10, or rank in a subquery in FROM and ask around it.",
+                        span=node.span,
+                    )
+                return self.rank(node, self)
             case _:
                 assert_never(node)
 

@@ -5,11 +5,14 @@ A room beside the binder: there is no query in it.
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
 from typing import Final
 
 from strandline.catalog import BaseStream, KnownRows, SourceCall
 from strandline.errors import BindError
 from strandline.lang import ast
+from strandline.lang.phrases import RESERVED
 from strandline.lang.scope import suggestion
 from strandline.types import Type
 
@@ -39,6 +42,36 @@ def bind_create_stream(statement: ast.CreateStream, known: KnownRows | None = No
         idle_after_us=statement.idle_after.microseconds if statement.idle_after else None,
         end_column=_end_column(statement, columns),
     )
+
+
+def declaration(
+    name: str,
+    ordered_by: str | None,
+    until: str | None,
+    within: str | timedelta | None,
+    idle_after: str | timedelta | None,
+) -> str:
+    """The statement that would declare a registered DataFrame if SQL could name one: mistakes are shown in it."""
+    words = [f"CREATE STREAM {_written(name)} SOURCE dataframe()"]
+    if until is not None:
+        begin = (
+            "" if ordered_by is None else f"FROM {_written(ordered_by)} "
+        )  # without it the parser says what is missing
+        words.append(f"VALID {begin}UNTIL {_written(until)}")
+    elif ordered_by is not None:
+        words.append(f"ORDERED BY {_written(ordered_by)}")
+    for clause, duration in (("WITHIN", within), ("IDLE AFTER", idle_after)):
+        if isinstance(duration, timedelta):
+            words.append(f"{clause} {duration // timedelta(microseconds=1)} MICROSECONDS")
+        elif duration is not None:
+            words.append(f"{clause} {duration}")
+    return " ".join(words)
+
+
+def _written(name: str) -> str:
+    """A name as SQL has it, in quotes only where it needs them."""
+    plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) and name.upper() not in RESERVED
+    return name if plain else '"' + name.replace('"', '""') + '"'
 
 
 def bind_connector(connector: ast.Connector) -> SourceCall:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from datetime import date, datetime
 from decimal import Decimal
@@ -15,7 +16,7 @@ from strandline.errors import QueryError, StrandlineError
 from strandline.execution.answers import VALID_FROM, VALID_UNTIL
 from strandline.notebook.html import status
 from strandline.query import Query
-from strandline.temporal import BEFORE_ALL, FOREVER, instant, to_datetime
+from strandline.temporal import BEFORE_ALL, FOREVER, SECOND, Instant, instant, to_datetime
 from strandline.types import is_numeric
 
 _STATIC = Path(__file__).parent / "static"
@@ -36,11 +37,12 @@ class _Live(anywidget.AnyWidget):
 
     def refresh(self) -> None:
         """Show what the query says now."""
-        try:
-            self._show(self._query)
-            self.status = status(self._query)
-        except StrandlineError as error:
-            self.status = error.render()
+        with self.hold_sync():  # one message and one drawing per look
+            try:
+                self._show(self._query)
+                self.status = status(self._query)
+            except StrandlineError as error:
+                self.status = error.render()
 
     def _show(self, query: Query) -> None:
         raise AssertionError("each widget shows a query its own way")
@@ -61,6 +63,7 @@ class LiveTable(_Live):
 
     _esm = _STATIC / "table.js"
     columns = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    numbers = traitlets.List(traitlets.Bool()).tag(sync=True)  # which columns are
     rows = traitlets.List().tag(sync=True)
     more = traitlets.Int(0).tag(sync=True)
 
@@ -70,6 +73,7 @@ class LiveTable(_Live):
 
     def _show(self, query: Query) -> None:
         self.columns = [column.name for column in query.columns]
+        self.numbers = [is_numeric(column.type) for column in query.columns]
         if query.progress == BEFORE_ALL:
             return
         table = query.snapshot()
@@ -113,22 +117,35 @@ class LiveChart(_Live):
         if self._last is not None and progress < FOREVER:
             begin = to_datetime(progress - int(self._last * 1e6))
         found: dict[str, list[list[float]]] = {}
-        for row in query.results().to_pylist():
-            end = min(FOREVER if row[VALID_UNTIL] is None else instant(row[VALID_UNTIL]), progress)
-            if row[self._y] is None or (begin is not None and to_datetime(end) < begin):
-                continue
+        rows = query.results().to_pylist()
+        known = progress if progress < FOREVER else _last_change(rows)
+        for row in rows:
+            end = min(FOREVER if row[VALID_UNTIL] is None else instant(row[VALID_UNTIL]), known)
+            value = math.nan if row[self._y] is None else float(row[self._y])
+            if not math.isfinite(value) or (begin is not None and to_datetime(end) < begin):
+                continue  # JSON has no infinities, and a drawing no place for them
             start = instant(row[VALID_FROM])
             name = "" if self._line is None else str(row[self._line])
             if start < end:
-                found.setdefault(name, []).append([start / 1000, min(end, 2**53) / 1000, float(row[self._y])])
+                found.setdefault(name, []).append([start / 1000, end / 1000, value])
         self.lines = found
 
 
+def _last_change(rows: list[dict[str, Any]]) -> Instant:
+    """Where a drawing ends when the sources have: what holds for ever is drawn a little beyond the last change."""
+    times = [instant(row[name]) for row in rows for name in (VALID_FROM, VALID_UNTIL) if row[name] is not None]
+    if all(row[VALID_UNTIL] is not None for row in rows):
+        return max(times, default=FOREVER)
+    return max(times) + max(SECOND, (max(times) - min(times)) // 20)
+
+
 def _plain(value: Any) -> Any:
-    """A value as JSON has it."""
+    """A value as JSON has it, and JavaScript: its integers are exact up to 53 bits."""
     match value:
-        case None | bool() | int() | str():
+        case None | bool() | str():
             return value
+        case int():
+            return value if abs(value) < 2**53 else str(value)
         case float():
             return value if value == value and abs(value) != float("inf") else str(value)
         case datetime():

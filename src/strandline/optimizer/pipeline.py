@@ -6,9 +6,11 @@ from strandline.algebra.operators import Plan
 from strandline.optimizer.driver import Stage, settle
 from strandline.optimizer.rules.columns import prune_columns
 from strandline.optimizer.rules.filter import (
+    limit_rank_by_filter,
     merge_filters,
     push_filter_below_aggregate,
     push_filter_below_distinct,
+    push_filter_below_first_rows,
     push_filter_below_map,
     push_filter_below_set_operation,
     push_filter_below_time_window,
@@ -20,7 +22,7 @@ from strandline.optimizer.rules.join import (
     push_condition_below_match,
     push_filter_below_match,
 )
-from strandline.optimizer.rules.map import merge_maps, push_map_below_time_window
+from strandline.optimizer.rules.map import merge_maps, push_map_below_time_window, share_with_filter
 
 STAGES = (
     # Filters early: every row that does not leave its source is a row that no exchange moves and no state keeps.
@@ -38,11 +40,16 @@ STAGES = (
             push_filter_below_set_operation,
             push_filter_below_distinct,
             push_filter_below_aggregate,
+            push_filter_below_first_rows,
+            limit_rank_by_filter,
         ),
     ),
     # Maps follow the filters, so that an exchange moves results instead of their ingredients, computed once.
     Stage("merge maps", (push_map_below_time_window, merge_maps)),
 )
+
+# After all others, since it puts a map below a filter: they would undo it. Maps that could not merge may do so now.
+SHARING = Stage("compute once", (share_with_filter, merge_maps))
 
 
 def optimize(plan: Plan) -> Plan:
@@ -50,4 +57,4 @@ def optimize(plan: Plan) -> Plan:
     for stage in STAGES:
         plan = settle(stage, plan)
     # Columns last: which ones are needed is known once the filters are where they stay.
-    return settle(STAGES[-1], prune_columns(plan))
+    return settle(SHARING, settle(STAGES[-1], prune_columns(plan)))

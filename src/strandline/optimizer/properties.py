@@ -24,6 +24,7 @@ from strandline.algebra.operators import (
     MarkJoin,
     OuterJoin,
     Plan,
+    Rank,
     Scan,
     SemiJoin,
     SessionWindow,
@@ -72,7 +73,7 @@ def constant_duration(plan: Plan) -> int | None:
         case Union(_, inputs):
             durations = {constant_duration(source) for source in inputs}
             return durations.pop() if len(durations) == 1 else None
-        case Scan() | CountWindow() | SessionWindow() | Changes() | TopRows() | Aggregate() | Distinct():
+        case Scan() | CountWindow() | SessionWindow() | Changes() | TopRows() | Rank() | Aggregate() | Distinct():
             return 1 if is_chronon(plan) else None
         case Join() | OuterJoin() | SemiJoin() | MarkJoin() | SetOperation():
             return 1 if is_chronon(plan) else None
@@ -98,7 +99,7 @@ def ends_in_order(plan: Plan) -> bool:
             return ends_in_order(plan.source)
         case Join() | OuterJoin() | SemiJoin() | MarkJoin() | Distinct() | Union() | SetOperation():
             return False
-        case Scan() | Changes() | TopRows():  # rows that bring their intervals end as they please
+        case Scan() | Changes() | TopRows() | Rank():  # rows that bring their intervals end as they please
             return False
         case _:
             assert_never(plan)
@@ -129,7 +130,7 @@ def has_certain_ends(plan: Plan) -> bool:
             return gives_more and has_certain_ends(left) and has_certain_ends(right)
         case Union(_, inputs):
             return all(map(has_certain_ends, inputs))
-        case CountWindow() | SessionWindow() | Changes() | TopRows() | OuterJoin() | MarkJoin() | Aggregate():
+        case CountWindow() | SessionWindow() | Changes() | TopRows() | Rank() | OuterJoin() | MarkJoin() | Aggregate():
             return False
         case _:
             assert_never(plan)

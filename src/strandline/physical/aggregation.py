@@ -6,14 +6,17 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from strandline.algebra.expressions import AggregateCall, Call, ColumnRef, Expression, Literal
-from strandline.physical.plan import Merge, Node, Project, RemoveDuplicates, SweepAggregate, schema
+from strandline.physical.plan import FirstValues, Merge, Node, Project, RemoveDuplicates, SweepAggregate, schema
 from strandline.types import BIGINT, BOOLEAN, Column
 
 Calls: TypeAlias = tuple[tuple[Column, AggregateCall], ...]
 
 
-def sweep(keys: tuple[str, ...], aggregates: Calls, source: Node) -> Node:
-    """An aggregation. Where values count once, their duplicates are removed on a way of their own beside the rows.
+def sweep(keys: tuple[str, ...], aggregates: Calls, source: Node, lasts: bool) -> Node:
+    """An aggregation; `lasts` if no element ever ends.
+
+    Where values count once, their duplicates are removed on a way of their own beside the rows: a value may stay when
+    the row leaves that brought it. Where none leaves, the row that brings a value first has it for ever.
 
     The rows go on with NULL in the columns of the distinct values, and these with NULL in all others: an aggregate
     leaves out NULLs, so each sees what is meant for it. Keys alone go all ways, so one that is also aggregated, as in
@@ -21,6 +24,8 @@ def sweep(keys: tuple[str, ...], aggregates: Calls, source: Node) -> Node:
     """
     if not any(call.distinct for _, call in aggregates):
         return SweepAggregate(keys, aggregates, source)
+    if lasts and not any(call.distinct and call.order for _, call in aggregates):
+        return _sweep_first_values(keys, aggregates, source)
     by_id = {column.id: column for column in schema(source)}
     here = Column(f"here {aggregates[0][0].id}", "here", BOOLEAN)  # counts rows
     plain = dict.fromkeys(c.id for _, call in aggregates if not call.distinct for c in call.columns if c.id not in keys)
@@ -50,6 +55,24 @@ def sweep(keys: tuple[str, ...], aggregates: Calls, source: Node) -> Node:
         ways.append(way(RemoveDuplicates(Project(values, source)), known))
     calls = tuple((column, _rerouted(call, here, copies, once, inner)) for column, call in aggregates)
     return SweepAggregate(keys, calls, Merge(columns, tuple(ways)))
+
+
+def _sweep_first_values(keys: tuple[str, ...], aggregates: Calls, source: Node) -> Node:
+    by_id = {column.id: column for column in schema(source)}
+    once = {
+        call.argument.id: replace(by_id[call.argument.id], id=f"once {call.argument.id}")
+        for _, call in aggregates
+        if call.distinct and call.argument
+    }
+
+    def rerouted(call: AggregateCall) -> AggregateCall:
+        if not call.distinct or call.argument is None:
+            return call
+        value = once[call.argument.id]
+        return replace(call, argument=ColumnRef(value.id, value.type), distinct=False)
+
+    marked = FirstValues(keys, tuple((column, id) for id, column in once.items()), source)
+    return SweepAggregate(keys, tuple((column, rerouted(call)) for column, call in aggregates), marked)
 
 
 def _rerouted(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from strandline.algebra import operators as logical
-from strandline.algebra.chronons import granule, is_chronon, keeps_arrival_order
+from strandline.algebra.chronons import granule, is_chronon, keeps_arrival_order, lasts
 from strandline.algebra.expressions import (
     AggregateCall,
     Call,
@@ -15,6 +15,7 @@ from strandline.algebra.expressions import (
     ColumnRef,
     Expression,
     Literal,
+    SortKey,
     columns_of,
     conjunction,
     conjuncts,
@@ -25,8 +26,10 @@ from strandline.algebra.tree import streams_read
 from strandline.catalog import BaseStream
 from strandline.physical.aggregation import sweep
 from strandline.physical.plan import (
+    Arrivals,
     Exchange,
     ExtendValidity,
+    FirstRows,
     Fragment,
     LastRows,
     LastSession,
@@ -47,6 +50,7 @@ from strandline.physical.plan import (
     Select,
     Split,
     SweepAggregate,
+    SweepRank,
     SweepTop,
     SymmetricJoin,
     ToPort,
@@ -137,15 +141,17 @@ def _build(plan: Plan) -> Built:
             return replace(built, node=LastSession(partition, gap_us, built.node))
         case logical.Granularity(granule_us, source):
             return _granular(_build(source), granule_us)
+        case logical.Changes("insert", source) if lasts(source):
+            return _arrivals(_build(source))
         case logical.Changes(kind, source):
             built = _to_keys(_build(source), tuple(column.id for column in logical_schema(source)))
             return replace(built, node=NetChanges(kind, built.node))
-        case logical.TopRows(order, limit, source):
-            # Whoever is not among the first in its bucket is not among the first of all.
-            built = _build(source)
-            built = _exchange(built, "spread", ()) if isinstance(built.where, AtSource) else built
-            built = _to_one(replace(built, node=SweepTop(order, limit, built.node)))
-            return replace(built, node=SweepTop(order, limit, built.node))
+        case logical.TopRows(partition, order, limit, source):
+            built = _brought_together(_build(source), partition, order, limit)
+            return replace(built, node=SweepTop(partition, order, limit, built.node))
+        case logical.Rank(place, partition, order, most, source):
+            built = _brought_together(_build(source), partition, order, most)
+            return replace(built, node=SweepRank(place, partition, order, most, built.node))
         case logical.Join():
             return _join(plan)
         case logical.OuterJoin(full):
@@ -157,7 +163,7 @@ def _build(plan: Plan) -> Built:
         case logical.Aggregate(keys, aggregates, source):
             built = _build(source)
             built = _to_keys(built, keys) if keys else _to_one(built)
-            node = sweep(keys, aggregates, built.node)
+            node = sweep(keys, aggregates, built.node, lasts(source))
             return Built(node, _restricted(built.where, frozenset(keys)) if keys else InOne())
         case logical.Distinct(source):
             built = _to_keys(_build(source), tuple(column.id for column in logical_schema(source)))
@@ -170,6 +176,23 @@ def _build(plan: Plan) -> Built:
 
 def _partitioned(built: Built, partition: tuple[str, ...]) -> Built:
     return _to_keys(built, partition) if partition else _to_one(built)
+
+
+def _brought_together(built: Built, partition: tuple[str, ...], order: tuple[SortKey, ...], limit: int | None) -> Built:
+    """All elements of a partition in one place, as far as they can be among the first."""
+    if limit is None or isinstance(built.where, InOne):
+        return _partitioned(built, partition)
+    if isinstance(built.where, AtSource) and built.where.window is not None:
+        range_us, slide_us = built.where.window
+        # In a window that moves with every instant each row has a time of its own, when it alone is still there.
+        if range_us is None or slide_us > 1:
+            built = replace(built, node=FirstRows(partition, order, limit, range_us, slide_us, built.node))
+            return _partitioned(built, partition)
+    if partition:
+        return _to_keys(built, partition)
+    # Whoever is not among the first in its bucket is not among the first of all.
+    built = _exchange(built, "spread", ()) if isinstance(built.where, AtSource) else built
+    return _to_one(replace(built, node=SweepTop((), order, limit, built.node)))
 
 
 def _granular(built: Built, granule_us: int) -> Built:
@@ -187,6 +210,14 @@ def _window(built: Built, range_us: int | None, slide_us: int) -> Built:
         return replace(built, where=AtSource((range_us, slide_us)))
     node: Node = ExtendValidity(range_us, slide_us, built.node)
     return replace(built, node=Reorder(node) if slide_us > 1 else node)
+
+
+def _arrivals(built: Built) -> Built:
+    """ISTREAM of what never ends: nothing can go on in another piece, so nobody has to be compared with others."""
+    if built.where == AtSource((None, 1)):
+        return replace(built, where=AtSource())  # the rows as they were read
+    built = _exchange(built, "spread", ()) if isinstance(built.where, AtSource) else built
+    return replace(built, node=Arrivals(built.node))
 
 
 def _join(plan: logical.Join) -> Built:

@@ -7,16 +7,20 @@ from collections.abc import Mapping
 from strandline.algebra.explain import (
     show_aggregate,
     show_expression,
+    show_order,
     show_outputs,
+    show_rank,
     show_rows,
     show_session,
-    show_sort_key,
     show_window,
 )
 from strandline.physical.plan import (
+    Arrivals,
     Coalesce,
     Exchange,
     ExtendValidity,
+    FirstRows,
+    FirstValues,
     Fragment,
     LastRows,
     LastSession,
@@ -34,6 +38,7 @@ from strandline.physical.plan import (
     Select,
     Split,
     SweepAggregate,
+    SweepRank,
     SweepTop,
     SymmetricJoin,
     ToPort,
@@ -104,8 +109,14 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             return f"RoundUp to {show_duration(granule_us)}"
         case NetChanges(change, _):
             return f"NetChanges {change}"
-        case SweepTop(order, limit, _):
-            return f"SweepTop {limit} by {', '.join(map(show_sort_key, order))}"
+        case Arrivals():
+            return "Arrivals"
+        case SweepTop(partition, order, limit, _):
+            return f"SweepTop {limit} {show_order(partition, order)}"
+        case SweepRank(place, partition, order, most, _):
+            return f"SweepRank {show_rank(place, partition, order, most)}"
+        case FirstRows(partition, order, limit, range_us, slide_us, _):
+            return f"FirstRows {limit} {show_order(partition, order)} in {show_window(range_us, slide_us)}"
         case Reorder():
             return "Reorder"
         case SymmetricJoin() | MatchJoin():
@@ -119,6 +130,9 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             return f"SweepAggregate{by}{': ' if computed else ''}{computed}"
         case RemoveDuplicates():
             return "RemoveDuplicates"
+        case FirstValues(keys, values, _):
+            by = f" by {', '.join(keys)}" if keys else ""
+            return f"FirstValues{by}: {', '.join(f'{column.id} := {id}' for column, id in values)}"
         case Merge(columns, _):
             return f"Merge ({', '.join(c.id for c in columns)})"
         case Repeat(copies, _):

@@ -86,11 +86,42 @@ class NetChanges:
 
 
 @dataclass(frozen=True, slots=True)
+class Arrivals:
+    """What comes at each instant, where nothing ever goes: each element when it begins."""
+
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
 class SweepTop:
     """The first rows in an order, by sweeping over the instants at which something changes."""
 
+    partition: tuple[str, ...]
     order: tuple[SortKey, ...]
     limit: int
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRank:
+    """Rows with their places in an order, by sweeping over the instants at which something changes."""
+
+    place: Column
+    partition: tuple[str, ...]
+    order: tuple[SortKey, ...]
+    limit: int | None
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRows:
+    """Rows before their window, without those that can never be among the first in it."""
+
+    partition: tuple[str, ...]
+    order: tuple[SortKey, ...]
+    limit: int
+    range_us: int | None
+    slide_us: int
     source: Node
 
 
@@ -141,6 +172,16 @@ class SweepAggregate:
 class RemoveDuplicates:
     """Duplicate elimination."""
 
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class FirstValues:
+    """Each element with copies of some values that are NULL unless they come for the first time for these keys: among
+    elements that never end, those are the values that count once."""
+
+    keys: tuple[str, ...]
+    values: tuple[tuple[Column, str], ...]  # the copy, and of what
     source: Node
 
 
@@ -198,12 +239,16 @@ Node: TypeAlias = (
     | LastSession
     | RoundUp
     | NetChanges
+    | Arrivals
     | SweepTop
+    | SweepRank
+    | FirstRows
     | Reorder
     | SymmetricJoin
     | MatchJoin
     | SweepAggregate
     | RemoveDuplicates
+    | FirstValues
     | Merge
     | Repeat
     | Coalesce
@@ -310,6 +355,10 @@ def schema(node: Node) -> Schema:
             return schema(node.left) + (() if node.mark is None else (node.mark,))
         case SymmetricJoin() | MatchJoin():
             return schema(node.left) + schema(node.right)
+        case FirstValues(_, values, source):
+            return (*schema(source), *(column for column, _ in values))
+        case SweepRank(place, _, _, _, source):
+            return (*schema(source), place)
         case SweepAggregate(keys, aggregates, source):
             by_id = {c.id: c for c in schema(source)}
             return (*(by_id[key] for key in keys), *(column for column, _ in aggregates))

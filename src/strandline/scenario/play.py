@@ -58,7 +58,7 @@ def play(scenario: Scenario, database: Database, patience: float = 60.0) -> list
         raise QueryError("the scenario has no query", code="no-query", hint="Add CREATE STREAM name AS SELECT ….")
     queries: dict[str, Query] = {}
     for group in connected_groups(script.queries):
-        wanted = [Wanted(name, plan, Memory(), script.reads[name]) for name, plan in group]
+        wanted = [Wanted(name, plan, Memory(keep=None), script.reads[name]) for name, plan in group]
         queries |= {query.name.lower(): query for query in database.start(wanted, None)}
     return _Stage(database, queries, scenario, patience).play()
 

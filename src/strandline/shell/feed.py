@@ -30,8 +30,13 @@ class Feed:
     def __init__(self, query: Query) -> None:
         self.query = query
         self.ids = [column.id for column in query.columns]
-        self.progress: Instant = BEFORE_ALL
         self.passed_over = False
+        self._begin(BEFORE_ALL)
+
+    def _begin(self, since: Instant) -> None:
+        """Know nothing, and note only what happens after `since`: of that instant itself it is forgotten what ended."""
+        self.progress: Instant = BEFORE_ALL
+        self._noted = since + 1  # changes and rows up to here are noted
         self._pieces = 0
         self._open = self._frame([])  # whatever reaches up to the progress or beyond
         self._live = self._open  # the same, but each row from where it really began
@@ -42,12 +47,16 @@ class Feed:
 
     def look(self) -> None:
         """Take in what has come."""
-        tables, progress = self.query.pieces(self._pieces)
-        if not tables and progress == self.progress:
+        came = self.query.pieces(self._pieces)
+        if not came.tables and came.progress == self.progress:
             return
-        self._pieces += len(tables)
-        new = self._frame(tables)
-        before, self.progress = self.progress, progress
+        if came.anew:
+            self.passed_over = True
+            self._begin(came.since)
+        self._pieces = came.number
+        new = self._frame(came.tables)
+        before, progress = self._noted, came.progress
+        self.progress = self._noted = progress
         self._open, known = pl.concat([self._open, new]), self._open
         since = self._close_look_since(new, before)
         self._note_changes(pl.concat([known, new]), since)

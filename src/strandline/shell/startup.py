@@ -25,6 +25,7 @@ class Options:
     checkpoint: Path | None = None
     buckets: int | None = None
     batch_rows: int = 1_000_000
+    keep: int = 1_000_000
 
 
 class Startup:
@@ -92,6 +93,7 @@ class Startup:
             checkpoint=given.checkpoint,
             buckets=given.buckets,
             batch_rows=given.batch_rows,
+            keep=given.keep,
         )
         self._session = Session(database, self)
         self.loaded.set()

@@ -122,7 +122,11 @@ def quit_(session: Session, rest: Rest) -> None:
 @verb(".queries", "", "the queries, their states, rates and progress")
 def queries(session: Session, rest: Rest) -> None:
     rows = [_query_row(entry) for entry in session.entries]
-    names = ("id", "name", "state", "in", "out", "rate in", "progress", "query")
+    names: tuple[str, ...] = ("id", "name", "state", "in", "out", "rate in", "progress", "query")
+    since = [entry.query.kept_since for entry in session.entries]
+    if any(at > BEFORE_ALL for at in since):  # a column that most have no use for
+        names = (*names[:-1], "kept from", names[-1])
+        rows = [(*row[:-1], _reached(at), row[-1]) for row, at in zip(rows, since, strict=True)]
     if rows:
         session.list(Listing.text(names, rows))
     else:
@@ -239,7 +243,7 @@ def tail(session: Session, rest: Rest) -> None:
     if not wanted:
         _look(session, entry, None)
     elif wanted[0].lower() == "at":
-        session.print_at(entry, _instant(rest, 2 if named else 1))
+        _look_back(session, entry, rest, 2 if named else 1)
     elif wanted[0].lower() in FORMS and len(wanted) == 1:
         _look(session, entry, cast(Form, wanted[0].lower()))
     else:
@@ -255,10 +259,18 @@ def _look(session: Session, entry: Entry, form: Form | None) -> None:
     session.follow(session, lambda: entry, form or entry.form)
 
 
-def _instant(rest: Rest, first: int) -> Instant:
+def _look_back(session: Session, entry: Entry, rest: Rest, first: int) -> None:
+    span = rest.span(first).to(rest.span(len(rest.words()) - 1))
+    try:
+        session.print_at(entry, _instant(rest, first, span))
+    except QueryError as error:  # an instant that is not there yet, or no longer
+        error.span = error.span or span
+        raise
+
+
+def _instant(rest: Rest, first: int, span: Span) -> Instant:
     """`TIMESTAMP '…'`, a text in or without quotes, or microseconds."""
     words = rest.words()[first:]
-    span = rest.span(first).to(rest.span(len(rest.words()) - 1))
     text = re.sub(r"(?i)^timestamp\b\s*", "", " ".join(words)).strip("'\" ")
     try:
         return int(text) if re.fullmatch(r"-?\d+", text) else instant(text)

@@ -140,12 +140,16 @@ def _ordered(query: Query, frame: pl.DataFrame) -> pl.DataFrame:
 def _asked_order(query: Query) -> Iterable[tuple[str, bool, bool]]:
     root = next(f.root for f in query.pipeline.fragments if f.route == ToQuery(query.name))
     match root:
-        case Project(outputs, SweepTop(order, _, _)):
+        case Project(outputs, SweepTop(partition, order, _, _)):
             shown = {value.id: column.id for column, value in outputs if isinstance(value, ColumnRef)}
-        case SweepTop(order, _, _):
+        case SweepTop(partition, order, _, _):
             shown = {column.id: column.id for column in query.columns}
         case _:
             return
+    for column in partition:
+        if column not in shown:
+            return
+        yield shown[column], False, True
     for key in order:
         if key.column.id not in shown:
             return

@@ -9,6 +9,7 @@ import re
 from strandline.errors import QueryError, StrandlineError
 
 _MARK = "STRANDLINE-ERROR "
+_LONGEST = 300  # characters of a message
 
 
 def guarded(error: StrandlineError) -> str:
@@ -24,12 +25,18 @@ def explain_failure(text: str, log_file: str | None) -> StrandlineError:
         error = pickle.loads(base64.b64decode(marked.group(1)))
         if isinstance(error, StrandlineError):
             return error
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    python = [line for line in lines if re.match(r"^[A-Za-z_.]*(Error|Exception)\b", line)]
-    summary = (python or lines or ["no message"])[-1 if python else 0]
     return QueryError(
-        f"the query has failed: {summary[:300]}",
+        f"the query has failed: {summary(text)}",
         code="query-failed",
         hint=f"The whole story is in {log_file}." if log_file else "Run with --debug for the whole trace.",
         detail=None,
     )
+
+
+def summary(text: str) -> str:
+    """The one line of what Spark says that tells most: that of its own error with a name, else the last Python line."""
+    lines = [line.strip() for line in text.split("=== Streaming Query ===")[0].splitlines() if line.strip()]
+    if lines and re.match(r"\[[A-Z][A-Z_.0-9]+\]", lines[0]):
+        return lines[0].split(" SQLSTATE:")[0][:_LONGEST]
+    python = [line for line in lines if re.match(r"^[A-Za-z_.]*(Error|Exception)\b", line)]
+    return (python or lines or ["no message"])[-1 if python else 0][:_LONGEST]

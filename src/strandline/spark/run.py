@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 import strandline
 from strandline.errors import StrandlineError
@@ -40,19 +41,26 @@ class SparkRun:
         self._stopping = threading.Lock()
         spark.dataSource.register(PipelineSource)
         self.planner = Planner(job.pipeline, Path(job.checkpoint), batch_rows)
+        try:
+            self.query = self._start(spark, job, name)
+        except BaseException:
+            self.planner.close()  # sources are open by now
+            raise
+        self._watcher = threading.Thread(target=self._watch, name="strandline-watch", daemon=True)
+        self._watcher.start()
+
+    def _start(self, spark: SparkSession, job: Job, name: str) -> StreamingQuery:
         source = spark.readStream.format("strandline").option("planner", self.planner.address)
         frame = source.option("job", job.to_text()).load()
         for stage in range(1, job.pipeline.stages + 1):
             frame = frame.repartitionById(job.pipeline.buckets, "bucket")
             frame = frame.mapInArrow(stage_function(job, stage), SCHEMA)
-        self.query = (
+        return (
             frame.writeStream.queryName(f"{name} {uuid.uuid4().hex[:8]}")  # Spark wants names to be unique
             .foreachBatch(self._deliver)
             .option("checkpointLocation", str(Path(job.checkpoint) / "spark"))
             .start()
         )
-        self._watcher = threading.Thread(target=self._watch, name="strandline-watch", daemon=True)
-        self._watcher.start()
 
     def _deliver(self, frame: DataFrame, batch: int) -> None:
         column = frame.toArrow()["data"]

@@ -139,7 +139,7 @@ def _run(
     places: dict[str, Path] = {}
     for number, group in enumerate(connected_groups([(q.name, q.plan) for q in questions])):
         checkpoint = place / f"run{number}"
-        for query in engine.start([(name, plan, Memory()) for name, plan in group], checkpoint):
+        for query in engine.start([(name, plan, Memory(keep=None)) for name, plan in group], checkpoint):
             queries[query.name], places[query.name] = query, checkpoint
     _wait(list(queries.values()), seconds, note)
     pleas = []

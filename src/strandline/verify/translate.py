@@ -34,6 +34,7 @@ from strandline.lang.aggregates import bind_aggregate
 from strandline.lang.groups import grouping_key
 from strandline.lang.literals import cast_to
 from strandline.lang.outputs import Output, output_columns
+from strandline.lang.ranks import over_outputs
 from strandline.lang.scalars import Operand, Scalars, Subquery, call, equality
 from strandline.lang.scope import Relation, Scope
 from strandline.temporal import Instant
@@ -190,7 +191,11 @@ class Translation:
         listed = [f"{self.dialect.sql(value)} AS {c.id}" for value, c in zip(values, columns, strict=True)]
         if ordered:
             listed.append(f"{source.rpartition(' AS ')[2]}.seq AS seq")
-        parts = [f"SELECT {'DISTINCT ' if select.distinct else ''}{', '.join(listed)} FROM {source}"]
+        qualify = over_outputs(select.qualify, outputs, scope)
+        if qualify is not None:
+            listed.append(f"{self.dialect.sql(texts.condition(qualify))} AS wanted")
+        distinct = "DISTINCT " if select.distinct else ""
+        parts = [f"SELECT {distinct if qualify is None else ''}{', '.join(listed)} FROM {source}"]
         if select.where is not None:
             parts.append(f"WHERE {self.dialect.sql(texts.condition(select.where))}")
         if select.group_by:
@@ -198,7 +203,11 @@ class Translation:
             parts.append(f"GROUP BY {', '.join(keys)}")
         if select.having is not None:
             parts.append(f"HAVING {self.dialect.sql(texts.condition(select.having))}")
-        return Text(" ".join(parts), columns)
+        sql = " ".join(parts)
+        if qualify is not None:
+            named = ", ".join(f"q.{c.id}" for c in columns) + (", q.seq" if ordered else "")
+            sql = f"SELECT {distinct}{named} FROM ({sql}) AS q WHERE q.wanted"
+        return Text(sql, columns)
 
     def grouping(self, element: ast.Grouping, texts: Texts, outputs: list[Output]) -> str:
         match element:
@@ -374,7 +383,7 @@ class Texts(Scalars):
     its text."""
 
     def __init__(self, translation: Translation, scope: Scope, clause: str) -> None:
-        super().__init__(scope, clause, subquery=self.ask, grouping=self.left_out)
+        super().__init__(scope, clause, subquery=self.ask, grouping=self.left_out, rank=self.ranked)
         self.translation = translation
         self.dialect = translation.dialect
 
@@ -390,6 +399,12 @@ class Texts(Scalars):
         one, two = (self.dialect.sql(part) for part in children(test))
         listed = inner.sql if two == "s.c1" else f"SELECT {two} FROM ({inner.sql}) AS s"
         return ColumnRef(f"({one} {node.operator} {node.quantifier} ({listed}))", BOOLEAN)
+
+    def ranked(self, node: ast.Ranking, scalars: Scalars) -> Expression:
+        keys = ", ".join(self.dialect.sql(scalars.bind(each)) for each in node.partition)
+        each = f"PARTITION BY {keys} " if keys else ""
+        order = ", ".join(self.dialect.sql(scalars.bind(item.value)) + _direction(item) for item in node.order)
+        return ColumnRef(f"rank() OVER ({each}ORDER BY {order})", BIGINT)
 
     def left_out(self, node: ast.Function) -> Expression:
         """GROUPING(a, b): a bit for each key, 1 where it is left out."""

@@ -8,24 +8,78 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from strandline.execution.batch import Index
-from strandline.execution.kernels.hashing import double_bits
+from strandline.execution.batch import Index, Mask
+from strandline.execution.kernels.compiled import compiled
+from strandline.execution.kernels.hashing import GOLDEN, double_bits, is_bijective
 from strandline.execution.kernels.lists import elements, offsets_of
 
 
 def group_codes(frame: pl.DataFrame, keys: Sequence[str]) -> tuple[Index, Index]:
-    """A code 0, 1, … for each row, equal for equal keys (NULL equals NULL), and a row that represents each code."""
+    """A code 0, 1, … for each row, equal for equal keys (NULL equals NULL), and the first row of each code."""
     if not keys:
         return np.zeros(frame.height, dtype=np.int64), np.zeros(min(frame.height, 1), dtype=np.int64)
-    codes = _codes(frame.get_column(keys[0]))
+    codes = _with_null(frame.get_column(keys[0]))
+    everybody = np.ones(frame.height, dtype=np.bool_)
+    if len(keys) == 1:
+        return pair_codes(codes, np.zeros_like(codes), everybody)
     for key in keys[1:]:
-        other = _codes(frame.get_column(key))
-        # Both are below the row count, so the pair fits into 64 bits; encoding again makes it dense.
-        codes = _encode(pl.Series(codes * (int(other.max(initial=0)) + 1) + other))
-    count = int(codes.max(initial=-1)) + 1
-    representative = np.zeros(count, dtype=np.int64)
-    representative[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
-    return codes, representative
+        codes, first = pair_codes(codes, _with_null(frame.get_column(key)), everybody)
+        if len(first) == frame.height:  # all rows differ already
+            break
+    return codes, first
+
+
+def _with_null(column: pl.Series) -> Index:
+    """Integers that are equal where the values of a column are, and NULL equals NULL."""
+    return _codes(column) if column.null_count() else identities(column)
+
+
+def identities(column: pl.Series) -> Index:
+    """Integers that are equal where the values of a column are; NULL has any."""
+    normal = _normal(column)
+    if not is_bijective(normal.dtype):
+        return _codes(normal)
+    whole: Index = normal.to_physical().cast(pl.Int64).fill_null(0).to_numpy()
+    return whole
+
+
+@compiled("Tuple((i8[::1], i8[::1]))(i8[::1], i8[::1], b1[::1])")
+def pair_codes(ones: Index, others: Index, present: Mask) -> tuple[Index, Index]:
+    """A code 0, 1, … for each row that is `present`, equal for equal pairs of integers, and the first row of each code.
+
+    Compiled, because only a table that is filled on the way knows what came before.
+    """
+    codes = np.full(len(ones), -1)
+    first, marks = np.empty(len(ones), np.int64), np.empty(len(ones), np.uint64)
+    count = 0
+    bits = 10
+    # By the leading bits of a mark, or where the next slot is free: the code from 1 on, and its pair. Side by side, so
+    # that a look costs one visit to memory.
+    table = np.zeros((1 << bits, 3), np.int64)
+    for row in range(len(ones)):
+        if not present[row]:
+            continue
+        one, other = ones[row], others[row]
+        mark = np.uint64(one) * GOLDEN + np.uint64(other)
+        mark = (mark ^ (mark >> np.uint64(32))) * GOLDEN
+        slot = np.int64(mark >> np.uint64(64 - bits))
+        while table[slot, 0] != 0 and (table[slot, 1] != other or table[slot, 2] != one):
+            slot = (slot + 1) & (len(table) - 1)
+        if table[slot, 0] != 0:
+            codes[row] = table[slot, 0] - 1
+            continue
+        codes[row], first[count], marks[count] = count, row, mark
+        count += 1
+        table[slot, 0], table[slot, 1], table[slot, 2] = count, other, one
+        if 2 * count > len(table):
+            bits += 2
+            table = np.zeros((1 << bits, 3), np.int64)
+            for code in range(count):
+                slot = np.int64(marks[code] >> np.uint64(64 - bits))
+                while table[slot, 0] != 0:
+                    slot = (slot + 1) & (len(table) - 1)
+                table[slot, 0], table[slot, 1], table[slot, 2] = code + 1, others[first[code]], ones[first[code]]
+    return codes, first[:count].copy()
 
 
 def _codes(column: pl.Series) -> Index:
@@ -68,4 +122,19 @@ def group_order(codes: Index) -> Index:
     """The order of rows by code; rows of one code keep their order."""
     small = len(codes) and int(codes.max()) < 2**16
     # For 16 bits the stable sort is a radix sort: linear.
-    return np.argsort(codes.astype(np.uint16) if small else codes, kind="stable")
+    return np.argsort(codes.astype(np.uint16), kind="stable") if small else _counted_order(codes)
+
+
+@compiled("i8[::1](i8[::1])")
+def _counted_order(codes: Index) -> Index:
+    """Codes are dense, so that each row can be put where the rows of smaller codes end."""
+    places = np.zeros(codes.max() + 2 if len(codes) else 1, np.int64)
+    for code in codes:
+        places[code + 1] += 1
+    for code in range(1, len(places)):
+        places[code] += places[code - 1]
+    order = np.empty(len(codes), np.int64)
+    for row in range(len(codes)):
+        order[places[codes[row]]] = row
+        places[codes[row]] += 1
+    return order

@@ -1,7 +1,7 @@
 """Stable 64-bit hashes of key columns.
 
 The hash names the bucket of a row and orders the state of joins, and both live in checkpoints: it must be the same in
-every process, on every machine and with every version of the libraries. So it is spelled out here, in array code.
+every process, on every machine and with every version of the libraries. So it is spelled out here.
 Equal keys have equal hashes; the converse is checked by comparing the keys themselves.
 """
 
@@ -14,22 +14,21 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from strandline.execution.kernels.compiled import compiled
 from strandline.execution.kernels.lists import elements, offsets_of
 
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 _NULL = np.uint64(0x5EED0F4E55)
 _RADIX = np.uint64(0x100000001B3)
-# The inverse of the radix modulo 2^64: the radix is odd, so it has one.
-_RADIX_INVERSE = np.uint64(pow(0x100000001B3, -1, 2**64))
 
 
 def mix(values: Hashes) -> Hashes:
     """The finaliser of SplitMix64: a bijection that spreads every input bit over all output bits."""
-    values = values + _GOLDEN
+    values = values + GOLDEN
     values = (values ^ (values >> np.uint64(30))) * _MIX_1
     values = (values ^ (values >> np.uint64(27))) * _MIX_2
     return values ^ (values >> np.uint64(31))
@@ -93,26 +92,43 @@ def _hash_strings(column: pl.Series) -> Hashes:
     offsets = np.frombuffer(offset_buffer, dtype=np.int64)[array.offset : array.offset + len(array) + 1]
     first, last = int(offsets[0]), int(offsets[-1])
     text = np.frombuffer(data, dtype=np.uint8)[first:last] if data is not None else np.zeros(0, np.uint8)
-    return _hash_sequences(text.astype(np.uint64) + np.uint64(1), offsets - first)
+    return _finished(text_polynomials(text, offsets - first), offsets)
 
 
 def _hash_sequences(terms: Hashes, bounds: npt.NDArray[np.int64]) -> Hashes:
-    """A polynomial over the terms of each sequence, for all sequences at once: the UTF-8 bytes of strings, the hashes
-    of the elements of lists.
+    """Hashes of lists, from those of their elements."""
+    return _finished(polynomials(terms, bounds), bounds)
 
-    With S the running sums of term[i] * R^i, the polynomial of terms a..b is (S[b] - S[a]) / R^a, modulo 2^64.
+
+def _finished(polynomial: Hashes, bounds: npt.NDArray[np.int64]) -> Hashes:
+    return mix(polynomial ^ mix((bounds[1:] - bounds[:-1]).view(np.uint64)))
+
+
+@compiled("u8[::1](u8[::1], i8[::1])")
+def polynomials(terms: Hashes, bounds: npt.NDArray[np.int64]) -> Hashes:
+    """A polynomial over the terms of each sequence, modulo 2^64: the first term as it is, the next times R, and so on.
+
+    The terms of sequence n lie from `bounds[n]` to `bounds[n + 1]`. Compiled, because each step needs the one before.
     """
-    powers = np.full(len(terms) + 1, _RADIX)
-    powers[0] = 1
-    np.multiply.accumulate(powers, out=powers)
-    sums = np.zeros(len(terms) + 1, dtype=np.uint64)
-    np.cumsum(terms * powers[:-1], out=sums[1:])
-    inverse = np.full(len(terms) + 1, _RADIX_INVERSE)
-    inverse[0] = 1
-    np.multiply.accumulate(inverse, out=inverse)
-    begins, ends = bounds[:-1], bounds[1:]
-    polynomial = (sums[ends] - sums[begins]) * inverse[begins]
-    return mix(polynomial ^ mix((ends - begins).view(np.uint64)))
+    found = np.empty(len(bounds) - 1, np.uint64)
+    for sequence in range(len(found)):
+        value = np.uint64(0)
+        for at in range(bounds[sequence + 1] - 1, bounds[sequence] - 1, -1):
+            value = value * _RADIX + terms[at]
+        found[sequence] = value
+    return found
+
+
+@compiled("u8[::1](u1[::1], i8[::1])")
+def text_polynomials(text: npt.NDArray[np.uint8], bounds: npt.NDArray[np.int64]) -> Hashes:
+    """The same of the UTF-8 bytes of texts, each byte plus one: a zero byte counts, too."""
+    found = np.empty(len(bounds) - 1, np.uint64)
+    for sequence in range(len(found)):
+        value = np.uint64(0)
+        for at in range(bounds[sequence + 1] - 1, bounds[sequence] - 1, -1):
+            value = value * _RADIX + (np.uint64(text[at]) + np.uint64(1))
+        found[sequence] = value
+    return found
 
 
 def decimal_words(column: pl.Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

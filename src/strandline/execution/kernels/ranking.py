@@ -61,6 +61,22 @@ def order_ranks(frame: pl.DataFrame, order: Sequence[SortKey]) -> list[Index]:
     return ranks
 
 
+def order_levels(frame: pl.DataFrame, order: Sequence[SortKey]) -> Index:
+    """One integer for each row of a frame: the smaller comes first, and equal ones are level."""
+    first = frame.get_column(order[0].column.id)
+    if len(order) == 1 and not first.null_count():
+        codes = Ranking(first).codes
+        return ~codes if order[0].descending else codes
+    ranks = order_ranks(frame, order)
+    rows = np.lexsort(ranks[::-1])
+    differs = np.zeros(len(rows), np.bool_)
+    for rank in ranks:
+        differs[1:] |= rank[rows][1:] != rank[rows][:-1]
+    levels = np.empty(len(rows), np.int64)
+    levels[rows] = np.cumsum(differs)
+    return levels
+
+
 def _among(levels: pl.Series, column: pl.Series) -> Index:
     """The positions of values in their levels; NULL has any."""
     ranks = pl.DataFrame({"value": levels}).with_row_index("rank")

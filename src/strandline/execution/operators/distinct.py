@@ -61,7 +61,7 @@ class DistinctOperator(Operator):
     def _agree(self, frame: pl.DataFrame, rows: Index) -> bool:
         """Whether rows with the hash of the row before them also have its payload, as nearly always."""
         payload = frame.select(self.columns)
-        return bool(_same(gather(payload, rows), gather(payload, rows - 1)).all())
+        return bool(same_payloads(gather(payload, rows), gather(payload, rows - 1)).all())
 
     def _apart(self, frame: pl.DataFrame, hashes: Hashes) -> tuple[pl.DataFrame, Mask]:
         """The rows by hash, then by payload, then by start; and where a payload begins."""
@@ -75,7 +75,7 @@ class DistinctOperator(Operator):
         covered = np.full(frame.height, BEFORE_ALL)
         payload = frame.select(self.columns)
         for segment, mine, theirs in self.seen.probe(hashes, PAIRS_AT_ONCE):
-            same = _same(gather(payload, mine), gather(segment.frame.select(self.columns), theirs))
+            same = same_payloads(gather(payload, mine), gather(segment.frame.select(self.columns), theirs))
             np.maximum.at(covered, mine[same], column(segment, UNTIL)[theirs[same]])
         return covered
 
@@ -87,7 +87,7 @@ class DistinctOperator(Operator):
         return State(segments={"seen": self.seen.segments, **self.later.save().segments})
 
 
-def _same(one: pl.DataFrame, two: pl.DataFrame) -> Mask:
+def same_payloads(one: pl.DataFrame, two: pl.DataFrame) -> Mask:
     """Where rows with equal hashes have equal payloads; NULL equals NULL, and NaN equals NaN."""
     no_nulls = not any(frame.to_series(0).null_count() for frame in (one, two))
     if one.width == 1 and no_nulls and is_bijective(one.dtypes[0]):

@@ -8,16 +8,19 @@ import numpy as np
 import polars as pl
 
 from strandline.algebra.expressions import ColumnRef, Expression
-from strandline.execution.batch import FROM, UNTIL, Batch, Index, Times, gather
+from strandline.execution.batch import FROM, UNTIL, Batch, Index, Times, gather, is_sorted
 from strandline.execution.expressions import filter_frame
 from strandline.execution.kernels.hashing import Hashes, hash_rows, is_bijective
 from strandline.execution.kernels.intervals import intersect
 from strandline.execution.operators.base import Operator, Progress
-from strandline.execution.state import HASH, HashedLog, Segment, State, column, probe_segment, transient
+from strandline.execution.state import HASH, HashedLog, Segment, State, column, probe_segment
 from strandline.types import Schema
 
 # Pairs of rows looked at in one go: bounds the memory of a join that multiplies, whatever the state.
 PAIRS_AT_ONCE = 2_000_000
+# Segments of so many rows are looked up in any order. In a larger one a look-up may wait for memory, unless the one
+# before it has been nearby: then it is worth while to sort what looks.
+WITHIN_CACHE = 2**16
 
 
 class JoinOperator(Operator):
@@ -48,17 +51,21 @@ class JoinOperator(Operator):
         self.sides = (HashedLog(), HashedLog())
 
     def step(self, inputs: list[Batch], progress: Progress) -> Batch:
-        arrived = [_by_hash(batch.frame, keys) for batch, keys in zip(inputs, self.keys, strict=True)]
+        arrived = [_with_hashes(batch.frame, keys) for batch, keys in zip(inputs, self.keys, strict=True)]
+        # The smaller of what has come is looked up by the larger.
+        small = 0 if arrived[0].height < arrived[1].height else 1
+        large = 1 - small
+        for side, batch in enumerate(inputs):
+            others = [segment.rows for segment in self.sides[1 - side].segments] + [arrived[1 - side].height]
+            if side == small or max(others) > WITHIN_CACHE or bool((batch.end > progress.until).any()):
+                arrived[side] = _by_hash(arrived[side])
         found: list[pl.DataFrame] = []
-        left, right = (transient(frame, hashes) for frame, hashes in arrived)
-        for mine, others, mine_is_left in (
-            (left, [*self.sides[1].segments, right], True),  # what has come on the left meets all of the right,
-            (right, self.sides[0].segments, False),  # and what has come on the right meets the old of the left
-        ):
-            found += self._meet(mine, others, mine_is_left)
-        for side, (frame, hashes) in zip(self.sides, arrived, strict=True):
-            side.expire(progress.until)
-            side.append(frame, hashes, progress.until)
+        new = [Segment.of(frame) for frame in arrived]
+        found += self._meet(new[large], [*self.sides[small].segments, new[small]], mine_is_left=large == 0)
+        found += self._meet(new[small], self.sides[large].segments, mine_is_left=small == 0)
+        for log, frame in zip(self.sides, arrived, strict=True):
+            log.expire(progress.until)
+            log.append(frame.drop(HASH), frame.get_column(HASH).to_numpy(), progress.until)
         if not found:
             return Batch.empty(self.output)
         return Batch(pl.concat(found, rechunk=True))
@@ -129,12 +136,13 @@ def _payload(segment: Segment) -> pl.DataFrame:
     return payload
 
 
-def _by_hash(frame: pl.DataFrame, keys: Sequence[str]) -> tuple[pl.DataFrame, Hashes]:
-    """The elements that can match at all (NULL equals nothing), sorted by the hash of their keys."""
+def _with_hashes(frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """The elements that can match at all (NULL equals nothing), with the hashes of their keys."""
     if any(frame.get_column(key).null_count() for key in keys):
         frame = frame.drop_nulls(list(keys))
-    hashes = hash_rows(frame, keys)
-    if not keys:
-        return frame, hashes
-    order = np.argsort(hashes)
-    return gather(frame, order), hashes[order]
+    return frame.with_columns(pl.Series(HASH, hash_rows(frame, keys)))
+
+
+def _by_hash(frame: pl.DataFrame) -> pl.DataFrame:
+    hashes: Hashes = frame.get_column(HASH).to_numpy()
+    return frame if is_sorted(hashes) else gather(frame, np.argsort(hashes))

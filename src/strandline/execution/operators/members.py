@@ -158,12 +158,18 @@ class Members:
         if keys not in self._places:
             ranks = order_ranks(self.elements, keys)
             present = np.flatnonzero(self.elements.get_column(call.argument.id).is_not_null().to_numpy())
-            order = present[np.lexsort([rank[present] for rank in reversed([self.groups, *ranks])])]
+            ranks = [rank[present] for rank in (self.groups, *ranks) if _differ(rank)]
+            order = present[np.lexsort(ranks[::-1])] if ranks else present
             first = np.searchsorted(self.groups[order], np.arange(self.group_count + 1)).astype(np.int64)
             place_of = np.full(self.elements.height, -1)
             place_of[order] = np.arange(len(order))
             self._places[keys] = order, first, place_of
         return self._places[keys]
+
+
+def _differ(ranks: Index) -> bool:
+    """Whether there is anything to sort by: where no value is NULL, all are equally present."""
+    return bool((ranks != ranks[:1]).any())
 
 
 def _spread(values: pl.Series, where: Mask) -> pl.Series:

@@ -82,6 +82,17 @@ class RoundUpOperator(Operator):
         return inputs[0].with_times(start, end).keep(start < end)
 
 
+class ArrivalsOperator(Operator):
+    """Each element for the one instant at which it comes; none of them ever ends.
+
+    Law    snapshot(out, t) = snapshot(in, t) - snapshot(in, t - 1)
+    """
+
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        start = inputs[0].start
+        return inputs[0].with_times(start, start + 1)
+
+
 class RepeatOperator(Operator):
     """Each element as often as an expression over its payload says.
 

@@ -97,6 +97,22 @@ def _split_part(_: Call, text: pl.Expr, separator: pl.Expr, number: pl.Expr) -> 
     )
 
 
+def _split(_: Call, text: pl.Expr, separator: pl.Expr) -> pl.Expr:
+    return text.str.split(separator)
+
+
+def _part(call: Call, parts: pl.Expr, number: pl.Expr) -> pl.Expr:
+    match call.arguments[1]:
+        case Literal(int(known), _) if known:
+            part = parts.list.get(known - 1 if known > 0 else known, null_on_oob=True)
+            return pl.when(parts.is_not_null()).then(part.fill_null(""))
+    return let(
+        (parts, number.cast(pl.Int64)),
+        lambda p, n: p.list.get(pl.when(n > 0).then(n - 1).otherwise(n), null_on_oob=True),
+        lambda p, n, part: pl.when((n != 0) & p.is_not_null()).then(part.fill_null("")),
+    )
+
+
 def _position(_: Call, text: pl.Expr, part: pl.Expr) -> pl.Expr:
     """Polars finds bytes: the characters before them are counted."""
     return let(
@@ -212,6 +228,9 @@ CALLS: Final[Mapping[str, Callable[..., pl.Expr]]] = {
     "translate": _translate,
     "overlay": _overlay,
     "split_part": _split_part,
+    # The steps of split_part, where several parts of a text are asked for.
+    "@split": _split,
+    "@part": _part,
     "strpos": _position,
     "contains": lambda _, s, part: s.str.contains(part, literal=True),
     "starts_with": lambda _, s, prefix: s.str.starts_with(prefix),

@@ -120,6 +120,7 @@ class Arguments(CallArguments):
 
 def known_sources() -> dict[str, type[Source]]:
     """The sources by the name that users write: ours, and those of installed packages."""
+    from strandline.execution.sources.dataframe import DataFrameSource
     from strandline.execution.sources.events import EventsSource
     from strandline.execution.sources.file import FileSource
     from strandline.execution.sources.http import HttpSource
@@ -134,6 +135,7 @@ def known_sources() -> dict[str, type[Source]]:
         "rows": RowsSource,
         "rate": RateSource,
         "events": EventsSource,
+        "dataframe": DataFrameSource,
         "kafka": KafkaSource,
         "socket": SocketSource,
         "http": HttpSource,

@@ -3,20 +3,24 @@
 A journal is a directory of numbered entries: tables of rows, and promises that time has come so far. Positions count
 rows; a promise counts as one. The name of an entry says where it begins and ends, so a look into the directory is
 enough to know how far the journal reaches. Whoever writes is one process; an entry is there when its name is.
+
+Where somebody else gives rows in numbered batches and may repeat the last one, the name has the number of the batch.
+Where nobody will read from the beginning again, what was read can be forgotten.
 """
 
 from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.feather as feather
 
-from strandline.errors import damaged
+from strandline.errors import SourceError, damaged
 from strandline.temporal import Instant
 
 END = "end"
@@ -24,35 +28,48 @@ END = "end"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What lies at the positions from `start` to `end`: rows, or a promise."""
+    """What lies at the positions from `start` to `end`: rows, perhaps those of a batch with a number, or a promise."""
 
     start: int
     end: int
     promise: Instant | None = None
+    batch: int | None = None
 
     @property
     def name(self) -> str:
-        words = [f"{self.start:015d}", f"{self.end:015d}"]
-        return "-".join(words) + (".arrow" if self.promise is None else f".until.{self.promise}")
+        where = f"{self.start:015d}-{self.end:015d}"
+        if self.promise is not None:
+            return f"{where}.until.{self.promise}"
+        return f"{where}.arrow" if self.batch is None else f"{where}.batch.{self.batch}"
 
     @staticmethod
     def of(name: str) -> Entry:
         numbers, kind, *rest = name.split(".")
         start, end = numbers.split("-")
-        return Entry(int(start), int(end), int(rest[0]) if kind == "until" else None)
+        number = int(rest[0]) if kind in ("until", "batch") else None
+        return Entry(int(start), int(end), number if kind == "until" else None, number if kind == "batch" else None)
 
 
 class Journal:
-    """Both ends of a journal: the process that writes it and those that read it have their own object."""
+    """Both ends of a journal: the process that writes it and those that read it have their own object.
 
-    def __init__(self, directory: Path) -> None:
+    One that is `forgetful` may have lost its beginning; in others a missing entry is damage.
+    """
+
+    def __init__(self, directory: Path, forgetful: bool = False) -> None:
         self.directory = directory
+        self.forgetful = forgetful
         self._entries: list[Entry] = []
 
     @property
     def reach(self) -> int:
         """The position after the last entry that this object has seen."""
         return self._entries[-1].end if self._entries else 0
+
+    @property
+    def last_batch(self) -> int:
+        """The number of the last batch that is there; -1 if there is none."""
+        return max((entry.batch for entry in self._entries if entry.batch is not None), default=-1)
 
     @property
     def ended(self) -> bool:
@@ -69,13 +86,25 @@ class Journal:
             raise damaged(self.directory) from None
         for entry in sorted((e for e in found if e.start >= seen), key=lambda e: e.start):
             if entry.start != self.reach:
-                raise damaged(self.directory / entry.name)
+                if not self.forgetful:
+                    raise damaged(self.directory / entry.name)
+                self._entries.clear()  # what lies before a gap is being forgotten while we look
             self._entries.append(entry)
 
     def append(self, table: pa.Table) -> None:
         if table.num_rows:
-            entry = Entry(self.reach, self.reach + table.num_rows)
-            self._write(entry, table)
+            self._write(Entry(self.reach, self.reach + table.num_rows), [table])
+
+    def append_batch(self, number: int, rows: int, tables: Iterable[pa.Table]) -> None:
+        """The rows of a batch, all or none; `rows` is how many there are in the tables together."""
+        if rows:
+            self._write(Entry(self.reach, self.reach + rows, batch=number), tables)
+            del self._entries[:-1]  # whoever writes batches reads none, and may write for years
+
+    def forget(self, position: int) -> None:
+        """Remove what lies before a position. The last entry stays, to tell where the journal stands."""
+        while len(self._entries) > 1 and self._entries[0].end <= position:
+            (self.directory / self._entries.pop(0).name).unlink(missing_ok=True)
 
     def promise(self, until: Instant) -> None:
         """No row will follow with a time before `until`."""
@@ -86,13 +115,13 @@ class Journal:
         self.directory.mkdir(parents=True, exist_ok=True)
         (self.directory / END).touch()
 
-    def _write(self, entry: Entry, table: pa.Table | None) -> None:
+    def _write(self, entry: Entry, tables: Iterable[pa.Table] | None) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         hidden = self.directory / f".{entry.name}"
-        if table is None:
+        if tables is None:
             hidden.touch()
         else:
-            feather.write_feather(table, hidden, compression="uncompressed")
+            write_tables(tables, hidden)
         with open(hidden, "rb") as file:
             os.fsync(file.fileno())
         os.replace(hidden, self.directory / entry.name)
@@ -102,6 +131,13 @@ class Journal:
         """The rows and promises between two positions, each with the position at which it begins."""
         if end > self.reach:
             self.look()
+        if start < end and self._entries and start < self._entries[0].start:
+            raise SourceError(
+                f"rows before position {self._entries[0].start} are not kept any more",
+                code="not-replayable",
+                detail=f"Those from {start} on were asked for; {self.directory} has no file with them.",
+                hint="Rows are removed when the batches with them are over. Begin again with another checkpoint.",
+            )
         first = max(0, bisect_right(self._entries, start, key=lambda entry: entry.start) - 1)
         for entry in self._entries[first:]:
             if entry.start >= end:
@@ -120,3 +156,12 @@ class Journal:
             return feather.read_table(path, memory_map=True)
         except (OSError, pa.ArrowInvalid):
             raise damaged(path) from None
+
+
+def write_tables(tables: Iterable[pa.Table], path: Path) -> None:
+    """One Arrow file of tables that come one after the other, all with the columns of the first."""
+    rest = iter(tables)
+    first = next(rest)
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, first.schema) as writer:
+        for table in chain([first], rest):
+            writer.write_table(table)

@@ -18,6 +18,7 @@ from strandline.algebra.operators import (
     MarkJoin,
     OuterJoin,
     Plan,
+    Rank,
     Scan,
     SemiJoin,
     SessionWindow,
@@ -63,8 +64,13 @@ def _prune(plan: Plan, needed: frozenset[str], may_forget: bool) -> Plan:
             if isinstance(plan, CountWindow) and not keeps_arrival_order(source):
                 read = frozenset(c.id for c in schema(source))  # which rows are the last is a question of their values
             return _narrow(replace(plan, source=prune(source, read)), needed)
-        case TopRows(order, _, source):
-            return _narrow(replace(plan, source=prune(source, needed | {key.column.id for key in order})), needed)
+        case Rank(place, partition, order, limit, source) if place.id not in needed:
+            # Nobody asks for the places themselves.
+            return prune(source if limit is None else TopRows(partition, order, limit, source), needed)
+        case TopRows(partition, order, _, source) | Rank(_, partition, order, _, source):
+            read = needed.union(partition, (key.column.id for key in order))
+            below = read - {plan.place.id} if isinstance(plan, Rank) else read
+            return _narrow(replace(plan, source=prune(source, below)), needed)
         case Changes(_, source):  # a change of a column that nobody reads is a change all the same
             return _narrow(replace(plan, source=prune(source, frozenset(c.id for c in schema(source)))), needed)
         case TimeWindow() | Granularity():

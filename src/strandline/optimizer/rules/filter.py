@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
-from strandline.algebra.expressions import ColumnRef, Expression, columns_of, conjunction, conjuncts, substitute
+from strandline.algebra.expressions import (
+    Call,
+    ColumnRef,
+    Expression,
+    Literal,
+    columns_of,
+    conjunction,
+    conjuncts,
+    substitute,
+)
 from strandline.algebra.operators import (
     Aggregate,
     Changes,
@@ -14,8 +24,10 @@ from strandline.algebra.operators import (
     Join,
     Map,
     Plan,
+    Rank,
     SetOperation,
     TimeWindow,
+    TopRows,
     Union,
 )
 from strandline.algebra.schema import schema
@@ -118,3 +130,60 @@ def push_filter_below_aggregate(plan: Plan) -> Plan | None:
             grouped = Aggregate(keys, aggregates, Filter(pushed, source))
             return grouped if above is None else Filter(above, grouped)
     return None
+
+
+def push_filter_below_first_rows(plan: Plan) -> Plan | None:
+    """σp(τ(S)) = τ(σp(S)) for the parts of p that read partition columns only: they drop whole partitions."""
+    match plan:
+        case Filter(predicate, TopRows() | Rank() as first):
+            keys = frozenset(first.partition)
+            parts = conjuncts(predicate)
+            below = tuple(part for part in parts if columns_of(part) and columns_of(part) <= keys)
+            pushed, above = conjunction(below), conjunction(tuple(part for part in parts if part not in below))
+            if pushed is None:
+                return None
+            ranked = replace(first, source=Filter(pushed, first.source))
+            return ranked if above is None else Filter(above, ranked)
+    return None
+
+
+def limit_rank_by_filter(plan: Plan) -> Plan | None:
+    """σ(place ≤ n)(ρ(S)) = ρn(S): nobody has to count those that stand behind the limit.
+
+    A single place, `place = n`, is a limit too, but what stands before it still has to go.
+    """
+    match plan:
+        case Filter(predicate, Rank(place, _, _, limit, _) as rank):
+            bounds = [(part, *_bound(part, place.id)) for part in conjuncts(predicate)]
+            lowest = min((n for _, n, _ in bounds if n is not None), default=limit)
+            if limit is not None and lowest is not None:
+                lowest = min(limit, lowest)
+            rest = conjunction(tuple(part for part, _, all_is_said in bounds if not all_is_said))
+            if lowest == limit and rest == predicate:
+                return None
+            limited = replace(rank, limit=lowest)
+            return limited if rest is None else Filter(rest, limited)
+    return None
+
+
+def _bound(part: Expression, place: str) -> tuple[int | None, bool]:
+    """The last place that a condition lets through, if it says so, and whether that is all that it says."""
+    match part:
+        case Call(operator, (ColumnRef(id), Literal(int(n))), _) if id == place:
+            pass
+        case Call(operator, (Literal(int(n)), ColumnRef(id)), _) if id == place and operator in _MIRRORED:
+            operator = _MIRRORED[operator]
+        case _:
+            return None, False
+    match operator:
+        case "<=" | "<":
+            most = n if operator == "<=" else n - 1
+            return max(most, 1), most >= 1
+        case "=":
+            return max(n, 1), n == 1
+        case ">=" | ">":
+            return None, (n if operator == ">=" else n + 1) <= 1
+    return None, False
+
+
+_MIRRORED: Final = {"<=": ">=", "<": ">", ">=": "<=", ">": "<", "=": "="}

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 
-from strandline.algebra.expressions import ColumnRef, Expression, Literal, children, substitute
-from strandline.algebra.operators import Map, Plan, TimeWindow
+from strandline.algebra.expressions import ColumnRef, Expression, Literal, children, columns_of, substitute
+from strandline.algebra.operators import Filter, Map, Plan, TimeWindow
+from strandline.algebra.parts import Part, Parts
+from strandline.algebra.schema import schema
 from strandline.optimizer.rules.growth import stays_small
+from strandline.types import Column
+
+# Nanoseconds for each row; for less, one more column that the filter has to move is not worth it.
+DEAR = 60
 
 
 def push_map_below_time_window(plan: Plan) -> Plan | None:
@@ -30,6 +36,33 @@ def merge_maps(plan: Plan) -> Plan | None:
                 return None
             return Map(tuple((column, substitute(expression, values)) for column, expression in outer), source)
     return None
+
+
+def share_with_filter(plan: Plan) -> Plan | None:
+    """μf(σp(S)) = μf'(σp'(μg(S))), where g computes what both f and p ask for: once, if it is dear.
+
+    The predicate needs it for every row anyway. `push_filter_below_map` is undone by this where it doubled the work,
+    but only now, when the filter is where it stays.
+    """
+    match plan:
+        case Map(outputs, Filter(predicate, source)):
+            parts = Parts([predicate, *(expression for _, expression in outputs)])
+            common = parts.common(parts.roots[:1], parts.roots[1:], DEAR)
+            if not common:
+                return None
+            shared = [(_column(place, parts.all[number]), number) for place, number in enumerate(common)]
+            instead: dict[int, Expression] = {number: ColumnRef(c.id, c.type) for c, number in shared}
+            first, *rest = (parts.written(root, instead) for root in parts.roots)
+            needed = frozenset().union(*map(columns_of, (first, *rest)))
+            kept = ((c, ColumnRef(c.id, c.type)) for c in schema(source) if c.id in needed)
+            below = Map((*kept, *((c, parts.all[number].expression) for c, number in shared)), source)
+            return Map(tuple((c, e) for (c, _), e in zip(outputs, rest, strict=True)), Filter(first, below))
+    return None
+
+
+def _column(place: int, part: Part) -> Column:
+    # No other column has such an id, and nobody above the map that reads it will see it.
+    return Column(f"shared {place} of {min(part.columns)}", "shared", part.expression.type)
 
 
 def _references(expression: Expression) -> list[str]:
