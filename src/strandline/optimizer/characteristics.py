@@ -29,6 +29,7 @@ from strandline.algebra.operators import (
     MarkJoin,
     OuterJoin,
     Plan,
+    Rank,
     Scan,
     SemiJoin,
     SessionWindow,
@@ -121,6 +122,15 @@ def characteristics(plan: Plan, statistics: Statistics) -> Characteristics:
             return replace(below, length=CHRONON)
         case TopRows():
             return _first_rows(plan, characteristics(plan.source, statistics))
+        case Rank(place, partition, _, limit, source):
+            # Whoever comes or goes moves those behind it, half of its partition or of the places that are shown.
+            below = characteristics(source, statistics)
+            each = below.valid / _all_groups(below, partition)
+            moved = max(1.0, min(each, limit or each) / 2)
+            shown = min(1.0, limit / each) if limit is not None and each > limit else 1.0
+            rate = 2 * below.rate * moved * shown
+            length = below.valid * shown / rate if rate else below.length
+            return Characteristics(rate, length, below.granule, {**below.values, place.id: limit or each})
         case Filter(predicate, source):  # (22.1)
             return _filtered(characteristics(source, statistics), predicate)
         case Map(outputs, source):  # (22.2)

@@ -1,0 +1,128 @@
+"""In which order joins are done: by rates, windows and selectivities, not as the text has it.
+
+A cluster is a tree of joins and nothing else. Joins commute and associate at every instant, so any tree over its inputs
+gives the same snapshots, if every condition stands where the columns that it reads have come together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from strandline.algebra.expressions import Call, ColumnRef, Expression, columns_of, conjunction, conjuncts
+from strandline.algebra.operators import CountWindow, Filter, Join, Map, Plan
+from strandline.algebra.schema import schema
+from strandline.algebra.tree import sources, with_sources
+from strandline.optimizer.characteristics import Characteristics, Statistics, characteristics, selectivity
+from strandline.optimizer.joins.flows import Input, JoinCosts, JoinQuery, Load, Tree
+from strandline.optimizer.joins.search import best_plan
+
+COSTS: Final = JoinCosts(arrival=1.0, result=0.5, pair=0.05)  # in units of a row that arrives
+WORTH_WHILE: Final = 0.95  # a plan that differs from the text must cost less than this part of it
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The inputs of some joins, their conditions, and the order that the text has."""
+
+    inputs: tuple[Plan, ...]
+    conditions: tuple[Expression, ...]
+    tree: Tree
+
+
+def order_joins(plan: Plan, statistics: Statistics) -> Plan:
+    """The same snapshots, with each cluster of joins in its best order."""
+    if isinstance(plan, Join):
+        cluster = cluster_of(plan)
+        inputs = tuple(order_joins(each, statistics) for each in cluster.inputs)
+        cluster = Cluster(inputs, cluster.conditions, cluster.tree)
+        tree = _best(cluster, statistics) if len(inputs) > 2 else cluster.tree
+        return _in_order(rebuilt(cluster, tree), plan)
+    return with_sources(plan, tuple(order_joins(source, statistics) for source in sources(plan)))
+
+
+def cluster_of(plan: Join) -> Cluster:
+    inputs: list[Plan] = []
+    conditions: list[Expression] = []
+
+    def visit(node: Plan) -> Tree:
+        if not isinstance(node, Join):
+            inputs.append(node)
+            return len(inputs) - 1
+        conditions.extend(conjuncts(node.predicate) if node.predicate is not None else ())
+        return visit(node.left), visit(node.right)
+
+    tree = visit(plan)
+    return Cluster(tuple(inputs), tuple(conditions), tree)
+
+
+def _best(cluster: Cluster, statistics: Statistics) -> Tree:
+    query = join_query(cluster, statistics)
+    whole = np.ones(query.size)
+    best = best_plan(query, capacity=float("inf")).tree
+    cost, textual = (Load.of(query, tree).at(whole) for tree in (best, cluster.tree))
+    return best if cost < WORTH_WHILE * textual else cluster.tree
+
+
+def join_query(cluster: Cluster, statistics: Statistics) -> JoinQuery:
+    """The cluster as the model sees it."""
+    flows = [characteristics(each, statistics) for each in cluster.inputs]
+    owners = [frozenset(c.id for c in schema(each)) for each in cluster.inputs]
+    selectivities: dict[frozenset[int], float] = {}
+    keyed: set[frozenset[int]] = set()
+    for part in cluster.conditions:
+        sides = frozenset(number for number, own in enumerate(owners) if own & columns_of(part))
+        if len(sides) != 2:
+            continue
+        one, two = (flows[number] for number in sorted(sides))
+        both = Characteristics(1.0, float("inf"), values={**one.values, **two.values})
+        selectivities[sides] = selectivities.get(sides, 1.0) * selectivity(part, both)
+        if isinstance(part, Call) and part.function == "=" and _divides(part, owners):
+            keyed.add(sides)
+    inputs = tuple(map(_input, cluster.inputs, flows, map(str, range(len(flows)))))
+    return JoinQuery(inputs, selectivities, COSTS, frozenset(keyed))
+
+
+def _divides(part: Call, owners: Sequence[frozenset[str]]) -> bool:
+    """Whether each side of an equality reads one input."""
+    return all(any(columns_of(side) <= own for own in owners) for side in part.arguments)
+
+
+def _input(plan: Plan, flow: Characteristics, name: str) -> Input:
+    if any(isinstance(node, CountWindow) for node in _spine(plan)):
+        return Input(name, flow.rate, rows=flow.valid)
+    return Input(name, flow.rate, seconds=flow.length)
+
+
+def _spine(plan: Plan) -> Sequence[Plan]:
+    found = [plan]
+    while isinstance(found[-1], Filter | Map):
+        found.append(found[-1].source)
+    return found
+
+
+def rebuilt(cluster: Cluster, tree: Tree) -> Plan:
+    """The cluster joined in the order of a tree, every condition as early as it can be."""
+    waiting = list(cluster.conditions)
+
+    def build(node: Tree) -> Plan:
+        if isinstance(node, int):
+            return cluster.inputs[node]
+        left, right = build(node[0]), build(node[1])
+        there = frozenset(c.id for side in (left, right) for c in schema(side))
+        ready = tuple(part for part in waiting if columns_of(part) <= there)
+        waiting[:] = [part for part in waiting if part not in ready]
+        return Join(conjunction(ready), left, right)
+
+    return build(tree)
+
+
+def _in_order(plan: Plan, before: Plan) -> Plan:
+    """The columns as they were: what is above may go by their positions."""
+    wanted = schema(before)
+    if schema(plan) == wanted:
+        return plan
+    return Map(tuple((c, ColumnRef(c.id, c.type)) for c in wanted), plan)
