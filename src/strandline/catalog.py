@@ -34,6 +34,7 @@ class KnownRows:
     columns: tuple[tuple[str, Type], ...]
     time_column: str | None
     disorder_us: int = 0
+    rate: float | None = None  # rows per second
 
 
 class Feeding(Protocol):
@@ -55,6 +56,15 @@ class Feed(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class StreamStatistics:
+    """What the planner may take for true of a stream: rows per second, and how many values a column has, by name.
+    An answer does not depend on it."""
+
+    rate: float | None = None
+    values: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class BaseStream:
     """A stream that comes from outside: its columns, its source and the promise about its order.
 
@@ -70,6 +80,7 @@ class BaseStream:
     disorder_us: int = 0
     idle_after_us: int | None = None
     end_column: str | None = None
+    statistics: StreamStatistics = field(default_factory=StreamStatistics)
     feed: Feed | None = field(default=None, compare=False, repr=False)
 
     @property

@@ -23,7 +23,7 @@ from strandline.algebra.operators import Plan
 from strandline.algebra.schema import schema
 from strandline.algebra.tree import streams_read
 from strandline.backends import Backend, LocalBackend, Note, SparkBackend, Start
-from strandline.catalog import BaseStream, Catalog, DerivedStream, KnownRows, Reader, Stream
+from strandline.catalog import BaseStream, Catalog, DerivedStream, KnownRows, Reader, Stream, StreamStatistics
 from strandline.checkpoint import Checkpoint, indent
 from strandline.describe import describe, show_queries, show_sinks, show_streams, show_views
 from strandline.errors import CatalogError, QueryError, SetupError, SinkError
@@ -309,7 +309,7 @@ class Database:
 
     def explain_plan(self, name: str, plan: Plan) -> str:
         """The same for a plan."""
-        better = optimize(plan)
+        better = optimize(plan, self._statistics())
         pipeline = choose([(name, better)], self._base_streams(), self._backend.likely_buckets())
         parts = ["logical plan", indent(show_plan(plan))]
         if better != plan:
@@ -342,7 +342,10 @@ class Database:
         self._refuse_taken_names([query.name for query in queries])
         checkpoint = Checkpoint(place) if place is not None else Checkpoint.temporary()
         buckets = checkpoint.buckets() or self._backend.default_buckets()
-        pipeline = choose([(query.name, optimize(query.plan)) for query in queries], self._base_streams(), buckets)
+        known = self._statistics()
+        pipeline = choose(
+            [(query.name, optimize(query.plan, known)) for query in queries], self._base_streams(), buckets
+        )
         text = show_pipeline(pipeline)
         places = {query.name: where for query in queries if (where := query.sink.place) is not None}
         checkpoint.recognise(pipeline, text, places)
@@ -393,6 +396,9 @@ class Database:
                     code="query-exists",
                     hint="Stop it first, or give this one another name: sql(…, name=…).",
                 )
+
+    def _statistics(self) -> dict[str, StreamStatistics]:
+        return {stream.name: stream.statistics for stream in self._base_streams()}
 
     def _base_streams(self) -> list[BaseStream]:
         return [stream for stream in self.catalog if isinstance(stream, BaseStream)]

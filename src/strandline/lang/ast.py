@@ -479,10 +479,19 @@ class ColumnDefinition(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Hint(Node):
+    """`rate = 5000` or `distinct(column) = 100` in `WITH (…)`: what the planner may take for true."""
+
+    name: Identifier
+    column: Identifier | None
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
 class CreateStream(Node):
-    """`CREATE STREAM name (columns) SOURCE … ORDERED BY column [WITHIN …] [IDLE AFTER …]`; in place of ORDERED BY
-    stands `VALID FROM column UNTIL column` where rows bring their intervals, and nothing where their arrival counts.
-    Without columns they are those that the source knows of, and so is the time."""
+    """`CREATE STREAM name (columns) SOURCE … ORDERED BY column [WITHIN …] [IDLE AFTER …] [WITH (…)]`; in place of
+    ORDERED BY stands `VALID FROM column UNTIL column` where rows bring their intervals, and nothing where their arrival
+    counts. Without columns they are those that the source knows of, and so is the time."""
 
     name: Identifier
     columns: tuple[ColumnDefinition, ...]
@@ -491,6 +500,7 @@ class CreateStream(Node):
     within: Duration | None
     idle_after: Duration | None
     end_column: Identifier | None = None
+    hints: tuple[Hint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,9 +193,37 @@ class _Parser(Queries):
                 raise self.error(f"{clause.keyword} is given twice", "duplicate-clause", clause.span)
             else:
                 break
+        hints = self.hints()
         return ast.CreateStream(
-            name, columns, source, time_column, within, idle_after, end_column, span=self.since(start)
+            name, columns, source, time_column, within, idle_after, end_column, hints, span=self.since(start)
         )
+
+    def hints(self) -> tuple[ast.Hint, ...]:
+        """`WITH (rate = 5000, distinct(k) = 100)`, or nothing."""
+        if not self.accept("WITH"):
+            return ()
+        self.expect_symbol("(", hint="Write WITH (rate = 5000, distinct(k) = 100).")
+        found = self.listed(self.hint)
+        self.expect_symbol(")")
+        return found
+
+    def hint(self) -> ast.Hint:
+        start = self.token
+        if self.accept("DISTINCT"):
+            name = ast.Identifier("distinct", span=start.span)
+            self.expect_symbol("(", hint="Write distinct(column) = 100.")
+            column = self.name("the column")
+            self.expect_symbol(")")
+        else:
+            name, column = self.name("rate or distinct(column)"), None
+        self.expect_symbol("=", hint="Write WITH (rate = 5000, distinct(k) = 100).")
+        number = self.token
+        if number.kind is not Kind.NUMBER:
+            raise self.unexpected("a number")
+        self.next()
+        if not float(number.value) > 0:
+            raise self.error(f"{name.name} is a number greater than 0", "out-of-range", number.span)
+        return ast.Hint(name, column, float(number.value), span=self.since(start))
 
     def time_columns(self) -> tuple[ast.Identifier | None, ast.Identifier | None]:
         """`ORDERED BY column`, `VALID FROM column UNTIL column`, or nothing."""

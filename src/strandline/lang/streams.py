@@ -9,7 +9,7 @@ import re
 from datetime import timedelta
 from typing import Final
 
-from strandline.catalog import BaseStream, KnownRows, SourceCall
+from strandline.catalog import BaseStream, KnownRows, SourceCall, StreamStatistics
 from strandline.errors import BindError
 from strandline.lang import ast
 from strandline.lang.phrases import RESERVED
@@ -41,7 +41,38 @@ def bind_create_stream(statement: ast.CreateStream, known: KnownRows | None = No
         disorder_us=disorder_us,
         idle_after_us=statement.idle_after.microseconds if statement.idle_after else None,
         end_column=_end_column(statement, columns),
+        statistics=_statistics(statement, columns, known),
     )
+
+
+def _statistics(
+    statement: ast.CreateStream, columns: tuple[tuple[str, Type], ...], known: KnownRows | None
+) -> StreamStatistics:
+    """What `WITH (…)` says about the rows, and what the source knows itself."""
+    rate = known.rate if known is not None else None
+    values: dict[str, float] = {}
+    names = {name.lower(): name for name, _ in columns}
+    for hint in statement.hints:
+        if hint.name.name.lower() == "rate":
+            rate = hint.value
+        elif hint.column is not None:
+            name = names.get(hint.column.name.lower())
+            if name is None:
+                raise BindError(
+                    f'stream "{statement.name.name}" has no column "{hint.column.name}"',
+                    code="unknown-column",
+                    hint=suggestion(hint.column.name, names.values(), "Columns are"),
+                    span=hint.column.span,
+                )
+            values[name] = hint.value
+        else:
+            raise BindError(
+                f'there is no hint "{hint.name.name}"',
+                code="unknown-hint",
+                hint="Hints are rate, in rows per second, and distinct(column), the number of its values.",
+                span=hint.name.span,
+            )
+    return StreamStatistics(rate, values)
 
 
 def declaration(

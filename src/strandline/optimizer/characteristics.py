@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Final, assert_never
+from typing import Final, TypeAlias, assert_never
 
 from strandline.algebra.expressions import Call, ColumnRef, Expression, Literal, columns_of, conjuncts
 from strandline.algebra.operators import (
@@ -39,9 +39,11 @@ from strandline.algebra.operators import (
     Union,
 )
 from strandline.algebra.schema import schema
+from strandline.catalog import StreamStatistics
 from strandline.temporal import SECOND
 
 CHRONON: Final = 1 / SECOND
+LENGTH: Final = 60.0  # seconds that rows are valid which bring their intervals
 RATE: Final = 1000.0  # rows per second of a stream of which nothing is known
 VALUES: Final = 1000.0  # values of a column of which nothing is known
 LONGEST: Final = 3600.0 * 24 * 365  # "for ever", so that sums stay finite
@@ -53,17 +55,8 @@ NULLS: Final = 0.05
 OTHER: Final = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class StreamStatistics:
-    """What is known of a base stream: rows per second, how long they are valid if they say so, and of each column, by
-    its name, how many values it has."""
-
-    rate: float = RATE
-    length: float = CHRONON
-    values: Mapping[str, float] = field(default_factory=dict)
-
-
-Statistics = Mapping[str, StreamStatistics]
+Statistics: TypeAlias = Mapping[str, StreamStatistics]
+NOTHING_KNOWN: Final[Statistics] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +90,7 @@ def characteristics(plan: Plan, statistics: Statistics) -> Characteristics:
         case Scan(stream, _, columns, intervals):
             known = statistics.get(stream, StreamStatistics())
             values = {c.id: known.values[c.name] for c in columns if c.name in known.values}
-            return Characteristics(known.rate, known.length if intervals else CHRONON, CHRONON, values)
+            return Characteristics(known.rate or RATE, LENGTH if intervals else CHRONON, CHRONON, values)
         case TimeWindow(range_us, slide_us, source):  # (22.10); a slide is a granule
             below = characteristics(source, statistics)
             length = LONGEST if range_us is None else range_us / SECOND

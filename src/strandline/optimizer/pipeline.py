@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from strandline.algebra.operators import Plan
+from strandline.optimizer.characteristics import NOTHING_KNOWN, Statistics
 from strandline.optimizer.driver import Stage, settle
+from strandline.optimizer.order import order_joins
 from strandline.optimizer.rules.columns import prune_columns
 from strandline.optimizer.rules.filter import (
     limit_rank_by_filter,
@@ -24,37 +26,37 @@ from strandline.optimizer.rules.join import (
 )
 from strandline.optimizer.rules.map import merge_maps, push_map_below_time_window, share_with_filter
 
-STAGES = (
-    # Filters early: every row that does not leave its source is a row that no exchange moves and no state keeps.
-    Stage(
-        "push filters down",
-        (
-            merge_filters,
-            push_filter_below_map,
-            push_filter_below_time_window,
-            push_filter_into_join,
-            push_condition_below_join,
-            push_filter_below_match,
-            push_condition_below_match,
-            push_filter_below_union,
-            push_filter_below_set_operation,
-            push_filter_below_distinct,
-            push_filter_below_aggregate,
-            push_filter_below_first_rows,
-            limit_rank_by_filter,
-        ),
+# Filters early: every row that does not leave its source is a row that no exchange moves and no state keeps.
+FILTERS = Stage(
+    "push filters down",
+    (
+        merge_filters,
+        push_filter_below_map,
+        push_filter_below_time_window,
+        push_filter_into_join,
+        push_condition_below_join,
+        push_filter_below_match,
+        push_condition_below_match,
+        push_filter_below_union,
+        push_filter_below_set_operation,
+        push_filter_below_distinct,
+        push_filter_below_aggregate,
+        push_filter_below_first_rows,
+        limit_rank_by_filter,
     ),
-    # Maps follow the filters, so that an exchange moves results instead of their ingredients, computed once.
-    Stage("merge maps", (push_map_below_time_window, merge_maps)),
 )
+
+# Maps follow the filters, so that an exchange moves results instead of their ingredients, computed once.
+MAPS = Stage("merge maps", (push_map_below_time_window, merge_maps))
 
 # After all others, since it puts a map below a filter: they would undo it. Maps that could not merge may do so now.
 SHARING = Stage("compute once", (share_with_filter, merge_maps))
 
 
-def optimize(plan: Plan) -> Plan:
-    """A cheaper plan with the same snapshots."""
-    for stage in STAGES:
-        plan = settle(stage, plan)
+def optimize(plan: Plan, statistics: Statistics = NOTHING_KNOWN) -> Plan:
+    """A cheaper plan with the same snapshots, for streams of which so much is known."""
+    plan = settle(FILTERS, plan)
+    # Joins in between: what they cost depends on what the filters leave, and maps would stand between them.
+    plan = settle(MAPS, order_joins(plan, statistics))
     # Columns last: which ones are needed is known once the filters are where they stay.
-    return settle(SHARING, settle(STAGES[-1], prune_columns(plan)))
+    return settle(SHARING, settle(MAPS, prune_columns(plan)))

@@ -167,6 +167,10 @@ class House:
         span = (self.disorder - 1) * 1000 * self.rate.denominator
         return -(-span // self.rate.numerator) * MILLISECOND
 
+    def rate_of(self, kind: str) -> float:
+        """Events of a kind in a second."""
+        return float(self.rate) * {"person": 1, "auction": 3}.get(kind, EPOCH - 4) / EPOCH
+
 
 @dataclass(slots=True)
 class Events:

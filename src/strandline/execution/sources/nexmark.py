@@ -69,7 +69,7 @@ class NexmarkSource(Source):
         """All columns of the kind, in order of time as far as the disorder allows."""
         source = cls(BaseStream("", (), call, None), None)
         columns = tuple((name, kind) for name, (kind, _) in KINDS[source.kind].items())
-        return KnownRows(columns, "date_time", source._house.disorder_us)
+        return KnownRows(columns, "date_time", source._house.disorder_us, source._house.rate_of(source.kind))
 
     def check(self, span: Span | None) -> None:
         for name, _ in self.stream.columns:

@@ -1,0 +1,116 @@
+"""Joins in another order mean the same; the order that is chosen goes by rates."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+
+from strandline.algebra.operators import Join, Plan
+from strandline.algebra.schema import schema
+from strandline.algebra.snapshot import snapshot
+from strandline.algebra.tree import sources, streams_read, walk
+from strandline.catalog import StreamStatistics
+from strandline.optimizer.joins.search import trees
+from strandline.optimizer.order import cluster_of, order_joins, rebuilt
+from strandline.optimizer.pipeline import optimize
+from strandline.types import INT
+from support import Arrivals, Cuts, arrivals, assert_exact, bag, bind, change_instants, examples, raw, run_plan
+
+COLUMNS = {"x": INT, "y": INT}
+WINDOWS = ("", "[RANGE 4 MICROSECONDS]", "[RANGE 9 MICROSECONDS SLIDE 3 MICROSECONDS]", "[ROWS 2]", "[RANGE UNBOUNDED]")
+CONDITIONS = (
+    "{a}.x = {b}.x",
+    "{a}.x = {b}.y",
+    "{a}.x + {b}.x = {b}.y",
+    "{a}.x < {b}.y",
+    "{a}.x + 1 = {b}.x",
+)
+
+
+@st.composite
+def joins(draw: st.DrawFn) -> tuple[str, list[Arrivals]]:
+    """A join of three or four streams, each pair with a condition or without one, and perhaps one over three."""
+    size = draw(st.integers(3, 4))
+    streams = [draw(arrivals(f"s{i}", COLUMNS, most=5, high=12)) for i in range(size)]
+    tables = ", ".join(f"s{i} {draw(st.sampled_from(WINDOWS))} t{i}" for i in range(size))
+    parts = [
+        draw(st.sampled_from(CONDITIONS)).format(a=f"t{i}", b=f"t{k}")
+        for k in range(size)
+        for i in range(k)
+        if draw(st.booleans())
+    ]
+    if draw(st.booleans()):
+        parts.append("t0.x + t1.y = t2.x")
+    where = f" WHERE {' AND '.join(parts)}" if parts else ""
+    columns = ", ".join(f"t{i}.x AS x{i}, t{i}.y AS y{i}" for i in range(size))
+    return f"SELECT {columns} FROM {tables}{where}", streams
+
+
+def top_join(plan: Plan) -> Join:
+    return next(node for node in walk(plan) if isinstance(node, Join))
+
+
+@settings(max_examples=examples(25))
+@given(joins())
+def test_every_order_means_the_same(asked: tuple[str, list[Arrivals]]) -> None:
+    text, streams = asked
+    note(text)
+    join = top_join(optimize(bind(text, streams)))
+    cluster = cluster_of(join)
+    elements = raw(streams)
+    instants = change_instants(join, elements)
+    names = [c.id for c in schema(join)]
+    expected = {t: bag([tuple(row[n] for n in names) for row in snapshot(join, elements, t)]) for t in instants}
+    for tree in trees(len(cluster.inputs), "bushy"):
+        other = rebuilt(cluster, tree)
+        for t in instants:
+            assert bag([tuple(row[n] for n in names) for row in snapshot(other, elements, t)]) == expected[t]
+
+
+@settings(max_examples=examples(25))
+@given(joins(), st.lists(st.floats(0.1, 10_000), min_size=4, max_size=4), st.randoms(use_true_random=False))
+def test_the_order_that_rates_choose_means_the_same(
+    asked: tuple[str, list[Arrivals]], rates: list[float], dice: Random
+) -> None:
+    text, streams = asked
+    note(text)
+    plan = bind(text, streams)
+    known = {s.name: StreamStatistics(rate, values={"x": 3, "y": 50}) for s, rate in zip(streams, rates, strict=False)}
+    ordered = order_joins(optimize(plan), known)
+    assert schema(ordered) == schema(optimize(plan))
+    sizes = tuple(tuple(dice.randint(0, 3) for _ in range(4)) for _ in streams)
+    assert_exact(plan, raw(streams), run_plan(ordered, streams, Cuts(sizes, buckets=2), optimised=False))
+
+
+def first_joined(plan: Plan) -> frozenset[str]:
+    """The streams of the join that is done first."""
+    deepest = [node for node in walk(plan) if isinstance(node, Join) and not any(map(_has_join, sources(node)))]
+    assert len(deepest) == 1, "the plan is left-deep"
+    return streams_read(deepest[0])
+
+
+def _has_join(plan: Plan) -> bool:
+    return any(isinstance(node, Join) for node in walk(plan))
+
+
+@pytest.mark.parametrize(
+    ("rates", "first"), [((10.0, 10_000.0, 10.0), {"s0", "s2"}), ((10_000.0, 10.0, 10.0), {"s1", "s2"})]
+)
+def test_slow_streams_are_joined_first(rates: tuple[float, ...], first: set[str]) -> None:
+    streams = [Arrivals(f"s{i}", (*COLUMNS.items(), ("ts", INT)), ()) for i in range(3)]
+    text = (
+        "SELECT a.x FROM s0 [RANGE 10 SECONDS] a, s1 [RANGE 10 SECONDS] b, s2 [RANGE 10 SECONDS] c "
+        "WHERE a.x = b.x AND b.x = c.x AND a.x = c.x"
+    )
+    known = {f"s{i}": StreamStatistics(rate, values={"x": 1000}) for i, rate in enumerate(rates)}
+    assert first_joined(order_joins(optimize(bind(text, streams)), known)) == first
+
+
+def test_the_text_stands_where_nothing_is_gained() -> None:
+    streams = [Arrivals(f"s{i}", (*COLUMNS.items(), ("ts", INT)), ()) for i in range(3)]
+    text = "SELECT a.x FROM s0 [ROWS 9] a, s1 [ROWS 9] b, s2 [ROWS 9] c WHERE a.x = b.x AND b.x = c.x"
+    plan = optimize(bind(text, streams))
+    assert order_joins(plan, {}) == plan
