@@ -20,33 +20,15 @@ settings.register_profile("fast", deadline=None, derandomize=True, suppress_heal
 settings.register_profile("long", deadline=None, suppress_health_check=quiet, print_blob=True)
 settings.load_profile("long" if LONG else "fast")
 
-# Tests that start processes of their own and mostly wait for them. First, so that the rest fills the time beside them.
+# Files whose tests start processes of their own and mostly wait for them, and those that need our Spark. Where several
+# workers take file by file (`-n 2 --dist loadfile`) these go first, so that the rest fills the time beside them.
 LONG_WAITS = ("test_recovery.py", "test_killed_sinks.py")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What runs in one worker, where there are several (`-n 2 --dist loadgroup`): a file, for what its tests
-    share; everything on the one Spark, which takes long to start; and each of the long waits on its own."""
-    if not hasattr(config, "workerinput"):
-        return
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
-    items.sort(key=_turn)
-
-
-def _group(item: pytest.Item) -> str:
-    if item.path.name in LONG_WAITS:
-        return item.nodeid
-    return "spark" if _on_spark(item) else str(item.path)
-
-
-def _turn(item: pytest.Item) -> int:
-    return 0 if item.path.name in LONG_WAITS else 1 if _on_spark(item) else 2
-
-
-def _on_spark(item: pytest.Item) -> bool:
-    return "spark_database" in getattr(item, "fixturenames", ())
+    if hasattr(config, "workerinput"):
+        on_spark = {item.path for item in items if "spark_database" in getattr(item, "fixturenames", ())}
+        items.sort(key=lambda item: (item.path.name not in LONG_WAITS, item.path not in on_spark))
 
 
 @pytest.fixture(scope="session")

@@ -65,6 +65,8 @@ def _watch(console: Console, queries: dict[str, Query], began: float) -> None:
                 first = time.monotonic() - began
             if all(waited):
                 break
+    if not console.is_terminal:  # there the last picture ends without a line break
+        console.print()
     console.print(f"first live result after {first or 0:.1f} s; the stream has ended, and so have the queries")
 
 
