@@ -114,3 +114,23 @@ def test_the_text_stands_where_nothing_is_gained() -> None:
     text = "SELECT a.x FROM s0 [ROWS 9] a, s1 [ROWS 9] b, s2 [ROWS 9] c WHERE a.x = b.x AND b.x = c.x"
     plan = optimize(bind(text, streams))
     assert order_joins(plan, {}) == plan
+
+
+@pytest.mark.parametrize("size", [9, 10, 14])
+def test_many_streams_are_ordered_soon_or_stand_as_they_are(size: int) -> None:
+    streams = [Arrivals(f"s{i}", (*COLUMNS.items(), ("ts", INT)), ()) for i in range(size)]
+    tables = ", ".join(f"s{i} [RANGE UNBOUNDED] t{i}" for i in range(size))
+    chain = " AND ".join(f"t{i}.x = t{i + 1}.y" for i in range(size - 1))
+    plan = bind(f"SELECT t0.x FROM {tables} WHERE {chain}", streams)
+    known = {f"s{i}": StreamStatistics(10.0 ** (i % 5)) for i in range(size)}
+    assert streams_read(optimize(plan, known)) == streams_read(plan)
+
+
+@pytest.mark.parametrize(
+    "condition", ["FALSE", "t0.x IN (SELECT x FROM s1)", "t0.x NOT IN (SELECT x FROM s1 [ROWS 1])"]
+)
+def test_nothing_may_come_and_the_planner_does_not_mind(condition: str) -> None:
+    streams = [Arrivals(f"s{i}", (*COLUMNS.items(), ("ts", INT)), ()) for i in range(3)]
+    plan = bind(f"SELECT t0.x FROM s0 t0, s1 t1, s2 t2 WHERE t0.x = t1.x AND {condition}", streams)
+    for rate in (1e-300, 1.0, 1e300):
+        assert optimize(plan, {f"s{i}": StreamStatistics(rate, {"x": rate}) for i in range(3)})

@@ -41,6 +41,7 @@ from strandline.algebra.operators import (
 from strandline.algebra.schema import schema
 from strandline.catalog import StreamStatistics
 from strandline.temporal import SECOND
+from strandline.types import Column
 
 CHRONON: Final = 1 / SECOND
 LENGTH: Final = 60.0  # seconds that rows are valid which bring their intervals
@@ -77,11 +78,6 @@ class Characteristics:
     def values_of(self, column: str) -> float:
         """How many values a column has among the elements that are valid together."""
         return max(1.0, min(self.values.get(column, VALUES), max(self.valid, 1.0)))
-
-    def groups(self, columns: tuple[str, ...]) -> float:
-        """How many combinations of values there are at an instant, if the columns have nothing to do with another."""
-        combinations = reduce(lambda found, column: found * self.values_of(column), columns, 1.0)
-        return max(1.0, min(combinations, max(self.valid, 1.0)))
 
 
 def characteristics(plan: Plan, statistics: Statistics) -> Characteristics:
@@ -166,7 +162,7 @@ def joined(predicate: Expression | None, left: Characteristics, right: Character
     """(22.4), thinned by the predicate."""
     values = {**left.values, **right.values}
     rate = left.rate * right.valid + right.rate * left.valid
-    length = left.length * right.length / (left.length + right.length)
+    length = left.length * right.length / max(left.length + right.length, CHRONON)
     both = Characteristics(rate, length, max(left.granule, right.granule), values)
     if predicate is None:
         return both
@@ -203,19 +199,19 @@ def _grouped(stream: Characteristics, groups: float) -> Characteristics:
     granule, per_group = stream.granule, stream.rate / groups
     # 1 - (1 - g/l)^(2l/d), for granules far below the distances 2g/d.
     hit = -math.expm1(2 * stream.length * per_group * math.log1p(-min(granule / stream.length, 1 - 1e-12)))
-    return replace(stream, rate=groups * hit / granule, length=granule / hit)
+    return replace(stream, rate=groups * hit / granule, length=granule / hit) if hit > 0 else stream
 
 
 def _first_rows(plan: TopRows, stream: Characteristics) -> Characteristics:
-    """Of the valid elements `limit` are seen; one that comes or goes changes who is with the probability that it is
-    among them."""
-    seen = min(float(plan.limit), stream.valid)
+    """Of the valid elements `limit` of each partition are seen; one that comes or goes changes who is with the
+    probability that it is among them."""
+    seen = min(plan.limit * _all_groups(stream, plan.partition), stream.valid)
     share = seen / stream.valid if stream.valid else 1.0
     rate = max(2 * stream.rate * share, CHRONON)
     return replace(stream, rate=rate, length=seen / rate)
 
 
-def _merged(columns: tuple[object, ...], inputs: tuple[Plan, ...], statistics: Statistics) -> Characteristics:
+def _merged(columns: tuple[Column, ...], inputs: tuple[Plan, ...], statistics: Statistics) -> Characteristics:
     """(22.3)"""
     below = [characteristics(source, statistics) for source in inputs]
     rate = sum(each.rate for each in below)
@@ -223,7 +219,7 @@ def _merged(columns: tuple[object, ...], inputs: tuple[Plan, ...], statistics: S
     values: dict[str, float] = {}
     for number, column in enumerate(columns):
         ids = [schema(source)[number].id for source in inputs]
-        values[column.id] = max(each.values.get(i, VALUES) for each, i in zip(below, ids, strict=True))  # type: ignore[attr-defined]
+        values[column.id] = max(each.values.get(i, VALUES) for each, i in zip(below, ids, strict=True))
     return Characteristics(rate, length, min(each.granule for each in below), values)
 
 

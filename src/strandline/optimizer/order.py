@@ -18,9 +18,10 @@ from strandline.algebra.schema import schema
 from strandline.algebra.tree import sources, with_sources
 from strandline.optimizer.characteristics import Characteristics, Statistics, characteristics, selectivity
 from strandline.optimizer.joins.flows import Input, JoinCosts, JoinQuery, Load, Tree
-from strandline.optimizer.joins.search import best_plan
+from strandline.optimizer.joins.search import cheapest_tree
 
 COSTS: Final = JoinCosts(arrival=1.0, result=0.5, pair=0.05)  # in units of a row that arrives
+MOST: Final = 10  # inputs; with more of them the search takes longer than it is worth, and the text stands
 WORTH_WHILE: Final = 0.95  # a plan that differs from the text must cost less than this part of it
 
 
@@ -39,7 +40,7 @@ def order_joins(plan: Plan, statistics: Statistics) -> Plan:
         cluster = cluster_of(plan)
         inputs = tuple(order_joins(each, statistics) for each in cluster.inputs)
         cluster = Cluster(inputs, cluster.conditions, cluster.tree)
-        tree = _best(cluster, statistics) if len(inputs) > 2 else cluster.tree
+        tree = _best(cluster, statistics) if 2 < len(inputs) <= MOST else cluster.tree
         return _in_order(rebuilt(cluster, tree), plan)
     return with_sources(plan, tuple(order_joins(source, statistics) for source in sources(plan)))
 
@@ -62,8 +63,10 @@ def cluster_of(plan: Join) -> Cluster:
 def _best(cluster: Cluster, statistics: Statistics) -> Tree:
     query = join_query(cluster, statistics)
     whole = np.ones(query.size)
-    best = best_plan(query, capacity=float("inf")).tree
-    cost, textual = (Load.of(query, tree).at(whole) for tree in (best, cluster.tree))
+    # Windows without an end multiply: where that goes beyond all numbers, nothing is gained, and the text stands.
+    with np.errstate(all="ignore"):
+        best = cheapest_tree(query)
+        cost, textual = (Load.of(query, tree).at(whole) for tree in (best, cluster.tree))
     return best if cost < WORTH_WHILE * textual else cluster.tree
 
 
