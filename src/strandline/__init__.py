@@ -48,6 +48,8 @@ def connect(
     buckets: int | None = None,
     batch_rows: int = 1_000_000,
     keep: int | None = 1_000_000,
+    shedding: float | None = None,
+    capacity: float | None = None,
     config: Mapping[str, str] | None = None,
 ) -> Database:
     """Open a database of streams and continuous queries.
@@ -56,7 +58,9 @@ def connect(
     `master` a URL for a session that we start, `engine="local"` the engine without Spark. `checkpoint` is a directory
     that all executors see; queries then survive a restart. `buckets` is the parallelism of state, `batch_rows` about
     how many rows a stream contributes to one micro-batch. `keep` is how many elements of each answer stay in memory
-    where no sink is given; None keeps all of them.
+    where no sink is given; None keeps all of them. `shedding` is the share of a stream's rows that queries may drop
+    when they cannot keep up (1.0 for as many as it takes), unless they say it themselves with ALLOW SHEDDING; `capacity`
+    is the share of the machine that counts as keeping up.
     """
     from strandline.engine import Database
 
@@ -68,5 +72,7 @@ def connect(
         buckets=buckets,
         batch_rows=batch_rows,
         keep=keep,
+        shedding=shedding,
+        capacity=capacity,
         config=config,
     )

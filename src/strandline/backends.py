@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from strandline.errors import CheckpointError, QueryError, StrandlineError
 from strandline.execution.delivery import Delivery
+from strandline.execution.shedding import Shedder
 from strandline.execution.sinks import ParquetTarget
 from strandline.physical.plan import Pipeline
 from strandline.query import Run
@@ -33,6 +34,7 @@ class Start:
     targets: Mapping[str, ParquetTarget]
     batch_rows: int
     delivery: Delivery
+    shedder: Shedder | None = None
 
 
 class Backend:
@@ -77,7 +79,12 @@ class LocalBackend(Backend):
                 hint="Remove the results and start again, or use --engine spark.",
             )
         run = LocalRun(
-            start.pipeline, start.delivery, start.targets, start.batch_rows, None, start.checkpoint / "sources"
+            start.pipeline,
+            start.delivery,
+            start.targets,
+            start.batch_rows,
+            source_directory=start.checkpoint / "sources",
+            shedder=start.shedder,
         )
         return _Threaded(run)
 
@@ -173,7 +180,7 @@ class SparkBackend(Backend):
         spools = str(spark.sparkContext.master).startswith("local")
         job = Job(start.pipeline, str(start.checkpoint), start.targets, spools)
         name = "+".join(query.name for query in start.pipeline.queries)
-        return SparkRun(spark, job, start.batch_rows, start.delivery, name, log_file)
+        return SparkRun(spark, job, start.batch_rows, start.delivery, start.shedder, name, log_file)
 
     def has_finished(self, checkpoint: Path, last_batch: int) -> bool:
         return (checkpoint / "spark" / "commits" / str(last_batch)).exists()

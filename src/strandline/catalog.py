@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from strandline.errors import CatalogError, Span
 from strandline.types import Type
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from strandline.algebra.user import Definition
 
 Argument: TypeAlias = str | int | float | bool | list["Argument"] | None
+
+
+# A column that every stream has and no user sees: for how many rows of its source one stands after a drop box.
+WEIGHT: Final = "@weight"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +117,7 @@ class DerivedStream:
     text: str
     reads: frozenset[str]
     is_view: bool = False
+    shedding: float | None = None  # the share of rows that it may lose when it runs
 
     @property
     def word(self) -> str:

@@ -58,6 +58,18 @@ def show_sinks(queries: Iterable[Query], waiting: Mapping[str, Sink]) -> Listing
     return Listing.of(dict.fromkeys(("name", "kind", "place", "traits", "state"), pa.string()), rows)
 
 
+def show_shedding(queries: Iterable[Query]) -> Listing:
+    """Of every query that may lose rows, stream by stream: what is kept now, what was dropped so far, and which part of
+    the answer is left by the model of the plan."""
+    rows: list[tuple[object, ...]] = []
+    for query in queries:
+        for each in query.shedding():
+            rows.append((query.name, each.stream, each.kept, each.rows, each.dropped, each.completeness, each.lag))
+    whole, part = pa.int64(), pa.float64()
+    kinds = {"query": pa.string(), "stream": pa.string(), "kept": part, "rows": whole, "dropped": whole}
+    return Listing.of({**kinds, "completeness": part, "lag_seconds": part}, rows)
+
+
 def describe(stream: Stream) -> Listing:
     """All that is known of a stream or view, a fact per row."""
     facts: list[tuple[str, str | None, str | None]] = [("kind", None, _kind(stream))]

@@ -25,9 +25,10 @@ from strandline.algebra.tree import streams_read
 from strandline.backends import Backend, LocalBackend, Note, SparkBackend, Start
 from strandline.catalog import BaseStream, Catalog, DerivedStream, KnownRows, Reader, Stream, StreamStatistics
 from strandline.checkpoint import Checkpoint, indent
-from strandline.describe import describe, show_queries, show_sinks, show_streams, show_views
+from strandline.describe import describe, show_queries, show_shedding, show_sinks, show_streams, show_views
 from strandline.errors import CatalogError, QueryError, SetupError, SinkError
 from strandline.execution.delivery import MEMORY, Delivery
+from strandline.execution.shedding import Allowed, Shedder
 from strandline.execution.sources.base import known_rows, open_source
 from strandline.feeds import Feeds
 from strandline.lang import ast
@@ -37,8 +38,9 @@ from strandline.lang.parser import parse, parse_one
 from strandline.lang.scope import suggestion
 from strandline.lang.streams import bind_connector, bind_create_stream, declaration
 from strandline.listing import Listing
+from strandline.optimizer.drops import QueryDrops
 from strandline.optimizer.pipeline import optimize
-from strandline.physical.choose import choose
+from strandline.physical.choose import KEPT_SHARE, choose
 from strandline.physical.explain import show_pipeline
 from strandline.query import Group, Query
 from strandline.sinks import Memory, Sink, Standing, listener, make_sink
@@ -55,12 +57,14 @@ BATCH_ROWS = 1_000_000
 
 
 class Wanted(NamedTuple):
-    """A query that is to be started; `reads` are the streams and views that its text names."""
+    """A query that is to be started; `reads` are the streams and views that its text names, `shedding` the share of
+    their rows that may be dropped where not all can be read."""
 
     name: str
     plan: Plan
     sink: Sink
     reads: frozenset[str] = frozenset()
+    shedding: float | None = None
 
 
 class Database:
@@ -76,12 +80,16 @@ class Database:
         buckets: int | None = None,
         batch_rows: int = BATCH_ROWS,
         keep: int | None = KEEP,
+        shedding: float | None = None,
+        capacity: float | None = None,
         config: Mapping[str, str] | None = None,
     ) -> None:
         self.catalog = Catalog()
         self.queries: list[Query] = []
         self.checkpoint = Path(checkpoint).absolute() if checkpoint is not None else None
         self.batch_rows = batch_rows
+        self.shedding = shedding  # the share of rows that queries may lose, if they do not say it themselves
+        self.capacity = capacity  # the share of the machine that they may use; None for all of it
         self.memory = Memory(keep)  # where the answers go that nobody gives a sink
         self._feeds = Feeds(self.checkpoint / "events" if self.checkpoint is not None else None)
         self._numbered = (f"q{number}" for number in count(1))
@@ -118,11 +126,26 @@ class Database:
                 return self.explain(inner)
             case ast.Show() | ast.Describe():
                 return self.tell(statement)
+            case ast.Set():
+                self.set(statement)
+                return None
+            case ast.Allowing(query, shedding):
+                return self._start_query(query, name, sink, shedding.most)
             case _:
-                plan, reads = bind_reading(statement, self.catalog)
-                own_name = name or next(n for n in self._numbered if self.is_free(n))
-                wanted = Wanted(own_name, plan, sink or self.memory, reads)
-                return self.start([wanted], self._place(wanted.name))[0]
+                return self._start_query(statement, name, sink, self.shedding)
+
+    def _start_query(self, query: ast.Query, name: str | None, sink: Sink | None, shedding: float | None) -> Query:
+        plan, reads = bind_reading(query, self.catalog)
+        own_name = name or next(n for n in self._numbered if self.is_free(n))
+        wanted = Wanted(own_name, plan, sink or self.memory, reads, shedding)
+        return self.start([wanted], self._place(wanted.name))[0]
+
+    def set(self, statement: ast.Set) -> None:
+        """Settings for the queries that start from now on."""
+        if statement.what == "CAPACITY":
+            self.capacity = statement.value
+        else:
+            self.shedding = statement.value
 
     def append(self, stream: str, rows: Any) -> int:
         """Give rows to a stream of `events()`: a table of Arrow, Polars or pandas, tuples or dicts; returns how many.
@@ -256,7 +279,11 @@ class Database:
                 span=name.span,
             )
         plan, reads = bind_reading(statement.query, self.catalog)
-        return Wanted(name.name, plan, sink, reads)
+        return Wanted(name.name, plan, sink, reads, self.shed_by(statement.shedding))
+
+    def shed_by(self, shedding: ast.Shedding | None) -> float | None:
+        """Which share of the rows may be dropped: what the query says, or what holds for all."""
+        return self.shedding if shedding is None else shedding.most
 
     def _start_sink(self, statement: ast.CreateSink) -> Query:
         wanted = self.bind_sink(statement)
@@ -283,11 +310,18 @@ class Database:
         """Whether nothing is called so: then a query whose user gave it no name may be."""
         return name not in self.catalog and name.lower() not in {query.name.lower() for query in self.queries}
 
-    def explain(self, statement: ast.Query | ast.CreateStreamAs | ast.CreateView | ast.CreateSink) -> str:
+    def explain(
+        self, statement: ast.Query | ast.Allowing | ast.CreateStreamAs | ast.CreateView | ast.CreateSink
+    ) -> str:
         """The logical plan as written, as optimised, and the physical plan."""
-        if isinstance(statement, ast.CreateStreamAs | ast.CreateView | ast.CreateSink):
+        if isinstance(statement, ast.CreateView):
             return self.explain_plan(statement.name.name, bind_query(statement.query, self.catalog))
-        return self.explain_plan("query", bind_query(statement, self.catalog))
+        if isinstance(statement, ast.CreateStreamAs | ast.CreateSink):
+            shedding = self.shed_by(statement.shedding)
+            return self.explain_plan(statement.name.name, bind_query(statement.query, self.catalog), shedding)
+        if isinstance(statement, ast.Allowing):
+            return self.explain_plan("query", bind_query(statement.query, self.catalog), statement.shedding.most)
+        return self.explain_plan("query", bind_query(statement, self.catalog), self.shedding)
 
     def tell(
         self,
@@ -305,12 +339,16 @@ class Database:
                 return show_views(self.catalog)
             case ast.Show("SINKS"):
                 return show_sinks(self.queries, sinks or {})
+            case ast.Show("SHEDDING"):
+                return show_shedding(self.queries)
         return show_queries(self.queries, waiting)
 
-    def explain_plan(self, name: str, plan: Plan) -> str:
-        """The same for a plan."""
-        better = optimize(plan, self._statistics())
-        pipeline = choose([(name, better)], self._base_streams(), self._backend.likely_buckets())
+    def explain_plan(self, name: str, plan: Plan, shedding: float | None = None) -> str:
+        """The same for a plan, of whose rows a share may be dropped."""
+        buckets = self._backend.likely_buckets()
+        better = optimize(plan, self._statistics(), self._limit(shedding, buckets))
+        shed = frozenset({name} if shedding is not None else ())
+        pipeline = choose([(name, better)], self._base_streams(), buckets, shed)
         parts = ["logical plan", indent(show_plan(plan))]
         if better != plan:
             parts += ["optimised plan", indent(show_plan(better))]
@@ -328,7 +366,8 @@ class Database:
                 code="not-a-query",
                 hint=f"Use SELECT * FROM {stream.name}.",
             )
-        wanted = Wanted(stream.name, stream.plan, sink or self.memory, stream.reads | {stream.name})
+        shedding = self.shedding if stream.shedding is None else stream.shedding
+        wanted = Wanted(stream.name, stream.plan, sink or self.memory, stream.reads | {stream.name}, shedding)
         return self.start([wanted], self._place(stream.name))[0]
 
     def start(
@@ -343,16 +382,20 @@ class Database:
         checkpoint = Checkpoint(place) if place is not None else Checkpoint.temporary()
         buckets = checkpoint.buckets() or self._backend.default_buckets()
         known = self._statistics()
-        pipeline = choose(
-            [(query.name, optimize(query.plan, known)) for query in queries], self._base_streams(), buckets
-        )
+        plans = [(q.name, optimize(q.plan, known, self._limit(q.shedding, buckets))) for q in queries]
+        shed = {query.name: query.shedding for query in queries if query.shedding is not None}
+        self._refuse_taken_column(queries)
+        pipeline = choose(plans, self._base_streams(), buckets, frozenset(shed))
+        columns = {query.name: query.columns for query in pipeline.queries}
         text = show_pipeline(pipeline)
         places = {query.name: where for query in queries if (where := query.sink.place) is not None}
         checkpoint.recognise(pipeline, text, places)
         aside = aside or next((near for query in queries if (near := query.sink.beside) is not None), None)
         delivery = Delivery(pipeline, checkpoint.path / MEMORY, aside, ())
-        group = Group(delivery, checkpoint.path, text, {q.name: q.sink.open(q.name, schema(q.plan)) for q in queries})
-        group.answers = {q.name: Kept(schema(q.plan), q.sink.keep) for q in queries if isinstance(q.sink, Memory)}
+        group = Group(delivery, checkpoint.path, text, {q.name: q.sink.open(q.name, columns[q.name]) for q in queries})
+        group.answers = {q.name: Kept(columns[q.name], q.sink.keep) for q in queries if isinstance(q.sink, Memory)}
+        if shed:
+            group.shedder = self._shedder(plans, known, shed, delivery)
         if checkpoint.is_temporary:
             group.on_stop.append(lambda: shutil.rmtree(checkpoint.path, ignore_errors=True))
         delivery.listeners.append(group.take)
@@ -360,11 +403,13 @@ class Database:
             self._begin(queries, group, checkpoint)
             if not (delivery.ended and self._backend.has_finished(checkpoint.path, delivery.last_batch)):
                 targets = {n: outlet.target for n, outlet in group.outlets.items() if outlet.target is not None}
-                group.run = self._backend.run(Start(pipeline, checkpoint.path, targets, self.batch_rows, delivery))
+                group.run = self._backend.run(
+                    Start(pipeline, checkpoint.path, targets, self.batch_rows, delivery, group.shedder)
+                )
         except BaseException:
             group.stop()
             raise
-        started = [Query(query.name, schema(query.plan), query.sink, group, query.reads) for query in queries]
+        started = [Query(query.name, columns[query.name], query.sink, group, query.reads) for query in queries]
         self.queries += started
         return started
 
@@ -384,7 +429,36 @@ class Database:
         for query in queries:
             outlet = group.outlets[query.name]
             outlet.begin(standings[query.name])
-            delivery.listeners.append(listener(outlet, query.name, schema(query.plan), delivery))
+            columns = next(each.columns for each in delivery.pipeline.queries if each.name == query.name)
+            delivery.listeners.append(listener(outlet, query.name, columns, delivery))
+
+    def _limit(self, shedding: float | None, buckets: int) -> float | None:
+        """The seconds of work per second that a plan must stay within, by dropping rows; None if it may not."""
+        return None if shedding is None else buckets * (1.0 if self.capacity is None else self.capacity)
+
+    def _shedder(
+        self,
+        plans: Sequence[tuple[str, Plan]],
+        known: Mapping[str, StreamStatistics],
+        shed: Mapping[str, float],
+        delivery: Delivery,
+    ) -> Shedder:
+        """Who decides what the queries do without while they cannot keep up."""
+        queries = {name: Allowed(QueryDrops(plan, known), 1.0 - shed.get(name, 0.0)) for name, plan in plans}
+
+        def rows() -> dict[str, int]:
+            return {stream: beat.rows + beat.late for stream, beat in delivery.heartbeats.items()}
+
+        return Shedder(queries, rows, self.capacity)
+
+    def _refuse_taken_column(self, queries: Sequence[Wanted]) -> None:
+        for query in queries:
+            if query.shedding is not None and any(c.name == KEPT_SHARE.name for c in schema(query.plan)):
+                raise QueryError(
+                    f'"{query.name}" has a column {KEPT_SHARE.name}, and shedding adds one of that name',
+                    code="duplicate-column",
+                    hint="Give the column of the query another name with AS.",
+                )
 
     def _refuse_taken_names(self, names: list[str]) -> None:
         """A name is one running query: its checkpoint, its directory, and what SHOW QUERIES lists."""

@@ -20,6 +20,7 @@ from strandline.execution.delivery import BatchReport, Delivery
 from strandline.execution.kernels.changes import CHANGE, TIME, coalesce, net_changes
 from strandline.execution.progress import Heartbeat
 from strandline.execution.runtime import Counts
+from strandline.execution.shedding import Shedder
 from strandline.execution.wire import to_table
 from strandline.listing import Form, in_form
 from strandline.physical.plan import Pipeline
@@ -53,6 +54,7 @@ class Group:
     explanation: str
     outlets: Mapping[str, Outlet]  # by query
     run: Run | None = None  # None if everything was finished before
+    shedder: Shedder | None = None  # where a query may lose rows
     on_stop: list[Callable[[], None]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
     answers: dict[str, Kept] = field(default_factory=dict)  # those that stay in memory
@@ -119,6 +121,19 @@ class Group:
             outlet.close()
         while self.on_stop:
             self.on_stop.pop()()
+
+
+@dataclass(frozen=True, slots=True)
+class Shed:
+    """What a query does without of one stream: the share that is kept now, the rows that came, and those of them that
+    were dropped so far. For the query as a whole: which part of the answer is left, and how many seconds it is late."""
+
+    stream: str
+    kept: float
+    rows: int
+    dropped: int
+    completeness: float
+    lag: float
 
 
 class Query:
@@ -250,6 +265,7 @@ class Query:
             "query": self.name,
             "rows_in": {name: beat.rows for name, beat in beats.items()},
             "rows_out": delivery.rows_out.get(self.name, 0),
+            "dropped": {name: beat.dropped.get(self.name, 0) for name, beat in beats.items()},
             "late": {name: beat.late for name, beat in beats.items()},
             "rejected": {name: beat.rejected for name, beat in beats.items()},
             "progress": to_datetime(progress) if BEFORE_ALL < progress < FOREVER else None,
@@ -261,6 +277,18 @@ class Query:
             "kept_since": to_datetime(since) if since > BEFORE_ALL else None,
             "rows_left": None if run is None or self.ended else run.rows_left(),
         }
+
+    def shedding(self) -> list[Shed]:
+        """What is dropped of each stream, where rows may be; nothing for a query that may not lose any."""
+        shedder = self._group.shedder
+        if shedder is None or shedder.queries[self.name].least >= 1.0:
+            return []
+        completeness, lag = shedder.completeness(self.name), shedder.load.lag
+        beats = self.heartbeats()
+        return [
+            Shed(stream, share, beats[stream].rows, beats[stream].dropped.get(self.name, 0), completeness, lag)
+            for stream, share in sorted(shedder.standing(self.name).items())
+        ]
 
     def heartbeats(self) -> dict[str, Heartbeat]:
         """What the query has heard of each of its streams: rows, progress, whether it is idle or has ended."""

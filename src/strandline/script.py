@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
@@ -26,6 +26,7 @@ class Script:
     reads: dict[str, frozenset[str]] = field(default_factory=dict)
     sinks: dict[str, Sink] = field(default_factory=dict)  # of those that do not go to Parquet in the output directory
     explanations: list[str] = field(default_factory=list)
+    shedding: dict[str, float | None] = field(default_factory=dict)  # the share of rows that a query may lose
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class _Pending:
     plan: Plan
     reads: frozenset[str]
     sink: Sink | None = None
+    shedding: float | None = None
 
 
 def read_script(database: Database, text: str) -> Script:
@@ -56,11 +58,12 @@ def read_script(database: Database, text: str) -> Script:
                 gone = {stream.name for stream in database.declare(statement, waiting)}
                 pending = [each for each in pending if each.name not in gone or each.sink is not None]
                 if isinstance(statement, ast.CreateStreamAs):
-                    pending.append(_created(database, statement.name))
+                    shedding = database.shed_by(statement.shedding)
+                    pending.append(replace(_created(database, statement.name), shedding=shedding))
             case ast.CreateSink():
                 _file_name(statement.name.name, statement.name.span)
                 wanted = database.bind_sink(statement, [each.name for each in pending if each.name])
-                pending.append(_Pending(wanted.name, wanted.plan, wanted.reads, wanted.sink))
+                pending.append(_Pending(wanted.name, wanted.plan, wanted.reads, wanted.sink, wanted.shedding))
             case ast.DropSink():
                 pending = _without(pending, statement)
             case ast.Explain(inner):
@@ -69,13 +72,20 @@ def read_script(database: Database, text: str) -> Script:
                 waiting = [Reader(each.name or "SELECT", each.reads) for each in pending]
                 sinks = {each.name: each.sink for each in pending if each.name and each.sink is not None}
                 script.explanations.append(str(database.tell(statement, waiting, sinks)))
+            case ast.Set():
+                database.set(statement)
+            case ast.Allowing(query, shedding):
+                plan, reads = bind_reading(query, database.catalog)
+                pending.append(_Pending(None, plan, reads, shedding=shedding.most))
             case _:
-                pending.append(_Pending(None, *bind_reading(statement, database.catalog)))
+                plan, reads = bind_reading(statement, database.catalog)
+                pending.append(_Pending(None, plan, reads, shedding=database.shedding))
     names = (f"q{number}" for number in count(1))
     for each in pending:
         name = each.name or next(n for n in names if database.is_free(n))
         script.queries.append((name, each.plan))
         script.reads[name] = each.reads
+        script.shedding[name] = each.shedding
         if each.sink is not None:
             script.sinks[name] = each.sink
     return script
@@ -106,7 +116,7 @@ def start_script(database: Database, script: Script, out: Path, checkpoint: Path
     started: list[Query] = []
     for group in connected_groups(script.queries):
         queries = [
-            Wanted(name, plan, script.sinks.get(name) or Parquet(out / name), script.reads[name])
+            Wanted(name, plan, script.sinks.get(name) or Parquet(out / name), script.reads[name], script.shedding[name])
             for name, plan in group
         ]
         started += database.start(queries, place / group[0][0], aside=out)

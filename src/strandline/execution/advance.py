@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any, TypeAlias
 
+from strandline.execution.drops import Shares, shares_from
+from strandline.execution.shedding import Shedder
 from strandline.execution.sources.base import Source
 from strandline.temporal import SECOND, Instant
 
@@ -28,6 +30,7 @@ class Position:
     """Where a source stands after a batch; `cuts` are the positions at which the batch was divided among tasks.
 
     `arrived` is the time of the batch by the driver's clock, where the stream goes by that: later in every batch.
+    `shares` are what the drop boxes of the queries keep of the rows of the batch.
     """
 
     at: int = 0
@@ -35,13 +38,15 @@ class Position:
     ended: bool = False
     cuts: tuple[int, ...] = ()
     arrived: Instant = 0
+    shares: Shares = ()
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Position:
-        return Position(data["at"], data["idle"], data["ended"], tuple(data["cuts"]), data.get("arrived", 0))
+        shares = shares_from(data.get("shares", ()))
+        return Position(data["at"], data["idle"], data["ended"], tuple(data["cuts"]), data.get("arrived", 0), shares)
 
 
 Positions: TypeAlias = dict[str, Position]
@@ -59,6 +64,7 @@ class Piece:
     idle: bool
     ended: bool
     arrived: Instant = 0
+    shares: Shares = ()
 
 
 def pieces(before: Mapping[str, Position], after: Mapping[str, Position]) -> list[Piece]:
@@ -67,7 +73,7 @@ def pieces(before: Mapping[str, Position], after: Mapping[str, Position]) -> lis
     for stream, end in after.items():
         begin = before[stream].at
         for number, (start, stop) in enumerate(pairwise([begin, *end.cuts, end.at])):
-            found.append(Piece(stream, number, begin, start, stop, end.idle, end.ended, end.arrived))
+            found.append(Piece(stream, number, begin, start, stop, end.idle, end.ended, end.arrived, end.shares))
     return found
 
 
@@ -75,10 +81,16 @@ class Advance:
     """Looks at the sources and decides on the next batch."""
 
     def __init__(
-        self, sources: Mapping[str, Source], batch_rows: int, tasks: int, clock: Callable[[], Instant] = now
+        self,
+        sources: Mapping[str, Source],
+        batch_rows: int,
+        tasks: int,
+        clock: Callable[[], Instant] = now,
+        shedder: Shedder | None = None,
     ) -> None:
         self.sources = sources
         self.clock = clock
+        self.shedder = shedder
         self.batch_rows = batch_rows
         self.tasks_per_source = max(1, tasks // max(1, len(sources)))
         self._last_rows = dict.fromkeys(sources, time.monotonic())
@@ -101,17 +113,24 @@ class Advance:
     def next(self, before: Mapping[str, Position]) -> Positions:
         """The positions after the next batch; the same as before if there is nothing new."""
         after = {name: self._next(name, source, before[name]) for name, source in self.sources.items()}
-        known = [source.rows_left(before[name].at) for name, source in self.sources.items()]
-        self.rows_left = sum(rows for rows in known if rows is not None) if any(r is not None for r in known) else None
+        left = {name: source.rows_left(before[name].at) for name, source in self.sources.items()}
+        known = [rows for rows in left.values() if rows is not None]
+        self.rows_left = sum(known) if known else None
+        if self.shedder is not None:
+            self.shedder.look(time.monotonic(), left)
         if after == before:
             return after
+        if self.shedder is not None:
+            shares = self.shedder.decide(time.monotonic())
+            after = {n: replace(p, shares=shares.get(n, ())) for n, p in after.items()}
         # A source of which nothing is read has one piece, an empty one.
         return {n: replace(p, cuts=()) if p.at == before[n].at else p for n, p in after.items()}
 
     def _next(self, name: str, source: Source, before: Position) -> Position:
         if before.ended:
             return before
-        at, ended = source.advance(before.at, self.batch_rows)
+        most = self.batch_rows if self.shedder is None else min(self.batch_rows, self.shedder.most_rows(name))
+        at, ended = source.advance(before.at, int(most))
         cuts = source.cuts(before.at, at, self.tasks_per_source) if at > before.at else ()
         if source.stream.time_column is None:
             return self._by_arrival(before, Position(at, False, ended, cuts))

@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from strandline.catalog import BaseStream
+from strandline.catalog import WEIGHT, BaseStream
 from strandline.execution.advance import Piece
 from strandline.execution.batch import FROM, UNTIL, Batch, Mask, Times, is_sorted, times
+from strandline.execution.drops import drop, with_counts, with_setting
 from strandline.execution.operators.base import Progress
 from strandline.execution.progress import Heartbeat, progress_of
 from strandline.execution.runtime import FragmentRunner, Outbox
@@ -35,10 +36,11 @@ def ingest(
     """
     stream = source.stream
     beat = before.get(stream.name) or Heartbeat(stream.name)
+    beat = replace(beat, kept=with_setting(beat.kept, beat.high, piece.shares))
     known = source.partitions(piece.end)
     if piece.start > piece.begin:
         # The first piece goes on with the counts; the others bring theirs and know only how far time had come.
-        reached = Heartbeat(stream.name, high=beat.high, partitions=beat.partitions)
+        reached = Heartbeat(stream.name, high=beat.high, partitions=beat.partitions, kept=beat.kept)
         if known is None:
             before_it = piece.arrived if stream.time_column is None else source.latest(piece.begin, piece.start)
             reached = replace(reached, high=max(beat.high, before_it))
@@ -48,7 +50,7 @@ def ingest(
         beat = replace(beat, partitions=partitions, resting=tuple(name for name, rests in known.items() if rests))
     floor = _floor(pipeline, stream.name, before)
     fragments = [f for f in pipeline.at(0) if ports(f.root)[0].name == f"source:{stream.name}"]
-    wanted = frozenset(c.name for f in fragments for c in ports(f.root)[0].columns)
+    wanted = frozenset(c.name for f in fragments for c in ports(f.root)[0].columns) - {WEIGHT}
     if piece.start < piece.end:
         for chunk in source.read(piece.start, piece.end, wanted):
             if chunk.rejected.height:
@@ -56,7 +58,7 @@ def ingest(
                 beat = replace(beat, rejected=beat.rejected + chunk.rejected.height)
             if chunk.rows.height:
                 timed = _at_arrival(chunk, piece) if stream.time_column is None else chunk
-                beat = _accept(stream, timed, beat, floor, fragments, out)
+                beat = _accept(stream, timed, beat, floor, fragments, dict(piece.shares), out)
             floor = max(floor, chunk.promise)
     beat = _tell_time(beat, stream, floor, piece)
     for bucket in range(pipeline.buckets):
@@ -72,7 +74,13 @@ def _at_arrival(chunk: Chunk, piece: Piece) -> Chunk:
 
 
 def _accept(
-    stream: BaseStream, chunk: Chunk, beat: Heartbeat, floor: Instant, fragments: list[Fragment], out: Outbox
+    stream: BaseStream,
+    chunk: Chunk,
+    beat: Heartbeat,
+    floor: Instant,
+    fragments: list[Fragment],
+    shares: Mapping[str, float],
+    out: Outbox,
 ) -> Heartbeat:
     rows = chunk.rows
     time = times(rows, FROM)
@@ -88,12 +96,14 @@ def _accept(
         rows = rows.filter(~kept)
         time = times(rows, FROM)
     if rows.height:
+        left, dropped = drop(rows, stream.name, shares)
         for fragment in fragments:
             # One row in, one element out: stage 0 knows no state and no progress.
-            batch = _elements(rows, fragment)
+            batch = _elements(left.get(fragment.query, rows), fragment, shares.get(fragment.query, 1.0))
             runner = FragmentRunner(fragment.root)
-            out.route(fragment.route, runner.step(batch, Progress(FOREVER)).frame)
+            out.route(fragment.route, runner.step(batch, Progress(FOREVER, kept={stream.name: beat.kept})).frame)
             out.count(fragment, runner)
+        beat = replace(beat, dropped=with_counts(beat.dropped, dropped))
         high = int(time.max())
         beat = replace(beat, low=min(beat.low, int(time.min())), high=max(beat.high, high))
         if chunk.partition is not None:
@@ -110,10 +120,12 @@ def _high_before(chunk: Chunk, beat: Heartbeat, stream: BaseStream) -> Instant:
     return reached + stream.disorder_us if reached != BEFORE_ALL else BEFORE_ALL
 
 
-def _elements(rows: pl.DataFrame, fragment: Fragment) -> dict[str, Batch]:
-    """Rows as the stream that the fragment scans, under the column ids of its plan: chronons, unless they say more."""
+def _elements(rows: pl.DataFrame, fragment: Fragment, share: float) -> dict[str, Batch]:
+    """Rows as the stream that the fragment scans, under the column ids of its plan: chronons, unless they say more.
+    Of `share` of them each stands for 1 / share."""
     port = ports(fragment.root)[0]
-    columns = [pl.col(c.name).alias(c.id) for c in port.columns]
+    weight = pl.lit(1.0 / share if share > 0 else 0.0)
+    columns = [(weight if c.name == WEIGHT else pl.col(c.name)).alias(c.id) for c in port.columns]
     until = pl.col(UNTIL) if UNTIL in rows.columns else (pl.col(FROM) + 1).alias(UNTIL)
     return {port.name: Batch(rows.select(*columns, pl.col(FROM), until))}
 

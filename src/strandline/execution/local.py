@@ -11,6 +11,7 @@ from strandline.execution.delivery import BatchReport, Delivery
 from strandline.execution.ingest import ingest
 from strandline.execution.progress import Heartbeat, together
 from strandline.execution.runtime import Outbox, States, run_stage
+from strandline.execution.shedding import Shedder
 from strandline.execution.sinks import ParquetTarget, answers_of
 from strandline.execution.sources.base import Source, open_source
 from strandline.execution.wire import Message, decode, encode
@@ -29,6 +30,7 @@ class LocalRun:
         sources: Mapping[str, Source] | None = None,
         source_directory: Path | None = None,
         tasks: int = 1,
+        shedder: Shedder | None = None,
     ) -> None:
         self.pipeline = pipeline
         self.delivery = delivery
@@ -36,7 +38,7 @@ class LocalRun:
         self.sources = sources or {
             s.name: open_source(s, source_directory / s.name if source_directory else None) for s in pipeline.streams
         }
-        self.advance = Advance(self.sources, batch_rows, tasks)
+        self.advance = Advance(self.sources, batch_rows, tasks, shedder=shedder)
         self.positions = self.advance.beginning()
         self.heartbeats: dict[str, Heartbeat] = {}
         self.states: dict[tuple[int, int], States] = {}

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from strandline.execution.drops import Settings, settings_from
 from strandline.execution.operators.base import Progress
 from strandline.temporal import BEFORE_ALL, FOREVER, Instant
 
@@ -20,6 +21,8 @@ class Heartbeat:
     A source may have partitions, each in an order of its own. Then `partitions` has the progress of each: no later row
     of that partition will be accepted with a time before it. The slowest decides, but for those in `resting`, of which
     nothing is expected for the time being.
+
+    `kept` is how the drop boxes stood, from when on, and `dropped` how many accepted rows they took, by query.
     """
 
     stream: str
@@ -33,13 +36,16 @@ class Heartbeat:
     rejected: int = 0
     partitions: Mapping[str, Instant] = field(default_factory=dict)
     resting: tuple[str, ...] = ()
+    kept: Settings = ()
+    dropped: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Heartbeat:
-        return Heartbeat(**{**data, "resting": tuple(data.get("resting", ()))})
+        kept = settings_from(data.get("kept", ()))
+        return Heartbeat(**{**data, "resting": tuple(data.get("resting", ())), "kept": kept})
 
     def slowest(self) -> Instant:
         """How far all partitions have come that are not at rest."""
@@ -63,6 +69,8 @@ class Heartbeat:
             self.rejected + other.rejected,
             partitions,
             self.resting,
+            max(self.kept, other.kept, key=len),  # both have the same, or one of them has not heard of the latest
+            {q: self.dropped.get(q, 0) + other.dropped.get(q, 0) for q in {*self.dropped, *other.dropped}},
         )
         # A task knows how far its own partitions have come; only together they know which is the slowest.
         return replace(both, progress=max(both.progress, both.slowest()))
@@ -91,4 +99,4 @@ def progress_of(heartbeats: Mapping[str, Heartbeat], streams: Iterable[str]) -> 
         until = FOREVER
     else:
         until = max(b.high if b.high == BEFORE_ALL else b.high + 1 for b in beats)
-    return Progress(until, min(b.low for b in beats))
+    return Progress(until, min(b.low for b in beats), {b.stream: b.kept for b in beats if b.kept})

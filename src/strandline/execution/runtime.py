@@ -20,6 +20,7 @@ from strandline.execution.operators.count import CountWindowOperator
 from strandline.execution.operators.distinct import DistinctOperator
 from strandline.execution.operators.first import FirstValuesOperator
 from strandline.execution.operators.join import JoinOperator
+from strandline.execution.operators.kept import KeptShareOperator
 from strandline.execution.operators.match import MatchJoinOperator
 from strandline.execution.operators.pieces import CoalesceOperator, SplitOperator
 from strandline.execution.operators.reorder import ReorderOperator
@@ -90,6 +91,8 @@ def operator_for(node: Node) -> Operator:
             return RepeatOperator(copies)
         case physical.Coalesce(source):
             return CoalesceOperator(physical.schema(source))
+        case physical.KeptShare(column, query, windows, _):
+            return KeptShareOperator(column, query, windows)
         case physical.Split(length_us, repeats, _):
             return SplitOperator(length_us, repeats)
         case physical.Port() | physical.Exchange():

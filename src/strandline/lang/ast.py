@@ -457,6 +457,21 @@ Query: TypeAlias = Select | UnionAll | SetOperation | Changes | Ordered | With
 
 
 @dataclass(frozen=True, slots=True)
+class Shedding(Node):
+    """`ALLOW SHEDDING [UP TO n PERCENT]`: which share of a stream's rows may be dropped where not all can be read."""
+
+    most: float
+
+
+@dataclass(frozen=True, slots=True)
+class Allowing(Node):
+    """A query that may lose rows when it cannot keep up."""
+
+    query: Query
+    shedding: Shedding
+
+
+@dataclass(frozen=True, slots=True)
 class SourceValue(Node):
     """An argument of a source or sink as a plain value; a parenthesised row is a list."""
 
@@ -486,6 +501,10 @@ class Hint(Node):
     column: Identifier | None
     value: float
 
+    @property
+    def about(self) -> tuple[str, str | None]:
+        return self.name.name.lower(), None if self.column is None else self.column.name.lower()
+
 
 @dataclass(frozen=True, slots=True)
 class CreateStream(Node):
@@ -505,10 +524,11 @@ class CreateStream(Node):
 
 @dataclass(frozen=True, slots=True)
 class CreateStreamAs(Node):
-    """`CREATE STREAM name AS query`."""
+    """`CREATE STREAM name AS query [ALLOW SHEDDING …]`."""
 
     name: Identifier
     query: Query
+    shedding: Shedding | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -533,11 +553,13 @@ class Drop(Node):
 
 @dataclass(frozen=True, slots=True)
 class CreateSink(Node):
-    """`CREATE SINK name INTO fn(…) AS query`: a query that runs under this name, and where its answer goes."""
+    """`CREATE SINK name INTO fn(…) AS query [ALLOW SHEDDING …]`: a query that runs under this name, and where its
+    answer goes."""
 
     name: Identifier
     target: Connector
     query: Query
+    shedding: Shedding | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -550,14 +572,23 @@ class DropSink(Node):
 
 @dataclass(frozen=True, slots=True)
 class Explain(Node):
-    statement: Query | CreateStreamAs | CreateView | CreateSink
+    statement: Query | Allowing | CreateStreamAs | CreateView | CreateSink
 
 
 @dataclass(frozen=True, slots=True)
 class Show(Node):
-    """`SHOW what`, with what one of STREAMS, VIEWS, QUERIES, SINKS."""
+    """`SHOW what`, with what one of STREAMS, VIEWS, QUERIES, SINKS, SHEDDING."""
 
     what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Set(Node):
+    """`SET CAPACITY n PERCENT` or `MEASURED`, and `SET SHEDDING UP TO n PERCENT`, `ON` or `OFF`: for the queries that
+    start after it. The value is a share, None for MEASURED and OFF."""
+
+    what: str
+    value: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -568,7 +599,7 @@ class Describe(Node):
 
 
 Declaration: TypeAlias = CreateStream | CreateStreamAs | CreateView | Drop
-Statement: TypeAlias = Declaration | CreateSink | DropSink | Explain | Show | Describe | Query
+Statement: TypeAlias = Declaration | CreateSink | DropSink | Explain | Show | Set | Describe | Query | Allowing
 
 
 def children(node: Node) -> Iterator[Node]:

@@ -100,7 +100,8 @@ def bind_reading(query: ast.Query, catalog: Catalog) -> tuple[Plan, frozenset[st
 def bind_derived_stream(statement: ast.CreateStreamAs, catalog: Catalog) -> DerivedStream:
     """The stream that `CREATE STREAM name AS query` declares."""
     plan, reads = bind_reading(statement.query, catalog)
-    return DerivedStream(statement.name.name, plan, statement.query.text, reads)
+    shedding = None if statement.shedding is None else statement.shedding.most
+    return DerivedStream(statement.name.name, plan, statement.query.text, reads, shedding=shedding)
 
 
 def bind_view(statement: ast.CreateView, catalog: Catalog) -> DerivedStream:

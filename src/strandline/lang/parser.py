@@ -20,11 +20,11 @@ from strandline.lang.queries import Queries
 from strandline.lang.tokens import Kind, Token, plain_number
 from strandline.types import Type
 
-STATEMENTS: Final = ("SELECT", "WITH", "CREATE", "DROP", "EXPLAIN", "SHOW", "DESCRIBE")
+STATEMENTS: Final = ("SELECT", "WITH", "CREATE", "DROP", "EXPLAIN", "SHOW", "DESCRIBE", "SET")
 OTHER_STATEMENTS: Final = words("ALTER DELETE INSERT MERGE TRUNCATE UPDATE VALUES")
-LISTS: Final = ("STREAMS", "VIEWS", "QUERIES", "SINKS")
+LISTS: Final = ("STREAMS", "VIEWS", "QUERIES", "SINKS", "SHEDDING")
 
-_STATEMENT_HINT: Final = "Statements are SELECT, WITH, CREATE, DROP, EXPLAIN, SHOW and DESCRIBE."
+_STATEMENT_HINT: Final = "Statements are SELECT, WITH, CREATE, DROP, EXPLAIN, SHOW, DESCRIBE and SET."
 
 
 def parse(text: str) -> list[ast.Statement]:
@@ -85,9 +85,9 @@ class _Parser(Queries):
         token = self.token
         match token.keyword:
             case "SELECT" | "WITH":
-                return self.query()
+                return self.running_query()
             case _ if self.sees_changes():
-                return self.query()
+                return self.running_query()
             case "CREATE":
                 return self.create()
             case "DROP":
@@ -98,18 +98,58 @@ class _Parser(Queries):
                 return self.show()
             case "DESCRIBE":
                 return self.describe()
+            case "SET":
+                return self.set()
             case word if word in OTHER_STATEMENTS:
                 raise self.refusal(word, token.span, _STATEMENT_HINT)
         if self.sees_symbol("("):
-            return self.query()
+            return self.running_query()
         near = difflib.get_close_matches(token.keyword, STATEMENTS, n=1)
         raise self.unexpected("a statement", f"Did you mean {near[0]}?" if near else _STATEMENT_HINT)
 
     def show(self) -> ast.Show:
         start = self.next()
         if not self.sees_any(LISTS):
-            raise self.unexpected("STREAMS, VIEWS, QUERIES or SINKS after SHOW")
+            raise self.unexpected("STREAMS, VIEWS, QUERIES, SINKS or SHEDDING after SHOW")
         return ast.Show(self.next().keyword, span=self.since(start))
+
+    def running_query(self) -> ast.Query | ast.Allowing:
+        """A query that is a statement of its own, and what it allows."""
+        query = self.query()
+        shedding = self.allowed()
+        return query if shedding is None else ast.Allowing(query, shedding, span=query.span.to(shedding.span))
+
+    def allowed(self) -> ast.Shedding | None:
+        """`ALLOW SHEDDING [UP TO n PERCENT]`, or nothing."""
+        start = self.token
+        if not self.accept("ALLOW", "SHEDDING"):
+            return None
+        most = self.percent("which part of the rows may be dropped") if self.accept("UP", "TO") else 1.0
+        return ast.Shedding(most, span=self.since(start))
+
+    def percent(self, what: str) -> float:
+        """`n PERCENT`, as a share."""
+        number = self.token
+        if number.kind is not Kind.NUMBER:
+            raise self.unexpected(f"a number: {what}")
+        self.next()
+        self.expect("PERCENT")
+        if not 0 < float(number.value) <= 100:
+            raise self.error("a part of something is more than 0 and at most 100 percent", "out-of-range", number.span)
+        return float(number.value) / 100
+
+    def set(self) -> ast.Set:
+        start = self.next()
+        if self.accept("CAPACITY"):
+            value = None if self.accept("MEASURED") else self.percent("which part of the machine may be used")
+            return ast.Set("CAPACITY", value, span=self.since(start))
+        self.expect("SHEDDING", hint="Write SET CAPACITY 80 PERCENT, or SET SHEDDING UP TO 40 PERCENT.")
+        if self.accept("OFF"):
+            return ast.Set("SHEDDING", None, span=self.since(start))
+        if self.accept("UP", "TO"):
+            return ast.Set("SHEDDING", self.percent("which part may be dropped"), span=self.since(start))
+        self.expect("ON", hint="Write SET SHEDDING ON, OFF, or UP TO 40 PERCENT.")
+        return ast.Set("SHEDDING", 1.0, span=self.since(start))
 
     def describe(self) -> ast.Describe:
         start = self.next()
@@ -128,7 +168,7 @@ class _Parser(Queries):
             return ast.Explain(statement, span=self.since(start))
         if not self.sees_query():
             raise self.unexpected("SELECT or CREATE STREAM after EXPLAIN")
-        return ast.Explain(self.query(), span=self.since(start))
+        return ast.Explain(self.running_query(), span=self.since(start))
 
     def create(self) -> ast.CreateStream | ast.CreateStreamAs | ast.CreateView | ast.CreateSink:
         start = self.next()
@@ -152,7 +192,7 @@ class _Parser(Queries):
             self.expect("AS", hint="Write CREATE VIEW name AS SELECT ….")
             return ast.CreateView(name, names, self.query_after_as(), replaces, span=self.since(start))
         if self.accept("AS"):
-            return ast.CreateStreamAs(name, self.query_after_as(), span=self.since(start))
+            return ast.CreateStreamAs(name, self.query_after_as(), self.allowed(), span=self.since(start))
         if self.sees("SOURCE"):
             return self.create_from_source(start, name, ())
         self.expect_symbol(
@@ -167,7 +207,7 @@ class _Parser(Queries):
         self.expect("INTO", hint=hint)
         target = self.connector("sink", "parquet('directory'), sqlite('file', table => 'name'), ….")
         self.expect("AS", hint=hint)
-        return ast.CreateSink(name, target, self.query_after_as(), span=self.since(start))
+        return ast.CreateSink(name, target, self.query_after_as(), self.allowed(), span=self.since(start))
 
     def query_after_as(self) -> ast.Query:
         if not self.sees_query():
@@ -205,6 +245,9 @@ class _Parser(Queries):
         self.expect_symbol("(", hint="Write WITH (rate = 5000, distinct(k) = 100).")
         found = self.listed(self.hint)
         self.expect_symbol(")")
+        for number, hint in enumerate(found):
+            if any(hint.about == other.about for other in found[:number]):
+                raise self.error("the same hint is given twice", "duplicate-clause", hint.span)
         return found
 
     def hint(self) -> ast.Hint:

@@ -406,7 +406,9 @@ class Queries(Expressions):
         alias: ast.Identifier | None = None
         if self.accept("AS"):
             alias = self.name("a name after AS")
-        elif self.at_name() and not (self.sees_any(("SEMI", "ANTI", "ASOF", "MINUS")) and self.peek().keyword):
+        elif self.at_name() and not (
+            self.sees("ALLOW", "SHEDDING") or (self.sees_any(("SEMI", "ANTI", "ASOF", "MINUS")) and self.peek().keyword)
+        ):
             alias = self.name("a name")
         if alias is not None and self.sees_symbol("("):
             raise self.refusal(

@@ -18,9 +18,9 @@ from strandline.algebra.schema import schema
 from strandline.algebra.tree import sources, with_sources
 from strandline.optimizer.characteristics import Characteristics, Statistics, characteristics, selectivity
 from strandline.optimizer.joins.flows import Input, JoinCosts, JoinQuery, Load, Tree
-from strandline.optimizer.joins.search import cheapest_tree
+from strandline.optimizer.joins.search import best_plan, cheapest_tree
 
-COSTS: Final = JoinCosts(arrival=1.0, result=0.5, pair=0.05)  # in units of a row that arrives
+COSTS: Final = JoinCosts(arrival=1e-6, result=0.5e-6, pair=0.05e-6)  # in seconds
 MOST: Final = 10  # inputs; with more of them the search takes longer than it is worth, and the text stands
 WORTH_WHILE: Final = 0.95  # a plan that differs from the text must cost less than this part of it
 
@@ -34,15 +34,16 @@ class Cluster:
     tree: Tree
 
 
-def order_joins(plan: Plan, statistics: Statistics) -> Plan:
-    """The same snapshots, with each cluster of joins in its best order."""
+def order_joins(plan: Plan, statistics: Statistics, capacity: float | None = None) -> Plan:
+    """The same snapshots, with each cluster of joins in its best order: the cheapest, or the one that leaves the most
+    results where rows may be dropped to stay within a capacity."""
     if isinstance(plan, Join):
         cluster = cluster_of(plan)
-        inputs = tuple(order_joins(each, statistics) for each in cluster.inputs)
+        inputs = tuple(order_joins(each, statistics, capacity) for each in cluster.inputs)
         cluster = Cluster(inputs, cluster.conditions, cluster.tree)
-        tree = _best(cluster, statistics) if 2 < len(inputs) <= MOST else cluster.tree
+        tree = _best(cluster, statistics, capacity) if 2 < len(inputs) <= MOST else cluster.tree
         return _in_order(rebuilt(cluster, tree), plan)
-    return with_sources(plan, tuple(order_joins(source, statistics) for source in sources(plan)))
+    return with_sources(plan, tuple(order_joins(source, statistics, capacity) for source in sources(plan)))
 
 
 def cluster_of(plan: Join) -> Cluster:
@@ -60,13 +61,15 @@ def cluster_of(plan: Join) -> Cluster:
     return Cluster(tuple(inputs), tuple(conditions), tree)
 
 
-def _best(cluster: Cluster, statistics: Statistics) -> Tree:
+def _best(cluster: Cluster, statistics: Statistics, capacity: float | None) -> Tree:
     query = join_query(cluster, statistics)
     whole = np.ones(query.size)
     # Windows without an end multiply: where that goes beyond all numbers, nothing is gained, and the text stands.
     with np.errstate(all="ignore"):
         best = cheapest_tree(query)
         cost, textual = (Load.of(query, tree).at(whole) for tree in (best, cluster.tree))
+        if capacity is not None and capacity < cost < np.inf:
+            return best_plan(query, capacity).tree
     return best if cost < WORTH_WHILE * textual else cluster.tree
 
 

@@ -53,10 +53,11 @@ MAPS = Stage("merge maps", (push_map_below_time_window, merge_maps))
 SHARING = Stage("compute once", (share_with_filter, merge_maps))
 
 
-def optimize(plan: Plan, statistics: Statistics = NOTHING_KNOWN) -> Plan:
-    """A cheaper plan with the same snapshots, for streams of which so much is known."""
+def optimize(plan: Plan, statistics: Statistics = NOTHING_KNOWN, capacity: float | None = None) -> Plan:
+    """A cheaper plan with the same snapshots, for streams of which so much is known; where rows may be dropped, the
+    one that leaves the most results within a capacity, in seconds of work per second."""
     plan = settle(FILTERS, plan)
     # Joins in between: what they cost depends on what the filters leave, and maps would stand between them.
-    plan = settle(MAPS, order_joins(plan, statistics))
+    plan = settle(MAPS, order_joins(plan, statistics, capacity))
     # Columns last: which ones are needed is known once the filters are where they stay.
     return settle(SHARING, settle(MAPS, prune_columns(plan)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import Final
 
 from strandline.algebra import operators as logical
 from strandline.algebra.chronons import granule, is_chronon, keeps_arrival_order, lasts
@@ -22,6 +23,7 @@ from strandline.algebra.expressions import (
 )
 from strandline.algebra.operators import Plan
 from strandline.algebra.schema import schema as logical_schema
+from strandline.algebra.tree import sources as logical_sources
 from strandline.algebra.tree import streams_read
 from strandline.catalog import BaseStream
 from strandline.physical.aggregation import sweep
@@ -31,6 +33,7 @@ from strandline.physical.plan import (
     ExtendValidity,
     FirstRows,
     Fragment,
+    KeptShare,
     LastRows,
     LastSession,
     MatchJoin,
@@ -58,7 +61,9 @@ from strandline.physical.plan import (
     schema,
     sources,
 )
-from strandline.types import BIGINT, BOOLEAN, Column, Type
+from strandline.types import BIGINT, BOOLEAN, DOUBLE, Column, Type
+
+KEPT_SHARE: Final = Column("kept_share", "kept_share", DOUBLE)  # of an answer that may lack rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +105,36 @@ class Built:
     where: Hashed | Spread | InOne | AtSource
 
 
-def choose(plans: Sequence[tuple[str, Plan]], streams: Sequence[BaseStream], buckets: int) -> Pipeline:
-    """The pipeline that answers named queries together."""
+def choose(
+    plans: Sequence[tuple[str, Plan]],
+    streams: Sequence[BaseStream],
+    buckets: int,
+    shed: frozenset[str] = frozenset(),
+) -> Pipeline:
+    """The pipeline that answers named queries together; the answers of those in `shed` tell which share was kept."""
     fragments: list[Fragment] = []
     queries: list[QueryPlan] = []
     for name, plan in plans:
         read = streams_read(plan)
-        queries.append(QueryPlan(name, logical_schema(plan), read))
         built = _build(plan)
+        if name in shed:
+            built = replace(built, node=KeptShare(KEPT_SHARE, name, windows_of(plan), built.node))
+        columns = (*logical_schema(plan), KEPT_SHARE) if name in shed else logical_schema(plan)
+        queries.append(QueryPlan(name, columns, read))
         fragments += _cut(built, name, read, len(fragments))
     used = frozenset().union(*(query.streams for query in queries))
     return Pipeline(tuple(s for s in streams if s.name in used), tuple(fragments), tuple(queries), buckets)
+
+
+def windows_of(plan: Plan) -> tuple[tuple[str, int | None], ...]:
+    """The streams that a plan reads, each with the range of the time window over it; 0 where there is none."""
+    match plan:
+        case logical.Scan(stream):
+            return ((stream, 0),)
+        case logical.TimeWindow(range_us, _, source):
+            return tuple((stream, range_us) for stream, _ in windows_of(source))
+        case _:
+            return tuple(found for source in logical_sources(plan) for found in windows_of(source))
 
 
 def _build(plan: Plan) -> Built:
@@ -486,16 +510,18 @@ def _cut(built: Built, query: str, streams: frozenset[str], first: int) -> list[
         carved, stage = carve(node, feeders)
         for exchange, (below, below_stage, port) in feeders.items():
             route = ToPort(port.name, stage, exchange.mode, exchange.keys)
-            done.append(_fragment(below, below_stage, route, first + len(done), streams))
+            done.append(_fragment(below, query, below_stage, route, first + len(done), streams))
         return carved, stage
 
     carved, stage = finish(root)
-    done.append(_fragment(carved, stage, ToQuery(query), first + len(done), streams))
+    done.append(_fragment(carved, query, stage, ToQuery(query), first + len(done), streams))
     return sorted(done, key=lambda fragment: fragment.stage)
 
 
-def _fragment(root: Node, stage: int, route: ToPort | ToQuery, number: int, streams: frozenset[str]) -> Fragment:
-    return Fragment(f"f{number + 1}", stage, root, route, streams, everywhere=not _only_in_one(root))
+def _fragment(
+    root: Node, query: str, stage: int, route: ToPort | ToQuery, number: int, streams: frozenset[str]
+) -> Fragment:
+    return Fragment(f"f{number + 1}", query, stage, root, route, streams, everywhere=not _only_in_one(root))
 
 
 def _only_in_one(node: Node) -> bool:

@@ -22,6 +22,7 @@ from strandline.physical.plan import (
     FirstRows,
     FirstValues,
     Fragment,
+    KeptShare,
     LastRows,
     LastSession,
     MatchJoin,
@@ -141,5 +142,7 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             return "Coalesce"
         case Split(length_us, _, _):
             return f"Split into {show_duration(length_us)}"
+        case KeptShare(column, _, windows, _):
+            return f"KeptShare of {', '.join(dict.fromkeys(stream for stream, _ in windows))} as {column.name}"
         case Exchange(mode, keys, _):
             return f"Exchange {mode} {', '.join(keys)}"

@@ -218,6 +218,17 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptShare:
+    """Results with the share of the rows behind them that drop boxes kept: the product over the streams that are read,
+    of each its mean over the window (range in microseconds; None without an end, 0 for the instant alone)."""
+
+    column: Column
+    query: str
+    windows: tuple[tuple[str, int | None], ...]
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
 class Exchange:
     """Bring elements to the bucket where they are needed; only between fragments, never inside one."""
 
@@ -253,6 +264,7 @@ Node: TypeAlias = (
     | Repeat
     | Coalesce
     | Split
+    | KeptShare
     | Exchange
 )
 
@@ -283,6 +295,7 @@ class Fragment:
     """
 
     id: str
+    query: str
     stage: int
     root: Node
     route: ToPort | ToQuery
@@ -357,7 +370,7 @@ def schema(node: Node) -> Schema:
             return schema(node.left) + schema(node.right)
         case FirstValues(_, values, source):
             return (*schema(source), *(column for column, _ in values))
-        case SweepRank(place, _, _, _, source):
+        case SweepRank(place, _, _, _, source) | KeptShare(place, _, _, source):
             return (*schema(source), place)
         case SweepAggregate(keys, aggregates, source):
             by_id = {c.id: c for c in schema(source)}

@@ -12,6 +12,7 @@ from typing import Any
 
 from strandline.errors import StrandlineError
 from strandline.execution.advance import Advance, Position, Positions, pieces
+from strandline.execution.shedding import Shedder
 from strandline.execution.sources.base import open_source
 from strandline.physical.plan import Pipeline
 from strandline.spark.failure import guarded
@@ -20,9 +21,9 @@ from strandline.spark.failure import guarded
 class Planner:
     """Serves the planning process of one running pipeline; ends with it."""
 
-    def __init__(self, pipeline: Pipeline, checkpoint: Path, batch_rows: int) -> None:
+    def __init__(self, pipeline: Pipeline, checkpoint: Path, batch_rows: int, shedder: Shedder | None) -> None:
         sources = {s.name: open_source(s, checkpoint / "sources" / s.name) for s in pipeline.streams}
-        self._advance = Advance(sources, batch_rows, tasks=pipeline.buckets)
+        self._advance = Advance(sources, batch_rows, tasks=pipeline.buckets, shedder=shedder)
         # A Unix socket in a directory that only we can enter: Spark starts the other end on this machine.
         self._listener = Listener()
         self.address = str(self._listener.address)

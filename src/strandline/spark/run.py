@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 import strandline
 from strandline.errors import StrandlineError
 from strandline.execution.delivery import Delivery
+from strandline.execution.shedding import Shedder
 from strandline.execution.wire import decode
 from strandline.spark.failure import explain_failure
 from strandline.spark.planner import Planner
@@ -29,7 +30,14 @@ class SparkRun:
     """
 
     def __init__(
-        self, spark: SparkSession, job: Job, batch_rows: int, delivery: Delivery, name: str, log_file: str | None
+        self,
+        spark: SparkSession,
+        job: Job,
+        batch_rows: int,
+        delivery: Delivery,
+        shedder: Shedder | None,
+        name: str,
+        log_file: str | None,
     ) -> None:
         self.delivery = delivery
         self.log_file = log_file
@@ -40,7 +48,7 @@ class SparkRun:
         self._stopped = False
         self._stopping = threading.Lock()
         spark.dataSource.register(PipelineSource)
-        self.planner = Planner(job.pipeline, Path(job.checkpoint), batch_rows)
+        self.planner = Planner(job.pipeline, Path(job.checkpoint), batch_rows, shedder)
         try:
             self.query = self._start(spark, job, name)
         except BaseException:

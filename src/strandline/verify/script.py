@@ -114,6 +114,10 @@ def _questions(script: Script, text: str, catalog: Catalog, only: str | None) ->
                 place = place.with_query(name.name, query, columns)
             case ast.CreateStream() | ast.Drop() | ast.DropSink() | ast.Explain() | ast.Show() | ast.Describe():
                 pass
+            case ast.Set():
+                pass
+            case ast.Allowing(query, _):  # here it loses nothing
+                bare.append((query, place))
             case _:
                 bare.append((statement, place))
     nameless = iter(bare)

@@ -11,19 +11,23 @@ of arrival find it right behind the reorder buffer.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from strandline.execution.batch import Batch
+from strandline.execution.drops import Settings
 from strandline.execution.state import State
 from strandline.temporal import FOREVER, Instant
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Up to which instant the inputs are complete, and when the first element of any of them came."""
+    """Up to which instant the inputs are complete, when the first element of any of them came, and what drop boxes
+    kept of each stream."""
 
     until: Instant
     origin: Instant = FOREVER
+    kept: Mapping[str, Settings] = field(default_factory=dict)
 
 
 class Operator(ABC):

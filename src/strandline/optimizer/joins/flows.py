@@ -65,6 +65,7 @@ class JoinQuery:
     selectivity: Mapping[frozenset[int], float]
     costs: JoinCosts
     keyed: frozenset[frozenset[int]] = frozenset()  # the pairs whose condition has a key to look up
+    above: float = 0.0  # seconds of work per result of the whole join, in what stands above it
 
     @cached_property
     def size(self) -> int:
@@ -175,7 +176,7 @@ class Load:
         for left, right in joins_of(tree):
             for side in (left, right):
                 weights[side] = weights.get(side, 0.0) + costs.arrival
-            weight = costs.result
+            weight = costs.result + (query.above if left | right == query.everything else 0.0)
             if costs.pair and not query.has_key(left, right):
                 factor = query.factor(left, right)
                 weight += costs.pair / factor if factor else 0.0
@@ -210,6 +211,15 @@ class Load:
         thinned = np.where(self.inside, shares, 1.0).prod(axis=1)
         found: Floats = thinned * (self._alpha + self._beta @ shares)
         return found
+
+    def passing(self, shares: Floats, held: Floats) -> float:
+        """The load while windows still hold what was kept before: of each result one row is new, the others are held.
+        Which one is new is averaged geometrically, which is exact where all streams are thinned alike."""
+        new = 1.0 / np.maximum(self.inside.sum(axis=1), 1)[:, None]
+        with np.errstate(divide="ignore"):
+            logs = new * np.log(shares) + np.where(new < 1.0, (1 - new) * np.log(held), 0.0)
+        thinned = np.exp(np.where(self.inside, logs, 0.0).sum(axis=1))
+        return float(np.sum(thinned * (self._alpha + self._beta @ shares)))
 
     def linear(self) -> Floats:
         """The coefficients a of eq. (19), where all windows count rows."""
