@@ -59,8 +59,8 @@ def connect(
     that all executors see; queries then survive a restart. `buckets` is the parallelism of state, `batch_rows` about
     how many rows a stream contributes to one micro-batch. `keep` is how many elements of each answer stay in memory
     where no sink is given; None keeps all of them. `shedding` is the share of a stream's rows that queries may drop
-    when they cannot keep up (1.0 for as many as it takes), unless they say it themselves with ALLOW SHEDDING; `capacity`
-    is the share of the machine that counts as keeping up.
+    when they cannot keep up (1.0 for as many as it takes) unless they say it themselves with ALLOW SHEDDING, `capacity`
+    the share of the machine that they may use.
     """
     from strandline.engine import Database
 

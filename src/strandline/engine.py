@@ -449,7 +449,7 @@ class Database:
         def rows() -> dict[str, int]:
             return {stream: beat.rows + beat.late for stream, beat in delivery.heartbeats.items()}
 
-        return Shedder(queries, rows, self.capacity)
+        return Shedder(queries, rows, self.capacity, fresh=delivery.last_batch < 0)
 
     def _refuse_taken_column(self, queries: Sequence[Wanted]) -> None:
         for query in queries:

@@ -112,6 +112,8 @@ class Advance:
 
     def next(self, before: Mapping[str, Position]) -> Positions:
         """The positions after the next batch; the same as before if there is nothing new."""
+        if self.shedder is not None and self.shedder.waits(time.monotonic()):
+            return dict(before)
         after = {name: self._next(name, source, before[name]) for name, source in self.sources.items()}
         left = {name: source.rows_left(before[name].at) for name, source in self.sources.items()}
         known = [rows for rows in left.values() if rows is not None]

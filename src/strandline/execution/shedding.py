@@ -22,7 +22,8 @@ from strandline.execution.drops import Shares
 SMOOTH: Final = 5.0  # seconds over which rates are averaged
 STEADY: Final = 10.0  # seconds over which costs are averaged
 DRAIN: Final = 15.0  # seconds in which what has piled up should be gone
-BATCH: Final = 3.0  # seconds that a batch should take at most: the fixed time is a part of that
+PACE: Final = 1.0  # seconds of rows that a batch takes while rows are dropped: small ones waste time
+LATE: Final = 1.0  # seconds behind: before that nothing is dropped, however busy it looks
 ROOM: Final = 0.9  # of the capacity, so that small errors do not pile up
 SAME: Final = 0.05  # a change of shares below this is not worth a new setting
 WHOLE: Final = 0.97  # a share above this is all
@@ -82,13 +83,14 @@ class _Batch:
     began: float
     rows: dict[str, int]  # totals when it began
     shares: dict[str, dict[str, float]]  # by query and stream
+    ended: float | None = None
 
 
 class Shedder:
     """The settings of the drop boxes of a pipeline.
 
     `rows` tells how many rows of each stream were taken in so far, dropped or not. `capacity` is the part of the time
-    that may be used.
+    that may be used. A fresh pipeline begins with empty windows.
     """
 
     def __init__(
@@ -96,17 +98,17 @@ class Shedder:
         queries: Mapping[str, Allowed],
         rows: Callable[[], Mapping[str, int]],
         capacity: float | None = None,
-        initial: Mapping[str, Mapping[str, float]] | None = None,
+        fresh: bool = True,
     ) -> None:
         self.queries = queries
+        self.given = capacity
         self.capacity = 1.0 if capacity is None else capacity
         self.load = Load(capacity=self.capacity)
-        self.shares: dict[str, dict[str, float]] = {
-            query: dict((initial or {}).get(query, dict.fromkeys(each.model.streams, 1.0)))
-            for query, each in queries.items()
-        }
+        self.fresh = fresh
+        self.shares = {query: dict.fromkeys(each.model.streams, 1.0) for query, each in queries.items()}
         self._rows = rows
         self._batch: _Batch | None = None
+        self._began: float | None = None  # when the last batch did
         self._looked: tuple[float, dict[str, int], dict[str, int]] | None = None
         self._rates: dict[str, float] = {}
         self._fixed = math.inf
@@ -125,7 +127,7 @@ class Shedder:
             batch, self._batch = self._batch, None
             if batch is None or arrived is None:
                 return
-            self._weigh(now - batch.began, batch, rows)
+            self._weigh((batch.ended or now) - batch.began, batch, rows)
             self.load = Load(self._needed or 0.0, self.capacity, self._fixed, dict(self._rates), sum(waiting.values()))
 
     def _arrivals(self, now: float, rows: dict[str, int], waiting: dict[str, int]) -> dict[str, int] | None:
@@ -179,9 +181,10 @@ class Shedder:
             until = min(until, since)
             if since <= now - window:
                 break
-        rest = max(min(window, 3600.0) - covered, 0.0)  # before anybody looked everything was kept
+        # Before the first batch there was nothing, or what an earlier run has left there.
+        rest = max(window - covered, 0.0)
         length = covered + rest
-        return (total + rest) / length if length > 0 else self.shares[query].get(stream, 1.0)
+        return (total + (0.0 if self.fresh else rest)) / length if length > 0 else 1.0
 
     def decide(self, now: float) -> dict[str, Shares]:
         """The shares for the batch that begins now, by stream; who keeps all is not named."""
@@ -192,6 +195,7 @@ class Shedder:
             if not self._past or self._past[-1][1] != self.shares:
                 self._past.append((now, {query: dict(shares) for query, shares in self.shares.items()}))
             rows = self._looked[1] if self._looked is not None else dict(self._rows())
+            self._began = now
             self._batch = _Batch(now, dict(rows), self.shares)
             found: dict[str, list[tuple[str, float]]] = {}
             for query, shares in sorted(self.shares.items()):
@@ -201,13 +205,14 @@ class Shedder:
             return {stream: tuple(listed) for stream, listed in found.items()}
 
     def _wanted(self) -> dict[str, dict[str, float]]:
-        if self._needed is None:
+        if self._needed is None or (self._is_whole() and self.given is None and self.load.lag < LATE):
             return self.shares
         rates = dict(self._rates)
         total = sum(rates.values())
         # What waits is to be worked off, too: as if it came on top in the time in which it should be gone.
-        hurry = 1.0 + (self.load.waiting / DRAIN / total if total > 0 and self.load.lag > BATCH else 0.0)
-        room = ROOM * self.capacity * max(0.1, 1.0 - self._fixed / BATCH)
+        late = self.load.lag - self._longest()
+        hurry = 1.0 + (late / DRAIN if total > 0 and late > 0 else 0.0)
+        room = ROOM * self.capacity * max(0.1, 1.0 - self._fixed / self._longest())
         part = room / (self._needed * hurry) if self._needed > 0 else math.inf
         whole = {query: each.model.load(rates, *_ones(each)) for query, each in self.queries.items()}
         loose = sum(load for query, load in whole.items() if self.queries[query].least < 1.0)
@@ -232,7 +237,22 @@ class Shedder:
     def most_rows(self, stream: str) -> float:
         """How many rows of a stream a batch takes at most, so that the next decision is not far away."""
         rate = self._rates.get(stream, 0.0)
-        return max(BATCH * rate, FEWEST_ROWS) if self._needed is not None and rate > 0 else math.inf
+        return max(self._longest() * rate, FEWEST_ROWS) if self._needed is not None and rate > 0 else math.inf
+
+    def waits(self, now: float) -> bool:
+        """Whether it is too early for the next batch. Who asks this has no other to work on."""
+        with self.lock:
+            if self._batch is not None and self._batch.ended is None:
+                self._batch.ended = now
+            paced = self.given is not None or not self._is_whole()
+            return paced and self._began is not None and now - self._began < max(PACE, 4 * self._fixed)
+
+    def _longest(self) -> float:
+        """How many seconds of rows a batch takes at most: what it takes in any case is to be a small part of it."""
+        return max(2 * PACE, 10 * self._fixed) if self._fixed < math.inf else 2 * PACE
+
+    def _is_whole(self) -> bool:
+        return all(share == 1.0 for shares in self.shares.values() for share in shares.values())
 
     def completeness(self, query: str) -> float:
         """Which part of a query's results is left, by its model, at the present settings."""
