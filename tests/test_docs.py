@@ -44,7 +44,7 @@ from strandline.algebra.scalars.times import PARTS, TRUNC_UNITS
 from strandline.catalog import BaseStream
 from strandline.cli import app
 from strandline.connectors import connectors
-from strandline.engine import connected_groups
+from strandline.engine import Wanted, connected_groups
 from strandline.errors import StrandlineError
 from strandline.execution.advance import Position
 from strandline.execution.advance import pieces as pieces_of
@@ -179,7 +179,8 @@ def run_sql(text: str, drawn: bool) -> str:
             script = read_script(database, text)
             queries: list[Query] = []
             for group in connected_groups(script.queries):
-                queries += database.start([(name, plan, Memory()) for name, plan in group], None)
+                wanted = [Wanted(n, p, Memory(), script.reads[n], script.shedding[n]) for n, p in group]
+                queries += database.start(wanted, None)
             for query in queries:
                 query.await_end()
         except StrandlineError as error:

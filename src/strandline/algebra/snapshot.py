@@ -40,6 +40,7 @@ from strandline.algebra.operators import (
 )
 from strandline.algebra.schema import schema
 from strandline.algebra.tree import sources, streams_read
+from strandline.catalog import WEIGHT
 from strandline.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.types import Column
 
@@ -85,7 +86,8 @@ class _Meaning:
         match plan:
             case Scan(stream, _, columns):
                 elements = (e for e in self.streams.get(stream, ()) if e.time <= t < e.end)
-                return [{c.id: e.values[c.name] for c in columns} for e in elements]
+                # Nothing is dropped here, so each row stands for itself.
+                return [{c.id: 1.0 if c.name == WEIGHT else e.values[c.name] for c in columns} for e in elements]
             case TimeWindow(range_us, slide_us, source):
                 last = (t + 1) // slide_us * slide_us
                 first = BEFORE_ALL if range_us is None else last - range_us

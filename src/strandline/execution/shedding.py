@@ -245,11 +245,11 @@ class Shedder:
             if self._batch is not None and self._batch.ended is None:
                 self._batch.ended = now
             paced = self.given is not None or not self._is_whole()
-            return paced and self._began is not None and now - self._began < max(PACE, 4 * self._fixed)
+            return paced and self._began is not None and now - self._began < self._longest() / 2
 
     def _longest(self) -> float:
         """How many seconds of rows a batch takes at most: what it takes in any case is to be a small part of it."""
-        return max(2 * PACE, 10 * self._fixed) if self._fixed < math.inf else 2 * PACE
+        return max(2 * PACE, 10 * self._fixed if self._fixed < math.inf else 0.0)
 
     def _is_whole(self) -> bool:
         return all(share == 1.0 for shares in self.shares.values() for share in shares.values())

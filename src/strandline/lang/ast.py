@@ -322,12 +322,13 @@ Window: TypeAlias = RangeWindow | NowWindow | RowsWindow | SessionWindow
 
 @dataclass(frozen=True, slots=True)
 class StreamTable(Node):
-    """A declared stream in FROM."""
+    """A declared stream in FROM; `weighted` if its rows tell for how many they stand (`scaled`)."""
 
     name: Identifier
     window: Window | None
     alias: Identifier | None
     granularity: Duration | None = None
+    weighted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

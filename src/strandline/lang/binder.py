@@ -11,8 +11,8 @@ columns and a Distinct.
 The rooms below, each with one question: `scope` (what does a name mean), `names` (and in FROM), `literals` (what value
 is written), `scalars` (what does an expression mean), `aggregates` (what does an aggregate see), `subqueries` (who has
 a partner), `reach` (and who further out), `outputs` (what does SELECT list), `groups` (what does GROUP BY keep),
-`having` (and of that HAVING), `ranks` (which place has a row), `windows` (how long do rows count), `validity` (from
-when until when), `copies` (a named query, used again).
+`having` (and of that HAVING), `scaled` (for how many rows does one stand), `ranks` (which place has a row), `windows`
+(how long do rows count), `validity` (from when until when), `copies` (a named query, used again).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from strandline.algebra.operators import (
 from strandline.algebra.schema import schema
 from strandline.algebra.signatures import meet
 from strandline.algebra.tree import size, sources
-from strandline.catalog import BaseStream, Catalog, DerivedStream
+from strandline.catalog import WEIGHT, BaseStream, Catalog, DerivedStream
 from strandline.errors import BindError, Span
 from strandline.lang import ast
 from strandline.lang.copies import freshened
@@ -62,11 +62,12 @@ from strandline.lang.outputs import Output, is_listed, listed_column, output_col
 from strandline.lang.ranks import Ranks, is_ranking, over_outputs
 from strandline.lang.reach import Reach, Rows
 from strandline.lang.scalars import Operand, Scalars, equality
+from strandline.lang.scaled import not_weighted, rescaled
 from strandline.lang.scope import Ids, Relation, Scope, suggestion
 from strandline.lang.subqueries import Subqueries, is_partner_test
 from strandline.lang.validity import Validity, validity
 from strandline.lang.windows import granular, windowed
-from strandline.types import BOOLEAN, INTERVAL, NULL, VARCHAR, Column, Type
+from strandline.types import BOOLEAN, DOUBLE, INTERVAL, NULL, VARCHAR, Column, Type
 
 # Every later phase walks plans recursively; this keeps the walks well inside of Python's stack.
 MAX_PLAN_HEIGHT: Final = 100
@@ -242,6 +243,7 @@ class _Binder:
 
         In a UNION ALL a bare NULL keeps its open type until the branches meet.
         """
+        select = rescaled(select)
         source, scope = self.tables(select.tables)
         rows = self.where(select.where, source, scope)
         assert not rows.ties, "a query of its own has none around it"
@@ -443,10 +445,13 @@ class _Binder:
         valid: Validity = (None, None)
         match stream:
             case BaseStream():
-                columns = tuple(Column(self.ids.fresh(f"{alias}.{name}"), name, kind) for name, kind in stream.columns)
+                known = (*stream.columns, (WEIGHT, DOUBLE)) if table.weighted else stream.columns
+                columns = tuple(Column(self.ids.fresh(f"{alias}.{name}"), name, kind) for name, kind in known)
                 plan = Scan(stream.name, alias, columns, stream.has_intervals)
                 time = next((column.id for column in columns if column.name == stream.time_column), None)
                 valid = validity(stream, columns, table)
+            case DerivedStream() if table.weighted:
+                raise not_weighted(table)
             case DerivedStream():
                 self.take_over(stream, table.span)
                 inlined = freshened(stream.plan, self.ids.fresh)

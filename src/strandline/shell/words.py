@@ -7,6 +7,7 @@ from typing import Final
 
 from strandline.lang.parser import LISTS, STATEMENTS
 from strandline.lang.phrases import RESERVED, TYPE_NAMES, words
+from strandline.lang.scaled import SCALED
 from strandline.temporal import UNITS
 
 # What the grammar of docs/language.md has beside reserved words, statements, types and units; a test compares.
@@ -14,7 +15,8 @@ _FURTHER: Final = words(
     """ANTI ASC BY CASCADE CUBE DATE DESC DSTREAM EXPLAIN FIRST FILTER GRANULARITY GROUPING IDLE AFTER IF INTERVAL INTO
         ISTREAM LAST MAX MINUS NOW NULLS ORDERED OUTER OVER PARTITION RANGE RANK REPLACE RESTRICT ROLLUP ROW ROWS
         RSTREAM SEMI SESSION SETS SINK SINKS SLIDE SOURCE STREAM STREAMS STRICT TIES TIMESTAMP UNBOUNDED UNTIL VALID
-        VIEW VIEWS QUERIES WITHIN BETWEEN SYMMETRIC ILIKE SIMILAR TO IS"""
+        VIEW VIEWS QUERIES WITHIN BETWEEN SYMMETRIC ILIKE SIMILAR TO IS ALLOW SHEDDING UP PERCENT SET CAPACITY MEASURED
+        OFF"""
 )
 KEYWORDS: Final = frozenset(
     {*RESERVED, *STATEMENTS, *LISTS, *TYPE_NAMES, *_FURTHER, *UNITS, *(f"{unit}S" for unit in UNITS)}
@@ -29,4 +31,4 @@ def functions() -> dict[str, str]:
 
     named = {f.name: f.doc for f in FUNCTIONS.values() if f.usage.startswith(f"{f.name}(")}
     named |= {alias: named[name] for alias, name in ALIASES.items() if name in named and alias.isidentifier()}
-    return named | {name: aggregate.doc for name, aggregate in AGGREGATES.items()}
+    return named | {name: aggregate.doc for name, aggregate in AGGREGATES.items()} | SCALED

@@ -19,6 +19,7 @@ from strandline.execution.batch import FROM, UNTIL
 from strandline.lang import ast
 from strandline.lang.definitions import with_definitions
 from strandline.lang.parser import parse
+from strandline.lang.scaled import as_if_whole
 from strandline.query import Query
 from strandline.script import Script, read_script
 from strandline.sinks import Memory
@@ -103,7 +104,7 @@ def _questions(script: Script, text: str, catalog: Catalog, only: str | None) ->
     place = Place(catalog)
     named: dict[str, tuple[ast.Query, Place]] = {}
     bare: list[tuple[ast.Query, Place]] = []
-    for statement in with_definitions(tuple(parse(text)), catalog.functions):
+    for statement in as_if_whole(with_definitions(tuple(parse(text)), catalog.functions)):
         match statement:
             case ast.CreateStreamAs(name, query):
                 named[name.name.lower()] = query, place
