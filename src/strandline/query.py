@@ -237,7 +237,7 @@ class Query:
         return in_form(_joined(self._group.rejected.get(stream)), form)
 
     def metrics(self) -> dict[str, Any]:
-        """Counters and gauges: rows in and out, late, rejected, progress, state, batches.
+        """Counters and gauges: rows in and out, late, rejected, progress, state, CPU time of the operators, batches.
 
         `rows_left` is about how many rows the sources still hold; None where none of them can tell. `forgotten` is how
         many rows of the answer memory no longer has, `kept_since` from when on it is whole; None for all of it.
@@ -256,6 +256,7 @@ class Query:
             "ended": self.ended,
             "state_rows": delivery.state_rows,
             "state_bytes": delivery.state_bytes,
+            "cpu_seconds": delivery.cpu_seconds,
             "batches": self._group.batches,
             "forgotten": answer.forgotten if answer is not None else 0,
             "kept_since": to_datetime(since) if since > BEFORE_ALL else None,

@@ -47,6 +47,7 @@ class _Totals:
 
     rows_out: dict[str, int]
     passed: dict[str, list[int]]
+    seconds: dict[str, list[float]] = field(default_factory=dict)  # not known to earlier versions
 
 
 # Called with the report after the files of a batch are in place.
@@ -76,12 +77,14 @@ class Delivery:
         self._keep_aside(report)
         # A batch that ran before a crash runs again: its rows were counted, so count from before it.
         again = batch == self.last_batch
-        base = self._before_last if again else _Totals(self.rows_out, {f: c.passed for f, c in self.operators.items()})
+        base = self._before_last if again else self._totals()
         self._before_last = base
         self.rows_out = {name: count + report.rows_out.get(name, 0) for name, count in base.rows_out.items()}
         for fragment, counts in report.operators.items():
-            passed = map(operator.add, base.passed.get(fragment, [0] * len(counts.passed)), counts.passed)
-            self.operators = self.operators | {fragment: replace(counts, passed=list(passed))}
+            passed = map(operator.add, base.passed.get(fragment) or [0] * len(counts.passed), counts.passed)
+            seconds = map(operator.add, base.seconds.get(fragment) or [0.0] * len(counts.passed), counts.seconds)
+            total = replace(counts, passed=list(passed), seconds=list(seconds))
+            self.operators = self.operators | {fragment: total}
         self.answered |= {name: batch for name, rows in report.rows_out.items() if rows}
         self.heartbeats = self.heartbeats | report.heartbeats  # a new one: others may be looking at the old one
         self.last_batch = batch
@@ -90,6 +93,10 @@ class Delivery:
         self._remember()
         return report
 
+    def _totals(self) -> _Totals:
+        passed = {fragment: counts.passed for fragment, counts in self.operators.items()}
+        return _Totals(self.rows_out, passed, {fragment: counts.seconds for fragment, counts in self.operators.items()})
+
     @property
     def state_rows(self) -> int:
         return sum(sum(counts.rows) for counts in self.operators.values())
@@ -97,6 +104,11 @@ class Delivery:
     @property
     def state_bytes(self) -> int:
         return sum(sum(counts.bytes) for counts in self.operators.values())
+
+    @property
+    def cpu_seconds(self) -> float:
+        """What the operators have taken of processors since the queries began."""
+        return sum(sum(counts.seconds) for counts in self.operators.values())
 
     def progress(self, query: str) -> Progress:
         streams = next(q.streams for q in self.pipeline.queries if q.name == query)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from operator import add
+from time import process_time
 from typing import TypeAlias
 
 import numpy as np
@@ -116,6 +117,7 @@ class FragmentRunner:
         self._steps, self._root = _wiring(root)
         self.operators = [operator_for(node) for node, _ in self._steps]
         self.passed = [0] * len(self._steps)  # how many elements have left each operator
+        self.seconds = [0.0] * len(self._steps)  # of CPU that each has taken
 
     def step(self, inputs: Mapping[str, Batch], progress: Progress) -> Batch:
         """The output up to the progress; inputs by port."""
@@ -126,9 +128,14 @@ class FragmentRunner:
                 return done[source]
             return inputs[source.name] if source.name in inputs else Batch.empty(source.columns)
 
+        # Of the whole process: array libraries compute in threads of their own, and a worker runs one task at a time.
+        before = process_time()
         for number, (_, sources) in enumerate(self._steps):
             done.append(self.operators[number].step([given(source) for source in sources], progress))
             self.passed[number] += done[number].frame.height
+            after = process_time()
+            self.seconds[number] += after - before
+            before = after
         return given(self._root)
 
     def restore(self, states: Sequence[State]) -> None:
@@ -142,15 +149,20 @@ class FragmentRunner:
 @dataclass(slots=True)
 class Counts:
     """What the operators of a fragment did, in the order of `FragmentRunner.operators`: how many elements left each of
-    them, and how much each keeps."""
+    them, how much each keeps, and the seconds of CPU that each has taken."""
 
     passed: list[int]
     rows: list[int]
     bytes: list[int]
+    seconds: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.seconds = self.seconds or [0.0] * len(self.passed)  # earlier versions did not take the time
 
     def add(self, other: Counts) -> None:
         for mine, theirs in ((self.passed, other.passed), (self.rows, other.rows), (self.bytes, other.bytes)):
             mine[:] = map(add, mine, theirs)
+        self.seconds[:] = map(add, self.seconds, other.seconds)
 
 
 @dataclass(slots=True)
@@ -169,7 +181,7 @@ class Outbox:
         """Take down what the operators of a fragment did; those of stage 0 keep nothing."""
         nothing = [0] * len(runner.operators)
         rows, sizes = [state.rows() for state in states], [state.size() for state in states]
-        counts = Counts(list(runner.passed), rows or list(nothing), sizes or list(nothing))
+        counts = Counts(list(runner.passed), rows or list(nothing), sizes or list(nothing), list(runner.seconds))
         if fragment.id in self.counts:
             self.counts[fragment.id].add(counts)
         else:
