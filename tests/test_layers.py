@@ -36,7 +36,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "sinks": (*BASE, "execution"),
     "listing": (),
     "why": (*BASE, "physical", "execution"),
-    "query": (*BASE, "physical", "execution", "sinks", "listing", "why"),
+    # What is measured, read as `why` reads it.
+    "statistics": (*BASE, "physical", "execution", "listing", "why"),
+    "query": (*BASE, "physical", "execution", "sinks", "listing", "why", "statistics"),
     "describe": (*BASE, "algebra", "listing", "query", "sinks"),
     "backends": (*BASE, "physical", "execution", "spark", "query"),
     "checkpoint": (*BASE, "algebra", "physical"),

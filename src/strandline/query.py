@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -20,11 +20,13 @@ from strandline.execution.delivery import BatchReport, Delivery
 from strandline.execution.kernels.changes import CHANGE, TIME, coalesce, net_changes
 from strandline.execution.progress import Heartbeat
 from strandline.execution.runtime import Counts
+from strandline.execution.subscriptions import Subscription
 from strandline.execution.wire import to_table
 from strandline.listing import Form, in_form
 from strandline.physical.plan import Pipeline
 from strandline.sinks import Memory, Outlet, Sink
 from strandline.sinks.kept import Kept, Pieces, joined
+from strandline.statistics import Statistics, statistics_of
 from strandline.temporal import BEFORE_ALL, FOREVER, Instant, instant, show_instant, to_datetime
 from strandline.types import Schema
 from strandline.why import evidence_of, explain_why
@@ -283,6 +285,28 @@ class Query:
     def operators(self) -> Mapping[str, Counts]:
         """What the operators of each fragment of `pipeline` did so far, and what they keep."""
         return self._group.delivery.operators
+
+    def statistics(self) -> Statistics:
+        """What is known by now of each operator and of what flows between them. Rates inside of the plan, lengths,
+        granules and counts of values are there if somebody subscribes."""
+        return statistics_of(self.name, self._group.delivery)
+
+    def subscribe(
+        self,
+        callback: Callable[[Statistics], None] | None = None,
+        *,
+        items: Iterable[str] | None = None,
+        every: float = 1.0,
+    ) -> Subscription:
+        """Have the plan measured until the subscription is closed, and the callback called after a batch, at most once
+        in `every` seconds, and after the last one.
+
+        `items` are any of rate, distance, length, granule, distinct, selectivity, state and cost; all of them if
+        nothing is said. What nobody asks for is not measured. Queries that were started together share a plan, and what
+        is measured of it.
+        """
+        tell = None if callback is None else lambda: callback(self.statistics())
+        return self._group.delivery.subscriptions.add(items, tell, every)
 
     def why(self) -> str:
         """What stands between the streams and the answer: for a query whose answer is empty."""

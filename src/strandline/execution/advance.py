@@ -1,17 +1,19 @@
 """How far the sources are read, batch by batch: decided once, in the driver's process, and then remembered.
 
 A decision holds everything that a batch needs to be the same when it runs again: how far each source was read, where
-the reading was divided among tasks, whether a silent source counted as idle, and when rows without a time arrived.
+the reading was divided among tasks, whether a silent source counted as idle, when rows without a time arrived, and what
+is measured on the way.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import Any, TypeAlias
 
+from strandline.execution.measuring import Wish
 from strandline.execution.sources.base import Source
 from strandline.temporal import SECOND, Instant
 
@@ -35,13 +37,15 @@ class Position:
     ended: bool = False
     cuts: tuple[int, ...] = ()
     arrived: Instant = 0
+    measure: Wish = field(default=(), compare=False)  # it is no reason for a batch
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Position:
-        return Position(data["at"], data["idle"], data["ended"], tuple(data["cuts"]), data.get("arrived", 0))
+        cuts, measure = tuple(data["cuts"]), tuple(data.get("measure", ()))
+        return Position(data["at"], data["idle"], data["ended"], cuts, data.get("arrived", 0), measure)
 
 
 Positions: TypeAlias = dict[str, Position]
@@ -59,6 +63,7 @@ class Piece:
     idle: bool
     ended: bool
     arrived: Instant = 0
+    measure: Wish = ()
 
 
 def pieces(before: Mapping[str, Position], after: Mapping[str, Position]) -> list[Piece]:
@@ -67,7 +72,7 @@ def pieces(before: Mapping[str, Position], after: Mapping[str, Position]) -> lis
     for stream, end in after.items():
         begin = before[stream].at
         for number, (start, stop) in enumerate(pairwise([begin, *end.cuts, end.at])):
-            found.append(Piece(stream, number, begin, start, stop, end.idle, end.ended, end.arrived))
+            found.append(Piece(stream, number, begin, start, stop, end.idle, end.ended, end.arrived, end.measure))
     return found
 
 
@@ -75,10 +80,16 @@ class Advance:
     """Looks at the sources and decides on the next batch."""
 
     def __init__(
-        self, sources: Mapping[str, Source], batch_rows: int, tasks: int, clock: Callable[[], Instant] = now
+        self,
+        sources: Mapping[str, Source],
+        batch_rows: int,
+        tasks: int,
+        clock: Callable[[], Instant] = now,
+        wish: Callable[[], Wish] = tuple,
     ) -> None:
         self.sources = sources
         self.clock = clock
+        self.wish = wish  # what a batch is asked to measure
         self.batch_rows = batch_rows
         self.tasks_per_source = max(1, tasks // max(1, len(sources)))
         self._last_rows = dict.fromkeys(sources, time.monotonic())
@@ -106,7 +117,9 @@ class Advance:
         if after == before:
             return after
         # A source of which nothing is read has one piece, an empty one.
-        return {n: replace(p, cuts=()) if p.at == before[n].at else p for n, p in after.items()}
+        after = {n: replace(p, cuts=()) if p.at == before[n].at else p for n, p in after.items()}
+        wish = self.wish()
+        return {name: replace(position, measure=wish) for name, position in after.items()}
 
     def _next(self, name: str, source: Source, before: Position) -> Position:
         if before.ended:

@@ -11,9 +11,10 @@ import polars as pl
 from strandline.catalog import BaseStream
 from strandline.execution.advance import Piece
 from strandline.execution.batch import FROM, UNTIL, Batch, Mask, Times, is_sorted, times
+from strandline.execution.measuring import Meter
 from strandline.execution.operators.base import Progress
 from strandline.execution.progress import Heartbeat, progress_of
-from strandline.execution.runtime import FragmentRunner, Outbox
+from strandline.execution.runtime import Outbox
 from strandline.execution.sources.base import Chunk, Source
 from strandline.execution.wire import DRIVER, Message, to_table
 from strandline.physical.plan import Fragment, Pipeline, ports
@@ -49,6 +50,7 @@ def ingest(
     floor = _floor(pipeline, stream.name, before)
     fragments = [f for f in pipeline.at(0) if ports(f.root)[0].name == f"source:{stream.name}"]
     wanted = frozenset(c.name for f in fragments for c in ports(f.root)[0].columns)
+    out.meter = Meter(piece.measure)
     if piece.start < piece.end:
         for chunk in source.read(piece.start, piece.end, wanted):
             if chunk.rejected.height:
@@ -58,7 +60,7 @@ def ingest(
                 timed = _at_arrival(chunk, piece) if stream.time_column is None else chunk
                 beat = _accept(stream, timed, beat, floor, fragments, out)
             floor = max(floor, chunk.promise)
-    beat = _tell_time(beat, stream, floor, piece)
+    beat = replace(_tell_time(beat, stream, floor, piece), measure=piece.measure)
     for bucket in range(pipeline.buckets):
         out.send(bucket, Message("heartbeat", stream.name, 1, facts=beat.to_json()))
     out.for_driver.append(Message("heartbeat", stream.name, DRIVER, facts=beat.to_json()))
@@ -88,10 +90,12 @@ def _accept(
         rows = rows.filter(~kept)
         time = times(rows, FROM)
     if rows.height:
+        if out.meter.wish:
+            out.meter.look(f"source:{stream.name}", rows.with_columns(_until(rows)))
         for fragment in fragments:
             # One row in, one element out: stage 0 knows no state and no progress.
             batch = _elements(rows, fragment)
-            runner = FragmentRunner(fragment.root)
+            runner = out.runner(fragment)
             out.route(fragment.route, runner.step(batch, Progress(FOREVER)).frame)
             out.count(fragment, runner)
         high = int(time.max())
@@ -114,8 +118,11 @@ def _elements(rows: pl.DataFrame, fragment: Fragment) -> dict[str, Batch]:
     """Rows as the stream that the fragment scans, under the column ids of its plan: chronons, unless they say more."""
     port = ports(fragment.root)[0]
     columns = [pl.col(c.name).alias(c.id) for c in port.columns]
-    until = pl.col(UNTIL) if UNTIL in rows.columns else (pl.col(FROM) + 1).alias(UNTIL)
-    return {port.name: Batch(rows.select(*columns, pl.col(FROM), until))}
+    return {port.name: Batch(rows.select(*columns, pl.col(FROM), _until(rows)))}
+
+
+def _until(rows: pl.DataFrame) -> pl.Expr:
+    return pl.col(UNTIL) if UNTIL in rows.columns else (pl.col(FROM) + 1).alias(UNTIL)
 
 
 def late_rows(time: Times, high: Instant, disorder_us: int, floor: Instant) -> Mask:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from strandline.execution.measuring import Wish, both
 from strandline.execution.operators.base import Progress
 from strandline.temporal import BEFORE_ALL, FOREVER, Instant
 
@@ -20,6 +21,8 @@ class Heartbeat:
     A source may have partitions, each in an order of its own. Then `partitions` has the progress of each: no later row
     of that partition will be accepted with a time before it. The slowest decides, but for those in `resting`, of which
     nothing is expected for the time being.
+
+    `measure` is what the batch at hand is asked to measure on its way.
     """
 
     stream: str
@@ -33,13 +36,15 @@ class Heartbeat:
     rejected: int = 0
     partitions: Mapping[str, Instant] = field(default_factory=dict)
     resting: tuple[str, ...] = ()
+    measure: Wish = ()
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Heartbeat:
-        return Heartbeat(**{**data, "resting": tuple(data.get("resting", ()))})
+        lists = {name: tuple(data.get(name, ())) for name in ("resting", "measure")}
+        return Heartbeat(**{**data, **lists})
 
     def slowest(self) -> Instant:
         """How far all partitions have come that are not at rest."""
@@ -51,7 +56,7 @@ class Heartbeat:
         partitions = dict(self.partitions)
         for name, reached in other.partitions.items():
             partitions[name] = max(reached, partitions.get(name, BEFORE_ALL))
-        both = Heartbeat(
+        whole = Heartbeat(
             self.stream,
             max(self.progress, other.progress),
             min(self.low, other.low),
@@ -63,9 +68,10 @@ class Heartbeat:
             self.rejected + other.rejected,
             partitions,
             self.resting,
+            both(self.measure, other.measure),
         )
         # A task knows how far its own partitions have come; only together they know which is the slowest.
-        return replace(both, progress=max(both.progress, both.slowest()))
+        return replace(whole, progress=max(whole.progress, whole.slowest()))
 
 
 def together(beats: Iterable[Heartbeat]) -> dict[str, Heartbeat]:

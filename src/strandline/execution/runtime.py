@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
+from functools import lru_cache, reduce
 from operator import add
-from time import process_time
 from typing import TypeAlias
 
 import numpy as np
 import polars as pl
 
 from strandline.execution.batch import Batch
+from strandline.execution.kernels.compiled import working_seconds
 from strandline.execution.kernels.hashing import hash_rows
+from strandline.execution.measuring import Meter, both
 from strandline.execution.operators.aggregate import AggregateOperator
 from strandline.execution.operators.base import Operator, Progress
 from strandline.execution.operators.changes import NetChangesOperator
@@ -111,10 +112,11 @@ def _wiring(root: Node) -> tuple[list[tuple[Node, list[Port | int]]], Port | int
 
 
 class FragmentRunner:
-    """The operators of one fragment, wired as its tree."""
+    """The operators of one fragment, wired as its tree; `watch` is shown what leaves each of them."""
 
-    def __init__(self, root: Node) -> None:
+    def __init__(self, root: Node, watch: Callable[[int, pl.DataFrame], None] | None = None) -> None:
         self._steps, self._root = _wiring(root)
+        self._watch = watch
         self.operators = [operator_for(node) for node, _ in self._steps]
         self.passed = [0] * len(self._steps)  # how many elements have left each operator
         self.seconds = [0.0] * len(self._steps)  # of CPU that each has taken
@@ -129,13 +131,16 @@ class FragmentRunner:
             return inputs[source.name] if source.name in inputs else Batch.empty(source.columns)
 
         # Of the whole process: array libraries compute in threads of their own, and a worker runs one task at a time.
-        before = process_time()
+        before = working_seconds()
         for number, (_, sources) in enumerate(self._steps):
             done.append(self.operators[number].step([given(source) for source in sources], progress))
             self.passed[number] += done[number].frame.height
-            after = process_time()
+            after = working_seconds()
             self.seconds[number] += after - before
             before = after
+            if self._watch is not None:
+                self._watch(number, done[number].frame)
+                before = working_seconds()
         return given(self._root)
 
     def restore(self, states: Sequence[State]) -> None:
@@ -176,6 +181,13 @@ class Outbox:
     for_driver: list[Message] = field(default_factory=list)
     answers: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
     counts: dict[str, Counts] = field(default_factory=dict)
+    meter: Meter = field(default_factory=Meter)
+
+    def runner(self, fragment: Fragment) -> FragmentRunner:
+        """The operators of a fragment, with the meter on its edges if there is something to measure."""
+        if not self.meter.wish:
+            return FragmentRunner(fragment.root)
+        return FragmentRunner(fragment.root, lambda number, frame: self.meter.look(f"{fragment.id}.{number}", frame))
 
     def count(self, fragment: Fragment, runner: FragmentRunner, states: Sequence[State] = ()) -> None:
         """Take down what the operators of a fragment did; those of stage 0 keep nothing."""
@@ -207,6 +219,9 @@ class Outbox:
         self.answers = {}
         facts = {fragment: asdict(counts) for fragment, counts in self.counts.items()}
         self.for_driver.append(Message("operators", "", DRIVER, facts=facts))
+        if self.meter.edges:
+            found = {name: edge.to_json() for name, edge in self.meter.edges.items()}
+            self.for_driver.append(Message("measured", "", DRIVER, facts=found))
 
 
 def _by_bucket(route: ToPort, frame: pl.DataFrame, buckets: int) -> Iterable[tuple[int, pl.DataFrame]]:
@@ -239,11 +254,12 @@ def run_stage(
     Heartbeats go on to the same bucket of the next stage: every bucket of every stage gets each of them once.
     """
     heartbeats = together(Heartbeat.from_json(m.facts) for m in inbox if m.kind == "heartbeat")
+    out.meter = Meter(reduce(both, (beat.measure for beat in heartbeats.values()), ()))
     after: States = {}
     for fragment in pipeline.at(stage):
         if not fragment.everywhere and bucket != 0:
             continue
-        runner = FragmentRunner(fragment.root)
+        runner = out.runner(fragment)
         if fragment.id in states:
             runner.restore(states[fragment.id])
         result = runner.step(_inputs(fragment, inbox), progress_of(heartbeats, fragment.streams))

@@ -1,0 +1,243 @@
+"""What is measured of a running plan, who may ask for it, and that nobody pays for what nobody asks."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import strandline as sl
+from strandline.engine import Database
+from strandline.errors import QueryError
+from strandline.execution import measuring
+from strandline.execution.batch import FROM, UNTIL
+from strandline.execution.delivery import Delivery
+from strandline.execution.kernels.sketches import SIZE, Sketch
+from strandline.execution.measuring import PRIMITIVES, Edge, Measurements, Starts
+from strandline.execution.runtime import Counts
+from strandline.execution.wire import DRIVER, Message
+from strandline.query import Query
+from strandline.temporal import FOREVER, SECOND
+
+CREATE = "CREATE STREAM a (k INT, s VARCHAR, ts TIMESTAMP) SOURCE events() ORDERED BY ts"
+GROUPED = "SELECT s, COUNT(*) AS n FROM a WINDOW(RANGE 5 SECONDS) WHERE k % 2 = 0 GROUP BY s"
+
+
+@pytest.fixture
+def database() -> Iterator[Database]:
+    with sl.connect(engine="local", buckets=2) as database:
+        database.sql(CREATE)
+        yield database
+
+
+def at(second: float) -> str:
+    return f"2024-01-01 00:{int(second) // 60:02d}:{second % 60:09.6f}"
+
+
+def give(database: Database, query: Query, rows: list[tuple[int, str, float]]) -> None:
+    """Append rows and wait until the batch with them is over."""
+    before, batches = query.heartbeats()["a"].rows, query.metrics()["batches"]
+    database.append("a", [(k, s, at(second)) for k, s, second in rows])
+    until(query, lambda: query.heartbeats()["a"].rows >= before + len(rows) and query.metrics()["batches"] > batches)
+
+
+def until(query: Query, holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline
+        query.check()
+        time.sleep(0.005)
+
+
+ROWS = [(n, "abc"[n % 3], n / 2) for n in range(40)]
+
+
+# ---- what costs nothing is always there ------------------------------------------------------------------------------
+
+
+def test_operators_are_counted_in_every_batch(database: Database) -> None:
+    query = database.sql(GROUPED)
+    give(database, query, ROWS)
+    operators = query.statistics().operators
+    found = {each.kind: each for each in operators}
+    assert (found["Select"].rows_in, found["Select"].rows_out, found["Select"].selectivity) == (40, 20, 0.5)
+    assert found["SweepAggregate"].cpu_seconds > 0
+    assert found["SweepAggregate"].state_rows > 0
+    assert query.metrics()["cpu_seconds"] == pytest.approx(sum(o.cpu_seconds for o in operators))
+    assert found["Select"].cost_us == pytest.approx(found["Select"].cpu_seconds * SECOND / 40)
+
+
+def test_seconds_are_counted_once_also_if_a_batch_comes_again(database: Database, tmp_path: Path) -> None:
+    pipeline = database.sql(GROUPED).pipeline
+    memory = tmp_path / "progress.json"
+
+    def message(seconds: float) -> list[Message]:
+        counts = {"passed": [1], "rows": [0], "bytes": [0], "seconds": [seconds]}
+        return [Message("operators", "", DRIVER, facts={"f1": counts})]
+
+    delivery = Delivery(pipeline, memory, None, ())
+    delivery.deliver(0, message(1.0))
+    delivery.deliver(1, message(2.0))
+    again = Delivery(pipeline, memory, None, ())
+    again.deliver(1, message(4.0))
+    assert (again.operators["f1"].seconds, again.operators["f1"].passed) == ([5.0], [2])
+
+
+def test_a_memory_of_earlier_versions_has_no_seconds(database: Database, tmp_path: Path) -> None:
+    memory = tmp_path / "progress.json"
+    counts = {"passed": [3], "rows": [1], "bytes": [8]}
+    old = {"batch": 4, "heartbeats": {}, "rows_out": {"q1": 3}, "operators": {"f1": counts}}
+    memory.write_text(json.dumps({**old, "before": {"rows_out": {"q1": 2}, "passed": {"f1": [2]}}}))
+    delivery = Delivery(database.sql(GROUPED).pipeline, memory, None, ())
+    assert delivery.operators == {"f1": Counts([3], [1], [8], [0.0])}
+    facts = {"f1": {**counts, "seconds": [0.5]}}
+    delivery.deliver(5, [Message("operators", "", DRIVER, facts=facts)])
+    assert delivery.operators["f1"].seconds == [0.5]
+
+
+# ---- subscriptions ---------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_measured_for_nobody(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[str] = []
+    monkeypatch.setattr(measuring.Meter, "look", lambda self, edge, frame: looks.append(edge))
+    query = database.sql(GROUPED)
+    give(database, query, ROWS[:10])
+    assert looks == []
+    assert all(each.length is None for each in query.statistics().edges)
+    with query.subscribe():
+        give(database, query, ROWS[10:20])
+    assert looks
+    looks.clear()
+    give(database, query, ROWS[20:])
+    assert looks == []
+
+
+def test_edges_are_described_as_chapter_22_does(database: Database) -> None:
+    query = database.sql(GROUPED)
+    query.subscribe()
+    give(database, query, ROWS)
+    edges = {each.begin: each for each in query.statistics().edges}
+    source = edges["source:a"]
+    assert source.rate == pytest.approx(2.0)  # a row every half second
+    assert source.distance == pytest.approx(0.5)
+    assert source.length == pytest.approx(1e-6)
+    assert source.distinct == {"k": 40, "s": 3, "ts": 40}
+    windowed = next(e for e in query.statistics().edges if e.begin == edges["f1.1"].end)
+    assert windowed.length == pytest.approx(5.0)
+    assert windowed.granule == 1.0  # every second row passes the filter
+    assert windowed.distinct == {"a.s": 3}
+
+
+def test_what_is_asked_for_is_the_sum_of_all_wishes(database: Database) -> None:
+    query = database.sql(GROUPED)
+    board = query._group.delivery.subscriptions
+    assert board.wish() == ()
+    one, two = query.subscribe(items=("rate", "distance", "cost")), query.subscribe(items=("rate", "length"))
+    assert board.wish() == ("starts", "lengths")
+    two.close()
+    two.close()
+    assert board.wish() == ("starts",)
+    give(database, query, ROWS)
+    edge = query.statistics().edges[0]
+    assert (edge.rate, edge.length, edge.distinct) == (pytest.approx(2.0), None, {})
+    one.close()
+    assert board.wish() == ()
+
+
+def test_many_subscribers_cost_one_pass(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    passes: list[tuple[str, ...]] = []
+    plain = Edge.of
+    monkeypatch.setattr(
+        Edge,
+        "of",
+        staticmethod(lambda frame, wish: passes.append(wish) or plain(frame, wish)),  # type: ignore[func-returns-value]
+    )
+    query = database.sql(GROUPED)
+    for _ in range(5):
+        query.subscribe(items=("length",))
+    give(database, query, ROWS)
+    fragments = query.pipeline.fragments
+    steps = len(query.statistics().operators)
+    assert set(passes) == {("lengths",)}
+    assert len(passes) <= 1 + steps * max(2, len(fragments))  # the source, and each operator once in each bucket
+
+
+def test_an_unknown_item_is_refused(database: Database) -> None:
+    with pytest.raises(QueryError, match='nothing called "speed"') as refused:
+        database.sql(GROUPED).subscribe(items=("speed",))
+    assert refused.value.code == "unknown-item"
+
+
+def test_callbacks_hear_of_batches_now_and_then_and_of_the_last(database: Database) -> None:
+    query = database.sql(GROUPED)
+    often: list[int] = []
+    seldom: list[int] = []
+    query.subscribe(lambda found: often.append(found.operators[0].rows_in), every=0)
+    query.subscribe(lambda found: seldom.append(found.operators[0].rows_in), every=3600)
+    for start in range(0, 40, 10):
+        give(database, query, ROWS[start : start + 10])
+    database.end("a")
+    query.await_end(30)
+    assert often[:4] == [10, 20, 30, 40]
+    assert seldom == [10, 40]
+
+
+def test_a_callback_that_fails_does_not_stop_the_query(database: Database) -> None:
+    query = database.sql(GROUPED)
+    with pytest.warns(UserWarning, match="is called no more: ZeroDivisionError"):
+        query.subscribe(lambda found: 1 / 0, every=0)  # type: ignore[arg-type, return-value]
+        give(database, query, ROWS[:10])
+        until(query, lambda: query._group.delivery.subscriptions.wish() == ())
+    give(database, query, ROWS[10:])
+    assert query.is_running
+
+
+def test_what_was_not_watched_for_a_while_begins_anew() -> None:
+    first = Measurements().after(("starts",), {"e": Edge(starts=Starts(11, 0, 10 * SECOND))})
+    assert first.edges["e"].starts == Starts(11, 0, 10 * SECOND)
+    unwatched = first.after((), {})
+    assert unwatched.edges == first.edges
+    later = unwatched.after(("starts",), {"e": Edge(starts=Starts(3, 100 * SECOND, 101 * SECOND))})
+    assert later.edges["e"].starts is not None
+    assert later.edges["e"].starts.rate == 2.0
+
+
+# ---- summaries are merged in any order -------------------------------------------------------------------------------
+
+
+def random_frame(rows: int, seed: int) -> pl.DataFrame:
+    draw = np.random.default_rng(seed)
+    start = draw.integers(0, 1000, rows) * 250_000
+    end = np.where(draw.random(rows) < 0.1, FOREVER, start + draw.integers(1, 40, rows) * 250_000)
+    text = pl.Series(draw.integers(0, 50, rows)).cast(pl.String)
+    values = pl.Series(draw.integers(0, 10**6, rows), dtype=pl.Int64).replace(3, None)
+    return pl.DataFrame({"v": values, "s": text, FROM: start, UNTIL: end})
+
+
+@pytest.mark.parametrize("cuts", [(), (1,), (100, 101, 900), tuple(range(50, 1000, 50))])
+def test_an_edge_is_the_same_however_it_is_cut(cuts: tuple[int, ...]) -> None:
+    frame = random_frame(1000, seed=5)
+    whole = Edge.of(frame, PRIMITIVES)
+    parts = [frame[a:b] for a, b in zip((0, *cuts), (*cuts, 1000), strict=True)]
+    merged = Edge()
+    for part in reversed(parts):
+        merged = merged.merged(Edge.from_json(json.loads(json.dumps(Edge.of(part, PRIMITIVES).to_json()))))
+    assert merged.to_json() == whole.to_json()
+    assert whole.granules == 250_000
+    ending = frame.filter(pl.col(UNTIL) < FOREVER)
+    assert whole.lengths is not None
+    assert whole.lengths.mean == pytest.approx((ending[UNTIL] - ending[FROM]).mean() / SECOND)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("count", [0, 1, SIZE - 1, SIZE, 5_000, 200_000])
+def test_sketches_count_values(count: int) -> None:
+    values = pl.Series(np.arange(count) * 7, dtype=pl.Int64)
+    twice = pl.concat([values, values.shuffle(seed=1), pl.Series([None], dtype=pl.Int64)])
+    found = Sketch.of(twice).count
+    assert found == count if count < SIZE else abs(found / count - 1) < 0.15
