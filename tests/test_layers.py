@@ -38,6 +38,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "why": (*BASE, "physical", "execution"),
     # What is measured, read as `why` reads it.
     "statistics": (*BASE, "physical", "execution", "listing", "why"),
+    "learned": (*BASE, "physical", "execution", "statistics"),
     "query": (*BASE, "physical", "execution", "sinks", "listing", "why", "statistics"),
     "describe": (*BASE, "algebra", "listing", "query", "sinks"),
     "backends": (*BASE, "physical", "execution", "spark", "query"),
@@ -46,7 +47,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     # The papers' experiments are computed by the optimizer itself.
     "papers": ("errors", "optimizer"),
     "connectors": (*BASE, "execution", "sinks"),
-    "engine": (*BASE, *CORE, "backends", "checkpoint", "feeds", "why"),
+    "engine": (*BASE, *CORE, "backends", "checkpoint", "feeds", "learned", "why"),
     "script": (*BASE, *CORE, "engine"),
     "strandline": (*BASE, "sinks", "query", "engine"),
     "__main__": ("cli",),

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 import strandline as sl
+from strandline.catalog import StreamStatistics
 from strandline.engine import Database
 from strandline.errors import QueryError
 from strandline.execution import measuring
@@ -241,3 +242,85 @@ def test_sketches_count_values(count: int) -> None:
     twice = pl.concat([values, values.shuffle(seed=1), pl.Series([None], dtype=pl.Int64)])
     found = Sketch.of(twice).count
     assert found == count if count < SIZE else abs(found / count - 1) < 0.15
+
+
+# ---- what is learned is kept -----------------------------------------------------------------------------------------
+
+THREE = "; ".join(
+    f"CREATE STREAM {name} (x INT, y INT, ts TIMESTAMP) SOURCE events() ORDERED BY ts" for name in ("a", "b", "c")
+)
+CHAIN = """SELECT a.x FROM a WINDOW(RANGE 9 SECONDS) JOIN b WINDOW(RANGE 9 SECONDS) ON a.x = b.x
+  JOIN c WINDOW(RANGE 9 SECONDS) ON b.y = c.y"""
+SLOW_C = {"a": StreamStatistics(5000.0), "b": StreamStatistics(5000.0), "c": StreamStatistics(0.1)}
+
+
+def test_rates_and_values_get_into_the_catalog(database: Database) -> None:
+    query = database.sql(GROUPED)
+    give(database, query, ROWS)
+    assert database.catalog.measured == {}  # too few rows to tell
+    query.subscribe(items=["distinct"])
+    give(database, query, [(n % 7, "d", 20 + n / 4) for n in range(200)])
+    found = database.catalog.statistics()["a"]
+    assert found.rate == pytest.approx(239 / 69.75)
+    assert found.values == {"k": 7, "s": 1, "ts": 200}
+    query.stop()
+    database.sql("DROP STREAM a")
+    assert database.catalog.measured == {}
+
+
+def test_what_is_declared_counts_for_more(database: Database) -> None:
+    database.sql(CREATE.replace("STREAM a", "STREAM d") + " WITH (rate = 7, distinct(k) = 3)")
+    database.catalog.measured["d"] = StreamStatistics(100.0, {"k": 50.0, "s": 60.0})
+    assert database.catalog.statistics()["d"] == StreamStatistics(7.0, {"k": 3.0, "s": 60.0})
+
+
+def test_what_was_learned_is_known_to_the_next_run(tmp_path: Path) -> None:
+    with sl.connect(engine="local", checkpoint=tmp_path) as database:
+        database.sql(CREATE)
+        query = database.sql(GROUPED)
+        give(database, query, [(n, "x", n / 10) for n in range(200)])
+    with sl.connect(engine="local", checkpoint=tmp_path) as database:
+        database.sql(CREATE)
+        assert database.catalog.statistics()["a"].rate == pytest.approx(10.0)
+    with sl.connect(engine="local", checkpoint=tmp_path) as database:
+        database.sql(CREATE.replace("k INT", "k BIGINT"))  # another stream of the same name
+        assert database.catalog.statistics()["a"].rate is None
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"a": 3}', '{"a": {"rate": 5}}', "\x00"])
+def test_a_file_that_says_nothing_is_no_obstacle(tmp_path: Path, content: str) -> None:
+    (tmp_path / "statistics.json").write_text(content)
+    with sl.connect(engine="local", checkpoint=tmp_path) as database:
+        database.sql(CREATE)
+        assert database.catalog.statistics()["a"] == StreamStatistics()
+
+
+def test_a_restart_keeps_its_plan_whatever_was_learned_since(tmp_path: Path) -> None:
+    def plan(measured: dict[str, StreamStatistics], name: str) -> str:
+        with sl.connect(engine="local", checkpoint=tmp_path) as database:
+            database.sql(THREE)
+            database.catalog.measured.update(measured)
+            query = database.sql(CHAIN, name=name)
+            text = query.explain()
+            assert isinstance(text, str)
+            return text.replace(name, "query")
+
+    first = plan({}, "one")
+    assert plan(SLOW_C, "two") != first  # it makes a difference
+    assert plan(SLOW_C, "one") == first
+    assert plan({}, "two") != first
+    assert "c" in json.loads((tmp_path / "two" / "queries.json").read_text())["statistics"]
+
+
+def test_a_checkpoint_of_earlier_versions_was_planned_with_declarations(tmp_path: Path) -> None:
+    with sl.connect(engine="local", checkpoint=tmp_path) as database:
+        database.sql(THREE)
+        first = database.sql(CHAIN, name="one").explain()
+    identity = tmp_path / "one" / "queries.json"
+    known = json.loads(identity.read_text())
+    del known["statistics"]
+    identity.write_text(json.dumps(known))
+    with sl.connect(engine="local", checkpoint=tmp_path) as database:
+        database.sql(THREE)
+        database.catalog.measured.update(SLOW_C)
+        assert database.sql(CHAIN, name="one").explain() == first

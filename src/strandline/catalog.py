@@ -63,6 +63,10 @@ class StreamStatistics:
     rate: float | None = None
     values: Mapping[str, float] = field(default_factory=dict)
 
+    def over(self, other: StreamStatistics) -> StreamStatistics:
+        """What is said here, and what is not, from the other."""
+        return StreamStatistics(self.rate or other.rate, {**other.values, **self.values})
+
 
 @dataclass(frozen=True, slots=True)
 class BaseStream:
@@ -146,6 +150,13 @@ class Catalog:
     def __init__(self) -> None:
         self._streams: dict[str, Stream] = {}
         self.functions: dict[str, Definition] = {}
+        self.measured: dict[str, StreamStatistics] = {}  # what queries have learned of base streams, by folded name
+
+    def statistics(self) -> dict[str, StreamStatistics]:
+        """What the planner goes by for each base stream: what was declared, else what was measured."""
+        nothing = StreamStatistics()
+        base = (stream for stream in self if isinstance(stream, BaseStream))
+        return {s.name: s.statistics.over(self.measured.get(s.name.lower(), nothing)) for s in base}
 
     def __iter__(self) -> Iterator[Stream]:
         return iter(self._streams.values())
@@ -213,6 +224,7 @@ class Catalog:
         gone: list[Stream] = [stream, *(each for each in dependants if isinstance(each, DerivedStream))]
         for each in gone:
             del self._streams[each.name.lower()]
+            self.measured.pop(each.name.lower(), None)
         return gone
 
     def dependants(self, stream: Stream, running: Sequence[Reader] = ()) -> list[list[Dependant]]:

@@ -36,6 +36,7 @@ from strandline.lang.definitions import define, define_aggregate
 from strandline.lang.parser import parse, parse_one
 from strandline.lang.scope import suggestion
 from strandline.lang.streams import bind_connector, bind_create_stream, declaration
+from strandline.learned import Learned
 from strandline.listing import Listing
 from strandline.optimizer.pipeline import optimize
 from strandline.physical.choose import choose
@@ -84,6 +85,7 @@ class Database:
         self.batch_rows = batch_rows
         self.memory = Memory(keep)  # where the answers go that nobody gives a sink
         self._feeds = Feeds(self.checkpoint / "events" if self.checkpoint is not None else None)
+        self._learned = Learned(self.catalog, self.checkpoint)
         self._numbered = (f"q{number}" for number in count(1))
         self._backend: Backend = (
             SparkBackend(spark, master, config, buckets) if engine == "spark" else LocalBackend(buckets)
@@ -216,6 +218,7 @@ class Database:
                 stream = self._feeds.housed(bind_create_stream(statement, known))
                 open_source(stream, span=statement.source.span).check(statement.source.span)
                 self.catalog.add(stream, statement.name.span)
+                self._learned.recall(stream)
             case ast.CreateStreamAs():
                 self.catalog.add(bind_derived_stream(statement, self.catalog), statement.name.span)
             case ast.CreateView(name, _, _, replaces):
@@ -309,7 +312,7 @@ class Database:
 
     def explain_plan(self, name: str, plan: Plan) -> str:
         """The same for a plan."""
-        better = optimize(plan, self._statistics())
+        better = optimize(plan, self.catalog.statistics())
         pipeline = choose([(name, better)], self._base_streams(), self._backend.likely_buckets())
         parts = ["logical plan", indent(show_plan(plan))]
         if better != plan:
@@ -342,20 +345,21 @@ class Database:
         self._refuse_taken_names([query.name for query in queries])
         checkpoint = Checkpoint(place) if place is not None else Checkpoint.temporary()
         buckets = checkpoint.buckets() or self._backend.default_buckets()
-        known = self._statistics()
+        known = self._statistics(checkpoint)
         pipeline = choose(
             [(query.name, optimize(query.plan, known)) for query in queries], self._base_streams(), buckets
         )
         text = show_pipeline(pipeline)
         places = {query.name: where for query in queries if (where := query.sink.place) is not None}
-        checkpoint.recognise(pipeline, text, places)
+        checkpoint.recognise(pipeline, text, places, known)
         aside = aside or next((near for query in queries if (near := query.sink.beside) is not None), None)
         delivery = Delivery(pipeline, checkpoint.path / MEMORY, aside, ())
         group = Group(delivery, checkpoint.path, text, {q.name: q.sink.open(q.name, schema(q.plan)) for q in queries})
         group.answers = {q.name: Kept(schema(q.plan), q.sink.keep) for q in queries if isinstance(q.sink, Memory)}
         if checkpoint.is_temporary:
             group.on_stop.append(lambda: shutil.rmtree(checkpoint.path, ignore_errors=True))
-        delivery.listeners.append(group.take)
+        delivery.listeners += [group.take, self._learned.listener(delivery)]
+        group.on_stop.append(self._learned.save)
         try:
             self._begin(queries, group, checkpoint)
             if not (delivery.ended and self._backend.has_finished(checkpoint.path, delivery.last_batch)):
@@ -397,8 +401,11 @@ class Database:
                     hint="Stop it first, or give this one another name: sql(…, name=…).",
                 )
 
-    def _statistics(self) -> dict[str, StreamStatistics]:
-        return {stream.name: stream.statistics for stream in self._base_streams()}
+    def _statistics(self, checkpoint: Checkpoint) -> dict[str, StreamStatistics]:
+        """What a query is planned with: what is known by now or, if it goes on from a checkpoint, was known then."""
+        if checkpoint.fresh:
+            return self.catalog.statistics()
+        return checkpoint.statistics() or {stream.name: stream.statistics for stream in self._base_streams()}
 
     def _base_streams(self) -> list[BaseStream]:
         return [stream for stream in self.catalog if isinstance(stream, BaseStream)]
