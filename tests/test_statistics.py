@@ -14,7 +14,7 @@ import pytest
 import strandline as sl
 from strandline.catalog import StreamStatistics
 from strandline.engine import Database
-from strandline.errors import QueryError
+from strandline.errors import QueryError, StrandlineError
 from strandline.execution import measuring
 from strandline.execution.batch import FROM, UNTIL
 from strandline.execution.delivery import Delivery
@@ -22,7 +22,10 @@ from strandline.execution.kernels.sketches import SIZE, Sketch
 from strandline.execution.measuring import PRIMITIVES, Edge, Measurements, Starts
 from strandline.execution.runtime import Counts
 from strandline.execution.wire import DRIVER, Message
+from strandline.listing import Listing
 from strandline.query import Query
+from strandline.script import read_script
+from strandline.system import TABLES
 from strandline.temporal import FOREVER, SECOND
 
 CREATE = "CREATE STREAM a (k INT, s VARCHAR, ts TIMESTAMP) SOURCE events() ORDERED BY ts"
@@ -324,3 +327,120 @@ def test_a_checkpoint_of_earlier_versions_was_planned_with_declarations(tmp_path
         database.sql(THREE)
         database.catalog.measured.update(SLOW_C)
         assert database.sql(CHAIN, name="one").explain() == first
+
+
+# ---- tables of the system --------------------------------------------------------------------------------------------
+
+
+def listed(database: Database, text: str) -> list[tuple[object, ...]]:
+    listing = database.sql(text)
+    assert isinstance(listing, Listing)
+    return [tuple(row.values()) for row in listing.table.to_pylist()]
+
+
+def test_tables_without_rows_are_tables_all_the_same() -> None:
+    with sl.connect(engine="local") as database:
+        for name in TABLES:
+            assert listed(database, f"SELECT * FROM {name}") == []
+            assert listed(database, f"SELECT COUNT(*) AS n FROM {name}") == [(0,)]
+
+
+def test_operators_are_a_table(database: Database) -> None:
+    query = database.sql(GROUPED)
+    give(database, query, ROWS)
+    text = "SELECT kind, rows_in, rows_out, selectivity FROM sys.operators WHERE query = 'q1' AND kind = 'Select'"
+    assert listed(database, text) == [("Select", 40, 20, 0.5)]
+    [(cost,)] = listed(database, "SELECT MIN(cpu_seconds * 1e6 / rows_in - us_per_row) AS x FROM sys.operators")
+    assert cost == pytest.approx(0, abs=1e-9)
+    held = listed(database, "SELECT SUM(state_rows) AS r, SUM(state_bytes) AS b FROM sys.operators")
+    assert held == listed(database, "SELECT state_rows, state_bytes FROM sys.queries")
+    assert held == [(query.metrics()["state_rows"], query.metrics()["state_bytes"])]
+
+
+def test_streams_queries_edges_and_metrics_are_tables(database: Database) -> None:
+    database.sql("CREATE VIEW v AS SELECT k FROM a")
+    query = database.sql(GROUPED, name="counts")
+    query.subscribe()
+    give(database, query, ROWS)
+    assert listed(
+        database, "SELECT name, kind, rate_measured, rows_in, late, ended FROM sys.streams ORDER BY name"
+    ) == [
+        ("a", "source", 2.0, 40, 0, False),
+        ("v", "view", None, None, None, None),
+    ]
+    assert listed(database, "SELECT name, state, reads, batches FROM sys.queries") == [("counts", "running", "a", 1)]
+    edges = "SELECT rate, length, distinct_values FROM sys.edges WHERE source = 'source:a'"
+    assert listed(database, edges) == [(2.0, pytest.approx(1e-6), "k 40, s 3, ts 40")]
+    assert listed(database, "SELECT stream, value FROM sys.metrics WHERE name = 'rows_in'") == [("a", 40.0)]
+
+
+def test_the_whole_language_works_over_them(database: Database) -> None:
+    first, second = database.sql(GROUPED), database.sql("SELECT k FROM a WINDOW(RANGE 1 SECOND) WHERE k > 3")
+    give(database, first, ROWS)
+    until(second, lambda: second.heartbeats()["a"].rows == 40)
+    join = """SELECT q.name, COUNT(*) AS n FROM sys.queries AS q JOIN sys.operators o ON o.query = q.name
+      GROUP BY q.name HAVING COUNT(*) > 1 ORDER BY n DESC"""
+    assert [name for name, _ in listed(database, join)] == ["q1", "q2"]
+    nested = (
+        "SELECT name FROM sys.queries WHERE name IN (SELECT query FROM sys.operators WHERE kind = 'SweepAggregate')"
+    )
+    assert listed(database, nested) == [("q1",)]
+    named = "WITH s AS (SELECT DISTINCT query FROM sys.edges) SELECT upper(query) AS name FROM s ORDER BY query DESC"
+    assert listed(database, named) == [("Q2",), ("Q1",)]
+    union = "SELECT name FROM sys.queries UNION SELECT name FROM sys.streams ORDER BY name LIMIT 2"
+    assert listed(database, union) == [("a",), ("q1",)]
+
+
+def test_rows_come_in_the_order_that_was_asked_for(database: Database) -> None:
+    give(database, database.sql(GROUPED), ROWS)
+    numbers = [n for (n,) in listed(database, "SELECT cpu_seconds FROM sys.operators ORDER BY cpu_seconds DESC")]
+    assert numbers == sorted(numbers, reverse=True)  # type: ignore[type-var]
+    by_hidden = [s for (s,) in listed(database, "SELECT step FROM sys.operators ORDER BY cpu_seconds DESC LIMIT 2")]
+    both_shown = [s for s, _ in listed(database, "SELECT step, cpu_seconds FROM sys.operators ORDER BY 2 DESC LIMIT 2")]
+    assert by_hidden == both_shown
+    assert len(listed(database, "SELECT * FROM sys.metrics LIMIT 3")) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "marked"),
+    [
+        ("SELECT * FROM sys.queries, a", "system-and-streams", "a"),
+        ("SELECT k FROM a WHERE k IN (SELECT rows_in FROM sys.operators)", "system-and-streams", "a"),
+        ("SELECT * FROM sys.nothing", "unknown-stream", "sys.nothing"),
+        ("DESCRIBE sys.nothing", "unknown-stream", "sys.nothing"),
+        ("SELECT * FROM other.queries", "not-supported", "other.queries"),
+        ("SELECT * FROM sys.queries WINDOW(RANGE 1 SECOND)", "system-table", "WINDOW"),
+        ("CREATE STREAM sys.mine (k INT) SOURCE rows((1))", "system-table", "sys.mine"),
+        ('CREATE STREAM "sys.mine" (k INT) SOURCE rows((1))', "system-table", '"sys.mine"'),
+        ("CREATE VIEW v AS SELECT * FROM sys.queries", "system-table", "sys.queries"),
+        ("CREATE SINK v INTO console() AS SELECT * FROM sys.queries", "system-table", "sys.queries"),
+        ("EXPLAIN SELECT * FROM sys.queries", "system-table", "sys.queries"),
+        ("SELECT k FROM a ORDER BY k", "not-supported", "ORDER BY k"),
+    ],
+)
+def test_what_has_no_sense_is_refused_at_its_place(database: Database, text: str, code: str, marked: str) -> None:
+    with pytest.raises(StrandlineError) as refused:
+        database.sql(text)
+    span = refused.value.span
+    assert (refused.value.code, span and span.text[span.start : span.end]) == (code, marked)
+    assert database.queries == []
+
+
+def test_a_stream_may_be_called_sys(database: Database) -> None:
+    database.sql("CREATE STREAM sys (k INT, ts TIMESTAMP) SOURCE rows((1, '2024-01-01')) ORDERED BY ts")
+    query = database.sql("SELECT sys.k FROM sys")
+    query.await_end()
+    assert query.results().num_rows == 1
+    assert listed(database, "SELECT name FROM sys.queries") == [("q1",)]
+
+
+def test_scripts_print_the_tables_that_they_ask_for(database: Database) -> None:
+    script = read_script(database, "SELECT k FROM a; SELECT name, kind FROM sys.streams")
+    assert [name for name, _ in script.queries] == ["q1"]
+    assert script.explanations == ["name  kind\na     source"]
+
+
+def test_tables_are_described(database: Database) -> None:
+    facts = listed(database, "DESCRIBE sys.edges")
+    assert facts[0] == ("kind", None, "table of the system")
+    assert [name for _, name, _ in facts[1:]] == [name for name, _ in TABLES["sys.edges"].columns]

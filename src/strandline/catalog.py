@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from strandline.algebra.operators import Plan
     from strandline.algebra.user import Definition
 
+SYSTEM = "sys."  # what the names of the system's own tables begin with
+
 Argument: TypeAlias = str | int | float | bool | list["Argument"] | None
 
 
@@ -166,6 +168,13 @@ class Catalog:
 
     def get(self, name: str, span: Span | None = None) -> Stream:
         stream = self._streams.get(name.lower())
+        if stream is None and name.lower().startswith(SYSTEM):
+            raise CatalogError(
+                f'"{name}" is a table of the system, which a SELECT reads at once',
+                code="system-table",
+                hint="Write the SELECT by itself: no stream, view or sink is made of it, and it is not explained.",
+                span=span,
+            )
         if stream is None:
             near = difflib.get_close_matches(name.lower(), self._streams, n=1)
             if near:
@@ -176,6 +185,8 @@ class Catalog:
         return stream
 
     def add(self, stream: Stream, span: Span | None = None) -> None:
+        if stream.name.lower().startswith(SYSTEM):
+            raise _reserved(stream.name, span)
         known = self._streams.get(stream.name.lower())
         if known is not None:
             raise CatalogError(
@@ -251,6 +262,15 @@ class Catalog:
             hint="Stop the running queries first." if runs else hint,
             span=span,
         )
+
+
+def _reserved(name: str, span: Span | None) -> CatalogError:
+    return CatalogError(
+        f'"{name}" would be a table of the system',
+        code="system-table",
+        hint="Names that begin with sys. belong to it; choose another.",
+        span=span,
+    )
 
 
 def _listed(dependants: Iterable[Dependant]) -> str:

@@ -23,7 +23,7 @@ from strandline.algebra.operators import Plan
 from strandline.algebra.schema import schema
 from strandline.algebra.tree import streams_read
 from strandline.backends import Backend, LocalBackend, Note, SparkBackend, Start
-from strandline.catalog import BaseStream, Catalog, DerivedStream, KnownRows, Reader, Stream, StreamStatistics
+from strandline.catalog import SYSTEM, BaseStream, Catalog, DerivedStream, KnownRows, Reader, Stream, StreamStatistics
 from strandline.checkpoint import Checkpoint, indent
 from strandline.describe import describe, show_queries, show_sinks, show_streams, show_views
 from strandline.errors import CatalogError, QueryError, SetupError, SinkError
@@ -44,6 +44,7 @@ from strandline.physical.explain import show_pipeline
 from strandline.query import Group, Query
 from strandline.sinks import Memory, Sink, Standing, listener, make_sink
 from strandline.sinks.kept import KEEP, Kept
+from strandline.system import SystemTables, ask
 from strandline.temporal import instant
 from strandline.why import write_flow
 
@@ -99,7 +100,7 @@ class Database:
 
     def sql(self, text: str, *, sink: Sink | None = None, name: str | None = None) -> Any:
         """Run statements. The value is that of the last one: a `Query` for SELECT and CREATE SINK, a text for EXPLAIN,
-        a `Listing` for SHOW and DESCRIBE, else None."""
+        a `Listing` for SHOW, DESCRIBE and a SELECT from the tables of sys, else None."""
         result: Any = None
         for statement in parse(text):
             result = self.execute(statement, sink=sink, name=name)
@@ -120,6 +121,8 @@ class Database:
                 return self.explain(inner)
             case ast.Show() | ast.Describe():
                 return self.tell(statement)
+            case _ if ast.reads_system(statement):
+                return ask(statement, self.catalog, self.queries)
             case _:
                 plan, reads = bind_reading(statement, self.catalog)
                 own_name = name or next(n for n in self._numbered if self.is_free(n))
@@ -300,6 +303,8 @@ class Database:
     ) -> Listing:
         """What SHOW and DESCRIBE show; `waiting` are the queries of a script that have not started, `sinks` theirs."""
         match statement:
+            case ast.Describe(name) if name.name.lower().startswith(SYSTEM):
+                return describe(SystemTables(self.catalog).get(name.name, name.span))
             case ast.Describe(name):
                 return describe(self.catalog.get(name.name, name.span))
             case ast.Show("STREAMS"):

@@ -69,6 +69,8 @@ def read_script(database: Database, text: str) -> Script:
                 waiting = [Reader(each.name or "SELECT", each.reads) for each in pending]
                 sinks = {each.name: each.sink for each in pending if each.name and each.sink is not None}
                 script.explanations.append(str(database.tell(statement, waiting, sinks)))
+            case _ if ast.reads_system(statement):
+                script.explanations.append(str(database.execute(statement)))
             case _:
                 pending.append(_Pending(None, *bind_reading(statement, database.catalog)))
     names = (f"q{number}" for number in count(1))

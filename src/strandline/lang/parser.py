@@ -114,6 +114,8 @@ class _Parser(Queries):
     def describe(self) -> ast.Describe:
         start = self.next()
         name = self.name("the name of a stream or view")
+        if name.matches("sys") and self.sees_symbol("."):
+            name = self.name_in(name)
         return ast.Describe(name, span=self.since(start))
 
     def explain(self) -> ast.Explain:
@@ -145,6 +147,9 @@ class _Parser(Queries):
         if self.sees("IF", "NOT", "EXISTS"):
             raise self.refusal("IF NOT EXISTS", self.token.span.to(self.peek(2).span), "Leave it out.")
         name = self.name(f"a {kind.lower()} name")
+        if name.matches("sys") and self.sees_symbol("."):
+            hint = "Names that begin with sys. belong to the system; choose another."
+            raise self.error("tables of sys are not created", "system-table", self.name_in(name).span, hint)
         if kind == "SINK":
             return self.create_sink(start, name)
         if kind == "VIEW":

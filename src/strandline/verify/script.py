@@ -114,6 +114,8 @@ def _questions(script: Script, text: str, catalog: Catalog, only: str | None) ->
                 place = place.with_query(name.name, query, columns)
             case ast.CreateStream() | ast.Drop() | ast.DropSink() | ast.Explain() | ast.Show() | ast.Describe():
                 pass
+            case _ if ast.reads_system(statement):
+                pass
             case _:
                 bare.append((statement, place))
     nameless = iter(bare)
