@@ -39,7 +39,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     # What is measured, read as `why` reads it.
     "statistics": (*BASE, "physical", "execution", "listing", "why"),
     "learned": (*BASE, "physical", "execution", "statistics"),
-    "query": (*BASE, "physical", "execution", "sinks", "listing", "why", "statistics"),
+    "analyze": (*BASE, "execution", "statistics"),
+    "query": (*BASE, "physical", "execution", "sinks", "listing", "why", "statistics", "analyze"),
     "describe": (*BASE, "algebra", "listing", "query", "sinks"),
     # Tables are answered as queries are, from the text to the local engine.
     "system": (

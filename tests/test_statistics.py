@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -444,3 +446,69 @@ def test_tables_are_described(database: Database) -> None:
     facts = listed(database, "DESCRIBE sys.edges")
     assert facts[0] == ("kind", None, "table of the system")
     assert [name for _, name, _ in facts[1:]] == [name for name, _ in TABLES["sys.edges"].columns]
+
+
+# ---- EXPLAIN ANALYZE -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Expected:
+    rate_out: float
+    cost: float
+    rows: float
+
+
+def table_of(text: str) -> dict[str, list[str]]:
+    """The lines of the plan by their operators, each with its figures."""
+    lines = text.split("\n\n")[1].splitlines()
+    return {cells[0].strip(): cells[1:] for line in lines if (cells := re.split(r"  +", line.strip()))}
+
+
+def test_a_running_plan_is_shown_with_what_was_measured(database: Database) -> None:
+    query = database.sql(GROUPED)
+    give(database, query, ROWS)
+    text = database.sql("EXPLAIN ANALYZE Q1")
+    assert text == query.explain(analyze=True)
+    assert text.startswith("q1, complete up to 2024-01-01 00:00:19.5: 40 rows in 19.5 s of stream time, ")
+    table = table_of(text)
+    assert table["operator"][:4] == ["rows in", "rows out", "share", "out/s"]
+    assert table["Select a.k % 2 = 0"][:4] == ["40", "20", "0.5", "1.03"]
+    assert table["Read a"][:4] == ["40", "40", "1", "2.05"]
+    aggregate = next(o for o in query.statistics().operators if o.kind == "SweepAggregate")
+    assert table[aggregate.text][-2:] == [f"{aggregate.state_rows:,}", f"{aggregate.state_bytes:,}"]
+
+
+def test_what_was_expected_stands_beside(database: Database) -> None:
+    query = database.sql(GROUPED)
+    give(database, query, ROWS)
+    step = next(o.step for o in query.statistics().operators if o.kind == "SweepAggregate")
+    query._group.estimates = {step: Expected(12_345.6, 0.0789, 42.0)}
+    head, *rows = query.explain(analyze=True).split("\n\n")[1].splitlines()
+    line = next(row for row in rows if "SweepAggregate" in row)
+    for name, figure in (("out/s", "12,346"), ("CPU ms/s", "78.9"), ("state rows", "42")):
+        after = head.index("est.", head.index(name)) + len("est.")
+        assert line[:after].split()[-1] == figure
+
+
+def test_a_plan_before_its_first_row_is_shown_without_rates(database: Database) -> None:
+    text = database.sql(GROUPED).explain(analyze=True)
+    assert text.startswith("q1, complete up to no instant yet: 0 rows, 0 ms of CPU\n")
+    assert table_of(text)["Read a"] == ["0", "0"]
+
+
+def test_a_stream_that_is_read_twice_is_measured_once(database: Database) -> None:
+    query = database.sql("SELECT x.k FROM a WINDOW(RANGE 1 SECOND) x JOIN a WINDOW(RANGE 1 SECOND) y ON x.k = y.k")
+    give(database, query, ROWS)
+    table = table_of(query.explain(analyze=True))
+    assert table["Read a"][:2] == ["40", "40"]
+    assert table["Read a, as above"] == []
+
+
+def test_a_query_that_is_not_there_is_named(database: Database) -> None:
+    with pytest.raises(QueryError) as refused:
+        database.sql("EXPLAIN ANALYZE q1")
+    assert (refused.value.code, refused.value.hint) == ("unknown-query", "None was started yet.")
+    database.sql(GROUPED, name="counts")
+    with pytest.raises(QueryError) as refused:
+        database.sql("EXPLAIN ANALYZE count")
+    assert refused.value.hint == 'Did you mean "counts"?'

@@ -119,6 +119,8 @@ class Database:
                 return None
             case ast.Explain(inner):
                 return self.explain(inner)
+            case ast.ExplainAnalyze(wanted_name):
+                return self.find(wanted_name).explain(analyze=True)
             case ast.Show() | ast.Describe():
                 return self.tell(statement)
             case _ if ast.reads_system(statement):
@@ -294,6 +296,19 @@ class Database:
         if isinstance(statement, ast.CreateStreamAs | ast.CreateView | ast.CreateSink):
             return self.explain_plan(statement.name.name, bind_query(statement.query, self.catalog))
         return self.explain_plan("query", bind_query(statement, self.catalog))
+
+    def find(self, name: ast.Identifier) -> Query:
+        """The query of a name; of several the newest."""
+        for query in reversed(self.queries):
+            if name.matches(query.name):
+                return query
+        known = [query.name for query in self.queries]
+        raise QueryError(
+            f'there is no query "{name.name}"',
+            code="unknown-query",
+            hint=suggestion(name.name, known, "Queries are") if known else "None was started yet.",
+            span=name.span,
+        )
 
     def tell(
         self,

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 import polars as pl
 import pyarrow as pa
 
+from strandline.analyze import Estimate, analyzed
 from strandline.errors import QueryError, StrandlineError
 from strandline.execution.answers import from_answer, to_answer
 from strandline.execution.batch import FROM, UNTIL
@@ -23,6 +24,7 @@ from strandline.execution.runtime import Counts
 from strandline.execution.subscriptions import Subscription
 from strandline.execution.wire import to_table
 from strandline.listing import Form, in_form
+from strandline.physical.flow import flow_of
 from strandline.physical.plan import Pipeline
 from strandline.sinks import Memory, Outlet, Sink
 from strandline.sinks.kept import Kept, Pieces, joined
@@ -58,6 +60,7 @@ class Group:
     on_stop: list[Callable[[], None]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
     answers: dict[str, Kept] = field(default_factory=dict)  # those that stay in memory
+    estimates: Mapping[str, Estimate] = field(default_factory=dict)  # what was expected of each step
     late: dict[str, list[pa.Table]] = field(default_factory=dict)
     rejected: dict[str, list[pa.Table]] = field(default_factory=dict)
     batches: int = 0
@@ -278,12 +281,16 @@ class Query:
         """What recent batches took, by phase, in milliseconds."""
         return self._group.run.durations() if self._group.run is not None else []
 
-    def explain(self) -> str:
-        """The plan that runs."""
-        return self._group.explanation
+    def explain(self, analyze: bool = False) -> str:
+        """The plan that runs; with `analyze` what its operators did so far, and what was expected of them."""
+        if not analyze:
+            return self._group.explanation
+        answers = flow_of(self.pipeline).answers[self.name]
+        return analyzed(self.statistics(), answers, self.heartbeats(), self.progress, self._group.estimates)
 
     def operators(self) -> Mapping[str, Counts]:
-        """What the operators of each fragment of `pipeline` did so far, and what they keep."""
+        """What the operators of each fragment of `pipeline` did so far, and what they keep; what reading its streams
+        took, under `source:name`."""
         return self._group.delivery.operators
 
     def statistics(self) -> Statistics:

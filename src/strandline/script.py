@@ -65,6 +65,8 @@ def read_script(database: Database, text: str) -> Script:
                 pending = _without(pending, statement)
             case ast.Explain(inner):
                 script.explanations.append(database.explain(inner))
+            case ast.ExplainAnalyze():
+                script.explanations.append(str(database.execute(statement)))
             case ast.Show() | ast.Describe():
                 waiting = [Reader(each.name or "SELECT", each.reads) for each in pending]
                 sinks = {each.name: each.sink for each in pending if each.name and each.sink is not None}

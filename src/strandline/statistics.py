@@ -84,7 +84,8 @@ class EdgeStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """All that is known of a query at one moment: its operators, each after those that it reads, and its edges."""
+    """All that is known of a query at one moment: its operators, the reading of its streams first, each after those
+    that it reads; and its edges."""
 
     query: str
     operators: tuple[OperatorStatistics, ...]
@@ -110,8 +111,17 @@ def statistics_of(query: str, delivery: Delivery) -> Statistics:
     """What this process knows of a query that it runs."""
     evidence = evidence_of(query, delivery)
     steps = steps_of(evidence)
+    reading = tuple(_reading(evidence, beat.stream) for beat in evidence.streams)
     operators = tuple(_operator(evidence, step) for step in steps)
-    return Statistics(query, operators, tuple(_edges(evidence, operators, delivery.measurements.edges)))
+    return Statistics(query, reading + operators, tuple(_edges(evidence, operators, delivery.measurements.edges)))
+
+
+def _reading(evidence: Evidence, stream: str) -> OperatorStatistics:
+    """Reading a stream as an operator: late rows come and do not leave."""
+    name = f"{SOURCE}{stream}"
+    counts = evidence.counts.get(name)
+    came, seconds = (counts.passed[0], counts.seconds[0]) if counts is not None else (0, 0.0)
+    return OperatorStatistics(name, "", 0, "Read", f"Read {stream}", (), came, evidence.passed(name), seconds, 0, 0)
 
 
 def _operator(evidence: Evidence, step: str) -> OperatorStatistics:

@@ -11,6 +11,7 @@ import polars as pl
 from strandline.catalog import BaseStream
 from strandline.execution.advance import Piece
 from strandline.execution.batch import FROM, UNTIL, Batch, Mask, Times, is_sorted, times
+from strandline.execution.kernels.compiled import working_seconds
 from strandline.execution.measuring import Meter
 from strandline.execution.operators.base import Progress
 from strandline.execution.progress import Heartbeat, progress_of
@@ -52,7 +53,9 @@ def ingest(
     wanted = frozenset(c.name for f in fragments for c in ports(f.root)[0].columns)
     out.meter = Meter(piece.measure)
     if piece.start < piece.end:
+        began = working_seconds()
         for chunk in source.read(piece.start, piece.end, wanted):
+            out.count_reading(stream.name, chunk.rows.height, working_seconds() - began)
             if chunk.rejected.height:
                 out.for_driver.append(Message("rejected", stream.name, DRIVER, table=to_table(chunk.rejected)))
                 beat = replace(beat, rejected=beat.rejected + chunk.rejected.height)
@@ -60,6 +63,7 @@ def ingest(
                 timed = _at_arrival(chunk, piece) if stream.time_column is None else chunk
                 beat = _accept(stream, timed, beat, floor, fragments, out)
             floor = max(floor, chunk.promise)
+            began = working_seconds()
     beat = replace(_tell_time(beat, stream, floor, piece), measure=piece.measure)
     for bucket in range(pipeline.buckets):
         out.send(bucket, Message("heartbeat", stream.name, 1, facts=beat.to_json()))

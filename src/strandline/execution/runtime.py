@@ -194,10 +194,17 @@ class Outbox:
         nothing = [0] * len(runner.operators)
         rows, sizes = [state.rows() for state in states], [state.size() for state in states]
         counts = Counts(list(runner.passed), rows or list(nothing), sizes or list(nothing), list(runner.seconds))
-        if fragment.id in self.counts:
-            self.counts[fragment.id].add(counts)
+        self._count(fragment.id, counts)
+
+    def count_reading(self, stream: str, rows: int, seconds: float) -> None:
+        """Take down what it took to read rows of a source, as if that were a fragment of one operator."""
+        self._count(f"source:{stream}", Counts([rows], [0], [0], [seconds]))
+
+    def _count(self, name: str, counts: Counts) -> None:
+        if name in self.counts:
+            self.counts[name].add(counts)
         else:
-            self.counts[fragment.id] = counts
+            self.counts[name] = counts
 
     def send(self, bucket: int, message: Message) -> None:
         self.by_bucket.setdefault(bucket, []).append(message)

@@ -554,6 +554,13 @@ class Explain(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class ExplainAnalyze(Node):
+    """`EXPLAIN ANALYZE name`, of a query that runs."""
+
+    name: Identifier
+
+
+@dataclass(frozen=True, slots=True)
 class Show(Node):
     """`SHOW what`, with what one of STREAMS, VIEWS, QUERIES, SINKS."""
 
@@ -568,7 +575,7 @@ class Describe(Node):
 
 
 Declaration: TypeAlias = CreateStream | CreateStreamAs | CreateView | Drop
-Statement: TypeAlias = Declaration | CreateSink | DropSink | Explain | Show | Describe | Query
+Statement: TypeAlias = Declaration | CreateSink | DropSink | Explain | ExplainAnalyze | Show | Describe | Query
 
 
 def reads_system(*nodes: Node) -> bool:

@@ -118,10 +118,14 @@ class _Parser(Queries):
             name = self.name_in(name)
         return ast.Describe(name, span=self.since(start))
 
-    def explain(self) -> ast.Explain:
+    def explain(self) -> ast.Explain | ast.ExplainAnalyze:
         start = self.next()
-        if self.sees("ANALYZE"):
-            raise self.refusal("EXPLAIN ANALYZE", start.span.to(self.token.span), "Write EXPLAIN alone for the plan.")
+        if self.accept("ANALYZE"):
+            if self.sees_query() or self.sees("CREATE"):
+                hint = "Start the query, then write EXPLAIN ANALYZE and its name; EXPLAIN alone shows the plan."
+                raise self.refusal("EXPLAIN ANALYZE of what does not run", self.since(start), hint)
+            name = self.name("the name of a query that runs")
+            return ast.ExplainAnalyze(name, span=self.since(start))
         if self.sees("CREATE"):
             statement = self.create()
             if isinstance(statement, ast.CreateStream):
