@@ -73,8 +73,9 @@ class EdgeStatistics:
 
     @property
     def granule(self) -> float | None:
-        """Seconds of which all starts and ends are multiples: the thesis' g."""
-        return self.measured.granules / SECOND if self.measured.granules else None
+        """Seconds by multiples of which all starts and ends lie apart: the thesis' g."""
+        granules = self.measured.granules
+        return granules.span / SECOND if granules is not None and granules.span else None
 
     @property
     def distinct(self) -> dict[str, float]:

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import polars as pl
 
-from strandline.execution.batch import FROM, UNTIL, times
+from strandline.execution.batch import FROM, UNTIL, Times, times
 from strandline.execution.kernels.sketches import Sketch
 from strandline.temporal import BEFORE_ALL, FOREVER, SECOND, Instant
 
@@ -72,19 +72,37 @@ class Lengths:
 
 
 @dataclass(frozen=True, slots=True)
+class Granules:
+    """The longest span, in microseconds, by multiples of which all starts and ends lie apart; 0 if all are one.
+
+    From one of them, since a grid may begin anywhere: a window with a slide moves one chronon before its multiples.
+    """
+
+    base: Instant
+    span: int
+
+    @staticmethod
+    def of(start: Times, end: Times) -> Granules:
+        base = int(start[0])
+        spans = (int(np.gcd.reduce(times - base)) for times in (start, end[end < FOREVER]))
+        return Granules(base, math.gcd(*spans))
+
+    def merged(self, other: Granules) -> Granules:
+        return Granules(self.base, math.gcd(self.span, other.span, other.base - self.base))
+
+
+@dataclass(frozen=True, slots=True)
 class Edge:
-    """What was found on one edge; None where nobody asked. `granule` is the longest span, in microseconds, of which all
-    starts and ends are multiples; 0 before there was any."""
+    """What was found on one edge; None where nobody asked."""
 
     starts: Starts | None = None
     lengths: Lengths | None = None
-    granules: int | None = None
+    granules: Granules | None = None
     values: Mapping[str, Sketch] | None = None
 
     @staticmethod
     def of(frame: pl.DataFrame, wish: Wish) -> Edge:
         start, end = times(frame, FROM), times(frame, UNTIL)
-        ends = end[end < FOREVER] if LENGTHS in wish or GRANULES in wish else end
         found = Edge()
         if STARTS in wish:
             found = replace(found, starts=Starts(len(start), int(start.min()), int(start.max())))
@@ -92,7 +110,7 @@ class Edge:
             lasting = (end - start)[end < FOREVER]
             found = replace(found, lengths=Lengths(len(lasting), float(lasting.sum(dtype=np.float64))))
         if GRANULES in wish:
-            found = replace(found, granules=math.gcd(int(np.gcd.reduce(start)), int(np.gcd.reduce(ends))))
+            found = replace(found, granules=Granules.of(start, end))
         if VALUES in wish:
             payload = [name for name in frame.columns if not name.startswith("@")]
             found = replace(found, values={name: Sketch.of(frame.get_column(name)) for name in payload})
@@ -102,7 +120,7 @@ class Edge:
         return Edge(
             _merged(self.starts, other.starts, Starts.merged),
             _merged(self.lengths, other.lengths, Lengths.merged),
-            _merged(self.granules, other.granules, math.gcd),
+            _merged(self.granules, other.granules, Granules.merged),
             _merged(self.values, other.values, _merged_values),
         )
 
@@ -114,7 +132,7 @@ class Edge:
         return {
             STARTS: self.starts and [self.starts.count, self.starts.low, self.starts.high],
             LENGTHS: self.lengths and [self.lengths.count, self.lengths.total],
-            GRANULES: self.granules,
+            GRANULES: self.granules and [self.granules.base, self.granules.span],
             VALUES: self.values and {name: sketch.to_text() for name, sketch in self.values.items()},
         }
 
@@ -123,7 +141,7 @@ class Edge:
         return Edge(
             Starts(*data[STARTS]) if data[STARTS] is not None else None,
             Lengths(*data[LENGTHS]) if data[LENGTHS] is not None else None,
-            data[GRANULES],
+            Granules(*data[GRANULES]) if data[GRANULES] is not None else None,
             None if data[VALUES] is None else {name: Sketch.from_text(text) for name, text in data[VALUES].items()},
         )
 

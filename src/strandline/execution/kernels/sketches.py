@@ -29,8 +29,13 @@ class Sketch:
 
     @staticmethod
     def of(column: pl.Series) -> Sketch:
-        values = column.drop_nulls() if column.null_count() else column
-        return _smallest(pl.Series(hash_column(values)).unique().to_numpy())
+        hashes = hash_column(column.drop_nulls() if column.null_count() else column)
+        # If there are many values, enough of them have a small hash, and the others need not be told apart.
+        if len(hashes) > 32 * SIZE:
+            few = _different(hashes[hashes < np.uint64(_SPAN * 8 * SIZE / len(hashes))])
+            if len(few) >= SIZE:
+                return _smallest(few)
+        return _smallest(_different(hashes))
 
     def merged(self, other: Sketch) -> Sketch:
         return _smallest(np.union1d(self.smallest, other.smallest))
@@ -48,6 +53,10 @@ class Sketch:
     @staticmethod
     def from_text(text: str) -> Sketch:
         return Sketch(np.frombuffer(base64.b64decode(text), dtype="<u8").astype(np.uint64))
+
+
+def _different(hashes: Hashes) -> Hashes:
+    return pl.Series(hashes).unique().to_numpy()
 
 
 def _smallest(different: Hashes) -> Sketch:
