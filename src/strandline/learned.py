@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from strandline.catalog import BaseStream, Catalog, StreamStatistics
-from strandline.execution.delivery import BatchReport, Delivery
+from strandline.execution.delivery import BatchReport, Delivery, Listener
 from strandline.execution.measuring import Edge
 from strandline.physical.flow import SOURCE
 from strandline.statistics import starts_of
@@ -42,7 +42,7 @@ class Learned:
         if data is not None and data["identity"] == _identity(stream):
             self.catalog.measured[stream.name.lower()] = statistics_from(data)
 
-    def listener(self, delivery: Delivery) -> Any:
+    def listener(self, delivery: Delivery) -> Listener:
         """Whom a query calls after each of its batches."""
 
         def take(report: BatchReport) -> None:

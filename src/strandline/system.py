@@ -173,7 +173,8 @@ def _streams(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, 
         beat = _freshest(stream.name, queries)
         declared = stream.statistics.rate
         learned = catalog.measured.get(stream.name.lower())
-        measured = starts_of(beat).rate if beat is not None else learned.rate if learned is not None else None
+        seen = starts_of(beat).rate if beat is not None else None
+        measured = seen if seen is not None or learned is None else learned.rate
         counts = (beat.rows, beat.late, beat.rejected) if beat is not None else (0, 0, 0)
         until = beat.progress if beat is not None else BEFORE_ALL
         state = (beat.idle, beat.ended) if beat is not None else (None, None)
