@@ -78,6 +78,12 @@ def take(text: str, database: Database) -> None:
                 database.tell(statement)
             case ast.Explain(inner):
                 database.explain(inner)
+            case ast.ExplainAnalyze(name):
+                database.find(name)
+            case ast.Set():
+                database.set(statement)
+            case _ if ast.reads_system(statement):
+                database.execute(statement)
             case _:
                 database.explain(statement)
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from strandline.algebra.operators import Plan
     from strandline.algebra.user import Definition
 
+SYSTEM = "sys."  # what the names of the system's own tables begin with
+
 Argument: TypeAlias = str | int | float | bool | list["Argument"] | None
 
 
@@ -66,6 +68,10 @@ class StreamStatistics:
 
     rate: float | None = None
     values: Mapping[str, float] = field(default_factory=dict)
+
+    def over(self, other: StreamStatistics) -> StreamStatistics:
+        """What is said here, and what is not, from the other."""
+        return StreamStatistics(self.rate or other.rate, {**other.values, **self.values})
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +157,13 @@ class Catalog:
     def __init__(self) -> None:
         self._streams: dict[str, Stream] = {}
         self.functions: dict[str, Definition] = {}
+        self.measured: dict[str, StreamStatistics] = {}  # what queries have learned of base streams, by folded name
+
+    def statistics(self) -> dict[str, StreamStatistics]:
+        """What the planner goes by for each base stream: what was declared, else what was measured."""
+        nothing = StreamStatistics()
+        base = (stream for stream in self if isinstance(stream, BaseStream))
+        return {s.name: s.statistics.over(self.measured.get(s.name.lower(), nothing)) for s in base}
 
     def __iter__(self) -> Iterator[Stream]:
         return iter(self._streams.values())
@@ -160,6 +173,13 @@ class Catalog:
 
     def get(self, name: str, span: Span | None = None) -> Stream:
         stream = self._streams.get(name.lower())
+        if stream is None and name.lower().startswith(SYSTEM):
+            raise CatalogError(
+                f'"{name}" is a table of the system, which a SELECT reads at once',
+                code="system-table",
+                hint="Write the SELECT by itself: no stream, view or sink is made of it, and it is not explained.",
+                span=span,
+            )
         if stream is None:
             near = difflib.get_close_matches(name.lower(), self._streams, n=1)
             if near:
@@ -170,6 +190,8 @@ class Catalog:
         return stream
 
     def add(self, stream: Stream, span: Span | None = None) -> None:
+        if stream.name.lower().startswith(SYSTEM):
+            raise _reserved(stream.name, span)
         known = self._streams.get(stream.name.lower())
         if known is not None:
             raise CatalogError(
@@ -218,6 +240,7 @@ class Catalog:
         gone: list[Stream] = [stream, *(each for each in dependants if isinstance(each, DerivedStream))]
         for each in gone:
             del self._streams[each.name.lower()]
+            self.measured.pop(each.name.lower(), None)
         return gone
 
     def dependants(self, stream: Stream, running: Sequence[Reader] = ()) -> list[list[Dependant]]:
@@ -244,6 +267,15 @@ class Catalog:
             hint="Stop the running queries first." if runs else hint,
             span=span,
         )
+
+
+def _reserved(name: str, span: Span | None) -> CatalogError:
+    return CatalogError(
+        f'"{name}" would be a table of the system',
+        code="system-table",
+        hint="Names that begin with sys. belong to it; choose another.",
+        span=span,
+    )
 
 
 def _listed(dependants: Iterable[Dependant]) -> str:

@@ -8,10 +8,12 @@ import os
 import tempfile
 import uuid
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from strandline.algebra.user import user_functions
+from strandline.catalog import StreamStatistics
 from strandline.errors import CheckpointError
 from strandline.physical.plan import Pipeline
 
@@ -50,13 +52,30 @@ class Checkpoint:
         """How many buckets the state was written with; a restart must use as many."""
         return None if self.fresh else int(self._known()["buckets"])
 
+    def statistics(self) -> dict[str, StreamStatistics] | None:
+        """What its plan was made with: a restart must make the same, whatever was learned since. None if it is new, or
+        was made by an earlier version, which went by declarations alone."""
+        made_with = None if self.fresh else self._known().get("statistics")
+        if made_with is None:
+            return None
+        return {name: StreamStatistics(known["rate"], known["values"]) for name, known in made_with.items()}
+
     @property
     def owner(self) -> str:
         """What results elsewhere say of whom they belong to: a name that no other checkpoint has."""
         return str(self._claimed.get("id") or self._claimed["fingerprint"])
 
-    def recognise(self, pipeline: Pipeline, plan: str, places: Mapping[str, str]) -> None:
-        """Make sure that the checkpoint belongs to these queries and their results, or to nobody. Changes nothing."""
+    def recognise(
+        self,
+        pipeline: Pipeline,
+        plan: str,
+        places: Mapping[str, str],
+        made_with: Mapping[str, StreamStatistics],
+    ) -> None:
+        """Make sure that the checkpoint belongs to these queries and their results, or to nobody. Changes nothing.
+
+        `made_with` is what the plan was made with, for a restart to remember.
+        """
         declared = repr([(s.name, s.columns, s.source.function, s.source.arguments, sorted(s.source.options.items()),
                           s.time_columns, s.disorder_us, s.idle_after_us) for s in pipeline.streams])  # fmt: skip
         # By name and types: what a function does may change, as long as it fits in.
@@ -76,7 +95,8 @@ class Checkpoint:
             self._claimed = known
             return
         own = {"id": uuid.uuid4().hex, "fingerprint": fingerprint}
-        self._claimed = {**own, "buckets": pipeline.buckets, "queries": names, "plan": plan}
+        used = {s.name: asdict(made_with[s.name]) for s in pipeline.streams if s.name in made_with}
+        self._claimed = {**own, "buckets": pipeline.buckets, "queries": names, "plan": plan, "statistics": used}
 
     def claim(self) -> None:
         """Say in the checkpoint whose it is."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import pyarrow as pa
 
 from strandline.algebra.schema import schema
-from strandline.catalog import Argument, BaseStream, Catalog, DerivedStream, Reader, SourceCall, Stream
+from strandline.catalog import SYSTEM, Argument, BaseStream, Catalog, DerivedStream, Reader, SourceCall, Stream
 from strandline.listing import Listing
 from strandline.query import Query
 from strandline.sinks import Sink
@@ -82,6 +82,8 @@ def describe(stream: Stream) -> Listing:
 
 
 def _source_facts(stream: BaseStream) -> list[tuple[str, str | None, str | None]]:
+    if stream.name.startswith(SYSTEM):
+        return []
     if stream.time_column is None:
         return [("source", None, show_source(stream.source)), *_time_facts(stream)]
     idle = f"after {show_duration(stream.idle_after_us)}" if stream.idle_after_us is not None else "never"
@@ -102,6 +104,8 @@ def _time_facts(stream: BaseStream) -> list[tuple[str, str | None, str | None]]:
 
 
 def _kind(stream: Stream) -> str:
+    if stream.name.startswith(SYSTEM):
+        return "table of the system"
     if isinstance(stream, BaseStream):
         return "stream from a source"
     return "view" if stream.is_view else "stream from a query"

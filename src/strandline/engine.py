@@ -23,7 +23,7 @@ from strandline.algebra.operators import Plan
 from strandline.algebra.schema import schema
 from strandline.algebra.tree import streams_read
 from strandline.backends import Backend, LocalBackend, Note, SparkBackend, Start
-from strandline.catalog import BaseStream, Catalog, DerivedStream, KnownRows, Reader, Stream, StreamStatistics
+from strandline.catalog import SYSTEM, BaseStream, Catalog, DerivedStream, KnownRows, Reader, Stream, StreamStatistics
 from strandline.checkpoint import Checkpoint, indent
 from strandline.describe import describe, show_queries, show_shedding, show_sinks, show_streams, show_views
 from strandline.errors import CatalogError, QueryError, SetupError, SinkError
@@ -37,6 +37,7 @@ from strandline.lang.definitions import define, define_aggregate
 from strandline.lang.parser import parse, parse_one
 from strandline.lang.scope import suggestion
 from strandline.lang.streams import bind_connector, bind_create_stream, declaration
+from strandline.learned import Learned
 from strandline.listing import Listing
 from strandline.optimizer.drops import QueryDrops
 from strandline.optimizer.pipeline import optimize
@@ -45,6 +46,7 @@ from strandline.physical.explain import show_pipeline
 from strandline.query import Group, Query
 from strandline.sinks import Memory, Sink, Standing, listener, make_sink
 from strandline.sinks.kept import KEEP, Kept
+from strandline.system import SystemTables, ask
 from strandline.temporal import instant
 from strandline.why import write_flow
 
@@ -92,6 +94,7 @@ class Database:
         self.capacity = capacity  # the share of the machine that they may use; None for all of it
         self.memory = Memory(keep)  # where the answers go that nobody gives a sink
         self._feeds = Feeds(self.checkpoint / "events" if self.checkpoint is not None else None)
+        self._learned = Learned(self.catalog, self.checkpoint)
         self._numbered = (f"q{number}" for number in count(1))
         self._backend: Backend = (
             SparkBackend(spark, master, config, buckets) if engine == "spark" else LocalBackend(buckets)
@@ -105,7 +108,7 @@ class Database:
 
     def sql(self, text: str, *, sink: Sink | None = None, name: str | None = None) -> Any:
         """Run statements. The value is that of the last one: a `Query` for SELECT and CREATE SINK, a text for EXPLAIN,
-        a `Listing` for SHOW and DESCRIBE, else None."""
+        a `Listing` for SHOW, DESCRIBE and a SELECT from the tables of sys, else None."""
         result: Any = None
         for statement in parse(text):
             result = self.execute(statement, sink=sink, name=name)
@@ -124,6 +127,8 @@ class Database:
                 return None
             case ast.Explain(inner):
                 return self.explain(inner)
+            case ast.ExplainAnalyze(wanted_name):
+                return self.find(wanted_name).explain(analyze=True)
             case ast.Show() | ast.Describe():
                 return self.tell(statement)
             case ast.Set():
@@ -131,6 +136,8 @@ class Database:
                 return None
             case ast.Allowing(query, shedding):
                 return self._start_query(query, name, sink, shedding.most)
+            case _ if ast.reads_system(statement):
+                return ask(statement, self.catalog, self.queries)
             case _:
                 return self._start_query(statement, name, sink, self.shedding)
 
@@ -239,6 +246,7 @@ class Database:
                 stream = self._feeds.housed(bind_create_stream(statement, known))
                 open_source(stream, span=statement.source.span).check(statement.source.span)
                 self.catalog.add(stream, statement.name.span)
+                self._learned.recall(stream)
             case ast.CreateStreamAs():
                 self.catalog.add(bind_derived_stream(statement, self.catalog), statement.name.span)
             case ast.CreateView(name, _, _, replaces):
@@ -323,6 +331,19 @@ class Database:
             return self.explain_plan("query", bind_query(statement.query, self.catalog), statement.shedding.most)
         return self.explain_plan("query", bind_query(statement, self.catalog), self.shedding)
 
+    def find(self, name: ast.Identifier) -> Query:
+        """The query of a name; of several the newest."""
+        for query in reversed(self.queries):
+            if name.matches(query.name):
+                return query
+        known = [query.name for query in self.queries]
+        raise QueryError(
+            f'there is no query "{name.name}"',
+            code="unknown-query",
+            hint=suggestion(name.name, known, "Queries are") if known else "None was started yet.",
+            span=name.span,
+        )
+
     def tell(
         self,
         statement: ast.Show | ast.Describe,
@@ -331,6 +352,8 @@ class Database:
     ) -> Listing:
         """What SHOW and DESCRIBE show; `waiting` are the queries of a script that have not started, `sinks` theirs."""
         match statement:
+            case ast.Describe(name) if name.name.lower().startswith(SYSTEM):
+                return describe(SystemTables(self.catalog).get(name.name, name.span))
             case ast.Describe(name):
                 return describe(self.catalog.get(name.name, name.span))
             case ast.Show("STREAMS"):
@@ -346,7 +369,7 @@ class Database:
     def explain_plan(self, name: str, plan: Plan, shedding: float | None = None) -> str:
         """The same for a plan, of whose rows a share may be dropped."""
         buckets = self._backend.likely_buckets()
-        better = optimize(plan, self._statistics(), self._limit(shedding, buckets))
+        better = optimize(plan, self.catalog.statistics(), self._limit(shedding, buckets))
         shed = frozenset({name} if shedding is not None else ())
         pipeline = choose([(name, better)], self._base_streams(), buckets, shed)
         parts = ["logical plan", indent(show_plan(plan))]
@@ -381,7 +404,7 @@ class Database:
         self._refuse_taken_names([query.name for query in queries])
         checkpoint = Checkpoint(place) if place is not None else Checkpoint.temporary()
         buckets = checkpoint.buckets() or self._backend.default_buckets()
-        known = self._statistics()
+        known = self._statistics(checkpoint)
         plans = [(q.name, optimize(q.plan, known, self._limit(q.shedding, buckets))) for q in queries]
         shed = {query.name: query.shedding for query in queries if query.shedding is not None}
         self._refuse_taken_column(queries)
@@ -389,7 +412,7 @@ class Database:
         columns = {query.name: query.columns for query in pipeline.queries}
         text = show_pipeline(pipeline)
         places = {query.name: where for query in queries if (where := query.sink.place) is not None}
-        checkpoint.recognise(pipeline, text, places)
+        checkpoint.recognise(pipeline, text, places, known)
         aside = aside or next((near for query in queries if (near := query.sink.beside) is not None), None)
         delivery = Delivery(pipeline, checkpoint.path / MEMORY, aside, ())
         group = Group(delivery, checkpoint.path, text, {q.name: q.sink.open(q.name, columns[q.name]) for q in queries})
@@ -398,7 +421,8 @@ class Database:
             group.shedder = self._shedder(plans, known, shed, delivery)
         if checkpoint.is_temporary:
             group.on_stop.append(lambda: shutil.rmtree(checkpoint.path, ignore_errors=True))
-        delivery.listeners.append(group.take)
+        delivery.listeners += [group.take, self._learned.listener(delivery)]
+        group.on_stop.append(self._learned.save)
         try:
             self._begin(queries, group, checkpoint)
             if not (delivery.ended and self._backend.has_finished(checkpoint.path, delivery.last_batch)):
@@ -471,8 +495,11 @@ class Database:
                     hint="Stop it first, or give this one another name: sql(…, name=…).",
                 )
 
-    def _statistics(self) -> dict[str, StreamStatistics]:
-        return {stream.name: stream.statistics for stream in self._base_streams()}
+    def _statistics(self, checkpoint: Checkpoint) -> dict[str, StreamStatistics]:
+        """What a query is planned with: what is known by now or, if it goes on from a checkpoint, was known then."""
+        if checkpoint.fresh:
+            return self.catalog.statistics()
+        return checkpoint.statistics() or {stream.name: stream.statistics for stream in self._base_streams()}
 
     def _base_streams(self) -> list[BaseStream]:
         return [stream for stream in self.catalog if isinstance(stream, BaseStream)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 import polars as pl
 import pyarrow as pa
 
+from strandline.analyze import Estimate, analyzed
 from strandline.errors import QueryError, StrandlineError
 from strandline.execution.answers import from_answer, to_answer
 from strandline.execution.batch import FROM, UNTIL
@@ -21,11 +22,14 @@ from strandline.execution.kernels.changes import CHANGE, TIME, coalesce, net_cha
 from strandline.execution.progress import Heartbeat
 from strandline.execution.runtime import Counts
 from strandline.execution.shedding import Shedder
+from strandline.execution.subscriptions import Subscription
 from strandline.execution.wire import to_table
 from strandline.listing import Form, in_form
+from strandline.physical.flow import flow_of
 from strandline.physical.plan import Pipeline
 from strandline.sinks import Memory, Outlet, Sink
 from strandline.sinks.kept import Kept, Pieces, joined
+from strandline.statistics import Statistics, statistics_of
 from strandline.temporal import BEFORE_ALL, FOREVER, Instant, instant, show_instant, to_datetime
 from strandline.types import Schema
 from strandline.why import evidence_of, explain_why
@@ -58,6 +62,7 @@ class Group:
     on_stop: list[Callable[[], None]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
     answers: dict[str, Kept] = field(default_factory=dict)  # those that stay in memory
+    estimates: Mapping[str, Estimate] = field(default_factory=dict)  # what was expected of each step
     late: dict[str, list[pa.Table]] = field(default_factory=dict)
     rejected: dict[str, list[pa.Table]] = field(default_factory=dict)
     batches: int = 0
@@ -252,7 +257,7 @@ class Query:
         return in_form(_joined(self._group.rejected.get(stream)), form)
 
     def metrics(self) -> dict[str, Any]:
-        """Counters and gauges: rows in and out, late, rejected, progress, state, batches.
+        """Counters and gauges: rows in and out, late, rejected, progress, state, CPU time of the operators, batches.
 
         `rows_left` is about how many rows the sources still hold; None where none of them can tell. `forgotten` is how
         many rows of the answer memory no longer has, `kept_since` from when on it is whole; None for all of it.
@@ -272,6 +277,7 @@ class Query:
             "ended": self.ended,
             "state_rows": delivery.state_rows,
             "state_bytes": delivery.state_bytes,
+            "cpu_seconds": delivery.cpu_seconds,
             "batches": self._group.batches,
             "forgotten": answer.forgotten if answer is not None else 0,
             "kept_since": to_datetime(since) if since > BEFORE_ALL else None,
@@ -303,13 +309,39 @@ class Query:
         """What recent batches took, by phase, in milliseconds."""
         return self._group.run.durations() if self._group.run is not None else []
 
-    def explain(self) -> str:
-        """The plan that runs."""
-        return self._group.explanation
+    def explain(self, analyze: bool = False) -> str:
+        """The plan that runs; with `analyze` what its operators did so far, and what was expected of them."""
+        if not analyze:
+            return self._group.explanation
+        answers = flow_of(self.pipeline).answers[self.name]
+        return analyzed(self.statistics(), answers, self.heartbeats(), self.progress, self._group.estimates)
 
     def operators(self) -> Mapping[str, Counts]:
-        """What the operators of each fragment of `pipeline` did so far, and what they keep."""
+        """What the operators of each fragment of `pipeline` did so far, and what they keep; what reading its streams
+        took, under `source:name`."""
         return self._group.delivery.operators
+
+    def statistics(self) -> Statistics:
+        """What is known by now of each operator and of what flows between them. Rates inside of the plan, lengths,
+        granules and counts of values are there if somebody subscribes."""
+        return statistics_of(self.name, self._group.delivery)
+
+    def subscribe(
+        self,
+        callback: Callable[[Statistics], None] | None = None,
+        *,
+        items: Iterable[str] | None = None,
+        every: float = 1.0,
+    ) -> Subscription:
+        """Have the plan measured until the subscription is closed, and the callback called after a batch, at most once
+        in `every` seconds, and after the last one.
+
+        `items` are any of rate, distance, length, granule, distinct, selectivity, state and cost; all of them if
+        nothing is said. What nobody asks for is not measured. Queries that were started together share a plan, and what
+        is measured of it.
+        """
+        tell = None if callback is None else lambda: callback(self.statistics())
+        return self._group.delivery.subscriptions.add(items, tell, every)
 
     def why(self) -> str:
         """What stands between the streams and the answer: for a query whose answer is empty."""

@@ -68,6 +68,8 @@ def read_script(database: Database, text: str) -> Script:
                 pending = _without(pending, statement)
             case ast.Explain(inner):
                 script.explanations.append(database.explain(inner))
+            case ast.ExplainAnalyze():
+                script.explanations.append(str(database.execute(statement)))
             case ast.Show() | ast.Describe():
                 waiting = [Reader(each.name or "SELECT", each.reads) for each in pending]
                 sinks = {each.name: each.sink for each in pending if each.name and each.sink is not None}
@@ -77,6 +79,8 @@ def read_script(database: Database, text: str) -> Script:
             case ast.Allowing(query, shedding):
                 plan, reads = bind_reading(query, database.catalog)
                 pending.append(_Pending(None, plan, reads, shedding=shedding.most))
+            case _ if ast.reads_system(statement):
+                script.explanations.append(str(database.execute(statement)))
             case _:
                 plan, reads = bind_reading(statement, database.catalog)
                 pending.append(_Pending(None, plan, reads, shedding=database.shedding))

@@ -107,7 +107,7 @@ def _verdicts(evidence: Evidence) -> Iterator[_Verdict]:
         what = "its streams have ended without a row" if ended else "no row has arrived yet"
         yield f"has no result: {what}", f"{SOURCE}{silent[0].stream}", None
     yield from _stuck(evidence)
-    for step in _steps_of(evidence):
+    for step in steps_of(evidence):
         at = evidence.flow.steps[step]
         into = sum(evidence.passed(source) for source in at.inputs)
         if into and at.kind not in _JOINS and not evidence.passed(step) and not evidence.kept(step):
@@ -119,7 +119,7 @@ def _verdicts(evidence: Evidence) -> Iterator[_Verdict]:
 def _stuck(evidence: Evidence) -> Iterator[_Verdict]:
     """A stream without rows, or one that lags behind, holds the time of all others."""
     active = [beat for beat in evidence.streams if not beat.idle and not beat.ended]
-    waiting = any(evidence.kept(step) for step in _steps_of(evidence))
+    waiting = any(evidence.kept(step) for step in steps_of(evidence))
     if not active or not waiting:
         return
     slowest = min(active, key=lambda beat: beat.progress)
@@ -149,7 +149,7 @@ def _holder(beat: Heartbeat) -> str:
 
 def _unmatched(evidence: Evidence) -> Iterator[_Verdict]:
     """A join that keeps rows and has never found a pair."""
-    for step in _steps_of(evidence):
+    for step in steps_of(evidence):
         at = evidence.flow.steps[step]
         if at.kind in _JOINS and not evidence.passed(step) and all(evidence.passed(i) for i in at.inputs):
             yield f"has no result: {_blamed(evidence, step)} has found no pair", step, _remedy(evidence, step)
@@ -177,7 +177,7 @@ def _remedy(evidence: Evidence, step: str) -> str | None:
     return "Rows meet when they are in their windows at the same time. Are the keys spelled alike on both sides?"
 
 
-def _steps_of(evidence: Evidence) -> list[str]:
+def steps_of(evidence: Evidence) -> list[str]:
     """The steps behind an answer, each after those that it reads."""
     found: dict[str, None] = {}
 

@@ -93,7 +93,7 @@ def offered(session: Session, before: str, after: str = "") -> list[str]:
 
 
 def test_completion_knows_where_it_is(session: Session) -> None:
-    assert offered(session, "SELECT * FROM ") == ["trades", "quotes", "dear"]
+    assert offered(session, "SELECT * FROM ") == ["trades", "quotes", "dear", "sys."]
     assert offered(session, "select * from d") == ["dear"]
     assert offered(session, "SELECT t.", " FROM trades [RANGE 5 SECONDS] AS t") == ["sym", "price", "ts"]
     assert offered(session, "SELECT q.b", " FROM trades t, quotes WINDOW(RANGE 1 DAY) q") == ["bid"]
@@ -101,6 +101,9 @@ def test_completion_knows_where_it_is(session: Session) -> None:
     assert "bid" not in offered(session, "SELECT b", " FROM trades")
     assert offered(session, "SELECT b")[0] == "bid", "no stream is named yet: all are meant"
     assert offered(session, "DESCRIBE q") == ["quotes"]
+    assert offered(session, "SELECT * FROM sys.op") == ["operators"]
+    assert offered(session, "SELECT us", " FROM sys.operators") == ["us_per_row", "using"]
+    assert offered(session, "SELECT o.sel", " FROM sys.operators o") == ["selectivity"]
     assert offered(session, "SELECT string_") == ["string_agg("]
     assert offered(session, "sel")[0] == "select" and offered(session, "SEL")[0] == "SELECT"
     assert offered(session, ".ti") == [".timing"]

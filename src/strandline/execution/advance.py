@@ -1,18 +1,20 @@
 """How far the sources are read, batch by batch: decided once, in the driver's process, and then remembered.
 
 A decision holds everything that a batch needs to be the same when it runs again: how far each source was read, where
-the reading was divided among tasks, whether a silent source counted as idle, and when rows without a time arrived.
+the reading was divided among tasks, whether a silent source counted as idle, when rows without a time arrived, and what
+is measured on the way.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import Any, TypeAlias
 
 from strandline.execution.drops import Shares, shares_from
+from strandline.execution.measuring import Wish
 from strandline.execution.shedding import Shedder
 from strandline.execution.sources.base import Source
 from strandline.temporal import SECOND, Instant
@@ -39,14 +41,16 @@ class Position:
     cuts: tuple[int, ...] = ()
     arrived: Instant = 0
     shares: Shares = ()
+    measure: Wish = field(default=(), compare=False)  # it is no reason for a batch
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Position:
+        cuts, measure = tuple(data["cuts"]), tuple(data.get("measure", ()))
         shares = shares_from(data.get("shares", ()))
-        return Position(data["at"], data["idle"], data["ended"], tuple(data["cuts"]), data.get("arrived", 0), shares)
+        return Position(data["at"], data["idle"], data["ended"], cuts, data.get("arrived", 0), shares, measure)
 
 
 Positions: TypeAlias = dict[str, Position]
@@ -65,6 +69,7 @@ class Piece:
     ended: bool
     arrived: Instant = 0
     shares: Shares = ()
+    measure: Wish = ()
 
 
 def pieces(before: Mapping[str, Position], after: Mapping[str, Position]) -> list[Piece]:
@@ -73,7 +78,8 @@ def pieces(before: Mapping[str, Position], after: Mapping[str, Position]) -> lis
     for stream, end in after.items():
         begin = before[stream].at
         for number, (start, stop) in enumerate(pairwise([begin, *end.cuts, end.at])):
-            found.append(Piece(stream, number, begin, start, stop, end.idle, end.ended, end.arrived, end.shares))
+            about = (end.idle, end.ended, end.arrived, end.shares, end.measure)
+            found.append(Piece(stream, number, begin, start, stop, *about))
     return found
 
 
@@ -87,10 +93,12 @@ class Advance:
         tasks: int,
         clock: Callable[[], Instant] = now,
         shedder: Shedder | None = None,
+        wish: Callable[[], Wish] = tuple,
     ) -> None:
         self.sources = sources
         self.clock = clock
         self.shedder = shedder
+        self.wish = wish  # what a batch is asked to measure
         self.batch_rows = batch_rows
         self.tasks_per_source = max(1, tasks // max(1, len(sources)))
         self._last_rows = dict.fromkeys(sources, time.monotonic())
@@ -126,7 +134,9 @@ class Advance:
             shares = self.shedder.decide(time.monotonic())
             after = {n: replace(p, shares=shares.get(n, ())) for n, p in after.items()}
         # A source of which nothing is read has one piece, an empty one.
-        return {n: replace(p, cuts=()) if p.at == before[n].at else p for n, p in after.items()}
+        after = {n: replace(p, cuts=()) if p.at == before[n].at else p for n, p in after.items()}
+        wish = self.wish()
+        return {name: replace(position, measure=wish) for name, position in after.items()}
 
     def _next(self, name: str, source: Source, before: Position) -> Position:
         if before.ended:

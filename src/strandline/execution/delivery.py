@@ -7,6 +7,7 @@ import operator
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from strandline.errors import damaged
+from strandline.execution.measuring import Edge, Measurements, Wish, both, merged_edges
 from strandline.execution.operators.base import Progress
 from strandline.execution.progress import Heartbeat, progress_of, together
 from strandline.execution.runtime import Counts
+from strandline.execution.subscriptions import Subscriptions
 from strandline.execution.wire import Message
 from strandline.physical.plan import Pipeline
 from strandline.temporal import BEFORE_ALL, Instant
@@ -35,6 +38,12 @@ class BatchReport:
     late: dict[str, list[pa.Table]] = field(default_factory=dict)
     rejected: dict[str, list[pa.Table]] = field(default_factory=dict)
     operators: dict[str, Counts] = field(default_factory=dict)
+    measured: dict[str, Edge] = field(default_factory=dict)
+
+    @property
+    def wish(self) -> Wish:
+        """What the batch was asked to measure."""
+        return reduce(both, (beat.measure for beat in self.heartbeats.values()), ())
 
     def answer(self, query: str) -> pa.Table | None:
         tables = self.answers.get(query)
@@ -47,6 +56,7 @@ class _Totals:
 
     rows_out: dict[str, int]
     passed: dict[str, list[int]]
+    seconds: dict[str, list[float]] = field(default_factory=dict)  # not known to earlier versions
 
 
 # Called with the report after the files of a batch are in place.
@@ -68,6 +78,9 @@ class Delivery:
         self.rows_out = dict.fromkeys((query.name for query in pipeline.queries), 0)
         self.answered: dict[str, int] = {}  # the last batch that brought rows, by query
         self.operators: dict[str, Counts] = {}  # by fragment: totals of what passed, and what is kept now
+        self.subscriptions = Subscriptions()
+        self.measurements = Measurements()
+        self._measured_before = self.measurements
         self._before_last = _Totals(dict(self.rows_out), {})
         self._recall()
 
@@ -76,19 +89,28 @@ class Delivery:
         self._keep_aside(report)
         # A batch that ran before a crash runs again: its rows were counted, so count from before it.
         again = batch == self.last_batch
-        base = self._before_last if again else _Totals(self.rows_out, {f: c.passed for f, c in self.operators.items()})
+        base = self._before_last if again else self._totals()
         self._before_last = base
         self.rows_out = {name: count + report.rows_out.get(name, 0) for name, count in base.rows_out.items()}
         for fragment, counts in report.operators.items():
-            passed = map(operator.add, base.passed.get(fragment, [0] * len(counts.passed)), counts.passed)
-            self.operators = self.operators | {fragment: replace(counts, passed=list(passed))}
+            passed = map(operator.add, base.passed.get(fragment) or [0] * len(counts.passed), counts.passed)
+            seconds = map(operator.add, base.seconds.get(fragment) or [0.0] * len(counts.passed), counts.seconds)
+            total = replace(counts, passed=list(passed), seconds=list(seconds))
+            self.operators = self.operators | {fragment: total}
+        self._measured_before = self._measured_before if again else self.measurements
+        self.measurements = self._measured_before.after(report.wish, report.measured)
         self.answered |= {name: batch for name, rows in report.rows_out.items() if rows}
         self.heartbeats = self.heartbeats | report.heartbeats  # a new one: others may be looking at the old one
         self.last_batch = batch
         for listener in self.listeners:
             listener(report)
         self._remember()
+        self.subscriptions.publish(report.wish, self.ended)
         return report
+
+    def _totals(self) -> _Totals:
+        passed = {fragment: counts.passed for fragment, counts in self.operators.items()}
+        return _Totals(self.rows_out, passed, {fragment: counts.seconds for fragment, counts in self.operators.items()})
 
     @property
     def state_rows(self) -> int:
@@ -97,6 +119,11 @@ class Delivery:
     @property
     def state_bytes(self) -> int:
         return sum(sum(counts.bytes) for counts in self.operators.values())
+
+    @property
+    def cpu_seconds(self) -> float:
+        """What the operators have taken of processors since the queries began."""
+        return sum(sum(counts.seconds) for counts in self.operators.values())
 
     def progress(self, query: str) -> Progress:
         streams = next(q.streams for q in self.pipeline.queries if q.name == query)
@@ -180,6 +207,9 @@ def _report(batch: int, messages: Iterable[Message]) -> BatchReport:
                         report.operators[fragment].add(Counts(**facts))
                     else:
                         report.operators[fragment] = Counts(**facts)
+            case "measured":
+                found = {name: Edge.from_json(facts) for name, facts in message.facts.items()}
+                report.measured = merged_edges(report.measured, found)
             case other:
                 raise AssertionError(f"the driver does not know messages of kind {other}")
     report.heartbeats = together(beats)

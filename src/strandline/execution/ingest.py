@@ -12,9 +12,11 @@ from strandline.catalog import WEIGHT, BaseStream
 from strandline.execution.advance import Piece
 from strandline.execution.batch import FROM, UNTIL, Batch, Mask, Times, is_sorted, times
 from strandline.execution.drops import drop, with_counts, with_setting
+from strandline.execution.kernels.compiled import working_seconds
+from strandline.execution.measuring import Meter
 from strandline.execution.operators.base import Progress
 from strandline.execution.progress import Heartbeat, progress_of
-from strandline.execution.runtime import FragmentRunner, Outbox
+from strandline.execution.runtime import Outbox
 from strandline.execution.sources.base import Chunk, Source
 from strandline.execution.wire import DRIVER, Message, to_table
 from strandline.physical.plan import Fragment, Pipeline, ports
@@ -51,8 +53,11 @@ def ingest(
     floor = _floor(pipeline, stream.name, before)
     fragments = [f for f in pipeline.at(0) if ports(f.root)[0].name == f"source:{stream.name}"]
     wanted = frozenset(c.name for f in fragments for c in ports(f.root)[0].columns) - {WEIGHT}
+    out.meter = Meter(piece.measure)
     if piece.start < piece.end:
+        began = working_seconds()
         for chunk in source.read(piece.start, piece.end, wanted):
+            out.count_reading(stream.name, chunk.rows.height, working_seconds() - began)
             if chunk.rejected.height:
                 out.for_driver.append(Message("rejected", stream.name, DRIVER, table=to_table(chunk.rejected)))
                 beat = replace(beat, rejected=beat.rejected + chunk.rejected.height)
@@ -60,7 +65,8 @@ def ingest(
                 timed = _at_arrival(chunk, piece) if stream.time_column is None else chunk
                 beat = _accept(stream, timed, beat, floor, fragments, dict(piece.shares), out)
             floor = max(floor, chunk.promise)
-    beat = _tell_time(beat, stream, floor, piece)
+            began = working_seconds()
+    beat = replace(_tell_time(beat, stream, floor, piece), measure=piece.measure)
     for bucket in range(pipeline.buckets):
         out.send(bucket, Message("heartbeat", stream.name, 1, facts=beat.to_json()))
     out.for_driver.append(Message("heartbeat", stream.name, DRIVER, facts=beat.to_json()))
@@ -96,11 +102,13 @@ def _accept(
         rows = rows.filter(~kept)
         time = times(rows, FROM)
     if rows.height:
+        if out.meter.wish:
+            out.meter.look(f"source:{stream.name}", rows.with_columns(_until(rows)))
         left, dropped = drop(rows, stream.name, shares)
         for fragment in fragments:
             # One row in, one element out: stage 0 knows no state and no progress.
             batch = _elements(left.get(fragment.query, rows), fragment, shares.get(fragment.query, 1.0))
-            runner = FragmentRunner(fragment.root)
+            runner = out.runner(fragment)
             out.route(fragment.route, runner.step(batch, Progress(FOREVER, kept={stream.name: beat.kept})).frame)
             out.count(fragment, runner)
         beat = replace(beat, dropped=with_counts(beat.dropped, dropped))
@@ -126,8 +134,11 @@ def _elements(rows: pl.DataFrame, fragment: Fragment, share: float) -> dict[str,
     port = ports(fragment.root)[0]
     weight = pl.lit(1.0 / share if share > 0 else 0.0)
     columns = [(weight if c.name == WEIGHT else pl.col(c.name)).alias(c.id) for c in port.columns]
-    until = pl.col(UNTIL) if UNTIL in rows.columns else (pl.col(FROM) + 1).alias(UNTIL)
-    return {port.name: Batch(rows.select(*columns, pl.col(FROM), until))}
+    return {port.name: Batch(rows.select(*columns, pl.col(FROM), _until(rows)))}
+
+
+def _until(rows: pl.DataFrame) -> pl.Expr:
+    return pl.col(UNTIL) if UNTIL in rows.columns else (pl.col(FROM) + 1).alias(UNTIL)
 
 
 def late_rows(time: Times, high: Instant, disorder_us: int, floor: Instant) -> Mask:

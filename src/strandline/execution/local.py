@@ -38,7 +38,7 @@ class LocalRun:
         self.sources = sources or {
             s.name: open_source(s, source_directory / s.name if source_directory else None) for s in pipeline.streams
         }
-        self.advance = Advance(self.sources, batch_rows, tasks, shedder=shedder)
+        self.advance = Advance(self.sources, batch_rows, tasks, shedder=shedder, wish=delivery.subscriptions.wish)
         self.positions = self.advance.beginning()
         self.heartbeats: dict[str, Heartbeat] = {}
         self.states: dict[tuple[int, int], States] = {}

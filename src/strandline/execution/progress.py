@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from strandline.execution.drops import Settings, settings_from
+from strandline.execution.measuring import Wish, both
 from strandline.execution.operators.base import Progress
 from strandline.temporal import BEFORE_ALL, FOREVER, Instant
 
@@ -23,6 +24,7 @@ class Heartbeat:
     nothing is expected for the time being.
 
     `kept` is how the drop boxes stood, from when on, and `dropped` how many accepted rows they took, by query.
+    `measure` is what the batch at hand is asked to measure on its way.
     """
 
     stream: str
@@ -38,14 +40,15 @@ class Heartbeat:
     resting: tuple[str, ...] = ()
     kept: Settings = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
+    measure: Wish = ()
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Heartbeat:
-        kept = settings_from(data.get("kept", ()))
-        return Heartbeat(**{**data, "resting": tuple(data.get("resting", ())), "kept": kept})
+        lists = {name: tuple(data.get(name, ())) for name in ("resting", "measure")}
+        return Heartbeat(**{**data, **lists, "kept": settings_from(data.get("kept", ()))})
 
     def slowest(self) -> Instant:
         """How far all partitions have come that are not at rest."""
@@ -57,7 +60,7 @@ class Heartbeat:
         partitions = dict(self.partitions)
         for name, reached in other.partitions.items():
             partitions[name] = max(reached, partitions.get(name, BEFORE_ALL))
-        both = Heartbeat(
+        whole = Heartbeat(
             self.stream,
             max(self.progress, other.progress),
             min(self.low, other.low),
@@ -71,9 +74,10 @@ class Heartbeat:
             self.resting,
             max(self.kept, other.kept, key=len),  # both have the same, or one of them has not heard of the latest
             {q: self.dropped.get(q, 0) + other.dropped.get(q, 0) for q in {*self.dropped, *other.dropped}},
+            both(self.measure, other.measure),
         )
         # A task knows how far its own partitions have come; only together they know which is the slowest.
-        return replace(both, progress=max(both.progress, both.slowest()))
+        return replace(whole, progress=max(whole.progress, whole.slowest()))
 
 
 def together(beats: Iterable[Heartbeat]) -> dict[str, Heartbeat]:

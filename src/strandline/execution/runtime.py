@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
+from functools import lru_cache, reduce
 from operator import add
 from typing import TypeAlias
 
@@ -12,7 +12,9 @@ import numpy as np
 import polars as pl
 
 from strandline.execution.batch import Batch
+from strandline.execution.kernels.compiled import working_seconds
 from strandline.execution.kernels.hashing import hash_rows
+from strandline.execution.measuring import Meter, both
 from strandline.execution.operators.aggregate import AggregateOperator
 from strandline.execution.operators.base import Operator, Progress
 from strandline.execution.operators.changes import NetChangesOperator
@@ -113,12 +115,14 @@ def _wiring(root: Node) -> tuple[list[tuple[Node, list[Port | int]]], Port | int
 
 
 class FragmentRunner:
-    """The operators of one fragment, wired as its tree."""
+    """The operators of one fragment, wired as its tree; `watch` is shown what leaves each of them."""
 
-    def __init__(self, root: Node) -> None:
+    def __init__(self, root: Node, watch: Callable[[int, pl.DataFrame], None] | None = None) -> None:
         self._steps, self._root = _wiring(root)
+        self._watch = watch
         self.operators = [operator_for(node) for node, _ in self._steps]
         self.passed = [0] * len(self._steps)  # how many elements have left each operator
+        self.seconds = [0.0] * len(self._steps)  # of CPU that each has taken
 
     def step(self, inputs: Mapping[str, Batch], progress: Progress) -> Batch:
         """The output up to the progress; inputs by port."""
@@ -129,9 +133,17 @@ class FragmentRunner:
                 return done[source]
             return inputs[source.name] if source.name in inputs else Batch.empty(source.columns)
 
+        # Of the whole process: array libraries compute in threads of their own, and a worker runs one task at a time.
+        before = working_seconds()
         for number, (_, sources) in enumerate(self._steps):
             done.append(self.operators[number].step([given(source) for source in sources], progress))
             self.passed[number] += done[number].frame.height
+            after = working_seconds()
+            self.seconds[number] += after - before
+            before = after
+            if self._watch is not None:
+                self._watch(number, done[number].frame)
+                before = working_seconds()
         return given(self._root)
 
     def restore(self, states: Sequence[State]) -> None:
@@ -145,15 +157,20 @@ class FragmentRunner:
 @dataclass(slots=True)
 class Counts:
     """What the operators of a fragment did, in the order of `FragmentRunner.operators`: how many elements left each of
-    them, and how much each keeps."""
+    them, how much each keeps, and the seconds of CPU that each has taken."""
 
     passed: list[int]
     rows: list[int]
     bytes: list[int]
+    seconds: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.seconds = self.seconds or [0.0] * len(self.passed)  # earlier versions did not take the time
 
     def add(self, other: Counts) -> None:
         for mine, theirs in ((self.passed, other.passed), (self.rows, other.rows), (self.bytes, other.bytes)):
             mine[:] = map(add, mine, theirs)
+        self.seconds[:] = map(add, self.seconds, other.seconds)
 
 
 @dataclass(slots=True)
@@ -167,16 +184,30 @@ class Outbox:
     for_driver: list[Message] = field(default_factory=list)
     answers: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
     counts: dict[str, Counts] = field(default_factory=dict)
+    meter: Meter = field(default_factory=Meter)
+
+    def runner(self, fragment: Fragment) -> FragmentRunner:
+        """The operators of a fragment, with the meter on its edges if there is something to measure."""
+        if not self.meter.wish:
+            return FragmentRunner(fragment.root)
+        return FragmentRunner(fragment.root, lambda number, frame: self.meter.look(f"{fragment.id}.{number}", frame))
 
     def count(self, fragment: Fragment, runner: FragmentRunner, states: Sequence[State] = ()) -> None:
         """Take down what the operators of a fragment did; those of stage 0 keep nothing."""
         nothing = [0] * len(runner.operators)
         rows, sizes = [state.rows() for state in states], [state.size() for state in states]
-        counts = Counts(list(runner.passed), rows or list(nothing), sizes or list(nothing))
-        if fragment.id in self.counts:
-            self.counts[fragment.id].add(counts)
+        counts = Counts(list(runner.passed), rows or list(nothing), sizes or list(nothing), list(runner.seconds))
+        self._count(fragment.id, counts)
+
+    def count_reading(self, stream: str, rows: int, seconds: float) -> None:
+        """Take down what it took to read rows of a source, as if that were a fragment of one operator."""
+        self._count(f"source:{stream}", Counts([rows], [0], [0], [seconds]))
+
+    def _count(self, name: str, counts: Counts) -> None:
+        if name in self.counts:
+            self.counts[name].add(counts)
         else:
-            self.counts[fragment.id] = counts
+            self.counts[name] = counts
 
     def send(self, bucket: int, message: Message) -> None:
         self.by_bucket.setdefault(bucket, []).append(message)
@@ -198,6 +229,9 @@ class Outbox:
         self.answers = {}
         facts = {fragment: asdict(counts) for fragment, counts in self.counts.items()}
         self.for_driver.append(Message("operators", "", DRIVER, facts=facts))
+        if self.meter.edges:
+            found = {name: edge.to_json() for name, edge in self.meter.edges.items()}
+            self.for_driver.append(Message("measured", "", DRIVER, facts=found))
 
 
 def _by_bucket(route: ToPort, frame: pl.DataFrame, buckets: int) -> Iterable[tuple[int, pl.DataFrame]]:
@@ -230,11 +264,12 @@ def run_stage(
     Heartbeats go on to the same bucket of the next stage: every bucket of every stage gets each of them once.
     """
     heartbeats = together(Heartbeat.from_json(m.facts) for m in inbox if m.kind == "heartbeat")
+    out.meter = Meter(reduce(both, (beat.measure for beat in heartbeats.values()), ()))
     after: States = {}
     for fragment in pipeline.at(stage):
         if not fragment.everywhere and bucket != 0:
             continue
-        runner = FragmentRunner(fragment.root)
+        runner = out.runner(fragment)
         if fragment.id in states:
             runner.restore(states[fragment.id])
         result = runner.step(_inputs(fragment, inbox), progress_of(heartbeats, fragment.streams))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import TypeAlias
 
 from strandline.algebra.user import Definition
-from strandline.catalog import Argument
+from strandline.catalog import SYSTEM, Argument
 from strandline.errors import Span
 from strandline.types import Type
 
@@ -577,6 +577,13 @@ class Explain(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class ExplainAnalyze(Node):
+    """`EXPLAIN ANALYZE name`, of a query that runs."""
+
+    name: Identifier
+
+
+@dataclass(frozen=True, slots=True)
 class Show(Node):
     """`SHOW what`, with what one of STREAMS, VIEWS, QUERIES, SINKS, SHEDDING."""
 
@@ -600,7 +607,20 @@ class Describe(Node):
 
 
 Declaration: TypeAlias = CreateStream | CreateStreamAs | CreateView | Drop
-Statement: TypeAlias = Declaration | CreateSink | DropSink | Explain | Show | Set | Describe | Query | Allowing
+Statement: TypeAlias = (
+    Declaration | CreateSink | DropSink | Explain | ExplainAnalyze | Show | Set | Describe | Query | Allowing
+)
+
+
+def reads_system(*nodes: Node) -> bool:
+    """Whether a table of the system is read anywhere below. Not by recursion: the text may be deeper than the stack."""
+    pending = list(nodes)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, StreamTable) and node.name.name.lower().startswith(SYSTEM):
+            return True
+        pending.extend(children(node))
+    return False
 
 
 def children(node: Node) -> Iterator[Node]:

@@ -154,12 +154,18 @@ class _Parser(Queries):
     def describe(self) -> ast.Describe:
         start = self.next()
         name = self.name("the name of a stream or view")
+        if name.matches("sys") and self.sees_symbol("."):
+            name = self.name_in(name)
         return ast.Describe(name, span=self.since(start))
 
-    def explain(self) -> ast.Explain:
+    def explain(self) -> ast.Explain | ast.ExplainAnalyze:
         start = self.next()
-        if self.sees("ANALYZE"):
-            raise self.refusal("EXPLAIN ANALYZE", start.span.to(self.token.span), "Write EXPLAIN alone for the plan.")
+        if self.accept("ANALYZE"):
+            if self.sees_query() or self.sees("CREATE"):
+                hint = "Start the query, then write EXPLAIN ANALYZE and its name; EXPLAIN alone shows the plan."
+                raise self.refusal("EXPLAIN ANALYZE of what does not run", self.since(start), hint)
+            name = self.name("the name of a query that runs")
+            return ast.ExplainAnalyze(name, span=self.since(start))
         if self.sees("CREATE"):
             statement = self.create()
             if isinstance(statement, ast.CreateStream):
@@ -185,6 +191,9 @@ class _Parser(Queries):
         if self.sees("IF", "NOT", "EXISTS"):
             raise self.refusal("IF NOT EXISTS", self.token.span.to(self.peek(2).span), "Leave it out.")
         name = self.name(f"a {kind.lower()} name")
+        if name.matches("sys") and self.sees_symbol("."):
+            hint = "Names that begin with sys. belong to the system; choose another."
+            raise self.error("tables of sys are not created", "system-table", self.name_in(name).span, hint)
         if kind == "SINK":
             return self.create_sink(start, name)
         if kind == "VIEW":

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from strandline.catalog import SYSTEM
 from strandline.errors import ParseError
 from strandline.lang import ast
 from strandline.lang.expressions import Expressions
@@ -40,7 +41,7 @@ class Queries(Expressions):
         named = self.common_tables() if self.sees("WITH") else ()
         query: ast.Query = self.set_operations(("UNION", "EXCEPT", "MINUS"), self.intersections)
         if self.sees_any(("ORDER", "LIMIT", "OFFSET", "FETCH")):
-            query = self.ordered(query)
+            query = self.ordered(query, finite=ast.reads_system(*named, query))
         self.depth -= QUERY_DEPTH
         return ast.With(named, query, span=self.since(start)) if named else query
 
@@ -68,10 +69,14 @@ class Queries(Expressions):
         self.expect_symbol(")")
         return names
 
-    def ordered(self, query: ast.Query) -> ast.Query:
-        """`ORDER BY … LIMIT n` or `ORDER BY … FETCH FIRST n ROWS WITH TIES`."""
+    def ordered(self, query: ast.Query, finite: bool) -> ast.Query:
+        """`ORDER BY … LIMIT n` or `ORDER BY … FETCH FIRST n ROWS WITH TIES`. Of what is finite, as the tables of the
+        system are, the whole may be ordered, and its beginning shown without an order."""
         clause = self.token
         order = self.order_by() if self.sees("ORDER") else ()
+        if finite and self.depth == QUERY_DEPTH and not self.sees_any(("OFFSET", "FETCH")):
+            bare = self.whole_number("the number of rows", 1, MOST_ROWS) if self.accept("LIMIT") else MOST_ROWS
+            return ast.Ordered(query, order, bare, span=query.span.to(self.tokens[self.at - 1].span))
         if not order or not self.sees_any(("LIMIT", "FETCH")):
             at = clause.span.to(self.tokens[self.at - 1].span) if order else self.token.span
             feature = "ORDER BY without LIMIT" if order else self.token.keyword
@@ -370,9 +375,29 @@ class Queries(Expressions):
             hint = "Declare it first: CREATE STREAM name (columns) SOURCE function(…) ORDERED BY column."
             raise self.refusal("a function in FROM", name.span, hint)
         if self.sees_symbol("."):
-            raise self.refusal("a schema name", self.since(start).to(self.peek().span), "Stream names have one part.")
+            if not name.matches("sys"):
+                hint = "Stream names have one part."
+                raise self.refusal("a schema name", self.since(start).to(self.peek().span), hint)
+            return self.system_table(name)
         window, granularity, alias = self.window_and_alias()
         return ast.StreamTable(name, window, alias, granularity, span=self.since(start))
+
+    def system_table(self, schema: ast.Identifier) -> ast.StreamTable:
+        """`sys.operators [alias]`: what it is now, so it has no window."""
+        name = self.name_in(schema)
+        at = self.token
+        window, granularity, alias = self.window_and_alias()
+        if window is not None or granularity is not None:
+            hint = "Its rows are those of the moment of asking: leave the window out."
+            raise self.error(f'a window over "{name.name}"', "system-table", at.span, hint)
+        alias = alias or ast.Identifier(name.name.removeprefix(SYSTEM), span=name.span)
+        return ast.StreamTable(name, None, alias, span=name.span.to(alias.span))
+
+    def name_in(self, schema: ast.Identifier) -> ast.Identifier:
+        """The rest of a name such as `sys.operators`."""
+        self.expect_symbol(".")
+        last = self.name("a table of sys")
+        return ast.Identifier(f"{SYSTEM}{last.name.lower()}", span=schema.span.to(last.span))
 
     def changes_table(self) -> ast.QueryTable:
         start = self.token

@@ -10,13 +10,14 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from strandline.algebra.schema import schema
-from strandline.catalog import BaseStream, Catalog, Stream
+from strandline.catalog import SYSTEM, BaseStream, Catalog, Stream
 from strandline.errors import ParseError
 from strandline.lang.tokens import Kind, Token, tokenize
 from strandline.shell.session import Session
 from strandline.shell.verbs import VERBS, Verb
 from strandline.shell.views import FORMS
 from strandline.shell.words import KEYWORDS, functions
+from strandline.system import TABLES, SystemTables
 
 _WORD: Final = re.compile(r"[\w$]*\Z")
 _READS: Final = ("FROM", "JOIN", "DESCRIBE")
@@ -86,10 +87,14 @@ class Words(Completer):
         last = head[-1] if head else None
         named = dict(_streams_named(tokens, catalog))
         if last is not None and last.value == "." and len(head) > 1:
+            if head[-2].value.lower() == "sys":
+                yield from (Candidate(name.removeprefix(SYSTEM), "table of the system") for name in TABLES)
             yield from _columns(named.get(head[-2].value.lower()))
             return
         if last is not None and (last.keyword in _READS or _drops(head)):
             yield from self._streams()
+            if last.keyword in _READS:
+                yield Candidate(SYSTEM, "tables of the system")
             return
         # The list is written before FROM: until the text names streams, the columns of all are meant.
         meant = named.values() if named else catalog
@@ -121,9 +126,14 @@ def _drops(head: list[Token]) -> bool:
 
 def _streams_named(tokens: list[Token], catalog: Catalog) -> Iterator[tuple[str, Stream]]:
     """The streams that a text reads, by the names it may use for them: their own and aliases."""
+    system = SystemTables(catalog)
     for place, token in enumerate(tokens):
-        if token.kind in (Kind.WORD, Kind.QUOTED) and token.value in catalog:
+        stream: Stream | None = None
+        if place > 1 and tokens[place - 1].value == "." and tokens[place - 2].value.lower() == "sys":
+            stream = system.get(f"{SYSTEM}{token.value}") if f"{SYSTEM}{token.value}" in system else None
+        elif token.kind in (Kind.WORD, Kind.QUOTED) and token.value in catalog:
             stream = catalog.get(token.value)
+        if stream is not None:
             yield token.value.lower(), stream
             alias = _alias(tokens, place + 1)
             if alias is not None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 from typing import Any
 
 from strandline.errors import StrandlineError
 from strandline.execution.advance import Advance, Position, Positions, pieces
+from strandline.execution.measuring import Wish
 from strandline.execution.shedding import Shedder
 from strandline.execution.sources.base import open_source
 from strandline.physical.plan import Pipeline
@@ -21,9 +22,16 @@ from strandline.spark.failure import guarded
 class Planner:
     """Serves the planning process of one running pipeline; ends with it."""
 
-    def __init__(self, pipeline: Pipeline, checkpoint: Path, batch_rows: int, shedder: Shedder | None) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        checkpoint: Path,
+        batch_rows: int,
+        shedder: Shedder | None = None,
+        wish: Callable[[], Wish] = tuple,
+    ) -> None:
         sources = {s.name: open_source(s, checkpoint / "sources" / s.name) for s in pipeline.streams}
-        self._advance = Advance(sources, batch_rows, tasks=pipeline.buckets, shedder=shedder)
+        self._advance = Advance(sources, batch_rows, tasks=pipeline.buckets, shedder=shedder, wish=wish)
         # A Unix socket in a directory that only we can enter: Spark starts the other end on this machine.
         self._listener = Listener()
         self.address = str(self._listener.address)

@@ -48,7 +48,7 @@ class SparkRun:
         self._stopped = False
         self._stopping = threading.Lock()
         spark.dataSource.register(PipelineSource)
-        self.planner = Planner(job.pipeline, Path(job.checkpoint), batch_rows, shedder)
+        self.planner = Planner(job.pipeline, Path(job.checkpoint), batch_rows, shedder, delivery.subscriptions.wish)
         try:
             self.query = self._start(spark, job, name)
         except BaseException:

@@ -113,7 +113,17 @@ def _questions(script: Script, text: str, catalog: Catalog, only: str | None) ->
                 named[name.name.lower()] = query, place
             case ast.CreateView(name, columns, query, _):
                 place = place.with_query(name.name, query, columns)
-            case ast.CreateStream() | ast.Drop() | ast.DropSink() | ast.Explain() | ast.Show() | ast.Describe():
+            case (
+                ast.CreateStream()
+                | ast.Drop()
+                | ast.DropSink()
+                | ast.Explain()
+                | ast.ExplainAnalyze()
+                | ast.Show()
+                | ast.Describe()
+            ):
+                pass
+            case _ if ast.reads_system(statement):
                 pass
             case ast.Set():
                 pass

@@ -8,6 +8,7 @@ the user's cache directory, and workers are forked from a process that has loade
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
@@ -16,6 +17,7 @@ _Result = TypeVar("_Result")
 
 _ALL: Final[list[Compiled[..., Any]]] = []
 _LOCK: Final = threading.Lock()
+_loading = 0.0  # seconds of CPU that were spent on having machine code
 
 
 class Compiled(Generic[_Parameters, _Result]):
@@ -33,6 +35,8 @@ class Compiled(Generic[_Parameters, _Result]):
 
     def load(self) -> Callable[_Parameters, _Result]:
         """The machine code: from disk, or made now."""
+        global _loading
+        began = time.process_time()
         import numba
         from numba.core.sigutils import normalize_signature
 
@@ -46,6 +50,7 @@ class Compiled(Generic[_Parameters, _Result]):
                     self._machine_code = numba.njit(signature, cache=True, nogil=True)(self.function)
                 except RuntimeError:  # nowhere to keep it, as in a read-only home: it is made in every process
                     self._machine_code = numba.njit(signature, nogil=True)(self.function)
+                _loading += time.process_time() - began
             return self._machine_code
 
 
@@ -54,6 +59,11 @@ def compiled(
 ) -> Callable[[Callable[_Parameters, _Result]], Compiled[_Parameters, _Result]]:
     """Compile the function for these types, when it is first called."""
     return lambda function: Compiled(function, signature)
+
+
+def working_seconds() -> float:
+    """The CPU time of this process, without what it took to have the machine code."""
+    return time.process_time() - _loading
 
 
 def load_all() -> None:
