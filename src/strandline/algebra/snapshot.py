@@ -8,7 +8,7 @@ with the code that is.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -66,8 +66,14 @@ RawStreams: TypeAlias = Mapping[str, Sequence[Element]]
 
 def snapshot(plan: Plan, streams: RawStreams, at: Instant) -> list[Row]:
     """The rows that are valid at an instant, as a bag, by column id."""
+    return next(snapshots(plan, streams, [at]))
+
+
+def snapshots(plan: Plan, streams: RawStreams, instants: Iterable[Instant]) -> Iterator[list[Row]]:
+    """The snapshots at some instants, one after the other; what two of them have in common is computed once."""
     times = [e.time for name in streams_read(plan) for e in streams.get(name, ())]
-    return _Meaning(streams, min(times, default=None)).at(plan, at)
+    meaning = _Meaning(streams, min(times, default=None))
+    return (meaning.at(plan, t) for t in instants)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ def order_joins(plan: Plan, statistics: Statistics, capacity: float | None = Non
         inputs = tuple(order_joins(each, statistics, capacity) for each in cluster.inputs)
         cluster = Cluster(inputs, cluster.conditions, cluster.tree)
         tree = _best(cluster, statistics, capacity) if 2 < len(inputs) <= MOST else cluster.tree
-        return _in_order(rebuilt(cluster, tree), plan)
+        return in_order(rebuilt(cluster, tree), plan)
     return with_sources(plan, tuple(order_joins(source, statistics, capacity) for source in sources(plan)))
 
 
@@ -126,7 +126,7 @@ def rebuilt(cluster: Cluster, tree: Tree) -> Plan:
     return build(tree)
 
 
-def _in_order(plan: Plan, before: Plan) -> Plan:
+def in_order(plan: Plan, before: Plan) -> Plan:
     """The columns as they were: what is above may go by their positions."""
     wanted = schema(before)
     if schema(plan) == wanted:

@@ -7,6 +7,7 @@ from strandline.optimizer.characteristics import NOTHING_KNOWN, Statistics
 from strandline.optimizer.driver import Stage, settle
 from strandline.optimizer.order import order_joins
 from strandline.optimizer.rules.columns import prune_columns
+from strandline.optimizer.rules.distinct import drop_needless_distinct
 from strandline.optimizer.rules.filter import (
     limit_rank_by_filter,
     merge_filters,
@@ -19,20 +20,44 @@ from strandline.optimizer.rules.filter import (
     push_filter_below_union,
     push_filter_into_join,
 )
+from strandline.optimizer.rules.grouping import drop_grouping_by_key
 from strandline.optimizer.rules.join import (
     push_condition_below_join,
     push_condition_below_match,
     push_filter_below_match,
 )
 from strandline.optimizer.rules.map import merge_maps, push_map_below_time_window, share_with_filter
+from strandline.optimizer.rules.sets import flatten_unions, merge_same_sides
+from strandline.optimizer.rules.subquery import mark_as_semi_join, outer_join_as_join
+from strandline.optimizer.rules.window import (
+    drop_default_window,
+    drop_finer_granules,
+    push_filter_below_partitioned_window,
+)
+
+# What does nothing goes first: all that follows has less to look at, and joins meet that it stood between.
+NEEDLESS = Stage(
+    "drop what does nothing",
+    (
+        drop_default_window,
+        drop_finer_granules,
+        flatten_unions,
+        merge_same_sides,
+        drop_needless_distinct,
+        drop_grouping_by_key,
+    ),
+)
 
 # Filters early: every row that does not leave its source is a row that no exchange moves and no state keeps.
 FILTERS = Stage(
     "push filters down",
     (
         merge_filters,
+        mark_as_semi_join,
+        outer_join_as_join,
         push_filter_below_map,
         push_filter_below_time_window,
+        push_filter_below_partitioned_window,
         push_filter_into_join,
         push_condition_below_join,
         push_filter_below_match,
@@ -56,7 +81,7 @@ SHARING = Stage("compute once", (share_with_filter, merge_maps))
 def optimize(plan: Plan, statistics: Statistics = NOTHING_KNOWN, capacity: float | None = None) -> Plan:
     """A cheaper plan with the same snapshots, for streams of which so much is known; where rows may be dropped, the
     one that leaves the most results within a capacity, in seconds of work per second."""
-    plan = settle(FILTERS, plan)
+    plan = settle(FILTERS, settle(NEEDLESS, plan))
     # Joins in between: what they cost depends on what the filters leave, and maps would stand between them.
     plan = settle(MAPS, order_joins(plan, statistics, capacity))
     # Columns last: which ones are needed is known once the filters are where they stay.
