@@ -29,7 +29,7 @@ from strandline.optimizer.joins.flows import Tree
 from strandline.optimizer.order import Cluster, cluster_of, in_order, rebuilt
 from strandline.optimizer.pipeline import FILTERS, MAPS, NEEDLESS, SHARING
 from strandline.optimizer.rules.columns import prune_columns
-from strandline.optimizer.space import ALTERNATIVES, neighbours
+from strandline.optimizer.space import ALTERNATIVES, neighbours, ways
 from strandline.temporal import Instant
 from strategies import Question, question
 from support import assert_exact, bind, raw, run_plan
@@ -41,7 +41,16 @@ RUN_ONE_IN = 10  # pairs whose plan the engine runs, too
 LARGEST = 60  # operators of a plan; beyond that a walk says no more for its time
 MOST_ROWS = 4_000  # of a snapshot: products of large windows take the judge too long
 
+IN_SPACE = {rule.__name__ for rule in ALTERNATIVES}
 STAGES = (NEEDLESS, FILTERS, MAPS, SHARING)
+# Those of the stages, too, one at a time.
+STEPWISE = (
+    *ALTERNATIVES,
+    *map(
+        ways,
+        {rule.__name__: rule for stage in STAGES for rule in stage.rules if rule.__name__ not in IN_SPACE}.values(),
+    ),
+)
 RULES = tuple(dict.fromkeys((*(rule.__name__ for rule in ALTERNATIVES),
                              *(rule.__name__ for stage in STAGES for rule in stage.rules),
                              "order of joins", "prune_columns")))  # fmt: skip
@@ -78,7 +87,7 @@ def steps(dice: Random, plan: Plan, used: Counter[str]) -> Iterator[Step]:
     """A random walk over plans that mean the same; it prefers rules that were seldom used."""
     seen = {plan}
     for _ in range(dice.randint(1, STEPS)):
-        kind = dice.choice(("rule", "rule", "rule", "stage", "order", "columns"))
+        [kind] = dice.choices(("rule", "stage", "order", "columns"), (12, 5, 1, 1))
         step = {"rule": _by_rule, "stage": _by_stage, "order": _by_order, "columns": _by_columns}[kind](
             dice, plan, used
         )
@@ -91,12 +100,12 @@ def steps(dice: Random, plan: Plan, used: Counter[str]) -> Iterator[Step]:
 
 def _by_rule(dice: Random, plan: Plan, used: Counter[str]) -> Step | None:
     found: dict[str, list[Plan]] = {}
-    for name, other in neighbours(plan):
+    for name, other in neighbours(plan, STEPWISE):
         found.setdefault(name, []).append(other)
     if not found:
         return None
     names = sorted(found)
-    [name] = dice.choices(names, [1 / (1 + used[name]) for name in names])
+    [name] = dice.choices(names, [(1 + used[name]) ** -2 for name in names])
     return Step((name,), dice.choice(found[name]))
 
 
@@ -243,9 +252,10 @@ def show(tally: Tally, seconds: float) -> None:
 
 
 def run(pairs: int, seed: int, progress: Callable[[Tally], None]) -> Tally:
-    """Questions from a seed on until so many pairs of plans are compared."""
+    """Questions from a seed on until so many pairs of plans are compared; a whole run goes on until every rule was
+    used, for as many pairs again."""
     tally = Tally()
-    while tally.pairs < pairs:
+    while tally.pairs < pairs or (pairs >= GOAL and tally.pairs < 2 * pairs and tally.never_used()):
         before = len(tally.wrong)
         try:
             ask(seed, tally)

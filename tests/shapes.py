@@ -91,7 +91,8 @@ class Shapes:
         by = self.pick("x.i", "y.i", "x.i, y.i", "x.s", "y.s, x.i", "")
         items = f"{', '.join(f'{key} AS k{n}' for n, key in enumerate(by.split(', ')))}, " if by else ""
         group = f" GROUP BY {by}" if by else ""
-        return f"SELECT {items}{self.aggregates(side + '.')} FROM {self.table('x')} JOIN {right} ON {self.on('x', 'y')}{group}"
+        both = f"{self.table('x')} JOIN {right} ON {self.on('x', 'y')}"
+        return f"SELECT {items}{self.aggregates(side + '.')} FROM {both}{group}"
 
     def groups_over_union(self) -> str:
         inner = f"SELECT i, s, b, m, d FROM {self.table('x')} UNION ALL SELECT i, s, b, m, d FROM {self.table('y')}"
@@ -104,7 +105,7 @@ class Shapes:
         return f"SELECT {self.pick('*', 'DISTINCT *')} FROM ({' UNION ALL '.join(sides)}) {window} AS u"
 
     def same_windows_in_union(self) -> str:
-        window, columns = self.window(), self.columns()
+        window, columns = self.pick(self.time_window(), self.time_window(), self.window()), self.columns()
         sides = [f"SELECT {columns} FROM {self.name()} {window} AS t{self.where('t.')}" for _ in range(2)]
         return f"SELECT {self.pick('*', 'DISTINCT *')} FROM ({' UNION ALL '.join(sides)}) AS u"
 
@@ -119,8 +120,10 @@ class Shapes:
         operators = ("UNION", "UNION ALL", "UNION MAX", "EXCEPT", "EXCEPT ALL", "EXCEPT STRICT", "INTERSECT",
                      "INTERSECT ALL")  # fmt: skip
         one = self.pick(*operators)
-        two = one if self.dice.random() < 0.6 else self.pick(*operators)
-        sides = [f"SELECT {self.pick('', 'DISTINCT ')}{columns} FROM {self.table('t')}{self.where('t.')}" for _ in range(3)]
+        two = one if self.dice.random() < 0.75 else self.pick(*operators)
+        sides = [
+            f"SELECT {self.pick('', 'DISTINCT ')}{columns} FROM {self.table('t')}{self.where('t.')}" for _ in range(3)
+        ]
         if self.dice.random() < 0.3:
             sides[1] = sides[0]
         if self.dice.random() < 0.3:
@@ -139,7 +142,9 @@ class Shapes:
             f"x.i IN (SELECT DISTINCT y.i FROM {inner})",
         )  # fmt: skip
         word = self.pick("", "DISTINCT ")
-        return f"SELECT {word}x.i, x.s FROM {self.table('x')} WHERE {test}{self.pick('', ' AND ' + self.condition('x.'))}"
+        return (
+            f"SELECT {word}x.i, x.s FROM {self.table('x')} WHERE {test}{self.pick('', ' AND ' + self.condition('x.'))}"
+        )
 
     def marks(self) -> str:
         test = f"EXISTS (SELECT 1 FROM {self.table('y')} WHERE {self.on('x', 'y')})"
@@ -163,7 +168,9 @@ class Shapes:
         )
         outer = self.pick("SELECT DISTINCT i, s FROM", "SELECT DISTINCT * FROM", "SELECT i, s FROM")
         if self.dice.random() < 0.5:
-            grouped = f"SELECT i, {self.pick('MAX(b) AS a, MIN(s) AS c', 'COUNT(DISTINCT s) AS a', self.aggregates(''))}"
+            grouped = (
+                f"SELECT i, {self.pick('MAX(b) AS a, MIN(s) AS c', 'COUNT(DISTINCT s) AS a', self.aggregates(''))}"
+            )
             return f"{grouped} FROM ({inner}) AS q{self.where('')} GROUP BY i"
         return f"{outer} ({inner}) AS q{self.where('')}"
 
@@ -173,13 +180,13 @@ class Shapes:
     def granules(self) -> str:
         inner = self.pick(self.pairs_of_all(), f"SELECT DISTINCT i, s, b, d, m FROM {self.table('t')}",
                           f"SELECT i, s, COUNT(*) AS b, MAX(d) AS d, MIN(m) AS m FROM {self.table('t')} GROUP BY i, s",
-                          "SELECT i, s, b, d, m FROM s0 [RANGE 6 MICROSECONDS] EXCEPT SELECT i, s, b, d, m FROM s1")  # fmt: skip
+                          "SELECT i, s, b, d, m FROM s0 [ROWS 4] EXCEPT SELECT i, s, b, d, m FROM s1")  # fmt: skip
         granule = self.dice.choice((2, 4))
         if self.dice.random() < 0.4:
             above = f"[RANGE {granule * self.dice.randint(1, 2)} MICROSECONDS]"
             inner = f"SELECT * FROM ({inner}) GRANULARITY({granule} MICROSECONDS) AS g"
             return f"SELECT i, s, b + 1 AS c FROM ({inner}) {above} AS q{self.where('q.')}"
-        again = f" GRANULARITY({granule * 2} MICROSECONDS)" if self.dice.random() < 0.3 else ""
+        again = f" GRANULARITY({granule * 2} MICROSECONDS)" if self.dice.random() < 0.5 else ""
         inner = f"SELECT i, s, b, d, m FROM ({inner}) GRANULARITY({granule} MICROSECONDS) AS g{self.where('g.')}"
         return f"SELECT i, upper(s) AS u, b FROM ({inner}){again} AS q"
 
@@ -188,11 +195,24 @@ class Shapes:
         asked = self.pick("place <= 2", "place = 1", "place < 3 AND i > 0", "i = 1", "place > 1 AND i = 1")
         return f"SELECT i, s FROM ({inner}) AS r WHERE {asked}"
 
+    def chains(self) -> str:
+        operator = self.pick("UNION ALL", "UNION ALL", "UNION", "UNION MAX", "EXCEPT", "EXCEPT ALL", "EXCEPT STRICT",
+                             "INTERSECT", "INTERSECT ALL")  # fmt: skip
+        sides = [f"SELECT i, s FROM {self.table('t')}{self.where('t.')}" for _ in range(3)]
+        if operator == "UNION ALL":  # side by side the parser takes them as one
+            return f"SELECT * FROM ({sides[0]} UNION ALL {sides[1]}) AS u UNION ALL {sides[2]}"
+        return f" {operator} ".join(sides)
+
+    def granules_of_granules(self) -> str:
+        fine = self.dice.choice((1, 2))
+        inner = f"SELECT i, s FROM {self.name()} {self.time_window()} GRANULARITY({fine} MICROSECONDS) AS t"
+        return f"SELECT * FROM ({inner}) GRANULARITY({fine * self.dice.randint(1, 3)} MICROSECONDS) AS q"
+
     def text(self) -> str:
         forms: tuple[Callable[[], str], ...] = (
             self.pairs, self.triples, self.groups_over_join, self.groups_over_join, self.groups_over_union,
-            self.windows_over_union, self.same_windows_in_union, self.computed_then_windowed, self.sets, self.sets,
-            self.partners, self.marks, self.outer, self.nested, self.granules, self.ranks,
+            self.windows_over_union, self.same_windows_in_union, self.computed_then_windowed, self.sets, self.chains,
+            self.partners, self.marks, self.outer, self.nested, self.granules, self.granules_of_granules, self.ranks,
         )  # fmt: skip
         return self.dice.choice(forms)()
 

@@ -35,10 +35,15 @@ def drop_needless_distinct(plan: Plan) -> Plan | None:
 
 
 def push_distinct_below_join(plan: Plan) -> Plan | None:
-    """δ(L ⋈ R) = δ(L) ⋈ δ(R), rule (10.6): the condition holds for all copies of a pair or for none."""
+    """δ(L ⋈ R) = δ(L) ⋈ δ(R), rule (10.6), and δ(μ(L ⋈ R)) = δ(μ(δ(L) ⋈ δ(R))).
+
+    The condition holds for all copies of a pair or for none. A map may make copies anew, so that its δ stays.
+    """
     match plan:
         case Distinct(Join(predicate, left, right)):
             return Join(predicate, _once(left), _once(right))
+        case Distinct(Map(outputs, Join(predicate, left, right))):
+            return _changed(plan, Distinct(Map(outputs, Join(predicate, _once(left), _once(right)))))
     return None
 
 
@@ -53,10 +58,13 @@ def pull_distinct_above_join(plan: Plan) -> Plan | None:
 
 
 def push_distinct_below_match(plan: Plan) -> Plan | None:
-    """δ(L ⋉ R) = δ(L) ⋉ R, and the same for ▷ and marks: who has a partner has it in all copies."""
+    """δ(L ⋉ R) = δ(L) ⋉ R, δ(μ(L ⋉ R)) = δ(μ(δ(L) ⋉ R)), and the same for ▷ and marks: who has a partner has it in all
+    copies."""
     match plan:
-        case Distinct(SemiJoin() | MarkJoin() as match_) if not is_duplicate_free(match_.left):
-            return replace(match_, left=Distinct(match_.left))
+        case Distinct(SemiJoin() | MarkJoin() as match_):
+            return replace(match_, left=_once(match_.left))
+        case Distinct(Map(outputs, SemiJoin() | MarkJoin() as match_)):
+            return _changed(plan, Distinct(Map(outputs, replace(match_, left=_once(match_.left)))))
     return None
 
 

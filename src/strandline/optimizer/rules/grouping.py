@@ -67,20 +67,44 @@ def group_below_join(plan: Plan) -> Iterator[Plan]:
 
     Without columns to group by below there would be a group over nothing: it stays.
     """
-    match plan:
-        case Aggregate(keys, aggregates, Join(condition, left, right)):
+    if not isinstance(plan, Aggregate):
+        return
+    match _without_map(plan):
+        case Aggregate(keys, aggregates, Join(condition, left, right)) as grouping:
+            parts = _parts_of(grouping)
+            if parts is None:
+                return
+            names = _names(plan.source)
+            passed = tuple((c, names[c.id]) for c in schema(plan)[: len(plan.keys)])
+            read = frozenset(keys) | (columns_of(condition) if condition is not None else frozenset())
             for here, other, on_left in ((left, right, True), (right, left, False)):
                 own = [c.id for c in schema(here)]
-                read = frozenset(keys) | (columns_of(condition) if condition is not None else frozenset())
                 by = tuple(id for id in own if id in read)
                 if not by or not _reads_only(aggregates, own) or determines(here, by):
                     continue
-                parts = _parts_of(plan)
-                if parts is None:
-                    continue
                 below = Aggregate(by, parts.below, here)
                 join = Join(condition, below, other) if on_left else Join(condition, other, below)
-                yield _put_together(plan, parts, join)
+                yield Map((*passed, *parts.outputs), Aggregate(keys, parts.above, join))
+
+
+def _without_map(plan: Aggregate) -> Aggregate:
+    """The grouping over what is below its map, if the map only passes on what it asks for."""
+    names = _names(plan.source)
+    asked = {*plan.keys, *(column.id for _, call in plan.aggregates for column in call.columns)}
+    if not isinstance(plan.source, Map) or not asked <= names.keys():
+        return plan
+    calls = (
+        (column, replace(call, argument=None if call.argument is None else names[call.argument.id], order=()))
+        for column, call in plan.aggregates
+    )
+    return Aggregate(tuple(dict.fromkeys(names[key].id for key in plan.keys)), tuple(calls), plan.source.source)
+
+
+def _names(source: Plan) -> dict[str, ColumnRef]:
+    """The columns of a plan, a map's by what they are called below it; without those that it computes."""
+    if isinstance(source, Map):
+        return {c.id: e for c, e in source.outputs if isinstance(e, ColumnRef)}
+    return {c.id: ColumnRef(c.id, c.type) for c in schema(source)}
 
 
 def group_below_union(plan: Plan) -> Plan | None:
@@ -92,7 +116,8 @@ def group_below_union(plan: Plan) -> Plan | None:
                 return None
             above = (*(next(c for c in columns if c.id == key) for key in keys), *(c for c, _ in parts.below))
             sides = tuple(_side(keys, parts.below, columns, source, n) for n, source in enumerate(inputs))
-            return _put_together(plan, parts, Union(above, sides))
+            whole = Aggregate(keys, parts.above, Union(above, sides))
+            return Map((*((c, ColumnRef(c.id, c.type)) for c in schema(plan)[: len(keys)]), *parts.outputs), whole)
     return None
 
 
@@ -137,12 +162,6 @@ def _parts_of(plan: Aggregate) -> _Parts | None:
         above.append((whole, AggregateCall(function, ColumnRef(part.id, part.type), kind)))
         outputs.append((column, value))
     return _Parts(tuple(below), tuple(above), tuple(outputs))
-
-
-def _put_together(plan: Aggregate, parts: _Parts, source: Plan) -> Plan:
-    whole = Aggregate(plan.keys, parts.above, source)
-    passed = tuple((c, ColumnRef(c.id, c.type)) for c in schema(plan)[: len(plan.keys)])
-    return Map((*passed, *parts.outputs), whole)
 
 
 def _is_additive(call: AggregateCall) -> bool:

@@ -133,14 +133,26 @@ def push_window_below_union(plan: Plan) -> Plan | None:
 
 
 def pull_window_above_union(plan: Plan) -> Plan | None:
-    """ω(S1) ⊎ ω(S2) = ω(S1 ⊎ S2), rule (10.10), where all sides have the same time window."""
+    """ω(S1) ⊎ ω(S2) = ω(S1 ⊎ S2), rule (10.10), where all sides have the same time window, perhaps below a map."""
     match plan:
-        case Union(columns, (TimeWindow(range_us, slide_us) as first, *_) as inputs):
-            same = [w for w in inputs if isinstance(w, TimeWindow) and (w.range_us, w.slide_us) == (range_us, slide_us)]
-            below = tuple(window.source for window in same)
-            if len(same) < len(inputs) or not _one_clock(below):
+        case Union(columns, inputs):
+            sides = [_under_window(source) for source in inputs]
+            windows = {None if side is None else (side.range_us, side.slide_us) for side in sides}
+            below = tuple(side.source for side in sides if side is not None)
+            if None in windows or len(windows) != 1 or not _one_clock(below):
                 return None
-            return replace(first, source=Union(columns, below))
+            [(range_us, slide_us)] = (window for window in windows if window is not None)
+            return TimeWindow(range_us, slide_us, Union(columns, below))
+    return None
+
+
+def _under_window(plan: Plan) -> TimeWindow | None:
+    """A plan as a time window over something, if it is one or computed from one."""
+    match plan:
+        case TimeWindow():
+            return plan
+        case Map(outputs, TimeWindow() as window):
+            return replace(window, source=Map(outputs, window.source))
     return None
 
 
