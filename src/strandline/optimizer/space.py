@@ -174,7 +174,7 @@ def _may_stand_below(above: Plan, before: Plan, after: Plan) -> bool:
 
 # ---- search ----------------------------------------------------------------------------------------------------------
 
-LIMIT: Final = 400  # plans that a search may look at
+LIMIT: Final = 300  # plans that a search may look at
 WIDTH: Final = 4  # of the plans of a round, those from which it goes on
 PATIENCE: Final = 3  # rounds without a better plan
 SHOWN: Final = 5  # rejected plans that are remembered

@@ -82,7 +82,7 @@ def mark_as_semi_join(plan: Plan) -> Plan | None:
 def outer_join_as_join(plan: Plan) -> Plan | None:
     """σp(L ⟕ R) = σp(L ⋈ R) where p is not true if all of R is NULL: nobody who is alone gets through.
 
-    Of a full join the one side, and then the other.
+    A full join may become one that keeps the one side only.
     """
     match plan:
         case Filter(predicate, OuterJoin(full, condition, left, right) as outer):
@@ -94,6 +94,9 @@ def outer_join_as_join(plan: Plan) -> Plan | None:
                 return Filter(predicate, Join(condition, left, right))
             if full and needs_left:
                 return Filter(predicate, replace(outer, full=False))
+            if needs_right:
+                kept = tuple((c, ColumnRef(c.id, c.type)) for c in schema(outer))
+                return Filter(predicate, Map(kept, OuterJoin(False, condition, right, left)))
     return None
 
 
