@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all fuzz check format bench bench-peers docs pictures clean
+.PHONY: demo test test-all fuzz fuzz-optimizer check format bench bench-peers docs pictures clean
 
 demo: $(READY)  ## continuous queries over a generated stream, live, about a minute
 	$(BIN)/strandline demo
@@ -16,10 +16,12 @@ test: $(READY)  ## the fast suite: about eight minutes on two cores
 test-all: $(READY)  ## everything, with the long recovery runs
 	STRANDLINE_LONG=1 $(BIN)/python -m pytest --durations=25
 
-N ?= 1500
 SEED ?= 0
 fuzz: $(READY)  ## random queries judged by DuckDB and PostgreSQL; N=questions SEED=first seed
-	$(BIN)/python tests/fuzz.py $(N) --seed $(SEED)
+	$(BIN)/python tests/fuzz.py $(or $(N),1500) --seed $(SEED)
+
+fuzz-optimizer: $(READY)  ## random queries, and the plans that rules make of them, must mean the same; N=pairs SEED=first seed
+	$(BIN)/python tests/fuzz_optimizer.py $(or $(N),2000) --seed $(SEED)
 
 check: $(READY)  ## format, lint, types
 	$(BIN)/ruff format --check src tests examples benchmarks

@@ -46,12 +46,13 @@ class Shapes:
     def on(self, a: str, b: str) -> str:
         key = self.pick("i", "i", "s", "b")
         more = self.pick("", "", f" AND {a}.b < {b}.b", f" AND {a}.i > 0", f" AND {b}.i + {a}.i < 4",
-                         f" AND {b}.s IS NOT NULL", f" AND {a}.m = {b}.m")  # fmt: skip
+                         f" AND {b}.s IS NOT NULL", f" AND {a}.m = {b}.m",
+                         f" AND CAST({a}.d AS VARCHAR) <> {b}.s")  # fmt: skip
         return f"{a}.{key} = {b}.{key}{more}"
 
     def condition(self, a: str) -> str:
         part = (f"{a}i > 0", f"{a}i = 1", f"{a}s <> 'b'", f"{a}b + {a}i > 1", f"{a}s IS NULL", f"{a}d < 1.5e0",
-                f"upper({a}s) = 'A'", f"{a}m <= 1.00")  # fmt: skip
+                f"upper({a}s) = 'A'", f"{a}m <= 1.00", f"CAST({a}d AS VARCHAR) = '-0'")  # fmt: skip
         return f"{self.pick(*part)} AND {self.pick(*part)}" if self.dice.random() < 0.4 else self.pick(*part)
 
     def where(self, a: str) -> str:
@@ -64,13 +65,21 @@ class Shapes:
         return ", ".join(f"{call} AS a{n}" for n, call in enumerate(chosen))
 
     def columns(self) -> str:
-        return self.pick("i", "i, s", "s, b", "i + 1 AS i, s", "i, upper(s) AS s", "i, b, s, m, d", "i, s, b AS c")
+        return self.pick("i", "i, s", "s, b", "i + 1 AS i, s", "i, upper(s) AS s", "i, b, s, m, d", "i, s, b AS c", "d")
 
     # ---- the forms ---------------------------------------------------------------------------------------------------
 
     def pairs(self) -> str:
         word = self.pick("", "DISTINCT ")
-        items = self.pick("x.i, y.s", "x.i, x.s", "x.s, y.b + 1 AS c, x.b * 2 AS e", "upper(x.s) AS u, y.i", "y.i")
+        items = self.pick(
+            "x.i, y.s",
+            "x.i, x.s",
+            "CAST(x.d AS VARCHAR) AS t",
+            "x.d, y.s",
+            "x.s, y.b + 1 AS c, x.b * 2 AS e",
+            "upper(x.s) AS u, y.i",
+            "y.i",
+        )
         return f"SELECT {word}{items} FROM {self.table('x')} JOIN {self.table('y')} ON {self.on('x', 'y')}" + (
             self.where(self.pick("x.", "y."))
         )

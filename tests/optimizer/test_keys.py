@@ -18,7 +18,7 @@ from strandline.types import INT, VARCHAR
 from strategies import question
 from support import arrange, bind, examples, raw
 
-BLOCK = 25
+BLOCK = 16
 
 
 def check(plan: Plan, streams: RawStreams) -> int:

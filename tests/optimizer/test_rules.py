@@ -5,13 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
+from pathlib import Path
 
 import pytest
 
 from fuzz_optimizer import RULES
 from rewriting import differ, made_by, some_streams
+from strandline.algebra.functions import FUNCTIONS
 from strandline.algebra.operators import CountWindow, Filter, Map, Plan, SessionWindow, Union
 from strandline.algebra.schema import schema
+from strandline.algebra.snapshot import bag
 from strandline.algebra.tree import sources, transform_up, walk, with_sources
 from strandline.optimizer.pipeline import optimize
 from strandline.optimizer.rules.window import push_window_below_union
@@ -101,8 +105,10 @@ FIRES: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-def test_every_rule_has_an_example() -> None:
+def test_every_rule_has_an_example_and_a_line_in_the_docs() -> None:
     assert {*FIRES, "order of joins", "prune_columns"} == set(RULES)
+    page = (Path(__file__).parents[2] / "docs" / "optimizer.md").read_text()
+    assert [rule for rule in FIRES if f"`{rule}`" not in page] == []
 
 
 @pytest.mark.parametrize("rule", FIRES)
@@ -195,6 +201,19 @@ FORBIDDEN: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "subtract_together", ()),
     "sides with other windows are other sides": (
         "SELECT i FROM s0 [ROWS 2] INTERSECT SELECT i FROM s0 [ROWS 3]", "merge_same_sides", ()),
+    "two zeros are one value but two texts": (
+        f"SELECT DISTINCT CAST(d AS VARCHAR) AS t FROM {A}", "remove_copies_early", ()),
+    "a condition that tells zeros apart does not pass DISTINCT": (
+        f"SELECT d FROM (SELECT DISTINCT d FROM {A}) AS t WHERE CAST(d AS VARCHAR) = '-0'",
+        "push_filter_below_distinct", ()),
+    "nor a grouping": (
+        f"SELECT d, COUNT(*) AS n FROM {A} GROUP BY d HAVING atan2(d, -1e0) > 0e0", "push_filter_below_aggregate", ()),
+    "nor a window that is partitioned": (
+        "SELECT d FROM s0 [PARTITION BY d ROWS 1] WHERE CAST(d AS VARCHAR) = '0'",
+        "push_filter_below_partitioned_window", ()),
+    "nor a test for partners": (
+        f"SELECT a.i FROM {A} WHERE EXISTS (SELECT 1 FROM {B} WHERE a.s <> CAST(b.d AS VARCHAR))",
+        "remove_copies_of_partners", ()),
     "finer granules over coarser ones stay": (
         "SELECT i FROM (SELECT i FROM s0 [ROWS 2] GRANULARITY(2 MICROSECONDS)) [RANGE 4 MICROSECONDS] AS t",
         "drop_finer_granules", ()),
@@ -216,6 +235,22 @@ def test_a_window_by_rows_does_not_see_its_source_change_its_order() -> None:
     assert made_by(["merge_same_sides"], plan) == []
     assert optimize(plan) != plan
     assert any(type(node).__name__ == "SetOperation" for node in walk(optimize(plan)))
+
+
+def test_which_functions_tell_zeros_apart() -> None:
+    """All others, where they take a DOUBLE and give no text, give equal results for 0 and -0."""
+    some = (0.0, -0.0, 1.0, -1.0, 2, -3, "9D9", (0.0,), (-0.0,))
+    apart = set()
+    for name, function in FUNCTIONS.items():
+        for arguments in (each for size in (1, 2, 3) for each in product(some, repeat=size)):
+            positive = tuple(abs(x) if x == 0 else (0.0,) if x == (0.0,) else x for x in arguments)
+            try:
+                one, two = function.meaning(*arguments), function.meaning(*positive)
+            except Exception:  # it takes no such arguments
+                continue
+            if not isinstance(one, str) and bag([(one,)]) != bag([(two,)]):
+                apart.add(name)
+    assert apart == {"atan2"}
 
 
 # ---- the law does not hold there: what would be wrong with it --------------------------------------------------------

@@ -24,6 +24,7 @@ from strandline.algebra.operators import (
 from strandline.algebra.schema import schema
 from strandline.algebra.tree import sources, with_sources
 from strandline.optimizer.keys import is_duplicate_free
+from strandline.optimizer.rules.equality import node_respects_equality, respects_equality
 
 
 def drop_needless_distinct(plan: Plan) -> Plan | None:
@@ -40,9 +41,11 @@ def push_distinct_below_join(plan: Plan) -> Plan | None:
     The condition holds for all copies of a pair or for none. A map may make copies anew, so that its δ stays.
     """
     match plan:
+        case Distinct(Join(predicate) | Map(_, Join(predicate))) if not respects_equality(predicate):
+            return None
         case Distinct(Join(predicate, left, right)):
             return Join(predicate, _once(left), _once(right))
-        case Distinct(Map(outputs, Join(predicate, left, right))):
+        case Distinct(Map(outputs, Join(predicate, left, right)) as map_) if node_respects_equality(map_):
             return _changed(plan, Distinct(Map(outputs, Join(predicate, _once(left), _once(right)))))
     return None
 
@@ -50,6 +53,8 @@ def push_distinct_below_join(plan: Plan) -> Plan | None:
 def pull_distinct_above_join(plan: Plan) -> Plan | None:
     """δ(L) ⋈ δ(R) = δ(L ⋈ R), and the same where the one side has no copies anyway."""
     match plan:
+        case Join(predicate) if not respects_equality(predicate):
+            return None
         case Join(predicate, Distinct(left), right) if is_duplicate_free(right):
             return Distinct(Join(predicate, left, _many(right)))
         case Join(predicate, left, Distinct(right)) if is_duplicate_free(left):
@@ -61,9 +66,11 @@ def push_distinct_below_match(plan: Plan) -> Plan | None:
     """δ(L ⋉ R) = δ(L) ⋉ R, δ(μ(L ⋉ R)) = δ(μ(δ(L) ⋉ R)), and the same for ▷ and marks: who has a partner has it in all
     copies."""
     match plan:
-        case Distinct(SemiJoin() | MarkJoin() as match_):
+        case Distinct(SemiJoin() | MarkJoin() as match_) if node_respects_equality(match_):
             return replace(match_, left=_once(match_.left))
-        case Distinct(Map(outputs, SemiJoin() | MarkJoin() as match_)):
+        case Distinct(Map(outputs, SemiJoin() | MarkJoin() as match_) as map_):
+            if not (node_respects_equality(match_) and node_respects_equality(map_)):
+                return None
             return _changed(plan, Distinct(Map(outputs, replace(match_, left=_once(match_.left)))))
     return None
 
@@ -71,8 +78,9 @@ def push_distinct_below_match(plan: Plan) -> Plan | None:
 def remove_copies_early(plan: Plan) -> Iterator[Plan]:
     """δ(μ(S)) = δ(μ(δ(S))), δ(S1 ⊎ S2) = δ(δ(S1) ⊎ S2), γ(S) = γ(δ(S)) for aggregates that copies do not change."""
     match plan:
-        case Distinct(Map(outputs, source)) if not is_duplicate_free(source):
-            yield Distinct(Map(outputs, Distinct(source)))
+        case Distinct(Map(outputs, source) as map_) if not is_duplicate_free(source):
+            if node_respects_equality(map_):
+                yield Distinct(Map(outputs, Distinct(source)))
         case Distinct(Union(columns, inputs)):
             for place, source in enumerate(inputs):
                 if not is_duplicate_free(source):
@@ -88,7 +96,7 @@ def remove_copies_of_partners(plan: Plan) -> Plan | None:
     anybody, and there is no column to tell copies by.
     """
     match plan:
-        case SemiJoin() | MarkJoin() if plan.predicate is not None:
+        case SemiJoin() | MarkJoin() if plan.predicate is not None and respects_equality(plan.predicate):
             read = columns_of(plan.predicate)
             columns = tuple(c for c in schema(plan.right) if c.id in read)
             if not columns or isinstance(plan.right, Distinct):
@@ -110,7 +118,7 @@ def leave_copies(plan: Plan) -> Plan | None:
             return _changed(plan, replace(plan, left=_many(left), right=_many(right)))
         case SetOperation("except strict", _, _, right):
             return _changed(plan, replace(plan, right=_many(right)))
-        case SemiJoin() | MarkJoin():
+        case SemiJoin() | MarkJoin() if node_respects_equality(plan):
             return _changed(plan, replace(plan, right=_many(plan.right)))
     return None
 
@@ -120,6 +128,8 @@ def _many(plan: Plan) -> Plan:
 
     What goes by the number of copies ends the search: EXCEPT ALL, first rows, places, windows by rows, changes.
     """
+    if not node_respects_equality(plan):
+        return plan
     match plan:
         case Distinct(source):
             return _many(source)
@@ -134,7 +144,8 @@ def _many(plan: Plan) -> Plan:
 
 def _is_blind(plan: Aggregate) -> bool:
     """Whether copies of elements do not change a grouping."""
-    return all(call.distinct or (call.user is None and call.function in ("min", "max")) for _, call in plan.aggregates)
+    calls = [call for _, call in plan.aggregates]
+    return all(call.user is None and (call.distinct or call.function in ("min", "max")) for call in calls)
 
 
 def _once(plan: Plan) -> Plan:

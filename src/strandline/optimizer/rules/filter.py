@@ -31,6 +31,7 @@ from strandline.algebra.operators import (
     Union,
 )
 from strandline.algebra.schema import schema
+from strandline.optimizer.rules.equality import respects_equality
 from strandline.optimizer.rules.growth import stays_small
 from strandline.types import Column
 
@@ -92,7 +93,7 @@ def push_filter_below_union(plan: Plan) -> Plan | None:
 def push_filter_below_set_operation(plan: Plan) -> Plan | None:
     """σ(S1 - S2) = σ(S1) - σ(S2), and so on: how often a payload counts depends on nothing but its copies."""
     match plan:
-        case Filter(predicate, SetOperation(kind, columns, left, right)):
+        case Filter(predicate, SetOperation(kind, columns, left, right)) if respects_equality(predicate):
             return SetOperation(
                 kind, columns, _filtered(left, predicate, columns), _filtered(right, predicate, columns)
             )
@@ -108,7 +109,7 @@ def _filtered(source: Plan, predicate: Expression, columns: tuple[Column, ...]) 
 def push_filter_below_distinct(plan: Plan) -> Plan | None:
     """σ(δ(S)) = δ(σ(S)): the predicate holds for all copies of a payload or for none."""
     match plan:
-        case Filter(predicate, Distinct(source)):
+        case Filter(predicate, Distinct(source)) if respects_equality(predicate):
             return Distinct(Filter(predicate, source))
     return None
 
@@ -121,7 +122,7 @@ def push_filter_below_aggregate(plan: Plan) -> Plan | None:
     match plan:
         case Filter(predicate, Aggregate(keys, aggregates, source)) if keys:
             parts = conjuncts(predicate)
-            below = tuple(part for part in parts if columns_of(part) and columns_of(part) <= frozenset(keys))
+            below = tuple(part for part in parts if takes_whole_groups(part, frozenset(keys)))
             if not below:
                 return None
             above = conjunction(tuple(part for part in parts if part not in below))
@@ -132,13 +133,19 @@ def push_filter_below_aggregate(plan: Plan) -> Plan | None:
     return None
 
 
+def takes_whole_groups(condition: Expression, keys: frozenset[str]) -> bool:
+    """Whether a condition holds for all elements that agree in some columns or for none; it is about them at all."""
+    read = columns_of(condition)
+    return bool(read) and read <= keys and respects_equality(condition)
+
+
 def push_filter_below_first_rows(plan: Plan) -> Plan | None:
     """σp(τ(S)) = τ(σp(S)) for the parts of p that read partition columns only: they drop whole partitions."""
     match plan:
         case Filter(predicate, TopRows() | Rank() as first):
             keys = frozenset(first.partition)
             parts = conjuncts(predicate)
-            below = tuple(part for part in parts if columns_of(part) and columns_of(part) <= keys)
+            below = tuple(part for part in parts if takes_whole_groups(part, keys))
             pushed, above = conjunction(below), conjunction(tuple(part for part in parts if part not in below))
             if pushed is None:
                 return None

@@ -16,6 +16,7 @@ from strandline.algebra.expressions import AggregateCall, Call, Case, Cast, Colu
 from strandline.algebra.operators import Aggregate, Join, Map, Plan, Union
 from strandline.algebra.schema import schema
 from strandline.optimizer.keys import determines
+from strandline.optimizer.rules.equality import respects_equality
 from strandline.types import BIGINT, BOOLEAN, MAX_PRECISION, Column, Type
 
 Calls: TypeAlias = tuple[tuple[Column, AggregateCall], ...]
@@ -72,7 +73,7 @@ def group_below_join(plan: Plan) -> Iterator[Plan]:
     match _without_map(plan):
         case Aggregate(keys, aggregates, Join(condition, left, right)) as grouping:
             parts = _parts_of(grouping)
-            if parts is None:
+            if parts is None or not respects_equality(condition):
                 return
             names = _names(plan.source)
             passed = tuple((c, names[c.id]) for c in schema(plan)[: len(plan.keys)])

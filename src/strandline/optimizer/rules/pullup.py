@@ -16,6 +16,8 @@ from strandline.algebra.expressions import (
 )
 from strandline.algebra.operators import Aggregate, Distinct, Filter, Join, Map, MarkJoin, OuterJoin, Plan, SemiJoin
 from strandline.algebra.schema import schema
+from strandline.optimizer.rules.equality import respects_equality
+from strandline.optimizer.rules.filter import takes_whole_groups
 from strandline.optimizer.rules.growth import stays_small
 from strandline.types import Column, Schema
 
@@ -74,7 +76,7 @@ def pull_filter_above_map(plan: Plan) -> Plan | None:
 def pull_filter_above_distinct(plan: Plan) -> Plan | None:
     """δ(σ(S)) = σ(δ(S))."""
     match plan:
-        case Distinct(Filter(predicate, source)):
+        case Distinct(Filter(predicate, source)) if respects_equality(predicate):
             return Filter(predicate, Distinct(source))
     return None
 
@@ -82,8 +84,8 @@ def pull_filter_above_distinct(plan: Plan) -> Plan | None:
 def pull_filter_above_aggregate(plan: Plan) -> Plan | None:
     """γk(σp(S)) = σp(γk(S)) where p reads keys only. Without keys there is a group even over nothing."""
     match plan:
-        case Aggregate(keys, _, Filter(predicate, source)) if keys and columns_of(predicate) <= frozenset(keys):
-            return Filter(predicate, replace(plan, source=source)) if columns_of(predicate) else None
+        case Aggregate(keys, _, Filter(predicate, source)) if takes_whole_groups(predicate, frozenset(keys)):
+            return Filter(predicate, replace(plan, source=source))
     return None
 
 

@@ -18,6 +18,7 @@ from strandline.algebra.functions import FUNCTIONS
 from strandline.algebra.operators import Distinct, Filter, Join, Map, MarkJoin, OuterJoin, Plan, SemiJoin
 from strandline.algebra.schema import schema
 from strandline.optimizer.keys import has_one_partner
+from strandline.optimizer.rules.equality import respects_equality
 from strandline.types import BOOLEAN
 
 
@@ -25,7 +26,7 @@ def flatten_semi_join(plan: Plan) -> Plan | None:
     """L ⋉p R = πL(L ⋈p δ(πp(R))), where πp keeps the columns that p reads and p fixes each of them: no element of L
     has two partners then. An anti join has no such form: who is alone is in no pair."""
     match plan:
-        case SemiJoin(False, predicate, left, right) if predicate is not None:
+        case SemiJoin(False, predicate, left, right) if predicate is not None and respects_equality(predicate):
             read = columns_of(predicate)
             columns = tuple((c, ColumnRef(c.id, c.type)) for c in schema(right) if c.id in read)
             if not columns:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from strandline.algebra.chronons import granule, is_chronon, keeps_arrival_order
-from strandline.algebra.expressions import ColumnRef, columns_of, conjunction, conjuncts
+from strandline.algebra.expressions import ColumnRef, conjunction, conjuncts
 from strandline.algebra.operators import (
     Aggregate,
     CountWindow,
@@ -34,6 +34,7 @@ from strandline.algebra.operators import (
     Union,
 )
 from strandline.algebra.tree import sources, with_sources
+from strandline.optimizer.rules.filter import takes_whole_groups
 
 
 def drop_default_window(plan: Plan) -> Plan | None:
@@ -63,7 +64,7 @@ def push_filter_below_partitioned_window(plan: Plan) -> Plan | None:
         case Filter(predicate, CountWindow() | SessionWindow() as window):
             by = frozenset(window.partition)
             parts = conjuncts(predicate)
-            below = tuple(part for part in parts if columns_of(part) and columns_of(part) <= by)
+            below = tuple(part for part in parts if takes_whole_groups(part, by))
             pushed, above = conjunction(below), conjunction(tuple(part for part in parts if part not in below))
             if pushed is None:
                 return None
@@ -78,8 +79,7 @@ def pull_filter_above_window(plan: Plan) -> Plan | None:
         case TimeWindow() | Granularity() if isinstance(plan.source, Filter):
             return Filter(plan.source.predicate, replace(plan, source=plan.source.source))
         case CountWindow(partition) | SessionWindow(partition) if isinstance(plan.source, Filter):
-            read = columns_of(plan.source.predicate)
-            if read and read <= frozenset(partition):
+            if takes_whole_groups(plan.source.predicate, frozenset(partition)):
                 return Filter(plan.source.predicate, replace(plan, source=plan.source.source))
     return None
 
