@@ -13,13 +13,15 @@ import pytest
 from fuzz_optimizer import RULES
 from rewriting import differ, made_by, some_streams
 from strandline.algebra.functions import FUNCTIONS
-from strandline.algebra.operators import CountWindow, Filter, Map, Plan, SessionWindow, Union
+from strandline.algebra.operators import CountWindow, Distinct, Filter, Map, Plan, SessionWindow, Union
 from strandline.algebra.schema import schema
 from strandline.algebra.snapshot import bag
 from strandline.algebra.tree import sources, transform_up, walk, with_sources
 from strandline.optimizer.pipeline import optimize
+from strandline.optimizer.rules.columns import prune_columns
 from strandline.optimizer.rules.window import push_window_below_union
-from support import bind, examples
+from strandline.types import INT
+from support import arrange, assert_exact, bind, examples, raw, run_plan, show
 
 A, B = "s0 [RANGE 7 MICROSECONDS] a", "s1 [RANGE 5 MICROSECONDS] b"
 BY_KEY = "(SELECT i, MAX(b) AS most FROM s1 [RANGE 9 MICROSECONDS] GROUP BY i) AS b"
@@ -309,3 +311,36 @@ def test_a_window_of_time_is_no_hindrance() -> None:
     [window] = [node for node in walk(plan) if push_window_below_union(node) is not None]
     other = push_window_below_union(window)
     assert other is not None and not differ(window, other, streams)
+
+
+# ---- kept examples ---------------------------------------------------------------------------------------------------
+
+
+def test_a_window_over_the_first_change_of_an_aggregate() -> None:
+    """The row of an aggregate without keys comes with the first row of any stream, here of another one. A window over
+    its changes has it then, too, be it one of an instant, which is dropped."""
+    text = """
+        SELECT t.n FROM s1 [RANGE 8 MICROSECONDS] x CROSS JOIN
+          (ISTREAM(SELECT COUNT(*) AS n FROM s0)) [RANGE 1 MICROSECOND] AS t
+    """
+    late = arrange("s0", {"i": INT}, [(9, 0, (1,))], 0)
+    early = arrange("s1", {"i": INT}, [(3, 0, (1,)), (12, 0, (2,))], 0)
+    plan = bind(text, [late, early])
+    [other] = made_by(["drop_default_window"], plan)
+    assert not differ(plan, other, [late, early])
+    for same in (plan, other):
+        answer = run_plan(same, [late, early], optimised=False)
+        assert_exact(plan, raw([late, early]), answer)
+        assert show(answer.elements) == "0[3,4) 1[9,10) 0[10,11)"
+
+
+def test_nothing_removes_copies_of_elements_without_columns() -> None:
+    streams = some_streams(1)
+    plan = bind(f"SELECT DISTINCT a.i, 1 AS one FROM {A} CROSS JOIN {B}", streams)
+    pruned = prune_columns(plan)
+    assert any(node for node in walk(pruned) if not schema(node)), "nobody reads a column of the right side"
+    others = made_by(["push_distinct_below_join"], pruned)
+    assert others
+    for other in others:
+        assert all(schema(node.source) for node in walk(other) if isinstance(node, Distinct))
+        assert_exact(plan, raw(streams), run_plan(other, streams, optimised=False))

@@ -71,9 +71,12 @@ def snapshot(plan: Plan, streams: RawStreams, at: Instant) -> list[Row]:
 
 def snapshots(plan: Plan, streams: RawStreams, instants: Iterable[Instant]) -> Iterator[list[Row]]:
     """The snapshots at some instants, one after the other; what two of them have in common is computed once."""
-    times = [e.time for name in streams_read(plan) for e in streams.get(name, ())]
-    meaning = _Meaning(streams, min(times, default=None))
+    meaning = _Meaning(streams, _origin(plan, streams))
     return (meaning.at(plan, t) for t in instants)
+
+
+def _origin(plan: Plan, streams: RawStreams) -> Instant | None:
+    return min((e.time for name in streams_read(plan) for e in streams.get(name, ())), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,10 +206,10 @@ class _Meaning:
     def _occasions(self, plan: Plan, before: Instant) -> list[Instant]:
         """The instants before another at which a plan that takes a window has elements, in order."""
         if is_chronon(plan):
-            return sorted(t for t in changes(plan, self.streams) if t < before)
+            return sorted(t for t in _changes(plan, self.streams, self.origin) if t < before)
         length = granule(plan)
         assert length is not None, "a window is over a chronon stream or a granular one"
-        first = min(changes(plan, self.streams), default=before) // length * length
+        first = min(_changes(plan, self.streams, self.origin), default=before) // length * length
         return list(range(first, before, length))
 
     def _parts(self, partition: tuple[str, ...], source: Plan, t: Instant) -> dict[object, list[tuple[Instant, Row]]]:
@@ -260,12 +263,19 @@ def change_instants(plan: Plan, streams: RawStreams) -> list[Instant]:
 
 def changes(plan: Plan, streams: RawStreams) -> set[Instant]:
     """Every instant at which the answer can be another than at the instant before; some where it is not."""
+    return _changes(plan, streams, _origin(plan, streams))
+
+
+def _changes(plan: Plan, streams: RawStreams, origin: Instant | None) -> set[Instant]:
+    def below(source: Plan) -> set[Instant]:
+        return _changes(source, streams, origin)
+
     match plan:
         case Scan(stream, _, _):
             edges = {t for e in streams.get(stream, ()) for t in (e.time, e.end)}
             return edges - {FOREVER}
         case TimeWindow(range_us, slide_us, source):
-            found = changes(source, streams)
+            found = below(source)
             length = granule(source)
             if not is_chronon(source) and length is not None and found:
                 last = max(found) + length  # what is valid for long occurs in every granule
@@ -278,14 +288,16 @@ def changes(plan: Plan, streams: RawStreams) -> set[Instant]:
                     edges.add((s + range_us) // slide_us * slide_us + slide_us - 1)
             return edges
         case SessionWindow(_, gap_us, source):
-            found = changes(source, streams)
+            found = below(source)
             return found | {t + gap_us for t in found}
         case Granularity(granule_us, source):
-            return {-(-t // granule_us) * granule_us for t in changes(source, streams)}
+            return {-(-t // granule_us) * granule_us for t in below(source)}
         case Changes(_, source):
-            return {t + d for t in changes(source, streams) for d in (0, 1)}
+            return {t + d for t in below(source) for d in (0, 1)}
+        case Aggregate((), _, source) if origin is not None:  # begins with the first element of any stream
+            return below(source) | {origin}
         case _:
-            return set().union(*(changes(source, streams) for source in sources(plan)))
+            return set().union(*map(below, sources(plan)))
 
 
 def bag(rows: Sequence[Sequence[Value]]) -> list[object]:

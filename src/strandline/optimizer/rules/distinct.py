@@ -43,7 +43,7 @@ def push_distinct_below_join(plan: Plan) -> Plan | None:
     match plan:
         case Distinct(Join(predicate) | Map(_, Join(predicate))) if not respects_equality(predicate):
             return None
-        case Distinct(Join(predicate, left, right)):
+        case Distinct(Join(predicate, left, right)) if schema(left) and schema(right):
             return Join(predicate, _once(left), _once(right))
         case Distinct(Map(outputs, Join(predicate, left, right)) as map_) if node_respects_equality(map_):
             return _changed(plan, Distinct(Map(outputs, Join(predicate, _once(left), _once(right)))))
@@ -66,7 +66,7 @@ def push_distinct_below_match(plan: Plan) -> Plan | None:
     """δ(L ⋉ R) = δ(L) ⋉ R, δ(μ(L ⋉ R)) = δ(μ(δ(L) ⋉ R)), and the same for ▷ and marks: who has a partner has it in all
     copies."""
     match plan:
-        case Distinct(SemiJoin() | MarkJoin() as match_) if node_respects_equality(match_):
+        case Distinct(SemiJoin() | MarkJoin() as match_) if schema(match_.left) and node_respects_equality(match_):
             return replace(match_, left=_once(match_.left))
         case Distinct(Map(outputs, SemiJoin() | MarkJoin() as match_) as map_):
             if not (node_respects_equality(match_) and node_respects_equality(map_)):
@@ -78,14 +78,14 @@ def push_distinct_below_match(plan: Plan) -> Plan | None:
 def remove_copies_early(plan: Plan) -> Iterator[Plan]:
     """δ(μ(S)) = δ(μ(δ(S))), δ(S1 ⊎ S2) = δ(δ(S1) ⊎ S2), γ(S) = γ(δ(S)) for aggregates that copies do not change."""
     match plan:
-        case Distinct(Map(outputs, source) as map_) if not is_duplicate_free(source):
+        case Distinct(Map(outputs, source) as map_) if _has_copies(source):
             if node_respects_equality(map_):
                 yield Distinct(Map(outputs, Distinct(source)))
         case Distinct(Union(columns, inputs)):
             for place, source in enumerate(inputs):
-                if not is_duplicate_free(source):
+                if _has_copies(source):
                     yield Distinct(Union(columns, (*inputs[:place], Distinct(source), *inputs[place + 1 :])))
-        case Aggregate(_, _, source) if _is_blind(plan) and not is_duplicate_free(source):
+        case Aggregate(_, _, source) if _is_blind(plan) and _has_copies(source):
             yield replace(plan, source=Distinct(source))
 
 
@@ -149,7 +149,13 @@ def _is_blind(plan: Aggregate) -> bool:
 
 
 def _once(plan: Plan) -> Plan:
-    return plan if is_duplicate_free(plan) else Distinct(plan)
+    return Distinct(plan) if _has_copies(plan) else plan
+
+
+def _has_copies(plan: Plan) -> bool:
+    """Whether a δ may stand over a plan and do something. Elements without columns are all copies of nothing: only how
+    many there are is known, and no operator tells them apart."""
+    return bool(schema(plan)) and not is_duplicate_free(plan)
 
 
 def _changed(before: Plan, after: Plan) -> Plan | None:
