@@ -39,7 +39,6 @@ STEPS = 6  # of a walk, at most
 WALKS = 2  # for each question
 RUN_ONE_IN = 10  # pairs whose plan the engine runs, too
 LARGEST = 60  # operators of a plan; beyond that a walk says no more for its time
-MOST_ROWS = 4_000  # of a snapshot: products of large windows take the judge too long
 
 IN_SPACE = {rule.__name__ for rule in ALTERNATIVES}
 STAGES = (NEEDLESS, FILTERS, MAPS, SHARING)
