@@ -78,6 +78,15 @@ def test_operators_are_counted_in_every_batch(database: Database) -> None:
     assert found["Select"].cost_us == pytest.approx(found["Select"].cpu_seconds * SECOND / 40)
 
 
+def test_rows_that_were_dropped_do_not_enter_the_plan(database: Database) -> None:
+    query = database.sql(GROUPED)
+    give(database, query, ROWS)
+    delivery = query._group.delivery
+    delivery.heartbeats = {"a": replace(delivery.heartbeats["a"], dropped={"q1": 10, "other": 5})}
+    found = {each.kind: each for each in query.statistics().operators}
+    assert (found["Read"].rows_in, found["Read"].rows_out, found["Select"].rows_in) == (40, 30, 30)
+
+
 def test_seconds_are_counted_once_also_if_a_batch_comes_again(database: Database, tmp_path: Path) -> None:
     pipeline = database.sql(GROUPED).pipeline
     memory = tmp_path / "progress.json"

@@ -36,10 +36,10 @@ class Evidence:
         return [self.heartbeats.get(name) or Heartbeat(name) for name in names]
 
     def passed(self, step: str) -> int:
-        """How many elements have left a step, or a stream."""
+        """How many elements have left a step, or a stream for this query, whose drop box may take some."""
         if step.startswith(SOURCE):
             beat = self.heartbeats.get(step.removeprefix(SOURCE))
-            return beat.rows if beat is not None else 0
+            return beat.rows - beat.dropped.get(self.query, 0) if beat is not None else 0
         return self._count(step, "passed")
 
     def kept(self, step: str) -> int:
