@@ -16,21 +16,23 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from strandline.bench.data import START
-from strandline.bench.world import Made, TimedRun, bound, statistics_of
+from strandline.bench.world import Made, MadeSource, TimedRun, bound, statistics_of
 from strandline.catalog import BaseStream, SourceCall
 from strandline.errors import StrandlineError
+from strandline.execution.delivery import Delivery
+from strandline.execution.local import LocalRun
 from strandline.execution.sources.base import open_source
 from strandline.optimizer.costs import Constants, calibration_file
 from strandline.optimizer.pipeline import optimize
 from strandline.physical.choose import choose
-from strandline.physical.estimates import Estimate, estimate
-from strandline.physical.plan import Coalesce, Node, Pipeline, ToQuery, numbered, sources
+from strandline.physical.estimates import estimate
+from strandline.physical.plan import Coalesce, Pipeline, ToQuery, numbered
 from strandline.temporal import SECOND
 
 Floats = NDArray[np.float64]
@@ -46,6 +48,8 @@ QUERIES: Final[Mapping[str, str]] = {
     "left": f"SELECT a.*, b.v AS w FROM {_JOINED.format(kind='LEFT', w='{w}')}",
     "semi": f"SELECT a.* FROM {_JOINED.format(kind='SEMI', w='{w}')}",
     "count": "SELECT k, COUNT(*) AS n FROM a {w} GROUP BY k",
+    "joined values": f"SELECT DISTINCT a.k FROM {_JOINED.format(kind='INNER', w='{w}')}",
+    "joined groups": f"SELECT a.k, COUNT(*) AS n FROM {_JOINED.format(kind='INNER', w='{w}')} GROUP BY a.k",
     "sums": "SELECT k, SUM(v) AS s, AVG(v) AS m, COUNT(k) AS n FROM a {w} GROUP BY k",
     "extremes": "SELECT k, MIN(v) AS s, MAX(v) AS m FROM a {w} GROUP BY k",
     "total": "SELECT COUNT(*) AS n, SUM(v) AS s FROM a {w}",
@@ -86,10 +90,11 @@ class Setting:
 SETTINGS: Final = (
     Setting(500, 2, 0.5, False),
     Setting(20_000, 2, 0.5, False),
-    Setting(5_000, 10, 0.02, True),
+    Setting(5_000, 8, 0.05, True),
     Setting(20_000, 5, 0.1, True),
     Setting(2_000, 12, 1.0, False),
 )
+DRIVEN: Final = ("pass", "join", "except")  # what a batch costs beside its operators is measured with these
 COUNTED: Final = 3  # batches that are measured, when the state is full
 
 
@@ -113,6 +118,8 @@ def calibrate(say: Callable[[str], None], settings: Sequence[Setting] = SETTINGS
             # Without a key all pairs of a batch are looked at, and their number is that of the rows squared.
             most = replace(setting, rows=min(setting.rows, 1_000)) if name == "pairs" else setting
             samples += _samples(name, query, most)
+        if name in DRIVEN:
+            samples += [_driving(name, query, setting) for setting in settings[:2]]
     say("reading")
     samples += list(_reading())
     by_operator: dict[str, list[Sample]] = {}
@@ -150,6 +157,31 @@ def _samples(name: str, query: str, setting: Setting) -> Iterator[Sample]:
     for fragment in pipeline.fragments:
         kind = "Answer" if isinstance(fragment.route, ToQuery) else "Exchange"
         yield Sample(kind, found.sending[fragment.id].work, run.sending[fragment.id] / COUNTED)
+
+
+def _driving(name: str, query: str, setting: Setting, counted: int = 8) -> Sample:
+    """What a run takes beside the operators and the exchanges: the difference of a whole run to these."""
+    pipeline = _pipeline(name, query, setting)
+    streams = [made for made in setting.streams if made.name in {s.name for s in pipeline.streams}]
+    batches = {made.name: [made.rows(n, 1.0) for n in range(2 + counted)] for made in streams}
+    timed = TimedRun(pipeline)
+    run = LocalRun(
+        pipeline,
+        Delivery(pipeline, None, None, ()),
+        sources={made.name: MadeSource(made, batches[made.name]) for made in streams},
+    )
+    seconds = 0.0
+    for number in range(2 + counted):
+        if number == 2:
+            timed.forget()
+        began = time.process_time()
+        run.step()
+        seconds += time.process_time() - began if number >= 2 else 0.0
+        timed.step({name: rows[number] for name, rows in batches.items()}, START + (number + 1) * SECOND)
+    run.close()
+    seconds -= sum(timed.seconds().values()) + sum(timed.sending.values())
+    work = estimate(pipeline, statistics_of(streams)).driving.work
+    return Sample("Batch", work, max(seconds, 0.0) / counted)
 
 
 def _pipeline(name: str, query: str, setting: Setting) -> Pipeline:

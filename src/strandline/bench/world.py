@@ -57,9 +57,9 @@ class Made:
         at = START + (np.arange(first, last, dtype=np.int64) * SECOND + draw.integers(0, SECOND)) // self.rate
         at = np.maximum(at, START + round(number * seconds * SECOND))
         at = np.minimum(at, START + round((number + 1) * seconds * SECOND) - 1)
-        data = {name: draw.integers(0, values, len(at)) for name, values in self.keys.items()}
-        data |= {name: draw.random(len(at)) for name in self.measures}
-        return pl.DataFrame({**data, "t": at, FROM: at}).with_columns(pl.col("t").cast(pl.Datetime("us")))
+        keys = {name: draw.integers(0, values, len(at)) for name, values in self.keys.items()}
+        measures = {name: draw.random(len(at)) for name in self.measures}
+        return pl.DataFrame({**keys, **measures, "t": at, FROM: at}).with_columns(pl.col("t").cast(pl.Datetime("us")))
 
 
 class MadeSource(Source):

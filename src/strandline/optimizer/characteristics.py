@@ -66,12 +66,19 @@ NOTHING_KNOWN: Final[Statistics] = {}
 @dataclass(frozen=True, slots=True)
 class Characteristics:
     """A stream in the steady state: elements per second, seconds that each is valid, the granule of its ends in
-    seconds, and how many values a column has, by id."""
+    seconds, and how many values a column has, by id.
+
+    `spread` if some are valid longer than others, between not at all and twice the mean. A join brings its results in
+    bursts, as many as a row finds partners; those of a burst agree in the columns `alike`.
+    """
 
     rate: float
     length: float
     granule: float = CHRONON
     values: Mapping[str, float] = field(default_factory=dict)
+    spread: bool = False
+    burst: float = 1.0
+    alike: frozenset[str] = frozenset()
 
     @property
     def valid(self) -> float:
@@ -198,25 +205,53 @@ def ranked(below: Characteristics, place: Column, partition: tuple[str, ...], li
 
 
 def filtered(below: Characteristics, predicate: Expression) -> Characteristics:
-    """(22.1)"""
-    return replace(below, rate=below.rate * selectivity(predicate, below))
+    """(22.1); of a column that is compared with constants fewer values are left."""
+    values = dict(below.values)
+    for part in conjuncts(predicate):
+        match part:
+            case Call("=", (ColumnRef(id, _), Literal()) | (Literal(), ColumnRef(id, _)), _):
+                values[id] = 1.0
+            case Call("in", (ColumnRef(id, _), *choices), _):
+                values[id] = min(values.get(id, VALUES), float(len(choices)))
+            case Call("<" | "<=" | ">" | ">=", (ColumnRef(id, _), Literal()) | (Literal(), ColumnRef(id, _)), _):
+                values[id] = max(1.0, values.get(id, VALUES) * RANGE)
+    return replace(below, rate=below.rate * selectivity(predicate, below), values=values)
 
 
 def mapped(below: Characteristics, outputs: tuple[tuple[Column, Expression], ...]) -> Characteristics:
     """(22.2)"""
-    return replace(below, values={column.id: values_in(expression, below) for column, expression in outputs})
+    values = {column.id: values_in(expression, below) for column, expression in outputs}
+    alike = frozenset(c.id for c, copied in outputs if isinstance(copied, ColumnRef) and copied.id in below.alike)
+    return replace(below, values=values, alike=alike)
 
 
 def joined(predicate: Expression | None, left: Characteristics, right: Characteristics) -> Characteristics:
-    """(22.4), thinned by the predicate."""
+    """(22.4), thinned by the predicate. A pair is valid for what is left of the older of the two."""
     values = {**left.values, **right.values}
     rate = left.rate * right.valid + right.rate * left.valid
+    if predicate is not None:  # the values of a column are not limited by what is valid
+        rate *= selectivity(predicate, Characteristics(rate, math.inf, values=values))
     length = left.length * right.length / max(left.length + right.length, CHRONON)
-    both = Characteristics(rate, length, max(left.granule, right.granule), values)
-    if predicate is None:
-        return both
-    pair = Characteristics(rate, math.inf, both.granule, values)  # values are not limited by what is valid
-    return replace(both, rate=rate * selectivity(predicate, pair))
+    comings = left.rate + right.rate
+    return Characteristics(
+        rate,
+        length,
+        max(left.granule, right.granule),
+        values,
+        spread=min(left.length, right.length) > CHRONON,
+        burst=max(1.0, rate / comings) if comings else 1.0,
+        alike=_equated(predicate),
+    )
+
+
+def _equated(predicate: Expression | None) -> frozenset[str]:
+    """The columns that an equality makes equal."""
+    found: set[str] = set()
+    for part in conjuncts(predicate) if predicate is not None else ():
+        match part:
+            case Call("=", (ColumnRef(one, _), ColumnRef(two, _)), _):
+                found |= {one, two}
+    return frozenset(found)
 
 
 def lonely_share(pairs: Characteristics, left: Characteristics) -> float:
@@ -249,17 +284,29 @@ def matched(
 
 
 def aggregated(below: Characteristics, keys: tuple[str, ...]) -> Characteristics:
-    found = grouped(below, groups_of(below, keys))
-    return replace(found, values={key: below.values_of(key) for key in keys})
+    # A burst that falls into one group changes it once.
+    together = below.burst if below.alike.issuperset(keys) else 1.0
+    found = grouped(replace(below, rate=below.rate / together), groups_of(below, keys))
+    values = {key: below.values_of(key) for key in keys}
+    return replace(found, values=values, spread=True, burst=1.0, alike=frozenset())
 
 
 def unique(below: Characteristics, columns: tuple[str, ...]) -> Characteristics:
     """(22.5), where payloads come at random: an element is valid until its end, or from the end of the last one with
-    its payload, whichever leaves less."""
-    if not below.rate:
+    its payload, whichever leaves less.
+
+    Where some are valid longer than others, up to L, most say nothing new: only who ends later than all before does.
+    That end runs ahead of time by L - h; one of them comes later with the chance h / L and moves it by h / 2, and in
+    all it moves as time does. So h² = 2 L / (elements per second and payload), and h / L of them are left.
+    """
+    if not below.rate or not below.length:
         return below
-    apart = groups_of(below, columns) / below.rate  # seconds from one element to the next with its payload
-    return replace(below, length=-apart * math.expm1(-below.length / apart))
+    each = below.rate / groups_of(below, columns)  # elements per second with the same payload
+    rate, longest = below.rate, 2 * below.length if below.spread else below.length
+    if below.spread:
+        rate *= min(1.0, math.sqrt(2 / (longest * each)))
+    valid = groups_of(below, columns) * -math.expm1(-each * below.length)
+    return replace(below, rate=rate, length=min(longest, valid / rate), spread=True, burst=1.0)
 
 
 def merged(columns: Schema, inputs: tuple[Schema, ...], below: tuple[Characteristics, ...]) -> Characteristics:
@@ -270,7 +317,8 @@ def merged(columns: Schema, inputs: tuple[Schema, ...], below: tuple[Characteris
     for number, column in enumerate(columns):
         ids = [schema[number].id for schema in inputs]
         values[column.id] = max(each.values.get(i, VALUES) for each, i in zip(below, ids, strict=True))
-    return Characteristics(rate, length, min(each.granule for each in below), values)
+    spread = any(each.spread for each in below) or len({each.length for each in below}) > 1
+    return Characteristics(rate, length, min(each.granule for each in below), values, spread)
 
 
 def grouped(stream: Characteristics, groups: float) -> Characteristics:

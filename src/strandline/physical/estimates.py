@@ -48,13 +48,15 @@ class Estimates:
     steps: Mapping[str, Estimate]
     reading: Mapping[str, Estimate]
     sending: Mapping[str, Estimate]
+    driving: Estimate  # what a batch costs beside its operators: taking rows in, handing state on, saying what was done
     batch_seconds: float
     buckets: int
 
     @property
     def cost(self) -> float:
         """CPU seconds per second."""
-        return sum(each.cost for part in (self.steps, self.reading, self.sending) for each in part.values())
+        parts = (self.steps, self.reading, self.sending)
+        return self.driving.cost + sum(each.cost for part in parts for each in part.values())
 
     @property
     def rows(self) -> float:
@@ -94,7 +96,8 @@ class _Walk:
             if isinstance(fragment.route, ToPort):
                 self.feeders[fragment.route.port] = fragment, flow
         reading = {stream.name: self._reading(stream) for stream in self.pipeline.streams}
-        return Estimates(steps, reading, sending, self.batch, self.pipeline.buckets)
+        driving = self._driving(list(reading.values()))
+        return Estimates(steps, reading, sending, driving, self.batch, self.pipeline.buckets)
 
     def _enters(self, port: Port, fragment: Fragment) -> Flow:
         if port.name.startswith(SOURCE):
@@ -107,7 +110,7 @@ class _Walk:
         assert isinstance(feeder.route, ToPort)
         buckets = 1 if feeder.route.mode == "one" else self.pipeline.buckets
         copies = buckets if feeder.route.mode == "all" else 1
-        return Flow(flow.stream, flow.spread, flow.cut, flow.early, buckets, copies)
+        return Flow(flow.stream, flow.cut, flow.early, buckets, copies)
 
     def _step(self, node: Node, known: Mapping[Node, Flow], fragment: Fragment) -> Estimate:
         below = [known[source] for source in sources(node)]
@@ -141,3 +144,11 @@ class _Walk:
         work = {"row": flow.rate, "byte": flow.rate * width(tuple(wanted.values())), "step": 1 / self.batch}
         cost = self.prices.cost("Read", work)
         return Estimate(flow.rate, flow.rate, flow.length, flow.granule, 0.0, 0.0, cost, work)
+
+    def _driving(self, reading: list[Estimate]) -> Estimate:
+        work = {
+            "row": sum(each.work["row"] for each in reading),
+            "byte": sum(each.work["byte"] for each in reading),
+            "step": sum(self._steps(fragment) for fragment in self.pipeline.fragments),
+        }
+        return Estimate(work["row"], 0.0, 0.0, 0.0, 0.0, 0.0, self.prices.cost("Batch", work), work)

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from strandline.algebra.expressions import Call, Case, ColumnRef, Expression, Literal, conjunction
 from strandline.optimizer.characteristics import (
-    CHRONON,
     Characteristics,
     aggregated,
     changing,
@@ -73,12 +72,11 @@ TOUCHING = 0.5  # the share of pieces that a coalesce joins to the one before, w
 class Flow:
     """A stream in the buckets of a stage.
 
-    `spread` if its elements are not all valid equally long; `cut` if none reaches beyond the progress; `early` is by
+    `cut` if none reaches beyond the progress; `early` is by
     how many seconds rows come before the progress gets to them. It lies in so many `buckets`, `copies` times.
     """
 
     stream: Characteristics
-    spread: bool = False
     cut: bool = False
     early: float = 0.0
     buckets: int = 1
@@ -96,7 +94,7 @@ class Flow:
         """The same if every element that is valid at the end of a batch is cut there."""
         rate = stream.rate + stream.valid / seconds
         length = stream.valid / rate if rate else stream.length
-        return replace(self, stream=replace(stream, rate=rate, length=length), spread=True, cut=True)
+        return replace(self, stream=replace(stream, rate=rate, length=length, spread=True), cut=True)
 
 
 def condition_of(node: SymmetricJoin | MatchJoin, keys_only: bool = False) -> Expression | None:
@@ -128,7 +126,7 @@ def flow_out(node: Node, known: Mapping[Node, Flow], batch: float) -> Flow:
         case LastSession(partition, gap_us, _):
             return first.cut_every(batch, in_sessions(stream, partition, gap_us))
         case NetChanges() | Arrivals():
-            return replace(first, stream=changing(stream), spread=False, cut=True)
+            return replace(first, stream=changing(stream), cut=True)
         case SweepTop(partition, _, limit, _):
             return first.cut_every(batch, first_rows(stream, partition, limit))
         case SweepRank(place, partition, _, limit, _):
@@ -144,14 +142,13 @@ def flow_out(node: Node, known: Mapping[Node, Flow], batch: float) -> Flow:
         case SweepAggregate(keys, _, _):
             return first.cut_every(batch, aggregated(stream, keys))
         case RemoveDuplicates(source):
-            return replace(first.after(unique(stream, tuple(c.id for c in schema(source)))), spread=True)
+            return first.after(unique(stream, tuple(c.id for c in schema(source))))
         case FirstValues(_, values, _):
             copied = {copy.id: stream.values[id] for copy, id in values if id in stream.values}
             return first.after(replace(stream, values={**stream.values, **copied}))
         case Merge(columns, inputs):
             both = merged(columns, tuple(schema(each) for each in inputs), tuple(each.stream for each in below))
-            spread = any(each.spread for each in below) or len({each.stream.length for each in below}) > 1
-            return replace(first, stream=both, spread=spread, cut=all(each.cut for each in below))
+            return replace(first, stream=both, cut=all(each.cut for each in below))
         case Repeat(copies, source):
             return first.after(replace(stream, rate=stream.rate * _mean_copies(copies, source, known)))
         case Coalesce():
@@ -173,21 +170,19 @@ def _sides(below: tuple[Flow, ...]) -> tuple[Flow, Flow]:
 
 def _joined(node: SymmetricJoin, left: Flow, right: Flow) -> Flow:
     pairs = joined(condition_of(node), left.stream, right.stream)
-    # Of two windows the pair is valid for what is left of the older one: between nothing and all of it.
-    spread = min(left.stream.length, right.stream.length) > CHRONON or left.spread or right.spread
-    return replace(left, stream=pairs, spread=spread, cut=left.cut or right.cut, copies=min(left.copies, right.copies))
+    return replace(left, stream=pairs, cut=left.cut or right.cut, copies=min(left.copies, right.copies))
 
 
 def _matched(node: MatchJoin, left: Flow, right: Flow, batch: float) -> Flow:
     found = matched(node.kind, condition_of(node), left.stream, right.stream)
     if node.kind == "semi":
-        return replace(left, stream=found, spread=True, cut=left.cut or right.cut)
+        return replace(left, stream=replace(found, spread=True), cut=left.cut or right.cut)
+    if node.kind == "anti":
+        return left.cut_every(batch, found)
     pairs = joined(condition_of(node), left.stream, right.stream)
-    alone = max(found.valid - (pairs.valid if node.kind in ("left", "full") else 0.0), 0.0)
-    if node.kind == "mark":
-        alone /= 2
+    alone = found.valid / 2 if node.kind == "mark" else max(found.valid - pairs.valid, 0.0)
     rate = found.rate + alone / batch  # who is alone is told so in every batch
-    return replace(left, stream=replace(found, rate=rate, length=found.valid / rate if rate else 0.0), spread=True)
+    return replace(left, stream=replace(found, rate=rate, length=found.valid / rate if rate else 0.0, spread=True))
 
 
 def in_skyband(limit: int, rows: float) -> float:

@@ -7,7 +7,8 @@ they read again in every batch, what merging segments of state rewrites. `optimi
     result      a row that goes out            rewritten   a row that merging segments writes again
     byte        moved with either              probe       a row that looks into a segment
     pair        of rows that are compared      step        an operator that runs for a batch in a bucket
-    computed    nanoseconds of expressions     total, extreme, member    changes that an aggregate follows
+    computed    nanoseconds of expressions     sorted      a row that ends out of order
+    covered     pairs that hide loneliness     total, extreme, member    changes that an aggregate follows
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Final, TypeAlias, assert_never
 from strandline.algebra.aggregates import DISPERSIONS, looks_at_members
 from strandline.algebra.costs import own_cost
 from strandline.algebra.expressions import AggregateCall, Expression, children
-from strandline.optimizer.characteristics import LONGEST, groups_of, joined, lonely_share
+from strandline.optimizer.characteristics import LONGEST, groups_of, joined, lonely_share, unique
 from strandline.physical.plan import (
     Arrivals,
     Coalesce,
@@ -123,6 +124,7 @@ def kept(node: Node, known: Mapping[Node, Flow], batch: float, steps: float) -> 
             work["touched"] = rows / batch
         case NetChanges():
             rows = 0.0 if first.stream.length >= LONGEST else first.stream.valid
+            _sorted(first, batch, work)
         case SweepTop(partition, _, limit, _) | SweepRank(_, partition, _, limit, _):
             groups = groups_of(first.stream, partition)
             each = first.stream.valid / groups
@@ -153,9 +155,19 @@ def _log(flow: Flow, rate: float, length: float, batch: float, spread: bool | No
     if flow.cut:
         return LogForecast(0.0, 0.0, 0.0)
     each = foreseen(
-        rate * batch * flow.copies / flow.buckets, length / batch, flow.spread if spread is None else spread
+        rate * batch * flow.copies / flow.buckets, length / batch, flow.stream.spread if spread is None else spread
     )
     return LogForecast(each.rows * flow.buckets, each.segments, each.rewritten * flow.buckets)
+
+
+def _sorted(flow: Flow, batch: float, work: Work) -> None:
+    """What keeping elements in order of their end takes: those that end out of order are sorted, and runs merged."""
+    if flow.stream.length >= LONGEST:
+        return
+    rate, length = flow.stream.rate * flow.copies, flow.stream.length
+    log = foreseen(rate * batch / flow.buckets, 1.0 if flow.cut else length / batch, False)
+    work["rewritten"] = log.rewritten * flow.buckets / batch
+    work["sorted"] = rate if flow.stream.spread else 0.0
 
 
 def _join(node: SymmetricJoin | MatchJoin, left: Flow, right: Flow, batch: float, work: Work) -> tuple[float, float]:
@@ -210,18 +222,18 @@ def _harmonic(number: float) -> float:
 
 
 def _unique(source: Node, first: Flow, batch: float, work: Work) -> float:
+    """Everything that covers something new is remembered until it ends, and waits until its time comes."""
     stream = first.stream
-    log = _log(first, stream.rate, stream.length, batch)
+    columns = tuple(c.id for c in schema(source))
+    left = unique(stream, columns)
+    log = _log(first, left.rate, stream.length * (2 if stream.spread else 1), batch, False)
     work["probe"] = first.arriving * (log.segments + 0.5)
     work["rewritten"] = log.rewritten / batch
-    apart = groups_of(stream, tuple(c.id for c in schema(source))) / stream.rate if stream.rate else math.inf
-    copies = log.rows / (apart * stream.rate) if apart < math.inf else 0.0
-    work["pair"] = stream.rate * copies  # every stored element of the payload is looked at
-    waiting = 0.0
-    if not first.cut and stream.rate:
-        # An element waits until the one before it with its payload ends.
-        waiting = stream.valid + stream.rate * apart * math.expm1(-stream.length / apart)
-    return log.rows + waiting
+    work["pair"] = stream.rate * log.rows / max(groups_of(stream, columns), 1.0)
+    if first.cut:
+        return 0.0
+    longest = stream.length * (2 if stream.spread else 1)
+    return log.rows + max(left.rate * longest - left.valid, 0.0)
 
 
 def _aggregate(node: SweepAggregate, first: Flow, batch: float, work: Work) -> tuple[float, float]:
@@ -237,6 +249,7 @@ def _aggregate(node: SweepAggregate, first: Flow, batch: float, work: Work) -> t
     candidates = alive * _harmonic(max(each, 1e-9)) if ends else alive
     events = first.arriving * (2 if ends else 1) + alive / batch
     work["touched"] = alive / batch
+    _sorted(first, batch, work)
     work["total"] = events * sum(_totals(call) for call in calls)
     work["extreme"] = (first.arriving + candidates / batch) * len(sides)
     work["member"] = (first.arriving + staying / batch) * len(members)
