@@ -42,7 +42,9 @@ from strandline.listing import Listing
 from strandline.optimizer.drops import QueryDrops
 from strandline.optimizer.pipeline import optimize
 from strandline.physical.choose import KEPT_SHARE, choose
+from strandline.physical.estimates import estimate
 from strandline.physical.explain import show_pipeline
+from strandline.physical.figures import show_assumed, show_costs, show_needs
 from strandline.query import Group, Query
 from strandline.sinks import Memory, Sink, Standing, listener, make_sink
 from strandline.sinks.kept import KEEP, Kept
@@ -369,13 +371,16 @@ class Database:
     def explain_plan(self, name: str, plan: Plan, shedding: float | None = None) -> str:
         """The same for a plan, of whose rows a share may be dropped."""
         buckets = self._backend.likely_buckets()
-        better = optimize(plan, self.catalog.statistics(), self._limit(shedding, buckets))
+        known, cores = self.catalog.statistics(), self._backend.cores()
+        better = optimize(plan, known, self._limit(shedding, buckets))
         shed = frozenset({name} if shedding is not None else ())
         pipeline = choose([(name, better)], self._base_streams(), buckets, shed)
+        expected = estimate(pipeline, known)
         parts = ["logical plan", indent(show_plan(plan))]
         if better != plan:
             parts += ["optimised plan", indent(show_plan(better))]
-        parts += ["physical plan", indent(show_pipeline(pipeline))]
+        parts += ["physical plan", indent(show_costs(pipeline, expected)), indent(show_needs(expected, cores))]
+        parts += map(indent, show_assumed(pipeline, known))
         if growing := growing_state(better):
             parts += ["state that grows without bound", *map(indent, growing)]
         return "\n".join(parts)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -55,8 +57,24 @@ class Constants:
         return {"seconds": {name: dict(units) for name, units in self.seconds.items()}, "facts": dict(self.facts)}
 
 
+_remembered: ContextVar[Constants | None] = ContextVar("remembered", default=None)
+
+
+@contextmanager
+def remembered(known: Mapping[str, Any] | None) -> Iterator[None]:
+    """Plan with other constants, as `to_json` gave them: a restart must find the plan that it was started with, also
+    if the machine was calibrated since. None changes nothing."""
+    before = _remembered.set(None if known is None else Constants(known["seconds"], "remembered", known["facts"]))
+    try:
+        yield
+    finally:
+        _remembered.reset(before)
+
+
 def constants() -> Constants:
     """Those of this machine if it was calibrated, else those that come along."""
+    if (found := _remembered.get()) is not None:
+        return found
     named = os.environ.get(PLACE)
     if named == BUILT_IN:
         return built_in()

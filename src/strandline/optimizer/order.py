@@ -17,10 +17,10 @@ from strandline.algebra.operators import CountWindow, Filter, Join, Map, Plan
 from strandline.algebra.schema import schema
 from strandline.algebra.tree import sources, with_sources
 from strandline.optimizer.characteristics import Characteristics, Statistics, characteristics, selectivity
-from strandline.optimizer.joins.flows import Input, JoinCosts, JoinQuery, Load, Tree
+from strandline.optimizer.costs import constants
+from strandline.optimizer.joins.flows import Input, JoinQuery, Load, Tree
 from strandline.optimizer.joins.search import best_plan, cheapest_tree
 
-COSTS: Final = JoinCosts(arrival=1e-6, result=0.5e-6, pair=0.05e-6)  # in seconds
 MOST: Final = 10  # inputs; with more of them the search takes longer than it is worth, and the text stands
 WORTH_WHILE: Final = 0.95  # a plan that differs from the text must cost less than this part of it
 
@@ -89,7 +89,7 @@ def join_query(cluster: Cluster, statistics: Statistics) -> JoinQuery:
         if isinstance(part, Call) and part.function == "=" and _divides(part, owners):
             keyed.add(sides)
     inputs = tuple(map(_input, cluster.inputs, flows, map(str, range(len(flows)))))
-    return JoinQuery(inputs, selectivities, COSTS, frozenset(keyed))
+    return JoinQuery(inputs, selectivities, constants().joins, frozenset(keyed))
 
 
 def _divides(part: Call, owners: Sequence[frozenset[str]]) -> bool:

@@ -41,6 +41,7 @@ from strandline.physical.plan import (
     ExtendValidity,
     FirstRows,
     FirstValues,
+    KeptShare,
     LastRows,
     LastSession,
     MatchJoin,
@@ -121,6 +122,8 @@ def flow_out(node: Node, known: Mapping[Node, Flow], batch: float) -> Flow:
             return replace(first, stream=rounded_up(stream, granule_us), early=first.early + granule_us / SECOND / 2)
         case Reorder():
             return replace(first, early=0.0)
+        case KeptShare():
+            return first
         case LastRows(partition, rows, _, _, _):
             return first.cut_every(batch, in_last_rows(stream, partition, rows))
         case LastSession(partition, gap_us, _):

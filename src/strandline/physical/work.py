@@ -29,6 +29,7 @@ from strandline.physical.plan import (
     ExtendValidity,
     FirstRows,
     FirstValues,
+    KeptShare,
     LastRows,
     LastSession,
     MatchJoin,
@@ -96,7 +97,7 @@ def kept(node: Node, known: Mapping[Node, Flow], batch: float, steps: float) -> 
             work["computed"] = arriving * sum(expression_cost(expression) for _, expression in outputs)
         case Repeat(copies, _):
             work["computed"] = arriving * expression_cost(copies)
-        case ExtendValidity() | RoundUp() | Arrivals() | Merge() | FirstRows() | Coalesce():
+        case ExtendValidity() | RoundUp() | Arrivals() | Merge() | FirstRows() | Coalesce() | KeptShare():
             pass  # they keep nothing
         case Reorder():
             rows = arriving * first.early
