@@ -272,6 +272,25 @@ def nonnegative(matrix: Floats, target: Floats) -> Floats:
     return found
 
 
+def show(found: Constants) -> str:
+    """The constants as a table: nanoseconds per unit, and how far off the fit is on the median."""
+    lines = ["nanoseconds per unit of work, and by how much the median measurement is off"]
+    for name, units in found.seconds.items():
+        prices = ", ".join(f"{unit} {1e9 * price:,.3g}" for unit, price in units.items())
+        lines.append(f"  {name:<16} {found.facts['error'][name]:>4.0%}  {prices}")
+    rows = capacity(found)
+    lines.append(f"a core counts the rows of a window, grouped by key, at {rows:,.0f} rows/s")
+    return "\n".join(lines)
+
+
+def capacity(found: Constants, rate: int = 100_000) -> float:
+    """Rows per second that one core takes in, for an ordinary query: a count per key over ten seconds."""
+    made = Made("a", rate, {"k": 1_000})
+    plan = bound("SELECT k, COUNT(*) AS n FROM a WINDOW(RANGE 10 SECONDS) GROUP BY k", [made])
+    pipeline = choose([("q", optimize(plan, statistics_of([made])))], [made.stream], 1)
+    return rate / estimate(pipeline, statistics_of([made]), prices=found).cost
+
+
 def write(found: Constants, out: Path | None) -> Path:
     """Leave the constants where the optimizer looks for them, or in a file."""
     place = out or calibration_file()

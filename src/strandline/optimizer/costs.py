@@ -38,7 +38,8 @@ class Constants:
 
     def cost(self, operator: str, work: Mapping[str, float]) -> float:
         """Seconds of some work of an operator."""
-        known = self.seconds.get(operator, {})
+        # What was not measured looks at a row once, as a projection does.
+        known = self.seconds.get(operator) or self.seconds.get("Project", {})
         return sum(amount * known.get(unit, 0.0) for unit, amount in work.items())
 
     @cached_property

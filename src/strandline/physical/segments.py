@@ -22,7 +22,7 @@ SMALLEST_TIER_ROWS = 4096
 LARGEST_MERGE_ROWS = 2_000_000
 
 _CHANCE: Final = 0.02  # of a batch
-_MOST_BATCHES: Final = 200  # of a life that are played through; a longer one is played in longer batches
+_MOST_BATCHES: Final = 64  # of a life that are played through; a longer one is played in longer batches
 
 
 def _tier(rows: int) -> int:

@@ -89,26 +89,44 @@ def trees(size: int, shape: Shape) -> Iterator[Tree]:
 
 
 def cheapest_tree(query: JoinQuery, shape: Shape = "bushy") -> Tree:
-    """The plan of the smallest load with nothing dropped: by dynamic programming, since the load is a sum over joins
-    and what flows out of a set does not depend on the plan."""
+    """The plan of the smallest load with nothing dropped."""
+    return _cheapest(query, shape)[query.everything][1]
+
+
+def last_joins(query: JoinQuery) -> list[tuple[float, Tree]]:
+    """For each way to divide all streams among the two sides of the last join, the cheapest plan; cheapest first."""
+    best = _cheapest(query, "bushy")
+    found = [
+        (best[left][0] + best[right][0] + _own_cost(query, left, right), (best[left][1], best[right][1]))
+        for left, right in _halves(query.everything, "bushy")
+    ]
+    return sorted(found, key=lambda each: each[0])
+
+
+def _own_cost(query: JoinQuery, left: Mask, right: Mask) -> float:
+    """What the join of two sets costs itself."""
+    rate, costs = query.flows.rate, query.costs
+    cost = costs.arrival * float(rate[left] + rate[right]) + costs.result * float(rate[left | right])
+    if costs.pair and not query.has_key(left, right) and (factor := query.factor(left, right)):
+        cost += costs.pair / factor * float(rate[left | right])
+    return cost
+
+
+def _cheapest(query: JoinQuery, shape: Shape) -> dict[Mask, tuple[float, Tree]]:
+    """Of every set of streams the cheapest plan: by dynamic programming, since the load is a sum over joins and what
+    flows out of a set does not depend on the plan."""
     best: dict[Mask, tuple[float, Tree]] = {1 << i: (0.0, i) for i in range(query.size)}
-    flows = query.flows
-    rate = flows.alpha + flows.beta.sum(axis=1)
-    costs = query.costs
     for mask in sorted(range(1, 1 << query.size), key=int.bit_count):
         if mask.bit_count() < 2:
             continue
         found: tuple[float, Tree] | None = None
         for left, right in _halves(mask, shape):
-            cost = best[left][0] + best[right][0] + costs.arrival * float(rate[left] + rate[right])
-            cost += costs.result * float(rate[mask])
-            if costs.pair and not query.has_key(left, right) and (factor := query.factor(left, right)):
-                cost += costs.pair / factor * float(rate[mask])
+            cost = best[left][0] + best[right][0] + _own_cost(query, left, right)
             if found is None or cost < found[0]:
                 found = cost, (best[left][1], best[right][1])
         assert found is not None, "a set of two or more has two halves"
         best[mask] = found
-    return best[query.everything][1]
+    return best
 
 
 def _halves(mask: Mask, shape: Shape) -> Iterator[tuple[Mask, Mask]]:
