@@ -16,6 +16,7 @@ from strandline.optimizer.joins.flows import Floats, JoinQuery, Load, Mask, Tree
 from strandline.optimizer.joins.shedding import Shedding, shed
 
 Shape: TypeAlias = Literal["bushy", "left-deep"]
+CLOSELY = 3  # plans
 EXHAUSTIVE = 6  # streams; with more of them there are too many plans to look at each
 
 
@@ -37,24 +38,29 @@ class Choice:
         return self.shedding.output / self.shedding.load if self.shedding.load else float("inf")
 
 
-def consider(query: JoinQuery, tree: Tree, capacity: float = 1.0) -> Choice:
-    return Choice(tree, Load.of(query, tree).at(np.ones(query.size)), shed(query, tree, capacity))
+def consider(query: JoinQuery, tree: Tree, capacity: float = 1.0, quick: bool = False) -> Choice:
+    return Choice(tree, Load.of(query, tree).at(np.ones(query.size)), shed(query, tree, capacity, quick=quick))
 
 
 def best_plan(query: JoinQuery, capacity: float = 1.0, shape: Shape = "bushy") -> Choice:
     """The best plan: of all if they are few, else the cheapest if it keeps up, else by the heuristic."""
     if query.size <= EXHAUSTIVE:
         return ranked(query, capacity, shape)[0]
-    cheapest = consider(query, cheapest_tree(query, shape), capacity)
+    cheapest = consider(query, cheapest_tree(query, shape), capacity, quick=True)
     if cheapest.feasible:
         return cheapest
     return max((cheapest, heuristic(query, capacity)), key=lambda choice: choice.worth)
 
 
 def ranked(query: JoinQuery, capacity: float = 1.0, shape: Shape = "bushy") -> list[Choice]:
-    """All plans, the best first."""
-    found = [consider(query, tree, capacity) for tree in trees(query.size, shape)]
-    return sorted(found, key=lambda choice: -choice.worth)
+    """All plans, the best first. Where there are many, only those that look best at a glance are looked at closely."""
+    all_trees = list(trees(query.size, shape))
+    quick = len(all_trees) > CLOSELY
+    found = sorted((consider(query, t, capacity, quick) for t in all_trees), key=lambda choice: -choice.worth)
+    if quick and query.by_time.any() and not query.by_time.all():
+        closely = [consider(query, choice.tree, capacity) for choice in found[:CLOSELY]]
+        found = sorted((*closely, *found[CLOSELY:]), key=lambda choice: -choice.worth)
+    return found
 
 
 def trees(size: int, shape: Shape) -> Iterator[Tree]:
@@ -155,7 +161,7 @@ def heuristic(query: JoinQuery, capacity: float = 1.0) -> Choice:
         found: tuple[float, Tree, Floats] | None = None
         for left, right in _halves(mask, "left-deep"):
             joined = best[left][0], best[right][0]
-            settings = shed(query, joined, capacity, most=best[left][1])
+            settings = shed(query, joined, capacity, most=best[left][1], quick=True)
             worth = settings.output / settings.load if settings.load else float("inf")
             if found is None or worth > found[0]:
                 found = worth, joined, settings.shares
@@ -163,5 +169,7 @@ def heuristic(query: JoinQuery, capacity: float = 1.0) -> Choice:
         best[mask] = found[1], found[2]
     tree, shares = best[query.everything]
     load = Load.of(query, tree)
+    if query.by_time.any() and not query.by_time.all():
+        return consider(query, tree, capacity)  # on the way there was no time to look closely
     settled = Shedding(shares, load.at(shares), output_rate(query, query.everything, shares))
     return Choice(tree, load.at(np.ones(query.size)), settled)
