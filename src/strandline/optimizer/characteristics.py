@@ -190,7 +190,7 @@ def first_rows(below: Characteristics, partition: tuple[str, ...], limit: int) -
     probability that it is among them."""
     seen = min(limit * groups_of(below, partition), below.valid)
     share = seen / below.valid if below.valid else 1.0
-    rate = max(2 * below.rate * share, CHRONON)
+    rate = max((2 - share) * below.rate * share, CHRONON)  # who goes makes room for another, if there is one
     return replace(below, rate=rate, length=seen / rate)
 
 

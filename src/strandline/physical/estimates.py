@@ -110,7 +110,7 @@ class _Walk:
         assert isinstance(feeder.route, ToPort)
         buckets = 1 if feeder.route.mode == "one" else self.pipeline.buckets
         copies = buckets if feeder.route.mode == "all" else 1
-        return Flow(flow.stream, flow.cut, flow.early, buckets, copies)
+        return Flow(flow.stream, flow.cut, flow.whole, flow.early, buckets, copies)
 
     def _step(self, node: Node, known: Mapping[Node, Flow], fragment: Fragment) -> Estimate:
         below = [known[source] for source in sources(node)]

@@ -26,6 +26,7 @@ from strandline.optimizer.characteristics import (
     in_last_rows,
     in_sessions,
     joined,
+    lonely_share,
     mapped,
     matched,
     merged,
@@ -73,12 +74,14 @@ TOUCHING = 0.5  # the share of pieces that a coalesce joins to the one before, w
 class Flow:
     """A stream in the buckets of a stage.
 
-    `cut` if none reaches beyond the progress; `early` is by
-    how many seconds rows come before the progress gets to them. It lies in so many `buckets`, `copies` times.
+    `cut` if none of its elements reaches beyond the progress; `whole` is the share of them that begin where no batch
+    does. `early` is by how many seconds rows come before the progress gets to them. It lies in so many `buckets`,
+    `copies` times.
     """
 
     stream: Characteristics
     cut: bool = False
+    whole: float = 1.0
     early: float = 0.0
     buckets: int = 1
     copies: int = 1
@@ -88,6 +91,11 @@ class Flow:
         """Rows per second, all copies together."""
         return self.stream.rate * self.copies
 
+    @property
+    def uncut(self) -> Characteristics:
+        """The stream without the cuts."""
+        return replace(self.stream, rate=self.stream.rate * self.whole, length=self.stream.length / self.whole)
+
     def after(self, stream: Characteristics) -> Flow:
         return replace(self, stream=stream)
 
@@ -95,7 +103,8 @@ class Flow:
         """The same if every element that is valid at the end of a batch is cut there."""
         rate = stream.rate + stream.valid / seconds
         length = stream.valid / rate if rate else stream.length
-        return replace(self, stream=replace(stream, rate=rate, length=length, spread=True), cut=True)
+        whole = stream.rate / rate if rate else 1.0
+        return replace(self, stream=replace(stream, rate=rate, length=length, spread=True), cut=True, whole=whole)
 
 
 def condition_of(node: SymmetricJoin | MatchJoin, keys_only: bool = False) -> Expression | None:
@@ -129,11 +138,11 @@ def flow_out(node: Node, known: Mapping[Node, Flow], batch: float) -> Flow:
         case LastSession(partition, gap_us, _):
             return first.cut_every(batch, in_sessions(stream, partition, gap_us))
         case NetChanges() | Arrivals():
-            return replace(first, stream=changing(stream), cut=True)
+            return replace(first, stream=changing(first.uncut), cut=True, whole=1.0)
         case SweepTop(partition, _, limit, _):
-            return first.cut_every(batch, first_rows(stream, partition, limit))
+            return first.cut_every(batch, first_rows(first.uncut, partition, limit))
         case SweepRank(place, partition, _, limit, _):
-            return first.cut_every(batch, ranked(stream, place, partition, limit))
+            return first.cut_every(batch, ranked(first.uncut, place, partition, limit))
         case FirstRows(partition, _, limit, range_us, slide_us, _):
             together = batch if range_us is None else min(batch, slide_us / SECOND)
             each = stream.rate * together / groups_of(stream, partition)
@@ -143,7 +152,7 @@ def flow_out(node: Node, known: Mapping[Node, Flow], batch: float) -> Flow:
         case MatchJoin():
             return _matched(node, *_sides(below), batch)
         case SweepAggregate(keys, _, _):
-            return first.cut_every(batch, aggregated(stream, keys))
+            return first.cut_every(batch, aggregated(first.uncut, keys))
         case RemoveDuplicates(source):
             return first.after(unique(stream, tuple(c.id for c in schema(source))))
         case FirstValues(_, values, _):
@@ -178,14 +187,22 @@ def _joined(node: SymmetricJoin, left: Flow, right: Flow) -> Flow:
 
 def _matched(node: MatchJoin, left: Flow, right: Flow, batch: float) -> Flow:
     found = matched(node.kind, condition_of(node), left.stream, right.stream)
+    pairs = joined(condition_of(node), left.stream, right.stream)
     if node.kind == "semi":
-        return replace(left, stream=replace(found, spread=True), cut=left.cut or right.cut)
+        rate = max(pieces_with_partner(pairs, left.stream), 1e-9)
+        stream = replace(found, rate=rate, length=found.valid / rate, spread=True)
+        return replace(left, stream=stream, cut=left.cut or right.cut)
     if node.kind == "anti":
         return left.cut_every(batch, found)
-    pairs = joined(condition_of(node), left.stream, right.stream)
     alone = found.valid / 2 if node.kind == "mark" else max(found.valid - pairs.valid, 0.0)
     rate = found.rate + alone / batch  # who is alone is told so in every batch
     return replace(left, stream=replace(found, rate=rate, length=found.valid / rate if rate else 0.0, spread=True))
+
+
+def pieces_with_partner(pairs: Characteristics, left: Characteristics) -> float:
+    """How many pieces per second say that an element has a partner: one while those that were there before it last, and
+    one from the first that comes after it."""
+    return 2 * left.rate * (1 - lonely_share(pairs, left))
 
 
 def in_skyband(limit: int, rows: float) -> float:

@@ -51,7 +51,7 @@ from strandline.physical.plan import (
     schema,
     sources,
 )
-from strandline.physical.rates import Flow, condition_of, in_skyband
+from strandline.physical.rates import Flow, condition_of, in_skyband, pieces_with_partner
 from strandline.physical.segments import LogForecast, foreseen
 from strandline.types import Schema, Type
 
@@ -130,7 +130,10 @@ def kept(node: Node, known: Mapping[Node, Flow], batch: float, steps: float) -> 
             groups = groups_of(first.stream, partition)
             each = first.stream.valid / groups
             # Older ones stay until there are twice as many as needed.
-            rows = first.stream.valid if limit is None else groups * min(each, 1.25 * in_skyband(limit, each))
+            rows = first.stream.valid
+            if limit is not None:
+                together = limit * max(1.0, first.uncut.length / first.stream.granule)  # of who leaves together
+                rows = groups * min(each, 1.25 * in_skyband(limit, each), together)
             work["touched"] = rows / batch
         case Split(length_us, _, _):
             rows = first.stream.valid if first.stream.length > length_us / 1e6 else 0.0
@@ -198,10 +201,13 @@ def _match(node: MatchJoin, left: Flow, right: Flow, batch: float, work: Work) -
     pairs = joined(condition_of(node), left.stream, right.stream)
     extra = 0.0
     if node.kind in ("semi", "mark"):
-        # Of the pairs of an element those that cover something new: the longest so far, and the first that came later.
-        partners = pairs.valid / left.stream.valid if left.stream.valid else 0.0
-        fresh = left.stream.rate * min(partners, _harmonic(partners) - math.expm1(-partners))
-        extra += _log(left, fresh, left.stream.length / 2, batch, True).rows
+        fresh, alone = pieces_with_partner(pairs, left.stream), lonely_share(pairs, left.stream)
+        partners = -math.log(alone) if alone > 0 else 700.0
+        # The last of the partners that were there, and the element itself, stay for most of its time.
+        stays = left.stream.length * partners / (partners + 1)
+        extra += _log(left, fresh, stays, batch, False).rows
+        if not left.cut:
+            extra += fresh / 2 * left.stream.length * max(partners - 1, 0.0) / (partners + 1)  # the second waits
         work["covered"] = pairs.rate
     sides = [(left, right)] if node.kind != "semi" else []
     sides += [(right, left)] if node.kind == "full" else []
