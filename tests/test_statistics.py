@@ -491,7 +491,7 @@ def test_what_was_expected_stands_beside(database: Database) -> None:
     query = database.sql(GROUPED)
     give(database, query, ROWS)
     step = next(o.step for o in query.statistics().operators if o.kind == "SweepAggregate")
-    query._group.estimates = {step: Expected(12_345.6, 0.0789, 42.0)}
+    query._group.expected = lambda: {step: Expected(12_345.6, 0.0789, 42.0)}
     head, *rows = query.explain(analyze=True).split("\n\n")[1].splitlines()
     line = next(row for row in rows if "SweepAggregate" in row)
     for name, figure in (("out/s", "12,346"), ("CPU ms/s", "78.9"), ("state rows", "42")):

@@ -442,6 +442,7 @@ class Database:
         delivery = Delivery(pipeline, checkpoint.path / MEMORY, aside, ())
         group = Group(delivery, checkpoint.path, text, {q.name: q.sink.open(q.name, columns[q.name]) for q in queries})
         group.answers = {q.name: Kept(columns[q.name], q.sink.keep) for q in queries if isinstance(q.sink, Memory)}
+        group.expected = lambda: estimate(pipeline, known).steps
         if shed:
             group.shedder = self._shedder(plans, known, shed, delivery)
         if checkpoint.is_temporary:
