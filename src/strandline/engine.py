@@ -42,7 +42,7 @@ from strandline.listing import Listing
 from strandline.optimizer.costs import constants, remembered
 from strandline.optimizer.drops import QueryDrops
 from strandline.physical.choose import KEPT_SHARE, choose
-from strandline.physical.estimates import estimate
+from strandline.physical.estimates import estimate, how_much_faster
 from strandline.physical.explain import show_pipeline
 from strandline.physical.figures import show_assumed, show_costs, show_needs
 from strandline.physical.search import Planner, show_choice
@@ -396,7 +396,8 @@ class Database:
         parts = ["logical plan", indent(show_plan(plan))]
         if better != plan:
             parts += ["optimised plan", indent(show_plan(better))]
-        parts += ["physical plan", indent(show_costs(pipeline, expected)), indent(show_needs(expected, cores))]
+        faster = how_much_faster(pipeline, known, cores)
+        parts += ["physical plan", indent(show_costs(pipeline, expected)), indent(show_needs(expected, cores, faster))]
         parts += map(indent, show_assumed(pipeline, known))
         if growing := growing_state(better):
             parts += ["state that grows without bound", *map(indent, growing)]

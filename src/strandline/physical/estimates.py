@@ -5,12 +5,13 @@ Krämer's chapter 22 for the operators as they are here; `docs/optimizer.md` say
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from strandline.catalog import BaseStream
-from strandline.optimizer.characteristics import LONGEST, Statistics, read
+from strandline.optimizer.characteristics import LONGEST, RATE, Statistics, read
 from strandline.optimizer.costs import Constants, constants
 from strandline.physical.flow import SOURCE
 from strandline.physical.plan import Fragment, Node, Pipeline, Port, ToPort, ToQuery, numbered, ports, schema, sources
@@ -18,6 +19,7 @@ from strandline.physical.rates import Flow, flow_out
 from strandline.physical.work import kept, width
 from strandline.temporal import SECOND
 
+MOST_FASTER: Final = 100.0
 BATCH_SECONDS: Final = 1.0  # of stream time in a batch, where nothing else is said
 
 
@@ -75,6 +77,21 @@ def estimate(
 ) -> Estimates:
     """What a pipeline will need, for streams of which so much is known."""
     return _Walk(pipeline, statistics, batch_seconds, prices or constants()).estimates()
+
+
+def how_much_faster(pipeline: Pipeline, statistics: Statistics, cores: int) -> float:
+    """By how much all rates may grow until the cores are busy all the time: less than in proportion to what they do
+    now, since windows fill with them. At most `MOST_FASTER`."""
+    low, high = 0.0, math.log(MOST_FASTER)
+    for _ in range(7):
+        middle = (low + high) / 2
+        rates = {
+            stream.name: replace(known, rate=(known.rate or RATE) * math.exp(middle))
+            for stream in pipeline.streams
+            for known in (statistics.get(stream.name, stream.statistics),)
+        }
+        low, high = (middle, high) if estimate(pipeline, rates).cost <= cores else (low, middle)
+    return MOST_FASTER if high == math.log(MOST_FASTER) else math.exp(low)
 
 
 class _Walk:

@@ -11,7 +11,7 @@ from strandline.algebra.expressions import ColumnRef
 from strandline.catalog import StreamStatistics
 from strandline.optimizer.characteristics import RATE, VALUES, Statistics
 from strandline.physical import plan as physical
-from strandline.physical.estimates import Estimate, Estimates
+from strandline.physical.estimates import MOST_FASTER, Estimate, Estimates
 from strandline.physical.explain import pipeline_lines
 from strandline.physical.flow import SOURCE
 from strandline.physical.plan import Pipeline, numbered, ports, schema
@@ -46,8 +46,9 @@ def _cells(each: Estimate) -> tuple[str, str, str]:
     return short(each.rate_out), f"{each.cost * 1000:.2f}" if each.cost < 0.01 else short(each.cost * 1000), state
 
 
-def show_needs(found: Estimates, cores: int) -> str:
-    """What the plan needs in all, and whether the machine keeps up with the streams."""
+def show_needs(found: Estimates, cores: int, faster: float) -> str:
+    """What the plan needs in all, and whether the machine keeps up with the streams; `faster` is how much faster they
+    may become."""
     share = found.cost / cores
     grows = any(each.grows for each in found.steps.values())
     state = "state that grows" if grows else f"state of {size(found.bytes)}" if found.bytes else "no state"
@@ -55,12 +56,9 @@ def show_needs(found: Estimates, cores: int) -> str:
     if share > 1:
         lines.append(f"does not keep up: the streams bring {share:.1f} times what {cores} cores can take")
     else:
-        lines.append(f"keeps up, with streams up to {headroom(share)} as fast")
+        limit = f"{faster:.2g} times" if faster < MOST_FASTER else "a hundred times"
+        lines.append(f"keeps up, also if the streams become {limit} as fast" if faster > 1.1 else "just keeps up")
     return "\n".join(lines)
-
-
-def headroom(share: float) -> str:
-    return "a hundred times" if share < 0.01 else f"{1 / share:.0f} times" if share < 0.2 else f"{1 / share:.1f} times"
 
 
 def show_assumed(pipeline: Pipeline, statistics: Statistics) -> list[str]:
