@@ -175,6 +175,27 @@ def test_eight_streams_that_nobody_keeps_up_with_are_planned_soon(kind: str, mos
     assert found.shedding.load <= 1.0 + 1e-6
 
 
+def test_eight_streams_are_planned_soon() -> None:
+    streams = [Made(f"s{n}", 100 * (n + 1), {"k": 1_000}) for n in range(8)]
+    joins = "".join(f" JOIN s{n} [RANGE 2 SECONDS] ON s{n - 1}.k = s{n}.k" for n in range(1, 8))
+    plan = bound(f"SELECT s0.v FROM s0 [RANGE 2 SECONDS]{joins}", streams)
+    planner = Planner([made.stream for made in streams], statistics_of(streams), 2)
+    began = time.process_time()
+    planner.plan(plan)
+    assert time.process_time() - began < 3.0
+
+
+def test_a_search_finds_what_no_order_of_joins_gives() -> None:
+    shape = SHAPES["distinct and join, 5 s"]
+    plan = bound(shape.text("join first"), shape.streams)
+    planner = Planner([made.stream for made in shape.streams], statistics_of(shape.streams), 1)
+    choice = planner.choice(plan)
+    assert "push distinct below join" in choice.chosen.words
+    assert choice.chosen.plan == planner.plan(plan)
+    textual = next(each for each in choice.rejected if each.words == AS_WRITTEN)
+    assert choice.chosen.needs.cost < 0.9 * textual.needs.cost
+
+
 def test_a_quick_look_at_both_kinds_of_windows_stays_within_the_capacity() -> None:
     query = JoinQuery(
         (Input("a", 100.0, rows=50.0), Input("b", 40.0, seconds=3.0), Input("c", 70.0, seconds=9.0)),

@@ -64,11 +64,11 @@ def other_orders(plan: Plan, statistics: Statistics, most: int) -> list[Order]:
                 ways = last_joins(join_query(cluster, statistics))
             for _, tree in ways[: most + 1]:
                 if tree != cluster.tree:
-                    found.append(Order(show_order(cluster, tree), _in_order(rebuilt(cluster, tree), plan)))
+                    found.append(Order(show_order(cluster, tree), in_order(rebuilt(cluster, tree), plan)))
         inputs = cluster.inputs
 
         def back(others: tuple[Plan, ...]) -> Plan:
-            return _in_order(rebuilt(Cluster(others, cluster.conditions, cluster.tree), cluster.tree), plan)
+            return in_order(rebuilt(Cluster(others, cluster.conditions, cluster.tree), cluster.tree), plan)
     else:
         inputs = sources(plan)
 

@@ -16,12 +16,15 @@ from strandline.algebra.tree import streams_read
 from strandline.catalog import BaseStream
 from strandline.optimizer.characteristics import Statistics
 from strandline.optimizer.pipeline import alternatives, optimize
+from strandline.optimizer.space import improve, separating_rule
 from strandline.physical.choose import choose
 from strandline.physical.estimates import Estimates, estimate
 from strandline.physical.figures import short, size
 
 WORTH_WHILE: Final = 0.95  # what another plan must cost of the first one to take its place
-SHOWN: Final = 5  # rejected plans
+WORTH_A_SEARCH: Final = 0.02  # seconds of CPU per second: whoever needs less gains nothing that anybody notices
+LOOKED_AT: Final = 60  # plans of a search
+SHOWN: Final = 6  # rejected plans
 AS_WRITTEN: Final = "as written, without a rule"
 
 
@@ -55,22 +58,17 @@ class Planner:
 
     def plan(self, plan: Plan) -> Plan:
         """The plan that runs. Where nothing is known of the streams, figures are guesses: then the rules decide."""
-        first = optimize(plan, self.statistics, self.capacity)
         if not self._goes_by_cost(plan):
-            return first
-        others = alternatives(plan, self.statistics)
-        return self._best(first, others).chosen.plan if others else first
+            return optimize(plan, self.statistics, self.capacity)
+        return self._by_cost(self._options(plan)).chosen.plan
 
     def choice(self, plan: Plan) -> Choice:
         """The same with the plans that were rejected."""
-        first = optimize(plan, self.statistics, self.capacity)
-        others = [*alternatives(plan, self.statistics, self.capacity), (AS_WRITTEN, plan)]
-        found = self._best(first, others)
+        options = [*self._options(plan), self._option(AS_WRITTEN, plan)]
         if self._goes_by_cost(plan):
-            return found
-        options = [found.chosen, *found.rejected]
-        chosen = next(each for each in options if each.plan == first)
-        return Choice(chosen, tuple(each for each in options if each is not chosen))
+            return self._by_cost(options)
+        others = [*options[1:], *self._searched(options[0])[1]]
+        return Choice(options[0], _told_apart(options[0], others))
 
     def _goes_by_cost(self, plan: Plan) -> bool:
         if not self.by_cost or self.capacity is not None:
@@ -80,35 +78,67 @@ class Planner:
             for name in streams_read(plan)
         )
 
-    def _best(self, first: Plan, others: Sequence[tuple[str, Plan]]) -> Choice:
-        options = [self._option("chosen", first)]
-        seen = {first}
-        for words, plan in others:
-            if plan not in seen:
-                seen.add(plan)
-                options.append(self._option(words, plan))
-        ranked = sorted(options, key=lambda each: each.needs.cost)
-        best = ranked[0] if ranked[0].needs.cost < WORTH_WHILE * options[0].needs.cost else options[0]
-        return Choice(best, tuple(each for each in ranked if each is not best))
+    def _options(self, plan: Plan) -> list[Option]:
+        """What the rules and the order of joins make of a plan, and the next best orders."""
+        found = [self._option("", optimize(plan, self.statistics, self.capacity))]
+        return found + [self._option(*each) for each in alternatives(plan, self.statistics, self.capacity)]
+
+    def _by_cost(self, options: Sequence[Option]) -> Choice:
+        """The cheapest, if it saves enough; and if it is worth a search, the best of what single steps make of that."""
+        first, *others = options
+        best = _cheaper(first, others)
+        if best.needs.cost >= WORTH_A_SEARCH:
+            improved, looked_at = self._searched(best)
+            others += [best, *looked_at]
+            best = _cheaper(best, [improved])
+        return Choice(best, _told_apart(best, [first, *others]))
+
+    def _searched(self, start: Option) -> tuple[Option, list[Option]]:
+        """The cheapest plan that the rules of the space lead to, and the cheapest of the others that they met."""
+        found = improve(start.plan, lambda plan: self._option("", plan).needs.cost, LOOKED_AT)
+        others = [self._option(_rule(separating_rule(found.best, each)), each.plan) for each in found.rejected]
+        words = ", ".join(map(_rule, dict.fromkeys(found.best.rules)))
+        return self._option(words, found.plan), others
 
     def _option(self, words: str, plan: Plan) -> Option:
         pipeline = choose([("query", plan)], self.streams, self.buckets)
         return Option(words, plan, estimate(pipeline, self.statistics))
 
 
+def _cheaper(first: Option, others: Sequence[Option]) -> Option:
+    best = min((first, *others), key=lambda each: each.needs.cost)
+    return best if best.needs.cost < WORTH_WHILE * first.needs.cost else first
+
+
+def _told_apart(chosen: Option, others: Sequence[Option]) -> tuple[Option, ...]:
+    """The other plans, the cheapest first; of those that differ by the same words, the cheapest."""
+    found: dict[str, Option] = {}
+    plans = {chosen.plan}
+    for each in sorted(others, key=lambda each: each.needs.cost):
+        if each.plan not in plans and each.words not in found:
+            found[each.words] = each
+            plans.add(each.plan)
+    return tuple(found.values())
+
+
+def _rule(name: str) -> str:
+    return f"rule {name.replace('_', ' ')}" if name else "as the rules have it"
+
+
 def show_choice(choice: Choice) -> str:
     """The plan that is chosen, and those that are not: what they would cost, and what is different in them."""
     chosen, rejected = choice.chosen, choice.rejected[:SHOWN]
-    lines = [f"chosen: {_needs(chosen)}", *_indented(show_plan(chosen.plan))]
+    how = f", {chosen.words}" if chosen.words else ""
+    lines = [f"chosen: {_needs(chosen)}{how}", *_indented(show_plan(chosen.plan))]
     if not rejected:
         return "\n".join(
             [*lines, "no other plan was considered: there is one order of joins, and the rules change nothing"]
         )
-    table = [(_times(each, chosen), _needs(each), each.words) for each in rejected]
+    table = [(_times(each, chosen), _needs(each), each.words or "as the rules have it") for each in rejected]
     widths = [max(len(row[column]) for row in table) for column in (0, 1)]
     lines.append("rejected, the cheapest first")
     lines += [f"  {times.rjust(widths[0])}  {needs.ljust(widths[1])}  {words}" for times, needs, words in table]
-    lines += [f"the cheapest of them, {rejected[0].words}", *_indented(show_plan(rejected[0].plan))]
+    lines += ["the cheapest of them", *_indented(show_plan(rejected[0].plan))]
     return "\n".join(lines)
 
 
