@@ -76,8 +76,8 @@ def take(text: str, database: Database) -> None:
                 database.drop_sink(statement)
             case ast.Show() | ast.Describe():
                 database.tell(statement)
-            case ast.Explain(inner):
-                database.explain(inner)
+            case ast.Explain(inner, why):
+                database.explain(inner, why)
             case ast.ExplainAnalyze(name):
                 database.find(name)
             case ast.Set():

@@ -79,6 +79,7 @@ from strandline.temporal import FOREVER, UNITS, instant, show_instant
 from strandline.types import BIGINT
 
 ROOT = Path(__file__).resolve().parent.parent
+os.environ["STRANDLINE_COSTS"] = "built-in"  # figures in plans are those of the constants that come along
 SOURCE = ROOT / "src" / "strandline"
 LANGUAGE = ROOT / "docs" / "language.md"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])

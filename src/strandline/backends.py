@@ -45,6 +45,10 @@ class Backend:
         """The same without starting anything."""
         return self.default_buckets()
 
+    def cores(self) -> int:
+        """How many cores pipelines may use; without starting anything."""
+        return 1
+
     def run(self, start: Start) -> Run:
         raise AssertionError("each backend runs pipelines its own way")
 
@@ -165,8 +169,13 @@ class SparkBackend(Backend):
 
     def likely_buckets(self) -> int:
         if self._buckets is None and self._given is None and self._session is None:
-            return os.cpu_count() or 1
+            return self.cores()
         return self.default_buckets()
+
+    def cores(self) -> int:
+        if self._given is None and self._session is None:
+            return os.cpu_count() or 1
+        return max(1, self.session()[0].sparkContext.defaultParallelism)
 
     def run(self, start: Start) -> Run:
         from strandline.spark.run import SparkRun, ship_package

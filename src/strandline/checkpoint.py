@@ -26,6 +26,7 @@ class Checkpoint:
         self.is_temporary = is_temporary
         self.fresh = not self._identity.exists()
         self._claimed: dict[str, Any] = {}
+        self._noted: dict[str, Any] = {}
 
     @staticmethod
     def temporary() -> Checkpoint:
@@ -59,6 +60,14 @@ class Checkpoint:
         if made_with is None:
             return None
         return {name: StreamStatistics(known["rate"], known["values"]) for name, known in made_with.items()}
+
+    def costs(self) -> dict[str, Any] | None:
+        """The constants of the cost model that its plan was made with; None if it is new, or of an earlier version."""
+        return None if self.fresh else self._known().get("costs")
+
+    def note(self, **facts: Any) -> None:
+        """Remember more with the identity, for a restart; of no effect if it is one."""
+        self._noted |= facts
 
     @property
     def owner(self) -> str:
@@ -111,7 +120,7 @@ class Checkpoint:
                     hint="Choose an empty or new directory.",
                 )
             temporary = self._identity.with_suffix(".tmp")
-            temporary.write_text(json.dumps(self._claimed, indent=1))
+            temporary.write_text(json.dumps({**self._claimed, **self._noted}, indent=1))
             os.replace(temporary, self._identity)
         except OSError as error:
             raise CheckpointError(

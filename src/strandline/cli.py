@@ -240,10 +240,14 @@ def init(
 
 @app.command()
 def bench(
-    name: Annotated[str, typer.Argument(help="join, aggregate, filter, latency, growth, operators, nexmark, or all.")],
+    name: Annotated[
+        str, typer.Argument(help="join, aggregate, filter, latency, growth, operators, costs, orders, nexmark, or all.")
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
     rows: Annotated[int | None, typer.Option("--rows", "--events", help="Fewer rows, for a quick look.")] = None,
-    query: Annotated[list[str] | None, typer.Option(help="Of nexmark only this query; may be repeated.")] = None,
+    query: Annotated[
+        list[str] | None, typer.Option(help="Of nexmark, costs and orders only this query; may be repeated.")
+    ] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each side; the best counts.")] = 2,
     debug: DebugOption = False,
 ) -> None:
@@ -255,6 +259,21 @@ def bench(
         print(json.dumps(results, indent=2))
     else:
         report(results, out_console)
+
+
+@app.command()
+def calibrate(
+    out: Annotated[Path | None, typer.Option(help="A file for the constants; default: in the cache directory.")] = None,
+    debug: DebugOption = False,
+) -> None:
+    """Measure what the operators cost on this machine, for the planner; takes about a minute."""
+    from strandline.bench.calibrate import calibrate as measure
+    from strandline.bench.calibrate import show, write
+
+    with status("measuring") as spinner:
+        found = measure(lambda what: spinner.update(f"measuring: {what}"))
+    place = write(found, out)
+    out_console.print(f"{show(found)}\nwritten to {place}", markup=False, soft_wrap=True, highlight=False)
 
 
 @app.command()

@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from strandline.algebra.explain import show_plan
 from strandline.algebra.growth import growing_state
@@ -39,10 +39,13 @@ from strandline.lang.scope import suggestion
 from strandline.lang.streams import bind_connector, bind_create_stream, declaration
 from strandline.learned import Learned
 from strandline.listing import Listing
+from strandline.optimizer.costs import constants, remembered
 from strandline.optimizer.drops import QueryDrops
-from strandline.optimizer.pipeline import optimize
 from strandline.physical.choose import KEPT_SHARE, choose
+from strandline.physical.estimates import estimate, how_much_faster
 from strandline.physical.explain import show_pipeline
+from strandline.physical.figures import show_assumed, show_costs, show_needs
+from strandline.physical.search import Planner, show_choice
 from strandline.query import Group, Query
 from strandline.sinks import Memory, Sink, Standing, listener, make_sink
 from strandline.sinks.kept import KEEP, Kept
@@ -56,6 +59,10 @@ if TYPE_CHECKING:
 
 EngineName = Literal["spark", "local"]
 BATCH_ROWS = 1_000_000
+
+
+# What EXPLAIN explains.
+Explained: TypeAlias = ast.Query | ast.Allowing | ast.CreateStreamAs | ast.CreateView | ast.CreateSink
 
 
 class Wanted(NamedTuple):
@@ -125,8 +132,8 @@ class Database:
             case ast.DropSink():
                 self.drop_sink(statement)
                 return None
-            case ast.Explain(inner):
-                return self.explain(inner)
+            case ast.Explain(inner, why):
+                return self.explain(inner, why)
             case ast.ExplainAnalyze(wanted_name):
                 return self.find(wanted_name).explain(analyze=True)
             case ast.Show() | ast.Describe():
@@ -318,18 +325,30 @@ class Database:
         """Whether nothing is called so: then a query whose user gave it no name may be."""
         return name not in self.catalog and name.lower() not in {query.name.lower() for query in self.queries}
 
-    def explain(
-        self, statement: ast.Query | ast.Allowing | ast.CreateStreamAs | ast.CreateView | ast.CreateSink
-    ) -> str:
-        """The logical plan as written, as optimised, and the physical plan."""
+    def explain(self, statement: Explained, why: bool = False) -> str:
+        """The logical plan as written, as optimised, and the physical plan; or the plan and why it is not another."""
+        name, plan, shedding = self._to_explain(statement)
+        return self._explain_choice(plan, shedding) if why else self.explain_plan(name, plan, shedding)
+
+    def _to_explain(self, statement: Explained) -> tuple[str, Plan, float | None]:
+        """A query's name, its plan, and the share of rows that it may lose."""
         if isinstance(statement, ast.CreateView):
-            return self.explain_plan(statement.name.name, bind_query(statement.query, self.catalog))
+            return statement.name.name, bind_query(statement.query, self.catalog), None
         if isinstance(statement, ast.CreateStreamAs | ast.CreateSink):
-            shedding = self.shed_by(statement.shedding)
-            return self.explain_plan(statement.name.name, bind_query(statement.query, self.catalog), shedding)
+            plan = bind_query(statement.query, self.catalog)
+            return statement.name.name, plan, self.shed_by(statement.shedding)
         if isinstance(statement, ast.Allowing):
-            return self.explain_plan("query", bind_query(statement.query, self.catalog), statement.shedding.most)
-        return self.explain_plan("query", bind_query(statement, self.catalog), self.shedding)
+            return "query", bind_query(statement.query, self.catalog), statement.shedding.most
+        return "query", bind_query(statement, self.catalog), self.shedding
+
+    def _explain_choice(self, plan: Plan, shedding: float | None) -> str:
+        planner = self._planner(self.catalog.statistics(), self._backend.likely_buckets(), shedding)
+        return show_choice(planner.choice(plan))
+
+    def _planner(
+        self, known: Mapping[str, StreamStatistics], buckets: int, shedding: float | None, by_cost: bool = True
+    ) -> Planner:
+        return Planner(self._base_streams(), known, buckets, self._limit(shedding, buckets), by_cost)
 
     def find(self, name: ast.Identifier) -> Query:
         """The query of a name; of several the newest."""
@@ -369,13 +388,17 @@ class Database:
     def explain_plan(self, name: str, plan: Plan, shedding: float | None = None) -> str:
         """The same for a plan, of whose rows a share may be dropped."""
         buckets = self._backend.likely_buckets()
-        better = optimize(plan, self.catalog.statistics(), self._limit(shedding, buckets))
+        known, cores = self.catalog.statistics(), self._backend.cores()
+        better = self._planner(known, buckets, shedding).plan(plan)
         shed = frozenset({name} if shedding is not None else ())
         pipeline = choose([(name, better)], self._base_streams(), buckets, shed)
+        expected = estimate(pipeline, known)
         parts = ["logical plan", indent(show_plan(plan))]
         if better != plan:
             parts += ["optimised plan", indent(show_plan(better))]
-        parts += ["physical plan", indent(show_pipeline(pipeline))]
+        faster = how_much_faster(pipeline, known, cores)
+        parts += ["physical plan", indent(show_costs(pipeline, expected)), indent(show_needs(expected, cores, faster))]
+        parts += map(indent, show_assumed(pipeline, known))
         if growing := growing_state(better):
             parts += ["state that grows without bound", *map(indent, growing)]
         return "\n".join(parts)
@@ -405,7 +428,10 @@ class Database:
         checkpoint = Checkpoint(place) if place is not None else Checkpoint.temporary()
         buckets = checkpoint.buckets() or self._backend.default_buckets()
         known = self._statistics(checkpoint)
-        plans = [(q.name, optimize(q.plan, known, self._limit(q.shedding, buckets))) for q in queries]
+        with remembered(checkpoint.costs()):  # a restart must find the plan of its checkpoint
+            by_cost = checkpoint.fresh or checkpoint.costs() is not None
+            plans = [(q.name, self._planner(known, buckets, q.shedding, by_cost).plan(q.plan)) for q in queries]
+            checkpoint.note(costs=constants().to_json())
         shed = {query.name: query.shedding for query in queries if query.shedding is not None}
         self._refuse_taken_column(queries)
         pipeline = choose(plans, self._base_streams(), buckets, frozenset(shed))
@@ -417,6 +443,7 @@ class Database:
         delivery = Delivery(pipeline, checkpoint.path / MEMORY, aside, ())
         group = Group(delivery, checkpoint.path, text, {q.name: q.sink.open(q.name, columns[q.name]) for q in queries})
         group.answers = {q.name: Kept(columns[q.name], q.sink.keep) for q in queries if isinstance(q.sink, Memory)}
+        group.expected = lambda: estimate(pipeline, known).steps
         if shed:
             group.shedder = self._shedder(plans, known, shed, delivery)
         if checkpoint.is_temporary:

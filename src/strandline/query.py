@@ -62,7 +62,7 @@ class Group:
     on_stop: list[Callable[[], None]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
     answers: dict[str, Kept] = field(default_factory=dict)  # those that stay in memory
-    estimates: Mapping[str, Estimate] = field(default_factory=dict)  # what was expected of each step
+    expected: Callable[[], Mapping[str, Estimate]] = dict  # of each step; asked for when somebody wants to know
     late: dict[str, list[pa.Table]] = field(default_factory=dict)
     rejected: dict[str, list[pa.Table]] = field(default_factory=dict)
     batches: int = 0
@@ -314,7 +314,7 @@ class Query:
         if not analyze:
             return self._group.explanation
         answers = flow_of(self.pipeline).answers[self.name]
-        return analyzed(self.statistics(), answers, self.heartbeats(), self.progress, self._group.estimates)
+        return analyzed(self.statistics(), answers, self.heartbeats(), self.progress, self._group.expected())
 
     def operators(self) -> Mapping[str, Counts]:
         """What the operators of each fragment of `pipeline` did so far, and what they keep; what reading its streams

@@ -66,8 +66,8 @@ def read_script(database: Database, text: str) -> Script:
                 pending.append(_Pending(wanted.name, wanted.plan, wanted.reads, wanted.sink, wanted.shedding))
             case ast.DropSink():
                 pending = _without(pending, statement)
-            case ast.Explain(inner):
-                script.explanations.append(database.explain(inner))
+            case ast.Explain(inner, why):
+                script.explanations.append(database.explain(inner, why))
             case ast.ExplainAnalyze():
                 script.explanations.append(str(database.execute(statement)))
             case ast.Show() | ast.Describe():

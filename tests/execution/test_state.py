@@ -11,18 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.errors import CheckpointError
-from strandline.execution import state, store
+from strandline.execution import store
 from strandline.execution.batch import UNTIL
 from strandline.execution.kernels.hashing import mix
 from strandline.execution.state import HashedLog, Segment, SortedLog, State
 from strandline.execution.store import StateStore
+from strandline.physical import segments
 from support import examples
 
 
 @pytest.fixture(params=[1, 3, 4096], ids=lambda rows: f"tiers of {rows}")
 def tier(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small tiers, so that segments are merged into larger ones of several sizes."""
-    monkeypatch.setattr(state, "_SMALLEST_TIER_ROWS", request.param)
+    monkeypatch.setattr(segments, "SMALLEST_TIER_ROWS", request.param)
 
 
 Steps = list[tuple[list[int], int]]
@@ -77,7 +78,7 @@ def test_a_hashed_log_finds_what_is_alive(steps: Steps, limit: int) -> None:
 
 
 def test_segments_stay_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state, "_SMALLEST_TIER_ROWS", 1)
+    monkeypatch.setattr(segments, "SMALLEST_TIER_ROWS", 1)
     log = SortedLog("due")
     for n in range(500):
         log.append(pl.DataFrame({"due": [n]}))

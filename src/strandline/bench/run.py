@@ -27,10 +27,12 @@ from rich.console import Console
 from rich.table import Table
 
 import strandline
+from strandline.bench.costs import report_costs, run_costs
 from strandline.bench.data import declare, stream
 from strandline.bench.measure import Cost, measured
 from strandline.bench.nexmark import nexmark, report_nexmark
 from strandline.bench.operators import report_operators, run_operators
+from strandline.bench.orders import report_orders, run_orders
 from strandline.errors import StrandlineError
 from strandline.sinks import Callback, Parquet
 from strandline.spark.session import Session, start
@@ -360,6 +362,16 @@ def operators(bench: Bench) -> Figures:
     return {"bench": "operators", "operators": run_operators(bench.rows, bench.repeat, bench.say), "same_answer": None}
 
 
+def costs(bench: Bench) -> Figures:
+    """Equivalent plans of many shapes of queries: what the cost model says, and what they take, CPU and state."""
+    return {"bench": "costs", "shapes": run_costs(bench.repeat, bench.say, bench.queries), "same_answer": None}
+
+
+def orders(bench: Bench) -> Figures:
+    """Joins of streams with skewed rates, in the order of the text and in the order that the planner chooses."""
+    return {"bench": "orders", "orders": run_orders(bench.repeat, bench.say, bench.queries), "same_answer": None}
+
+
 BENCHES: dict[str, Callable[[Bench], Figures]] = {
     "join": join,
     "aggregate": aggregate,
@@ -367,6 +379,8 @@ BENCHES: dict[str, Callable[[Bench], Figures]] = {
     "latency": latency,
     "growth": growth,
     "operators": operators,
+    "costs": costs,
+    "orders": orders,
     "nexmark": nexmark,
 }
 
@@ -412,6 +426,12 @@ def report(found: list[Figures], console: Console) -> None:
     for figures in found:
         if "operators" in figures:
             report_operators(figures["operators"], console)
+            continue
+        if "shapes" in figures:
+            report_costs(figures["shapes"], console)
+            continue
+        if "orders" in figures:
+            report_orders(figures["orders"], console)
             continue
         if "queries" in figures:
             report_nexmark(figures, console)

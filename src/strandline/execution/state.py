@@ -18,16 +18,10 @@ import polars as pl
 from strandline.execution.batch import UNTIL, Index, Times, gather, is_sorted, times
 from strandline.execution.kernels.hashing import Hashes
 from strandline.execution.kernels.probing import matches
+from strandline.physical.segments import merge_window
 from strandline.temporal import Instant
 
 HASH = "@hash"
-
-# Size-tiered merging: this many neighbours of one tier become one segment of the next, so that a row is rewritten
-# about log_FAN_IN(state / batch) times and the number of segments stays logarithmic.
-FAN_IN = 4
-_SMALLEST_TIER_ROWS = 4096
-# Merging happens in memory, and state may be larger than memory: segments of this size are left as they are.
-LARGEST_MERGE_ROWS = 2_000_000
 
 
 class Rows:
@@ -101,26 +95,6 @@ class State:
         return sum(s.stored.size for group in self.segments.values() for s in group)
 
 
-def _tier(rows: int) -> int:
-    return max(0, (max(rows, 1) // _SMALLEST_TIER_ROWS).bit_length() // 2)
-
-
-def _merge_window(rows: Sequence[int]) -> slice | None:
-    """The neighbours that are due to be merged, if any.
-
-    A merged segment stays below a third of all rows: rows leave with their whole segment, so one huge segment would
-    keep the dead among the living.
-    """
-    total = sum(rows)
-    for end in range(len(rows), FAN_IN - 1, -1):
-        group = rows[end - FAN_IN : end]
-        if sum(group) > LARGEST_MERGE_ROWS:
-            continue
-        if len({_tier(r) for r in group}) == 1 and (sum(group) * 3 <= total or _tier(max(group)) == 0):
-            return slice(end - FAN_IN, end)
-    return None
-
-
 class SortedLog:
     """Rows that are taken out again in the order of a time column: the reorder buffer, elements waiting to expire.
 
@@ -141,7 +115,7 @@ class SortedLog:
             frame = gather(frame, np.argsort(due, kind="stable"))
             due = times(frame, self.order)
         self.segments.append(Segment.of(frame, consumed=0, next=int(due[0])))
-        while (window := _merge_window([s.rows - s.facts["consumed"] for s in self.segments])) is not None:
+        while (window := merge_window([s.rows - s.facts["consumed"] for s in self.segments])) is not None:
             self._merge(window)
 
     def take_before(self, until: Instant) -> list[pl.DataFrame]:
@@ -192,7 +166,7 @@ class HashedLog:
             frame, hashes = frame.filter(pl.Series(live)), hashes[live]
         if frame.height:
             self.segments.append(_hashed_segment(frame.with_columns(pl.Series(HASH, hashes))))
-        while (window := _merge_window([s.rows for s in self.segments])) is not None:
+        while (window := merge_window([s.rows for s in self.segments])) is not None:
             self._merge(window, after)
 
     def expire(self, now: Instant) -> None:

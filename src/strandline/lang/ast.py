@@ -573,7 +573,10 @@ class DropSink(Node):
 
 @dataclass(frozen=True, slots=True)
 class Explain(Node):
+    """`EXPLAIN query`, or with `why` also the plans that were rejected."""
+
     statement: Query | Allowing | CreateStreamAs | CreateView | CreateSink
+    why: bool = False
 
 
 @dataclass(frozen=True, slots=True)

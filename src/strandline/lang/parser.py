@@ -166,15 +166,16 @@ class _Parser(Queries):
                 raise self.refusal("EXPLAIN ANALYZE of what does not run", self.since(start), hint)
             name = self.name("the name of a query that runs")
             return ast.ExplainAnalyze(name, span=self.since(start))
+        why = self.accept("WHY")
         if self.sees("CREATE"):
             statement = self.create()
             if isinstance(statement, ast.CreateStream):
                 hint = "EXPLAIN shows the plan of a SELECT or CREATE STREAM … AS SELECT."
                 raise self.error("a stream from a source has no plan", "nothing-to-explain", statement.span, hint)
-            return ast.Explain(statement, span=self.since(start))
+            return ast.Explain(statement, why, span=self.since(start))
         if not self.sees_query():
             raise self.unexpected("SELECT or CREATE STREAM after EXPLAIN")
-        return ast.Explain(self.running_query(), span=self.since(start))
+        return ast.Explain(self.running_query(), why, span=self.since(start))
 
     def create(self) -> ast.CreateStream | ast.CreateStreamAs | ast.CreateView | ast.CreateSink:
         start = self.next()

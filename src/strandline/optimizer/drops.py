@@ -18,15 +18,25 @@ from strandline.algebra.operators import Aggregate, Distinct, Filter, Join, Map,
 from strandline.algebra.tree import sources, streams_read
 from strandline.catalog import StreamStatistics
 from strandline.optimizer.characteristics import RATE, Statistics
+from strandline.optimizer.costs import constants
 from strandline.optimizer.joins.flows import Floats, JoinQuery, Load, Tree, output_rate
 from strandline.optimizer.joins.shedding import shed
-from strandline.optimizer.order import COSTS, Cluster, join_query
+from strandline.optimizer.order import Cluster, join_query
 from strandline.types import BOOLEAN
 
-READ: Final = 0.2 * COSTS.arrival  # seconds for a row that is read, also if it is dropped then
 STEPS: Final = 30  # of bisection
 
 Shares = Mapping[str, float]
+
+
+def _row_cost() -> float:
+    """Seconds that an operator with a state takes for a row."""
+    return constants().joins.arrival
+
+
+def _read_cost() -> float:
+    """Seconds for a row that is read, also if it is dropped then."""
+    return 0.2 * _row_cost()
 
 
 class QueryDrops:
@@ -42,9 +52,9 @@ class QueryDrops:
 
     def load(self, rates: Shares, now: Shares, held: Shares) -> float:
         """Seconds of work per second for rows of which `now` is kept, where of those in the windows `held` was."""
-        read = READ * sum(self._rate(rates, stream) for stream in self.streams)
+        read = _read_cost() * sum(self._rate(rates, stream) for stream in self.streams)
         if self._cluster is None:
-            return read + (COSTS.arrival + self._above) * sum(self._rate(rates, s) * now[s] for s in self.streams)
+            return read + (_row_cost() + self._above) * sum(self._rate(rates, s) * now[s] for s in self.streams)
         query = self._query(rates)
         work = Load.of(query, self._cluster.tree)
         return read + work.passing(self._by_input(query, rates, now), self._by_input(query, rates, held))
@@ -58,7 +68,7 @@ class QueryDrops:
             return self.load(rates, shares, shares)
 
         best = self._best(rates, least)
-        join = target - READ * sum(self._rate(rates, stream) for stream in self.streams)
+        join = target - _read_cost() * sum(self._rate(rates, stream) for stream in self.streams)
         found = best(max(join, 0.0))
         if work(found) <= target * 1.001:
             return found
@@ -91,7 +101,7 @@ class QueryDrops:
     def _best(self, rates: Shares, least: float) -> Callable[[float], dict[str, float]]:
         """The shares for a capacity, in seconds of work per second."""
         if self._cluster is None:
-            full = (COSTS.arrival + self._above) * sum(self._rate(rates, stream) for stream in self.streams)
+            full = (_row_cost() + self._above) * sum(self._rate(rates, stream) for stream in self.streams)
 
             def alike(capacity: float) -> dict[str, float]:
                 share = min(1.0, max(least, capacity / full)) if full > 0 else 1.0
@@ -144,7 +154,7 @@ def _join_in(plan: Plan) -> tuple[Cluster | None, float]:
         below = sources(plan)
         if len(below) != 1:
             return None, above
-        above += COSTS.arrival if isinstance(plan, Aggregate | Distinct | TopRows | Rank) else 0.0
+        above += _row_cost() if isinstance(plan, Aggregate | Distinct | TopRows | Rank) else 0.0
         plan = below[0]
     return _joined(plan), above
 

@@ -13,14 +13,14 @@ from typing import Final
 import numpy as np
 
 from strandline.algebra.expressions import Call, ColumnRef, Expression, columns_of, conjunction, conjuncts
-from strandline.algebra.operators import CountWindow, Filter, Join, Map, Plan
+from strandline.algebra.operators import CountWindow, Filter, Join, Map, Plan, Scan
 from strandline.algebra.schema import schema
-from strandline.algebra.tree import sources, with_sources
+from strandline.algebra.tree import sources, walk, with_sources
 from strandline.optimizer.characteristics import Characteristics, Statistics, characteristics, selectivity
-from strandline.optimizer.joins.flows import Input, JoinCosts, JoinQuery, Load, Tree
-from strandline.optimizer.joins.search import best_plan, cheapest_tree
+from strandline.optimizer.costs import constants
+from strandline.optimizer.joins.flows import Input, JoinQuery, Load, Tree
+from strandline.optimizer.joins.search import best_plan, cheapest_tree, last_joins
 
-COSTS: Final = JoinCosts(arrival=1e-6, result=0.5e-6, pair=0.05e-6)  # in seconds
 MOST: Final = 10  # inputs; with more of them the search takes longer than it is worth, and the text stands
 WORTH_WHILE: Final = 0.95  # a plan that differs from the text must cost less than this part of it
 
@@ -44,6 +44,50 @@ def order_joins(plan: Plan, statistics: Statistics, capacity: float | None = Non
         tree = _best(cluster, statistics, capacity) if 2 < len(inputs) <= MOST else cluster.tree
         return in_order(rebuilt(cluster, tree), plan)
     return with_sources(plan, tuple(order_joins(source, statistics, capacity) for source in sources(plan)))
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A plan with one of its clusters in another order, which `words` tell."""
+
+    words: str
+    plan: Plan
+
+
+def other_orders(plan: Plan, statistics: Statistics, most: int) -> list[Order]:
+    """The plan with each cluster of joins in its next best orders, the others as they are."""
+    found: list[Order] = []
+    if isinstance(plan, Join):
+        cluster = cluster_of(plan)
+        if 2 < len(cluster.inputs) <= MOST:
+            with np.errstate(all="ignore"):
+                ways = last_joins(join_query(cluster, statistics))
+            for _, tree in ways[: most + 1]:
+                if tree != cluster.tree:
+                    found.append(Order(show_order(cluster, tree), in_order(rebuilt(cluster, tree), plan)))
+        inputs = cluster.inputs
+
+        def back(others: tuple[Plan, ...]) -> Plan:
+            return in_order(rebuilt(Cluster(others, cluster.conditions, cluster.tree), cluster.tree), plan)
+    else:
+        inputs = sources(plan)
+
+        def back(others: tuple[Plan, ...]) -> Plan:
+            return with_sources(plan, others)
+
+    for place, source in enumerate(inputs):
+        for order in other_orders(source, statistics, most):
+            found.append(Order(order.words, back((*inputs[:place], order.plan, *inputs[place + 1 :]))))
+    return found
+
+
+def show_order(cluster: Cluster, tree: Tree) -> str:
+    """Which joins are done first, in the names of the text."""
+    if isinstance(tree, int):
+        scans = [node.alias for node in walk(cluster.inputs[tree]) if isinstance(node, Scan)]
+        return scans[0] if len(scans) == 1 else f"[{', '.join(scans)}]"
+    return " ⋈ ".join(f"({show_order(cluster, side)})" if not isinstance(side, int) else show_order(cluster, side)
+                      for side in tree)  # fmt: skip
 
 
 def cluster_of(plan: Join) -> Cluster:
@@ -89,7 +133,7 @@ def join_query(cluster: Cluster, statistics: Statistics) -> JoinQuery:
         if isinstance(part, Call) and part.function == "=" and _divides(part, owners):
             keyed.add(sides)
     inputs = tuple(map(_input, cluster.inputs, flows, map(str, range(len(flows)))))
-    return JoinQuery(inputs, selectivities, COSTS, frozenset(keyed))
+    return JoinQuery(inputs, selectivities, constants().joins, frozenset(keyed))
 
 
 def _divides(part: Call, owners: Sequence[frozenset[str]]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from strandline.algebra.operators import Plan
 from strandline.optimizer.characteristics import NOTHING_KNOWN, Statistics
 from strandline.optimizer.driver import Stage, settle
-from strandline.optimizer.order import order_joins
+from strandline.optimizer.order import order_joins, other_orders
 from strandline.optimizer.rules.columns import prune_columns
 from strandline.optimizer.rules.distinct import drop_needless_distinct
 from strandline.optimizer.rules.filter import (
@@ -81,8 +81,25 @@ SHARING = Stage("compute once", (share_with_filter, merge_maps))
 def optimize(plan: Plan, statistics: Statistics = NOTHING_KNOWN, capacity: float | None = None) -> Plan:
     """A cheaper plan with the same snapshots, for streams of which so much is known; where rows may be dropped, the
     one that leaves the most results within a capacity, in seconds of work per second."""
-    plan = settle(FILTERS, settle(NEEDLESS, plan))
     # Joins in between: what they cost depends on what the filters leave, and maps would stand between them.
-    plan = settle(MAPS, order_joins(plan, statistics, capacity))
-    # Columns last: which ones are needed is known once the filters are where they stay.
-    return settle(SHARING, settle(MAPS, prune_columns(plan)))
+    return finished(order_joins(prepared(plan), statistics, capacity))
+
+
+def prepared(plan: Plan) -> Plan:
+    """A plan before its joins are ordered."""
+    return settle(FILTERS, settle(NEEDLESS, plan))
+
+
+def finished(plan: Plan) -> Plan:
+    """A plan whose joins are ordered. Columns last: which ones are needed is known once the filters are where they
+    stay."""
+    return settle(SHARING, settle(MAPS, prune_columns(settle(MAPS, plan))))
+
+
+def alternatives(
+    plan: Plan, statistics: Statistics = NOTHING_KNOWN, capacity: float | None = None, most: int = 6
+) -> list[tuple[str, Plan]]:
+    """Other plans with the same snapshots that may cost as little, and what is different in them: the next best orders
+    of the joins."""
+    chosen = order_joins(prepared(plan), statistics, capacity)
+    return [(f"joins {order.words}", finished(order.plan)) for order in other_orders(chosen, statistics, most)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from strandline.algebra.explain import (
     show_aggregate,
@@ -43,22 +44,39 @@ from strandline.physical.plan import (
     SweepTop,
     SymmetricJoin,
     ToPort,
+    numbered,
     sources,
 )
 from strandline.temporal import show_duration
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a plan, and what it is about: a step, by its name (`f1.0`), a stream that is read (`source:name`) or a
+    fragment that sends its output on (`f1`)."""
+
+    text: str
+    about: str | None = None
+
+
 def show_pipeline(pipeline: Pipeline) -> str:
-    """All fragments, stage by stage; a stage begins after an exchange."""
-    lines: list[str] = []
+    """All fragments, stage by stage; a stage begins after an exchange. It is the identity of a plan: nothing but the
+    plan is in it."""
+    return "\n".join(line.text for line in pipeline_lines(pipeline))
+
+
+def pipeline_lines(pipeline: Pipeline) -> list[Line]:
+    """The same line by line."""
+    lines: list[Line] = []
     feeders = {f.route.port: f.id for f in pipeline.fragments if isinstance(f.route, ToPort)}
     for stage in range(pipeline.stages + 1):
         where = "at the sources" if stage == 0 else f"in {pipeline.buckets} buckets"
-        lines.append(f"stage {stage}, {where}")
+        lines.append(Line(f"stage {stage}, {where}"))
         for fragment in pipeline.at(stage):
-            lines.append(f"  {fragment.id} → {_show_route(fragment)}")
-            lines.append(_show_tree(fragment.root, 2, feeders, set()))
-    return "\n".join(lines)
+            lines.append(Line(f"  {fragment.id} → {_show_route(fragment)}", fragment.id))
+            names = {node: f"{fragment.id}.{number}" for number, node in enumerate(numbered(fragment.root))}
+            lines += _show_tree(fragment.root, 2, feeders, names, set())
+    return lines
 
 
 def _show_route(fragment: Fragment) -> str:
@@ -79,13 +97,22 @@ def show_exchange(route: ToPort) -> str:
             return "exchange to one bucket"
 
 
-def _show_tree(node: Node, depth: int, feeders: dict[str, str], shown: set[Node]) -> str:
+def _show_tree(
+    node: Node, depth: int, feeders: Mapping[str, str], names: Mapping[Node, str], shown: set[Node]
+) -> Iterator[Line]:
     """A tree; what appears twice in it runs once and is shown once."""
     again = node in shown and not isinstance(node, Port)
-    lines = ["  " * depth + show_node(node, feeders) + (", as above" if again else "")]
+    text = "  " * depth + show_node(node, feeders)
+    if again:
+        yield Line(f"{text}, as above")
+        return
+    about = names.get(node)
+    if isinstance(node, Port) and node.name.startswith("source:"):
+        about = node.name
+    yield Line(text, about)
     shown.add(node)
-    lines += [_show_tree(source, depth + 1, feeders, shown) for source in sources(node) if not again]
-    return "\n".join(lines)
+    for source in sources(node):
+        yield from _show_tree(source, depth + 1, feeders, names, shown)
 
 
 def show_node(node: Node, feeders: Mapping[str, str]) -> str:

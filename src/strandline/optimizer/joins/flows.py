@@ -122,6 +122,7 @@ class Flows:
                     self.alpha[mask] += rates[k] * others
                 else:
                     self.beta[mask, k] = rates[k] * others
+        self.rate: Floats = self.alpha + self.beta.sum(axis=1)  # with nothing dropped
 
     @staticmethod
     def _without(query: JoinQuery, windows: Floats, mask: Mask, k: int) -> float:

@@ -16,6 +16,7 @@ from strandline.optimizer.joins.flows import Floats, JoinQuery, Load, Mask, Tree
 from strandline.optimizer.joins.shedding import Shedding, shed
 
 Shape: TypeAlias = Literal["bushy", "left-deep"]
+CLOSELY = 3  # plans
 EXHAUSTIVE = 6  # streams; with more of them there are too many plans to look at each
 
 
@@ -37,24 +38,29 @@ class Choice:
         return self.shedding.output / self.shedding.load if self.shedding.load else float("inf")
 
 
-def consider(query: JoinQuery, tree: Tree, capacity: float = 1.0) -> Choice:
-    return Choice(tree, Load.of(query, tree).at(np.ones(query.size)), shed(query, tree, capacity))
+def consider(query: JoinQuery, tree: Tree, capacity: float = 1.0, quick: bool = False) -> Choice:
+    return Choice(tree, Load.of(query, tree).at(np.ones(query.size)), shed(query, tree, capacity, quick=quick))
 
 
 def best_plan(query: JoinQuery, capacity: float = 1.0, shape: Shape = "bushy") -> Choice:
     """The best plan: of all if they are few, else the cheapest if it keeps up, else by the heuristic."""
     if query.size <= EXHAUSTIVE:
         return ranked(query, capacity, shape)[0]
-    cheapest = consider(query, cheapest_tree(query, shape), capacity)
+    cheapest = consider(query, cheapest_tree(query, shape), capacity, quick=True)
     if cheapest.feasible:
         return cheapest
     return max((cheapest, heuristic(query, capacity)), key=lambda choice: choice.worth)
 
 
 def ranked(query: JoinQuery, capacity: float = 1.0, shape: Shape = "bushy") -> list[Choice]:
-    """All plans, the best first."""
-    found = [consider(query, tree, capacity) for tree in trees(query.size, shape)]
-    return sorted(found, key=lambda choice: -choice.worth)
+    """All plans, the best first. Where there are many, only those that look best at a glance are looked at closely."""
+    all_trees = list(trees(query.size, shape))
+    quick = len(all_trees) > CLOSELY
+    found = sorted((consider(query, t, capacity, quick) for t in all_trees), key=lambda choice: -choice.worth)
+    if quick and query.by_time.any() and not query.by_time.all():
+        closely = [consider(query, choice.tree, capacity) for choice in found[:CLOSELY]]
+        found = sorted((*closely, *found[CLOSELY:]), key=lambda choice: -choice.worth)
+    return found
 
 
 def trees(size: int, shape: Shape) -> Iterator[Tree]:
@@ -89,26 +95,44 @@ def trees(size: int, shape: Shape) -> Iterator[Tree]:
 
 
 def cheapest_tree(query: JoinQuery, shape: Shape = "bushy") -> Tree:
-    """The plan of the smallest load with nothing dropped: by dynamic programming, since the load is a sum over joins
-    and what flows out of a set does not depend on the plan."""
+    """The plan of the smallest load with nothing dropped."""
+    return _cheapest(query, shape)[query.everything][1]
+
+
+def last_joins(query: JoinQuery) -> list[tuple[float, Tree]]:
+    """For each way to divide all streams among the two sides of the last join, the cheapest plan; cheapest first."""
+    best = _cheapest(query, "bushy")
+    found = [
+        (best[left][0] + best[right][0] + _own_cost(query, left, right), (best[left][1], best[right][1]))
+        for left, right in _halves(query.everything, "bushy")
+    ]
+    return sorted(found, key=lambda each: each[0])
+
+
+def _own_cost(query: JoinQuery, left: Mask, right: Mask) -> float:
+    """What the join of two sets costs itself."""
+    rate, costs = query.flows.rate, query.costs
+    cost = costs.arrival * float(rate[left] + rate[right]) + costs.result * float(rate[left | right])
+    if costs.pair and not query.has_key(left, right) and (factor := query.factor(left, right)):
+        cost += costs.pair / factor * float(rate[left | right])
+    return cost
+
+
+def _cheapest(query: JoinQuery, shape: Shape) -> dict[Mask, tuple[float, Tree]]:
+    """Of every set of streams the cheapest plan: by dynamic programming, since the load is a sum over joins and what
+    flows out of a set does not depend on the plan."""
     best: dict[Mask, tuple[float, Tree]] = {1 << i: (0.0, i) for i in range(query.size)}
-    flows = query.flows
-    rate = flows.alpha + flows.beta.sum(axis=1)
-    costs = query.costs
     for mask in sorted(range(1, 1 << query.size), key=int.bit_count):
         if mask.bit_count() < 2:
             continue
         found: tuple[float, Tree] | None = None
         for left, right in _halves(mask, shape):
-            cost = best[left][0] + best[right][0] + costs.arrival * float(rate[left] + rate[right])
-            cost += costs.result * float(rate[mask])
-            if costs.pair and not query.has_key(left, right) and (factor := query.factor(left, right)):
-                cost += costs.pair / factor * float(rate[mask])
+            cost = best[left][0] + best[right][0] + _own_cost(query, left, right)
             if found is None or cost < found[0]:
                 found = cost, (best[left][1], best[right][1])
         assert found is not None, "a set of two or more has two halves"
         best[mask] = found
-    return best[query.everything][1]
+    return best
 
 
 def _halves(mask: Mask, shape: Shape) -> Iterator[tuple[Mask, Mask]]:
@@ -137,7 +161,7 @@ def heuristic(query: JoinQuery, capacity: float = 1.0) -> Choice:
         found: tuple[float, Tree, Floats] | None = None
         for left, right in _halves(mask, "left-deep"):
             joined = best[left][0], best[right][0]
-            settings = shed(query, joined, capacity, most=best[left][1])
+            settings = shed(query, joined, capacity, most=best[left][1], quick=True)
             worth = settings.output / settings.load if settings.load else float("inf")
             if found is None or worth > found[0]:
                 found = worth, joined, settings.shares
@@ -145,5 +169,7 @@ def heuristic(query: JoinQuery, capacity: float = 1.0) -> Choice:
         best[mask] = found[1], found[2]
     tree, shares = best[query.everything]
     load = Load.of(query, tree)
+    if query.by_time.any() and not query.by_time.all():
+        return consider(query, tree, capacity)  # on the way there was no time to look closely
     settled = Shedding(shares, load.at(shares), output_rate(query, query.everything, shares))
     return Choice(tree, load.at(np.ones(query.size)), settled)

@@ -1,0 +1,119 @@
+"""When segments of state are merged: the rule that the state follows, and what it leads to in the steady state.
+
+Rows of a hashed log leave with their whole segment, so a log holds more rows than are valid. How many, in how many
+segments, and how often a row is rewritten follows from the rule alone: `foreseen` plays it through with numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Size-tiered merging: this many neighbours of one tier become one segment of the next, so that a row is rewritten
+# about log_FAN_IN(state / batch) times and the number of segments stays logarithmic.
+FAN_IN = 4
+SMALLEST_TIER_ROWS = 4096
+# Merging happens in memory, and state may be larger than memory: segments of this size are left as they are.
+LARGEST_MERGE_ROWS = 2_000_000
+
+_CHANCE: Final = 0.02  # of a batch
+_MOST_BATCHES: Final = 64  # of a life that are played through; a longer one is played in longer batches
+
+
+def _tier(rows: int) -> int:
+    return max(0, (max(rows, 1) // SMALLEST_TIER_ROWS).bit_length() // 2)
+
+
+def merge_window(rows: Sequence[int]) -> slice | None:
+    """The neighbours that are due to be merged, if any.
+
+    A merged segment stays below a third of all rows: rows leave with their whole segment, so one huge segment would
+    keep the dead among the living.
+    """
+    total = sum(rows)
+    for end in range(len(rows), FAN_IN - 1, -1):
+        group = rows[end - FAN_IN : end]
+        if sum(group) > LARGEST_MERGE_ROWS:
+            continue
+        if len({_tier(r) for r in group}) == 1 and (sum(group) * 3 <= total or _tier(max(group)) == 0):
+            return slice(end - FAN_IN, end)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class LogForecast:
+    """A hashed log in the steady state: rows, segments, and how many rows a batch rewrites."""
+
+    rows: float
+    segments: float
+    rewritten: float
+
+
+def foreseen(per_batch: float, batches: float, spread: bool) -> LogForecast:
+    """A log that gets `per_batch` rows at a time, each valid for so many batches: all equally long or, if `spread`,
+    between not at all and twice as long."""
+    if per_batch <= 0 or batches <= 0:
+        return LogForecast(0.0, 0.0, 0.0)
+    rounded = float(f"{per_batch:.3g}"), float(f"{batches:.3g}")
+    late = _played(*rounded, spread, True)
+    if abs(late.longest - round(late.longest)) > _CHANCE:
+        return late.forecast
+    # Rows end just when a batch does: whether their segment lives through another batch is a matter of chance.
+    soon = _played(*rounded, spread, False).forecast
+    both = zip(astuple(late.forecast), astuple(soon), strict=True)
+    return LogForecast(*((one + two) / 2 for one, two in both))
+
+
+class _Outcome(NamedTuple):
+    forecast: LogForecast
+    longest: float
+
+
+@lru_cache(maxsize=4096)
+def _played(per_batch: float, batches: float, spread: bool, late: bool) -> _Outcome:
+    longest = 2 * batches if spread else batches
+    coarse = max(1.0, longest / _MOST_BATCHES)
+    per_batch, longest = per_batch * coarse, longest / coarse
+    play = _Play(per_batch, longest, spread, late)
+    warm, counted = int(2 * longest) + 2, int(longest) + 8
+    steps = [play.step(now) for now in range(warm + counted)][warm:]
+    rows, segments, rewritten = (float(each) for each in np.mean(steps, axis=0))
+    # In shorter batches each row is rewritten in the lower tiers first.
+    more = per_batch * np.log(coarse) / np.log(FAN_IN) if per_batch < LARGEST_MERGE_ROWS else 0.0
+    found = LogForecast(rows, segments + FAN_IN / 2 * np.log(coarse) / np.log(FAN_IN), (rewritten + more) / coarse)
+    return _Outcome(found, longest)
+
+
+class _Play:
+    """Segments as the batches that their rows came in, and how many of each were still there when they were written."""
+
+    def __init__(self, per_batch: float, longest: float, spread: bool, late: bool) -> None:
+        self.per_batch, self.longest, self.spread = per_batch, longest, spread
+        self.behind = 1e-6 if late else -1e-6  # how far the progress is behind the end of a batch
+        self.segments: list[tuple[NDArray[np.float64], float]] = []
+
+    def step(self, now: int) -> tuple[float, int, float]:
+        """One batch, which ends at `now`; rows came half a batch ago on average."""
+        self.segments = [s for s in self.segments if s[0][-1] + 0.5 + self.longest + self.behind > now]
+        born = np.array([now - 0.5])
+        if self.longest > 0.5:
+            self.segments.append((born, self._alive(born, now)))
+        rewritten = 0.0
+        while (window := merge_window([round(rows) for _, rows in self.segments])) is not None:
+            born = np.concatenate([each for each, _ in self.segments[window]])
+            born = born[born + 0.5 + self.longest + self.behind > now]
+            rows = self._alive(born, now)
+            rewritten += rows
+            self.segments[window] = [(born, rows)] if len(born) else []
+        return sum(rows for _, rows in self.segments), len(self.segments), rewritten
+
+    def _alive(self, born: NDArray[np.float64], now: int) -> float:
+        """How many of the rows of some batches are valid, each batch spread evenly over its time."""
+        age = now - born
+        share = 1 - age / self.longest if self.spread else self.longest - age + 0.5
+        return float(np.clip(share, 0.0, 1.0).sum() * self.per_batch)
