@@ -65,6 +65,10 @@ class Checkpoint:
         """The constants of the cost model that its plan was made with; None if it is new, or of an earlier version."""
         return None if self.fresh else self._known().get("costs")
 
+    def limits(self) -> dict[str, float | None] | None:
+        """The capacities that its plan was made for, by query; None if it is new, or of an earlier version."""
+        return None if self.fresh else self._known().get("limits")
+
     def note(self, **facts: Any) -> None:
         """Remember more with the identity, for a restart; of no effect if it is one."""
         self._noted |= facts

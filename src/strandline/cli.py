@@ -241,10 +241,15 @@ def init(
 @app.command()
 def bench(
     name: Annotated[
-        str, typer.Argument(help="join, aggregate, filter, latency, growth, operators, costs, orders, nexmark, or all.")
+        str,
+        typer.Argument(
+            help="join, aggregate, filter, latency, growth, operators, costs, orders, shedding, nexmark, or all."
+        ),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
-    rows: Annotated[int | None, typer.Option("--rows", "--events", help="Fewer rows, for a quick look.")] = None,
+    rows: Annotated[
+        int | None, typer.Option("--rows", "--events", help="Fewer rows (of shedding: seconds), for a quick look.")
+    ] = None,
     query: Annotated[
         list[str] | None, typer.Option(help="Of nexmark, costs and orders only this query; may be repeated.")
     ] = None,

@@ -345,10 +345,8 @@ class Database:
         planner = self._planner(self.catalog.statistics(), self._backend.likely_buckets(), shedding)
         return show_choice(planner.choice(plan))
 
-    def _planner(
-        self, known: Mapping[str, StreamStatistics], buckets: int, shedding: float | None, by_cost: bool = True
-    ) -> Planner:
-        return Planner(self._base_streams(), known, buckets, self._limit(shedding, buckets), by_cost)
+    def _planner(self, known: Mapping[str, StreamStatistics], buckets: int, shedding: float | None) -> Planner:
+        return Planner(self._base_streams(), known, buckets, self._limit(shedding, buckets))
 
     def find(self, name: ast.Identifier) -> Query:
         """The query of a name; of several the newest."""
@@ -430,8 +428,12 @@ class Database:
         known = self._statistics(checkpoint)
         with remembered(checkpoint.costs()):  # a restart must find the plan of its checkpoint
             by_cost = checkpoint.fresh or checkpoint.costs() is not None
-            plans = [(q.name, self._planner(known, buckets, q.shedding, by_cost).plan(q.plan)) for q in queries]
-            checkpoint.note(costs=constants().to_json())
+            limits = checkpoint.limits() or {q.name: self._limit(q.shedding, buckets) for q in queries}
+            plans = [
+                (q.name, Planner(self._base_streams(), known, buckets, limits.get(q.name), by_cost).plan(q.plan))
+                for q in queries
+            ]
+            checkpoint.note(costs=constants().to_json(), limits=limits)
         shed = {query.name: query.shedding for query in queries if query.shedding is not None}
         self._refuse_taken_column(queries)
         pipeline = choose(plans, self._base_streams(), buckets, frozenset(shed))

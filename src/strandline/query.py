@@ -170,6 +170,11 @@ class Query:
         return self._group.delivery.pipeline
 
     @property
+    def checkpoint(self) -> Path:
+        """Where its memory lies."""
+        return self._group.checkpoint
+
+    @property
     def ended(self) -> bool:
         return self._group.delivery.ended
 

@@ -33,6 +33,7 @@ from strandline.bench.measure import Cost, measured
 from strandline.bench.nexmark import nexmark, report_nexmark
 from strandline.bench.operators import report_operators, run_operators
 from strandline.bench.orders import report_orders, run_orders
+from strandline.bench.shedding import report_shedding, run_shedding
 from strandline.errors import StrandlineError
 from strandline.sinks import Callback, Parquet
 from strandline.spark.session import Session, start
@@ -372,6 +373,12 @@ def orders(bench: Bench) -> Figures:
     return {"bench": "orders", "orders": run_orders(bench.repeat, bench.say, bench.queries), "same_answer": None}
 
 
+def shedding(bench: Bench) -> Figures:
+    """A join offered twice what the machine can do: without shedding, with it, and with it from the cheapest plan."""
+    found = run_shedding(bench.session("ours"), bench.fresh("shedding"), bench.rows or 300, bench.say)
+    return {"bench": "shedding", "shedding": found, "same_answer": None}
+
+
 BENCHES: dict[str, Callable[[Bench], Figures]] = {
     "join": join,
     "aggregate": aggregate,
@@ -381,6 +388,7 @@ BENCHES: dict[str, Callable[[Bench], Figures]] = {
     "operators": operators,
     "costs": costs,
     "orders": orders,
+    "shedding": shedding,
     "nexmark": nexmark,
 }
 
@@ -429,6 +437,9 @@ def report(found: list[Figures], console: Console) -> None:
             continue
         if "shapes" in figures:
             report_costs(figures["shapes"], console)
+            continue
+        if "shedding" in figures:
+            report_shedding(figures["shedding"], console)
             continue
         if "orders" in figures:
             report_orders(figures["orders"], console)
