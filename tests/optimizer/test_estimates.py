@@ -13,7 +13,7 @@ from strandline.bench.data import START
 from strandline.bench.world import Made, TimedRun, bound, statistics_of
 from strandline.execution.batch import UNTIL
 from strandline.execution.state import HashedLog
-from strandline.optimizer.characteristics import Characteristics, grouped, unique
+from strandline.optimizer.characteristics import LONGEST, Characteristics, grouped, unique
 from strandline.optimizer.costs import built_in
 from strandline.optimizer.pipeline import optimize
 from strandline.physical import plan as physical
@@ -101,6 +101,8 @@ def test_duplicates_cover_each_other() -> None:
     often, rare = (Characteristics(100.0, 10.0, values={"k": n}) for n in (10.0, 1e6))
     assert unique(often, ("k",)).valid == pytest.approx(10.0, rel=0.01)
     assert unique(rare, ("k",)).valid == pytest.approx(1000.0, rel=0.01)
+    lasting = Characteristics(100.0, LONGEST, values={"k": 10.0})
+    assert unique(lasting, ("k",)).valid == pytest.approx(10.0)
 
 
 def test_every_operator_has_a_price() -> None:

@@ -301,6 +301,8 @@ def unique(below: Characteristics, columns: tuple[str, ...]) -> Characteristics:
     """
     if not below.rate or not below.length:
         return below
+    if below.length >= LONGEST:  # each payload comes once, and stays
+        return replace(below, rate=groups_of(below, columns) / LONGEST, burst=1.0)
     each = below.rate / groups_of(below, columns)  # elements per second with the same payload
     rate, longest = below.rate, 2 * below.length if below.spread else below.length
     if below.spread:
