@@ -7,6 +7,7 @@ nothing is dropped. When the overload is over, answers are held against the join
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -40,9 +41,9 @@ AB, BC, AC = 3_300, 300, 63_500
 WINDOW: Final = 10  # seconds
 CALM: Final = 0.25  # of the overload: the rates after it
 SETTLE: Final = 40  # seconds after it
-STEP: Final = 1.25  # from one try of the capacity to the next
+STEP: Final = 1.1  # so close are what is in time and what is not
 TRY: Final = 30  # seconds
-BEHIND: Final = 3.0  # seconds behind after a try: too much
+BEHIND: Final = 2.0  # seconds behind after a try: too much
 TEXT: Final = (
     "SELECT a.value AS a, b.value AS b, c.value AS c "
     f"FROM a [RANGE {WINDOW} SECONDS], b [RANGE {WINDOW} SECONDS], c [RANGE {WINDOW} SECONDS] "
@@ -96,7 +97,8 @@ def optimum(scale: float) -> float:
         plan = _planned(db, limited=True)
         cheap = _planned(db, limited=False)
     rates = {name: 2 * scale * rate for name, rate in RATES.items()}
-    capacity = cheap.load({name: rate / 2 for name, rate in rates.items()}, whole, whole)
+    at_capacity = {name: rate / 2 for name, rate in rates.items()}
+    capacity = cheap.load(at_capacity, whole, whole)
     shares = plan.settle(rates, min(1.0, capacity / plan.load(rates, whole, whole)), 0.0)
     return plan.completeness(rates, shares) * _results(rates)
 
@@ -118,17 +120,15 @@ def _planned(db: Database, limited: bool) -> QueryDrops:
 
 
 def _capacity(spark: SparkSession, place: Path, say: Say) -> float:
-    """The highest scale at which a query without shedding stays in time."""
-    scale, best = 1.0, 0.0
-    while True:
+    """The highest scale at which a query without shedding stays in time, to within a tenth."""
+    low, high = 0.0, math.inf
+    scale = 1.0
+    while not low or high / low > STEP:
         lag = _try(spark, place / f"try-{scale:.2f}", scale)
-        say(f"  {scale:.2f} times: {lag:.1f} s behind after {TRY} s")
-        if lag <= BEHIND:
-            best, scale = scale, scale * (STEP if best else 1.6)
-        elif best:
-            return best
-        else:
-            scale /= 1.6
+        say(f"{scale:.2f} times: {lag:.1f} s behind after {TRY} s")
+        low, high = (scale, high) if lag <= BEHIND else (low, scale)
+        scale = low * 1.5 if high == math.inf else high / 1.5 if not low else math.sqrt(low * high)
+    return low
 
 
 def _try(spark: SparkSession, place: Path, scale: float) -> float:

@@ -21,7 +21,7 @@ from strandline.optimizer.characteristics import RATE, Statistics
 from strandline.optimizer.costs import constants
 from strandline.optimizer.joins.flows import Floats, JoinQuery, Load, Tree, output_rate
 from strandline.optimizer.joins.shedding import shed
-from strandline.optimizer.order import Cluster, join_query
+from strandline.optimizer.order import EXCHANGE, Cluster, join_query
 from strandline.types import BOOLEAN
 
 STEPS: Final = 30  # of bisection
@@ -30,8 +30,8 @@ Shares = Mapping[str, float]
 
 
 def _row_cost() -> float:
-    """Seconds that an operator with a state takes for a row."""
-    return constants().joins.arrival
+    """Seconds that an operator with a state takes for a row, with its way to it."""
+    return constants().joins.arrival + EXCHANGE
 
 
 def _read_cost() -> float:

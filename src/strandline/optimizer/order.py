@@ -7,7 +7,7 @@ gives the same snapshots, if every condition stands where the columns that it re
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -22,6 +22,7 @@ from strandline.optimizer.joins.flows import Input, JoinQuery, Load, Tree
 from strandline.optimizer.joins.search import best_plan, cheapest_tree, last_joins
 
 MOST: Final = 10  # inputs; with more of them the search takes longer than it is worth, and the text stands
+EXCHANGE: Final = 1.5e-6  # seconds for a row on its way to a join, in Spark and beside the operators: `bench shedding`
 WORTH_WHILE: Final = 0.95  # a plan that differs from the text must cost less than this part of it
 
 
@@ -133,7 +134,9 @@ def join_query(cluster: Cluster, statistics: Statistics) -> JoinQuery:
         if isinstance(part, Call) and part.function == "=" and _divides(part, owners):
             keyed.add(sides)
     inputs = tuple(map(_input, cluster.inputs, flows, map(str, range(len(flows)))))
-    return JoinQuery(inputs, selectivities, constants().joins, frozenset(keyed))
+    costs = constants().joins
+    costs = replace(costs, arrival=costs.arrival + EXCHANGE)
+    return JoinQuery(inputs, selectivities, costs, frozenset(keyed))
 
 
 def _divides(part: Call, owners: Sequence[frozenset[str]]) -> bool:

@@ -29,6 +29,9 @@ Mask: TypeAlias = int
 Tree: TypeAlias = "int | tuple[Tree, Tree]"
 
 
+LEAST = 1e-12  # a share that is nothing, but has a logarithm
+
+
 @dataclass(frozen=True, slots=True)
 class Input:
     """A stream of a join: rows per second, and its window, which counts rows or goes by time."""
@@ -217,8 +220,7 @@ class Load:
         """The load while windows still hold what was kept before: of each result one row is new, the others are held.
         Which one is new is averaged geometrically, which is exact where all streams are thinned alike."""
         new = 1.0 / np.maximum(self.inside.sum(axis=1), 1)[:, None]
-        with np.errstate(divide="ignore"):
-            logs = new * np.log(shares) + np.where(new < 1.0, (1 - new) * np.log(held), 0.0)
+        logs = new * np.log(np.maximum(shares, LEAST)) + (1 - new) * np.log(np.maximum(held, LEAST))
         thinned = np.exp(np.where(self.inside, logs, 0.0).sum(axis=1))
         return float(np.sum(thinned * (self._alpha + self._beta @ shares)))
 
