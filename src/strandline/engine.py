@@ -40,7 +40,7 @@ from strandline.lang.streams import bind_connector, bind_create_stream, declarat
 from strandline.learned import Learned
 from strandline.listing import Listing
 from strandline.optimizer.costs import constants, remembered
-from strandline.optimizer.drops import QueryDrops
+from strandline.optimizer.drops import QueryDrops, show_drops
 from strandline.physical.choose import KEPT_SHARE, choose
 from strandline.physical.estimates import estimate, how_much_faster
 from strandline.physical.explain import show_pipeline
@@ -396,6 +396,9 @@ class Database:
             parts += ["optimised plan", indent(show_plan(better))]
         faster = how_much_faster(pipeline, known, cores)
         parts += ["physical plan", indent(show_costs(pipeline, expected)), indent(show_needs(expected, cores, faster))]
+        if (limit := self._limit(shedding, buckets)) is not None and shedding is not None:
+            part = limit / expected.cost if expected.cost > 0 else 1.0
+            parts.append(indent(show_drops(QueryDrops(better, known), part, 1.0 - shedding)))
         parts += map(indent, show_assumed(pipeline, known))
         if growing := growing_state(better):
             parts += ["state that grows without bound", *map(indent, growing)]

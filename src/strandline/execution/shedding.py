@@ -28,6 +28,7 @@ ROOM: Final = 0.9  # of the capacity, so that small errors do not pile up
 SAME: Final = 0.05  # a change of shares below this is not worth a new setting
 WHOLE: Final = 0.97  # a share above this is all
 FEWEST: Final = 0.001  # some rows always pass, so that one sees what happens
+FORESEEN: Final = 120.0  # seconds: a window that fills for longer is met as it fills
 FEWEST_ROWS: Final = 1000
 HISTORY: Final = 600  # batches
 
@@ -122,27 +123,24 @@ class Shedder:
         with self.lock:
             rows = dict(self._rows())
             waiting = {stream: count or 0 for stream, count in left.items()}
-            arrived = self._arrivals(now, rows, waiting)
+            self._count(now, rows, waiting)
             self._looked = now, rows, waiting
             batch, self._batch = self._batch, None
-            if batch is None or arrived is None:
+            if batch is None:
                 return
             self._weigh((batch.ended or now) - batch.began, batch, rows)
             self.load = Load(self._needed or 0.0, self.capacity, self._fixed, dict(self._rates), sum(waiting.values()))
 
-    def _arrivals(self, now: float, rows: dict[str, int], waiting: dict[str, int]) -> dict[str, int] | None:
-        """How many rows came since the last look; rates follow them."""
-        if self._looked is None:
-            return None
+    def _count(self, now: float, rows: dict[str, int], waiting: dict[str, int]) -> None:
+        """Let the rates follow what has come since the last look."""
+        if self._looked is None or now <= self._looked[0]:
+            return
         then, rows_then, waiting_then = self._looked
-        came = {s: max(0, rows.get(s, 0) - rows_then.get(s, 0) + waiting[s] - waiting_then.get(s, 0)) for s in waiting}
-        seconds = now - then
-        if seconds > 0:
-            fade = math.exp(-seconds / SMOOTH)
-            for stream, count in came.items():
-                rate = count / seconds
-                self._rates[stream] = fade * self._rates.get(stream, rate) + (1 - fade) * rate
-        return came
+        fade = math.exp((then - now) / SMOOTH)
+        for stream, waits in waiting.items():
+            came = rows.get(stream, 0) - rows_then.get(stream, 0) + waits - waiting_then.get(stream, 0)
+            rate = max(came, 0) / (now - then)
+            self._rates[stream] = fade * self._rates.get(stream, rate) + (1 - fade) * rate
 
     def _weigh(self, seconds: float, batch: _Batch, rows: Mapping[str, int]) -> None:
         """What every row would cost, by what those cost that were kept."""
@@ -171,6 +169,7 @@ class Shedder:
 
     def _held(self, query: str, stream: str, now: float, window: float) -> float:
         """The mean share of what lies in a window."""
+        window = min(window, FORESEEN)
         total = covered = 0.0
         until = now
         for since, shares in reversed(self._past):

@@ -147,6 +147,20 @@ class QueryDrops:
         return self._known[1]
 
 
+def show_drops(model: QueryDrops, part: float, least: float) -> str:
+    """What would be dropped at the rates that are known, if this part of the work can be done."""
+    if part >= 1.0:
+        return "drops nothing at these rates"
+    whole = dict.fromkeys(model.streams, 1.0)
+    shares = model.settle({}, part, least)
+    kept = ", ".join(f"{share:.0%} of {stream}" for stream, share in sorted(shares.items()) if share < 1.0)
+    left = model.completeness({}, shares)
+    enough = model.load({}, shares, shares) <= 1.01 * part * model.load({}, whole, whole)
+    return (
+        f"keeps {kept}, at the source; {left:.0%} of the answer is left{'' if enough else ', and it is late even so'}"
+    )
+
+
 def _join_in(plan: Plan) -> tuple[Cluster | None, float]:
     """The first joins on the way down, and what every result of them costs above, in seconds."""
     above = 0.0

@@ -22,7 +22,7 @@ from strandline.optimizer.joins.flows import Input, JoinQuery, Load, Tree
 from strandline.optimizer.joins.search import best_plan, cheapest_tree, last_joins
 
 MOST: Final = 10  # inputs; with more of them the search takes longer than it is worth, and the text stands
-EXCHANGE: Final = 1.5e-6  # seconds for a row on its way to a join, in Spark and beside the operators: `bench shedding`
+EXCHANGE: Final = 0.7e-6  # seconds for a row on its way to a join, in Spark and beside the operators: `bench shedding`
 WORTH_WHILE: Final = 0.95  # a plan that differs from the text must cost less than this part of it
 
 
