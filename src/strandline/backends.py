@@ -38,6 +38,8 @@ class Start:
 
 
 class Backend:
+    batch_seconds = 0.02  # what a batch takes in any case, about
+
     def default_buckets(self) -> int:
         raise AssertionError("each backend says how parallel it is")
 
@@ -144,6 +146,8 @@ class _Threaded:
 
 class SparkBackend(Backend):
     """Spark, ours or the user's; started when first needed."""
+
+    batch_seconds = 0.25
 
     def __init__(
         self, spark: SparkSession | None, master: str | None, config: Mapping[str, str] | None, buckets: int | None

@@ -505,7 +505,8 @@ class Database:
         def rows() -> dict[str, int]:
             return {stream: beat.rows + beat.late for stream, beat in delivery.heartbeats.items()}
 
-        return Shedder(queries, rows, self.capacity, fresh=delivery.last_batch < 0)
+        fresh, fixed = delivery.last_batch < 0, self._backend.batch_seconds
+        return Shedder(queries, rows, self.capacity, fresh, fixed, self.batch_rows)
 
     def _refuse_taken_column(self, queries: Sequence[Wanted]) -> None:
         for query in queries:

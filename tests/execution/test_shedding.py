@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -90,7 +89,7 @@ class Script:
         return False
 
     def most_rows(self, stream: str) -> float:
-        return math.inf
+        return 10**9
 
     def decide(self, now: float) -> dict[str, tuple[tuple[str, float], ...]]:
         shares = self.settings.pop(0) if self.settings else {}
@@ -270,7 +269,7 @@ class World:
         self.now = 0.0
         self.arrived = dict.fromkeys(rates, 0.0)
         self.taken = dict.fromkeys(rates, 0)
-        self.shedder = Shedder({"q": Allowed(self.model, 1.0 - allowed)}, lambda: self.taken, capacity, fresh=False)
+        self.shedder = Shedder({"q": Allowed(self.model, 1.0 - allowed)}, lambda: self.taken, capacity, False, 0.05)
         self.lags: list[float] = []
         self.kept: list[dict[str, float]] = []
         self.busy = 0.0

@@ -141,8 +141,8 @@ class Advance:
     def _next(self, name: str, source: Source, before: Position) -> Position:
         if before.ended:
             return before
-        most = self.batch_rows if self.shedder is None else min(self.batch_rows, self.shedder.most_rows(name))
-        at, ended = source.advance(before.at, int(most))
+        most = self.batch_rows if self.shedder is None else int(self.shedder.most_rows(name))
+        at, ended = source.advance(before.at, most)
         cuts = source.cuts(before.at, at, self.tasks_per_source) if at > before.at else ()
         if source.stream.time_column is None:
             return self._by_arrival(before, Position(at, False, ended, cuts))

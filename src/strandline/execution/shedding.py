@@ -91,7 +91,8 @@ class Shedder:
     """The settings of the drop boxes of a pipeline.
 
     `rows` tells how many rows of each stream were taken in so far, dropped or not. `capacity` is the part of the time
-    that may be used. A fresh pipeline begins with empty windows.
+    that may be used. A fresh pipeline begins with empty windows. `fixed` is what a batch takes at most in any case, in
+    seconds, `batch_rows` how many rows it takes of a stream.
     """
 
     def __init__(
@@ -100,6 +101,8 @@ class Shedder:
         rows: Callable[[], Mapping[str, int]],
         capacity: float | None = None,
         fresh: bool = True,
+        fixed: float = 0.0,
+        batch_rows: float = math.inf,
     ) -> None:
         self.queries = queries
         self.given = capacity
@@ -112,7 +115,8 @@ class Shedder:
         self._began: float | None = None  # when the last batch did
         self._looked: tuple[float, dict[str, int], dict[str, int]] | None = None
         self._rates: dict[str, float] = {}
-        self._fixed = math.inf
+        self._fixed = fixed
+        self._batch_rows = batch_rows
         self._work = self._worth = 0.0  # seconds beyond the fixed ones, and rows as if all were kept, of late
         self._needed: float | None = None
         self._past: deque[tuple[float, dict[str, dict[str, float]]]] = deque(maxlen=HISTORY)
@@ -235,20 +239,25 @@ class Shedder:
 
     def most_rows(self, stream: str) -> float:
         """How many rows of a stream a batch takes at most, so that the next decision is not far away."""
-        rate = self._rates.get(stream, 0.0)
-        return max(self._longest() * rate, FEWEST_ROWS) if self._needed is not None and rate > 0 else math.inf
+        if self._needed is None or not self._rates.get(stream):
+            return self._batch_rows
+        return max(self._longest() * self._rates[stream], FEWEST_ROWS)
 
     def waits(self, now: float) -> bool:
         """Whether it is too early for the next batch. Who asks this has no other to work on."""
         with self.lock:
             if self._batch is not None and self._batch.ended is None:
                 self._batch.ended = now
-            paced = self.given is not None or not self._is_whole()
-            return paced and self._began is not None and now - self._began < self._longest() / 2
+            if self._began is None or (self.given is None and self._is_whole()):
+                return False
+            return self.load.lag < self._longest() and now - self._began < self._longest() / 2
 
     def _longest(self) -> float:
-        """How many seconds of rows a batch takes at most: what it takes in any case is to be a small part of it."""
-        return max(2 * PACE, 10 * self._fixed if self._fixed < math.inf else 0.0)
+        """How many seconds of rows a batch takes at most: what it takes in any case is to be a small part of it, and no
+        stream is to have more rows than fit into it."""
+        fastest = max(self._rates.values(), default=0.0)
+        fitting = self._batch_rows / fastest if fastest > 0 else math.inf
+        return min(max(2 * PACE, 10 * self._fixed), fitting)
 
     def _is_whole(self) -> bool:
         return all(share == 1.0 for shares in self.shares.values() for share in shares.values())

@@ -25,6 +25,7 @@ from strandline.optimizer.order import EXCHANGE, Cluster, join_query
 from strandline.types import BOOLEAN
 
 STEPS: Final = 30  # of bisection
+NOTHING: Final = 1e-12  # seconds of work that are none, but have a logarithm
 
 Shares = Mapping[str, float]
 
@@ -68,16 +69,16 @@ class QueryDrops:
             return self.load(rates, shares, shares)
 
         best = self._best(rates, least)
-        join = target - _read_cost() * sum(self._rate(rates, stream) for stream in self.streams)
-        found = best(max(join, 0.0))
+        join = max(target - _read_cost() * sum(self._rate(rates, stream) for stream in self.streams), NOTHING)
+        found = best(join)
         if work(found) <= target * 1.001:
             return found
         # What must be kept, or stands in several places of the join, costs more: the rest has to make room.
         low, high = -30.0, 0.0
         for _ in range(STEPS):
             middle = (low + high) / 2
-            low, high = (low, middle) if work(best(max(join, 0.0) * math.exp(middle))) > target else (middle, high)
-        return best(max(join, 0.0) * math.exp(low))
+            low, high = (low, middle) if work(best(join * math.exp(middle))) > target else (middle, high)
+        return best(join * math.exp(low))
 
     def completeness(self, rates: Shares, shares: Shares) -> float:
         """Which part of the results is left."""
