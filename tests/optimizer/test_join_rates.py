@@ -25,6 +25,7 @@ from strandline.optimizer.joins.search import best_plan, cheapest_tree, consider
 from strandline.optimizer.joins.shedding import shed
 from strandline.optimizer.selections import Selection
 from strandline.papers import ayad_naughton as paper
+from support import examples
 
 Kinds = st.sampled_from(["rows", "time", "both"])
 
@@ -87,7 +88,7 @@ def test_a_drop_box_is_a_slower_stream(query: JoinQuery, kept: list[float]) -> N
 
 
 @given(queries(), st.floats(0.01, 1.2), st.integers(0, 2**32 - 1))
-@settings(max_examples=60)
+@settings(max_examples=examples(25))
 def test_no_other_shares_give_more(query: JoinQuery, part: float, seed: int) -> None:
     tree = next(every_tree(query.size))
     load = Load.of(query, tree)
@@ -96,7 +97,7 @@ def test_no_other_shares_give_more(query: JoinQuery, part: float, seed: int) -> 
     assert load.at(found.shares) <= capacity * (1 + 1e-6)
     assert ((found.shares >= 0) & (found.shares <= 1)).all()
     random = np.random.default_rng(seed)
-    for shares in random.uniform(0, 1, (300, query.size)):
+    for shares in random.uniform(0, 1, (120, query.size)):
         # The way from nothing through these shares, as far as it fits.
         low, high = 0.0, 1.0 / max(shares.max(), 1e-9)
         for _ in range(40):

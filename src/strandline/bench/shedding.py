@@ -8,6 +8,7 @@ nothing is dropped. When the overload is over, answers are held against the join
 from __future__ import annotations
 
 import math
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -125,6 +126,7 @@ def _capacity(spark: SparkSession, place: Path, say: Say) -> float:
     scale = 1.0
     while not low or high / low > STEP:
         lag = _try(spark, place / f"try-{scale:.2f}", scale)
+        shutil.rmtree(place / f"try-{scale:.2f}", ignore_errors=True)  # gigabytes
         say(f"{scale:.2f} times: {lag:.1f} s behind after {TRY} s")
         low, high = (scale, high) if lag <= BEHIND else (low, scale)
         scale = low * 1.5 if high == math.inf else high / 1.5 if not low else math.sqrt(low * high)
@@ -177,11 +179,12 @@ def _run(spark: SparkSession, place: Path, scale: float, seconds: int, what: str
                 say(f"  {second} s: {lags[-1]:.1f} s behind, {query.metrics()['rows_out']:,} results {kept or ''}")
         results = (query.metrics()["rows_out"] - half) / (time.monotonic() - at)
         shares = {each.stream: each.kept for each in query.shedding()}
-        exact = _after(query, db, place / "out") if allow else ""
+        exact = _after(query, place / "out") if allow else ""
+    shutil.rmtree(place, ignore_errors=True)
     return Side(what, tuple(lags), results, shares, exact)
 
 
-def _after(query: Query, db: Database, out: Path) -> str:
+def _after(query: Query, out: Path) -> str:
     """Whether answers are exact again one window after the last row was dropped, when it is over."""
     time.sleep(SETTLE)
     beats = query.heartbeats().values()
