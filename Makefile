@@ -10,7 +10,7 @@ READY := $(VENV)/.ready
 demo: $(READY)  ## continuous queries over a generated stream, live, about a minute
 	$(BIN)/strandline demo
 
-test: $(READY)  ## the fast suite: about eight minutes on two cores
+test: $(READY)  ## the fast suite: about eleven minutes on two cores
 	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder --durations=15
 
 test-all: $(READY)  ## everything, with the long recovery runs

@@ -21,7 +21,7 @@ from strandline.algebra.explain import show_plan
 from strandline.algebra.growth import growing_state
 from strandline.algebra.operators import Plan
 from strandline.algebra.schema import schema
-from strandline.algebra.tree import streams_read
+from strandline.algebra.tree import size, streams_read
 from strandline.backends import Backend, LocalBackend, Note, SparkBackend, Start
 from strandline.catalog import SYSTEM, BaseStream, Catalog, DerivedStream, KnownRows, Reader, Stream, StreamStatistics
 from strandline.checkpoint import Checkpoint, indent
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
 EngineName = Literal["spark", "local"]
 BATCH_ROWS = 1_000_000
+LARGE = 400  # nodes of a plan and its expressions
 
 
 # What EXPLAIN explains.
@@ -390,16 +391,19 @@ class Database:
         better = self._planner(known, buckets, shedding).plan(plan)
         shed = frozenset({name} if shedding is not None else ())
         pipeline = choose([(name, better)], self._base_streams(), buckets, shed)
-        expected = estimate(pipeline, known)
         parts = ["logical plan", indent(show_plan(plan))]
         if better != plan:
             parts += ["optimised plan", indent(show_plan(better))]
-        faster = how_much_faster(pipeline, known, cores)
-        parts += ["physical plan", indent(show_costs(pipeline, expected)), indent(show_needs(expected, cores, faster))]
-        if (limit := self._limit(shedding, buckets)) is not None and shedding is not None:
-            part = limit / expected.cost if expected.cost > 0 else 1.0
-            parts.append(indent(show_drops(QueryDrops(better, known), part, 1.0 - shedding)))
-        parts += map(indent, show_assumed(pipeline, known))
+        parts.append("physical plan")
+        if size(better) > LARGE:  # who waits for a plan of thousands of nodes does not wait for its figures, too
+            parts.append(indent(show_pipeline(pipeline)))
+        else:
+            expected, faster = estimate(pipeline, known), how_much_faster(pipeline, known, cores)
+            parts += [indent(show_costs(pipeline, expected)), indent(show_needs(expected, cores, faster))]
+            if (limit := self._limit(shedding, buckets)) is not None and shedding is not None:
+                part = limit / expected.cost if expected.cost > 0 else 1.0
+                parts.append(indent(show_drops(QueryDrops(better, known), part, 1.0 - shedding)))
+            parts += map(indent, show_assumed(pipeline, known))
         if growing := growing_state(better):
             parts += ["state that grows without bound", *map(indent, growing)]
         return "\n".join(parts)
