@@ -44,7 +44,7 @@ from strandline.physical.plan import (
     SweepTop,
     SymmetricJoin,
     ToPort,
-    numbered,
+    numbers,
     sources,
 )
 from strandline.temporal import show_duration
@@ -74,8 +74,7 @@ def pipeline_lines(pipeline: Pipeline) -> list[Line]:
         lines.append(Line(f"stage {stage}, {where}"))
         for fragment in pipeline.at(stage):
             lines.append(Line(f"  {fragment.id} → {_show_route(fragment)}", fragment.id))
-            names = {node: f"{fragment.id}.{number}" for number, node in enumerate(numbered(fragment.root))}
-            lines += _show_tree(fragment.root, 2, feeders, names, set())
+            lines += _show_tree(fragment.root, 2, feeders, fragment.id, numbers(fragment.root), set())
     return lines
 
 
@@ -98,21 +97,21 @@ def show_exchange(route: ToPort) -> str:
 
 
 def _show_tree(
-    node: Node, depth: int, feeders: Mapping[str, str], names: Mapping[Node, str], shown: set[Node]
+    node: Node, depth: int, feeders: Mapping[str, str], fragment: str, known: Mapping[Node, int], shown: set[int]
 ) -> Iterator[Line]:
     """A tree; what appears twice in it runs once and is shown once."""
-    again = node in shown and not isinstance(node, Port)
     text = "  " * depth + show_node(node, feeders)
-    if again:
+    if isinstance(node, Port):
+        yield Line(text, node.name if node.name.startswith("source:") else None)
+        return
+    number = known[node]
+    if number in shown:
         yield Line(f"{text}, as above")
         return
-    about = names.get(node)
-    if isinstance(node, Port) and node.name.startswith("source:"):
-        about = node.name
-    yield Line(text, about)
-    shown.add(node)
+    yield Line(text, f"{fragment}.{number}")
+    shown.add(number)
     for source in sources(node):
-        yield from _show_tree(source, depth + 1, feeders, names, shown)
+        yield from _show_tree(source, depth + 1, feeders, fragment, known, shown)
 
 
 def show_node(node: Node, feeders: Mapping[str, str]) -> str:

@@ -331,17 +331,22 @@ class Pipeline:
 
 def numbered(root: Node) -> list[Node]:
     """The operators of a fragment, each after those that it reads; equal parts of the tree are one operator."""
-    found: dict[Node, None] = {}
+    return list(numbers(root))
+
+
+def numbers(root: Node) -> dict[Node, int]:
+    """The same with their numbers. To look a node up is to look at the whole tree below it."""
+    found: dict[Node, int] = {}
 
     def visit(node: Node) -> None:
         if isinstance(node, Port) or node in found:
             return
         for source in sources(node):
             visit(source)
-        found[node] = None
+        found[node] = len(found)
 
     visit(root)
-    return list(found)
+    return found
 
 
 def sources(node: Node) -> tuple[Node, ...]:
