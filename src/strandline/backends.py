@@ -182,6 +182,7 @@ class SparkBackend(Backend):
         return max(1, self.session()[0].sparkContext.defaultParallelism)
 
     def run(self, start: Start) -> Run:
+        from strandline.spark.failure import new_secret
         from strandline.spark.run import SparkRun, ship_package
         from strandline.spark.worker import Job
 
@@ -191,7 +192,7 @@ class SparkBackend(Backend):
             self._shipped = True
         # On one machine workers hand tables over through its page cache; between machines there is Spark's shuffle.
         spools = str(spark.sparkContext.master).startswith("local")
-        job = Job(start.pipeline, str(start.checkpoint), start.targets, spools)
+        job = Job(start.pipeline, str(start.checkpoint), start.targets, spools, new_secret())
         name = "+".join(query.name for query in start.pipeline.queries)
         return SparkRun(spark, job, start.batch_rows, start.delivery, start.shedder, name, log_file)
 

@@ -40,9 +40,30 @@ class StrandlineError(Exception):
     def __str__(self) -> str:
         return self.render()
 
+    def to_json(self) -> dict[str, object]:
+        """The error as plain JSON values: how it travels from one process to another."""
+        span = None if self.span is None else [self.span.text, self.span.start, self.span.end]
+        texts = {"message": self.message, "code": self.code, "hint": self.hint, "detail": self.detail}
+        return {"class": type(self).__name__, **texts, "span": span}
+
+    @staticmethod
+    def from_json(data: object) -> StrandlineError:
+        """The error of `to_json`. Anything else is a ValueError: the values only become texts of an error."""
+        match data:
+            case {
+                "class": str(name),
+                "message": str(message),
+                "code": str(code),
+                "hint": str() | None as hint,
+                "detail": str() | None as detail,
+                "span": None | [str(), int(), int()] as place,
+            } if name in _CLASSES:
+                span = None if place is None else Span(*place)
+                return _CLASSES[name](message, code=code, hint=hint, detail=detail, span=span)
+        raise ValueError("not an error of strandline")
+
     def __reduce__(self) -> tuple[object, ...]:
-        # Errors travel from Spark's workers to the driver as pickles; keyword-only arguments need this.
-        return _rebuild, (type(self), self.message, self.code, self.hint, self.detail, self.span)
+        return StrandlineError.from_json, (self.to_json(),)  # keyword-only arguments need this
 
     def render(self) -> str:
         """The statement, the user's text with a caret below, detail and hint: fit for any terminal."""
@@ -65,12 +86,6 @@ _UNPRINTABLE: Final = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a
 def printable(text: str) -> str:
     """A text with one visible sign for each that a terminal would act on or could not show."""
     return _UNPRINTABLE.sub("\ufffd", text)
-
-
-def _rebuild(
-    kind: type[StrandlineError], message: str, code: str, hint: str | None, detail: str | None, span: Span | None
-) -> StrandlineError:
-    return kind(message, code=code, hint=hint, detail=detail, span=span)
 
 
 def _excerpt(span: Span) -> list[str]:
@@ -132,3 +147,9 @@ class SetupError(StrandlineError):
 
 class QueryError(StrandlineError):
     """A running query failed or was asked for something that it does not have."""
+
+
+_CLASSES: Final[dict[str, type[StrandlineError]]] = {
+    "StrandlineError": StrandlineError,
+    **{kind.__name__: kind for kind in StrandlineError.__subclasses__()},
+}

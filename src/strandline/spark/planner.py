@@ -6,6 +6,7 @@ import contextlib
 import json
 import threading
 from collections.abc import Callable, Mapping
+from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from strandline.execution.measuring import Wish
 from strandline.execution.shedding import Shedder
 from strandline.execution.sources.base import open_source
 from strandline.physical.plan import Pipeline
-from strandline.spark.failure import guarded
+from strandline.spark.failure import seal_error
 
 
 class Planner:
@@ -27,13 +28,16 @@ class Planner:
         pipeline: Pipeline,
         checkpoint: Path,
         batch_rows: int,
+        secret: str,
         shedder: Shedder | None = None,
         wish: Callable[[], Wish] = tuple,
     ) -> None:
         sources = {s.name: open_source(s, checkpoint / "sources" / s.name) for s in pipeline.streams}
         self._advance = Advance(sources, batch_rows, tasks=pipeline.buckets, shedder=shedder, wish=wish)
-        # A Unix socket in a directory that only we can enter: Spark starts the other end on this machine.
-        self._listener = Listener()
+        # A Unix socket in a directory that only we can enter, and only for those who have the secret of the run: Spark
+        # starts the other end on this machine.
+        self._secret = secret
+        self._listener = Listener(authkey=bytes.fromhex(secret))
         self.address = str(self._listener.address)
         self._open: list[Connection] = []
         threading.Thread(target=self._welcome, name="strandline-planner", daemon=True).start()
@@ -51,7 +55,10 @@ class Planner:
     def _welcome(self) -> None:
         with contextlib.suppress(OSError):  # when the listener is closed
             while True:
-                connection = self._listener.accept()
+                try:
+                    connection = self._listener.accept()
+                except (AuthenticationError, EOFError, ConnectionError):
+                    continue  # a stranger
                 self._open.append(connection)
                 threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
@@ -72,7 +79,7 @@ class Planner:
                     return {"value": len(pieces(positions(about[0]), positions(about[1])))}
             raise AssertionError(f"nobody asks for {what}")
         except StrandlineError as error:
-            return {"error": guarded(error)}
+            return {"error": seal_error(error, self._secret)}
         except Exception as error:
             return {"error": f"{type(error).__name__}: {error}"}
 

@@ -48,7 +48,10 @@ class SparkRun:
         self._stopped = False
         self._stopping = threading.Lock()
         spark.dataSource.register(PipelineSource)
-        self.planner = Planner(job.pipeline, Path(job.checkpoint), batch_rows, shedder, delivery.subscriptions.wish)
+        self._secret = job.secret
+        self.planner = Planner(
+            job.pipeline, Path(job.checkpoint), batch_rows, job.secret, shedder, delivery.subscriptions.wish
+        )
         try:
             self.query = self._start(spark, job, name)
         except BaseException:
@@ -59,6 +62,7 @@ class SparkRun:
 
     def _start(self, spark: SparkSession, job: Job, name: str) -> StreamingQuery:
         source = spark.readStream.format("strandline").option("planner", self.planner.address)
+        source = source.option("secret", job.secret)
         frame = source.option("job", job.to_text()).load()
         for stage in range(1, job.pipeline.stages + 1):
             frame = frame.repartitionById(job.pipeline.buckets, "bucket")
@@ -87,15 +91,18 @@ class SparkRun:
             if self._wrote_last.is_set():
                 self.query.processAllAvailable()  # lets Spark commit the last batch
             if not self._stopped and (error := self.query.exception()) is not None:
-                self._failure = self._refusal or explain_failure(_message(error), self.log_file)
+                self._failure = self._refusal or self._explain(_message(error))
             elif not self._stopped and not self.delivery.ended:
-                self._failure = explain_failure("Spark has ended the query without a word", self.log_file)
+                self._failure = self._explain("Spark terminated the query without an error message")
             self.stop()
         except Exception as error:  # the JVM is gone, or has something to say about our last batch
             if not self._stopped:
-                self._failure = self._refusal or explain_failure(_message(error), self.log_file)
+                self._failure = self._refusal or self._explain(_message(error))
         finally:
             self._over.set()
+
+    def _explain(self, text: str) -> StrandlineError:
+        return explain_failure(text, self._secret, self.log_file)
 
     def await_end(self, timeout: float | None = None) -> bool:
         """Wait until all sources have ended; raises what made the query fail. False if the time ran out."""

@@ -39,14 +39,14 @@ class PipelineSource(DataSource):
         return SCHEMA
 
     def streamReader(self, schema: Any) -> PipelineReader:
-        return PipelineReader(self.options["planner"], self.options["job"])
+        return PipelineReader(self.options["planner"], self.options["secret"], self.options["job"])
 
 
 class PipelineReader(DataSourceStreamReader):
     """An offset is {"n": count of batches, "sources": {name: position}}; see `execution/advance.py`."""
 
-    def __init__(self, planner: str, job: str) -> None:
-        self.planner, self.job = planner, job
+    def __init__(self, planner: str, secret: str, job: str) -> None:
+        self.planner, self.secret, self.job = planner, secret, job
         self._connection: Connection | None = None
 
     def initialOffset(self) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class PipelineReader(DataSourceStreamReader):
 
     def _ask(self, what: str, *about: dict[str, Any]) -> Any:
         if self._connection is None:
-            self._connection = Client(self.planner)
+            self._connection = Client(self.planner, authkey=bytes.fromhex(self.secret))
         self._connection.send_bytes(json.dumps([what, *about]).encode())
         answer = json.loads(self._connection.recv_bytes())
         if "error" in answer:

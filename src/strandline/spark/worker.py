@@ -29,7 +29,7 @@ from strandline.execution.sources.base import Source, open_source
 from strandline.execution.store import StateStore
 from strandline.execution.wire import Message, decode, encode
 from strandline.physical.plan import Pipeline
-from strandline.spark.failure import guarded
+from strandline.spark.failure import seal_error
 from strandline.spark.packing import packed
 from strandline.spark.planner import positions
 
@@ -44,6 +44,7 @@ class Job:
     checkpoint: str
     targets: Mapping[str, ParquetTarget]
     spools: bool  # whether workers pass large tables through files instead of Spark's shuffle
+    secret: str  # of this run: authenticates errors and the planner's socket
 
     def source(self, name: str) -> Source:
         stream = next(s for s in self.pipeline.streams if s.name == name)
@@ -65,7 +66,7 @@ def read_piece(job_text: str, number: int, start: Mapping[str, Any], end: Mappin
     try:
         return _read_piece(job, number, start, end)
     except StrandlineError as error:
-        raise RuntimeError(guarded(error)) from None
+        raise RuntimeError(seal_error(error, job.secret)) from None
 
 
 def _read_piece(job: Job, number: int, start: Mapping[str, Any], end: Mapping[str, Any]) -> pa.RecordBatch:
@@ -139,7 +140,7 @@ def stage_function(job: Job, stage: int) -> Callable[[Iterator[pa.RecordBatch]],
             try:
                 yield _run_bucket(job, stage, batch, bucket, inboxes[bucket])
             except StrandlineError as error:
-                raise RuntimeError(guarded(error)) from None
+                raise RuntimeError(seal_error(error, job.secret)) from None
 
     return run
 
