@@ -115,7 +115,7 @@ class DocumentKind:
 
 
 def write_document(path: Path, kind: DocumentKind, body: Any, *, sync: bool = True) -> str:
-    """Write a JSON value with its kind, format and checksum in front; returns its digest, by which others refer to it."""
+    """Write a JSON value with its kind, format and checksum in front; returns the digest by which others name it."""
     content = json.dumps(body, separators=(",", ":")).encode()
     own = digest(content)
     write_file(path, f"strandline {kind.name} {kind.format} {own}\n".encode() + content + b"\n", sync=sync)
@@ -169,57 +169,59 @@ class ChainedLog:
 
     A line is the digest of the chain and the value. One process appends; others read what has been appended since they
     looked. What follows the last digest that somebody keeps belongs to nothing, and is cut off before the log is
-    continued (`cut`): a crash may have left it, or half of it.
+    continued (`cut`): a crash may have left it, or half of it. `lines` has the entries, but for those that were
+    forgotten to save memory.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.forgotten = 0
         self.lines: list[Line] = []
+        self._base = Line(None, START, 0)  # the last line that was forgotten
 
     @property
-    def last(self) -> str:
-        return self.digest_at(len(self.lines))
+    def count(self) -> int:
+        return self.forgotten + len(self.lines)
+
+    @property
+    def last(self) -> Line:
+        return self.lines[-1] if self.lines else self._base
 
     def digest_at(self, count: int) -> str:
         """The digest of the chain after so many entries."""
-        return self.lines[count - 1].digest if count else START
+        return (self._base if count == self.forgotten else self.lines[count - self.forgotten - 1]).digest
 
     def read(self) -> None:
         """Take in what follows the lines that are known; stops at the first one that does not continue the chain."""
-        try:
-            with open(self.path, "rb") as file:
-                file.seek(self._size)
-                data = file.read()
-        except FileNotFoundError:
-            return
-        except OSError:
-            raise damaged(self.path) from None
-        self.lines += _chain(data, self.last, self._size)
-
-    @property
-    def _size(self) -> int:
-        return self.lines[-1].end if self.lines else 0
+        self.lines += scan_chain(self.path, self.last)
 
     def verify(self, count: int, expected: str) -> None:
         """Make sure that the first `count` entries are those whose digest somebody has kept."""
-        if len(self.lines) < count:
+        if self.count < count:
             self.read()
-        if len(self.lines) < count or self.digest_at(count) != expected:
+        if self.count < count or self.digest_at(count) != expected:
             raise damaged(self.path)
 
     def cut(self, count: int) -> None:
         """Drop all but the first entries, which are known, from the file."""
-        del self.lines[count:]
-        if self.path.exists() and self.path.stat().st_size != self._size:
+        del self.lines[count - self.forgotten :]
+        if self.path.exists() and self.path.stat().st_size != self.last.end:
             with open(self.path, "r+b") as file:
-                file.truncate(self._size)
+                file.truncate(self.last.end)
                 os.fsync(file.fileno())
+
+    def forget(self, count: int) -> None:
+        """Keep the first entries in the file only."""
+        if count > self.forgotten:
+            self._base = self.lines[count - self.forgotten - 1]
+            del self.lines[: count - self.forgotten]
+            self.forgotten = count
 
     def append(self, entries: Sequence[Any]) -> None:
         """Add entries; they are on disk when this returns. Work is proportional to what is added."""
         if not entries:
             return
-        previous, end, added = self.last, self._size, list[Line]()
+        previous, end, added = self.last.digest, self.last.end, list[Line]()
         data = bytearray()
         for entry in entries:
             content = json.dumps(entry, separators=(",", ":"))
@@ -241,17 +243,23 @@ class ChainedLog:
         self.lines += added
 
 
-def _chain(data: bytes, previous: str, start: int) -> Iterator[Line]:
-    end = start
-    for line in data.splitlines(keepends=True):
-        own, _, content = line.partition(b" ")
-        if not line.endswith(b"\n"):
-            return
-        previous = digest(previous.encode() + content[:-1])
-        if own != previous.encode():
-            return
-        end += len(line)
-        yield Line(json.loads(content), previous, end)
+def scan_chain(path: Path, after: Line | None = None) -> Iterator[Line]:
+    """The lines of a chained log, one by one; ends with the first one that does not continue the chain."""
+    previous, end = (START, 0) if after is None else (after.digest, after.end)
+    try:
+        with open(path, "rb") as file:
+            file.seek(end)
+            for line in file:
+                own, _, content = line.partition(b" ")
+                previous = digest(previous.encode() + content[:-1])
+                if not line.endswith(b"\n") or own != previous.encode():
+                    return
+                end += len(line)
+                yield Line(json.loads(content), previous, end)
+    except FileNotFoundError:
+        return
+    except OSError:
+        raise damaged(path) from None
 
 
 # Heads

@@ -29,7 +29,7 @@ class ParquetTarget:
     staging: str
 
 
-def _write(table: pa.Table, path: Path) -> None:
+def write_parquet(table: pa.Table, path: Path) -> None:
     """Whole numbers and times as packed differences: smaller than compressed, and half the work."""
     packed = [field.name for field in table.schema if _is_whole(field.type)]
     texts = [field.name for field in table.schema if pa.types.is_large_string(field.type)]
@@ -58,7 +58,7 @@ def answers_of(pipeline: Pipeline, targets: Mapping[str, ParquetTarget], batch: 
         name = f"part-{batch:09d}-{task}.parquet"
         staged = Path(target.staging) / f"{query}-{name}.staged"
         staged.parent.mkdir(parents=True, exist_ok=True)
-        _write(table, staged)
+        write_parquet(table, staged)
         facts = {"staged": str(staged), "final": os.path.join(target.directory, name), "rows": table.num_rows}
         return Message("file", query, DRIVER, facts=facts)
 

@@ -1,60 +1,72 @@
 """State on disk: a manifest per version, segments as memory-mapped Arrow files.
 
-    <root>/<stage>/<bucket>/v000000012.json      which segments are live after batch 12, with their checksums
-    <root>/<stage>/<bucket>/s000000012-3.arrow   the rows of one of them
+    <root>/<stage>/<shard>/v000000012-000003.json      which segments are live after batch 12, with their checksums
+    <root>/<stage>/<shard>/s000000012-000003-4.arrow   the rows of one of them
 
-Batch N starts from the newest version before N and writes version N: segments first, then the manifest by an atomic
-rename. A batch that runs twice writes the same bytes twice. Any worker that sees the file system can take any bucket.
+Batch N starts from version N-1, the one that the batch record names, and writes version N: segments first, then the
+manifest by an atomic rename. The second number is the epoch of the writer, so that no writer replaces a file of
+another. A batch that runs twice writes the same bytes twice. Any worker that sees the file system can take any shard.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import uuid
+import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 import pyarrow as pa
 
-from strandline.errors import CheckpointError, damaged
+from strandline.errors import damaged
+from strandline.execution.durable import (
+    DocumentKind,
+    checksum_file,
+    read_document,
+    remove_temporary_files,
+    write_document,
+    write_file,
+)
 from strandline.execution.runtime import States
 from strandline.execution.state import Rows, Segment, State
 from strandline.execution.wire import to_table
 
 VERSIONS_KEPT = 10
 CLEAN_EVERY = 8
-_FORMAT = 1
+MANIFEST: Final = DocumentKind("state", 2)
+_MANIFEST_NAME: Final = re.compile(r"v(\d{9})-(\d{6})\.json")
+_SEGMENT_NAME: Final = re.compile(r"s(\d{9})-(\d{6})-\d+\.arrow")
 
 # Rows that this process has opened: verified once, with the arrays derived from them. Keyed by path and checksum,
 # so that a segment that was written again is not mistaken for its predecessor.
 _opened: dict[tuple[str, int], Rows] = {}
 
 
+@dataclass(frozen=True, slots=True)
+class StoredVersion:
+    """A version of the state of a shard as a batch record names it, and the files that were written for it."""
+
+    manifest: str
+    digest: str
+    files: tuple[str, ...] = ()
+
+
 class StateStore:
-    """The versions of the state of one stage in one bucket."""
+    """The versions of the state of one stage in one shard. `epoch` is that of the writer."""
 
-    def __init__(self, root: Path, stage: int, bucket: int) -> None:
-        self.directory = root / str(stage) / str(bucket)
+    def __init__(self, root: Path, stage: int, shard: int, epoch: int = 1) -> None:
+        self.directory = root / str(stage) / str(shard)
+        self.epoch = epoch
 
-    def before(self, batch: int) -> States:
-        """The state that batch `batch` starts from; nothing before the first."""
-        versions = [v for v in self._versions() if v < batch]
-        if not versions:
-            if batch > 0:
-                raise CheckpointError(
-                    f"the state before batch {batch} is missing in {self.directory}",
-                    code="state-missing",
-                    hint="The checkpoint is not complete. Restore it from a copy, or begin again with another one.",
-                )
-            return {}
-        manifest = self._read_manifest(max(versions))
+    def read(self, manifest: str, digest: str) -> States:
+        """A version of the state, which must be the one that the batch record means."""
+        body = read_manifest(self.directory / manifest, digest)
         states: States = {}
         live: set[tuple[str, int]] = set()
-        for fragment, operators in manifest["fragments"].items():
+        for fragment, operators in body["fragments"].items():
             states[fragment] = []
             for entry in operators:
                 segments = {name: [self._segment(e) for e in group] for name, group in entry["segments"].items()}
@@ -65,10 +77,10 @@ class StateStore:
             del _opened[key]
         return states
 
-    def write(self, batch: int, states: States) -> None:
-        """Version `batch`."""
+    def write(self, batch: int, states: States) -> StoredVersion:
+        """Version `batch`. Nothing is synced here: the driver does that for all shards at once."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        number = 0
+        written: list[str] = []
         fragments: dict[str, list[dict[str, Any]]] = {}
         for fragment, operators in states.items():
             fragments[fragment] = []
@@ -78,39 +90,17 @@ class StateStore:
                     groups[name] = []
                     for segment in segments:
                         if segment.stored.name is None:
-                            self._write_rows(segment.stored, f"s{batch:09d}-{number}.arrow")
-                            number += 1
+                            file = f"s{batch:09d}-{self.epoch:06d}-{len(written)}.arrow"
+                            self._write_rows(segment.stored, file)
+                            written.append(file)
                         groups[name].append(_entry(segment))
                 fragments[fragment].append({"numbers": state.numbers, "segments": groups})
-        body = json.dumps({"format": _FORMAT, "batch": batch, "fragments": fragments})
-        text = json.dumps({"checksum": zlib.crc32(body.encode()), "body": body})
-        _replace(self.directory / f"v{batch:09d}.json", lambda path: path.write_text(text))
+        manifest = f"v{batch:09d}-{self.epoch:06d}.json"
+        body = {"batch": batch, "fragments": fragments}
+        digest = write_document(self.directory / manifest, MANIFEST, body, sync=False)
         if batch % CLEAN_EVERY == 0:
             self._clean(batch)
-
-    def _versions(self) -> Iterator[int]:
-        if self.directory.is_dir():
-            for name in os.listdir(self.directory):
-                if name.startswith("v") and name.endswith(".json"):
-                    yield int(name[1:-5])
-
-    def _read_manifest(self, version: int) -> dict[str, Any]:
-        path = self.directory / f"v{version:09d}.json"
-        try:
-            outer = json.loads(path.read_text())
-            intact = zlib.crc32(outer["body"].encode()) == outer["checksum"]
-        except (ValueError, KeyError, TypeError, AttributeError):
-            intact = False
-        if not intact:
-            raise damaged(path)
-        manifest: dict[str, Any] = json.loads(outer["body"])
-        if manifest["format"] != _FORMAT:
-            raise CheckpointError(
-                f"{path} has format {manifest['format']}, this version writes format {_FORMAT}",
-                code="state-format",
-                hint="Finish the query with the version of strandline that began it.",
-            )
-        return manifest
+        return StoredVersion(manifest, digest, (*written, manifest))
 
     def _key(self, entry: dict[str, Any]) -> tuple[str, int]:
         return str(self.directory / entry["file"]), entry["checksum"]
@@ -136,7 +126,7 @@ class StateStore:
         with pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table, max_chunksize=max(table.num_rows, 1))
         buffer = sink.getvalue()
-        _replace(self.directory / name, lambda path: path.write_bytes(memoryview(buffer)))
+        write_file(self.directory / name, memoryview(buffer), sync=False)
         rows.name, rows.size, rows.checksum = name, buffer.size, zlib.crc32(buffer)
         # From now on the file is the rows: state may be larger than the memory of a worker.
         path, checksum = self.directory / name, rows.checksum
@@ -146,23 +136,46 @@ class StateStore:
     def _clean(self, batch: int) -> None:
         """Forget old versions and the segments that only they used."""
         oldest = batch - VERSIONS_KEPT
-        versions = sorted(self._versions())
-        if not versions or versions[0] >= oldest or oldest not in versions:
+        names = os.listdir(self.directory)
+        versions = {name: int(match[1]) for name in names if (match := _MANIFEST_NAME.fullmatch(name))}
+        kept = [name for name, version in versions.items() if version == oldest]
+        if not kept or min(versions.values()) >= oldest:
             return
-        manifest = self._read_manifest(oldest)
-        used = {
-            entry["file"]
-            for operators in manifest["fragments"].values()
-            for state in operators
-            for group in state["segments"].values()
-            for entry in group
-        }
-        for name in os.listdir(self.directory):
-            path = self.directory / name
-            old_version = name[0] == "v" and name.endswith(".json") and int(name[1:-5]) < oldest
-            old_segment = name[0] == "s" and int(name[1:10]) <= oldest and name not in used
-            if old_version or old_segment:
-                path.unlink(missing_ok=True)
+        used = {entry["file"] for name in kept for entry in manifest_segments(read_manifest(self.directory / name))}
+        for name in names:
+            segment = _SEGMENT_NAME.fullmatch(name)
+            old_segment = segment is not None and int(segment[1]) <= oldest and name not in used
+            if versions.get(name, oldest) < oldest or old_segment:
+                (self.directory / name).unlink(missing_ok=True)
+        remove_temporary_files(self.directory, names)
+
+
+def read_manifest(path: Path, digest: str | None = None) -> dict[str, Any]:
+    manifest: dict[str, Any] = read_document(path, MANIFEST, digest)
+    return manifest
+
+
+def manifest_segments(manifest: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The segments that a manifest names: file, rows, size and checksum of each."""
+    for operators in manifest["fragments"].values():
+        for state in operators:
+            for group in state["segments"].values():
+                yield from group
+
+
+def verify_version(directory: Path, manifest: str, digest: str) -> int:
+    """Read a version of the state whole and compare every segment with its checksum; returns how many bytes it has."""
+    size = 0
+    for entry in manifest_segments(read_manifest(directory / manifest, digest)):
+        path = directory / entry["file"]
+        try:
+            intact = path.stat().st_size == entry["size"] and checksum_file(path) == entry["checksum"]
+        except OSError:
+            intact = False
+        if not intact:
+            raise damaged(path)
+        size += entry["size"]
+    return size
 
 
 def _entry(segment: Segment) -> dict[str, Any]:
@@ -187,10 +200,3 @@ def _open(path: Path, checksum: int) -> pl.DataFrame:
         raise damaged(path) from error
     assert isinstance(frame, pl.DataFrame)
     return frame
-
-
-def _replace(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file so that it is there whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    write(temporary)
-    os.replace(temporary, path)
