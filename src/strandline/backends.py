@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from strandline.checkpoint.verify import VerifiedChain
 from strandline.errors import CheckpointError, QueryError, StrandlineError
 from strandline.execution.delivery import Delivery
 from strandline.execution.shedding import Shedder
@@ -30,11 +31,15 @@ Note: TypeAlias = Callable[[str], None]
 @dataclass(frozen=True, slots=True)
 class Start:
     pipeline: Pipeline
-    checkpoint: Path
+    verified: VerifiedChain
     targets: Mapping[str, ParquetTarget]
     batch_rows: int
     delivery: Delivery
     shedder: Shedder | None = None
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.verified.chain.path
 
 
 class Backend:
@@ -53,10 +58,6 @@ class Backend:
 
     def run(self, start: Start) -> Run:
         raise AssertionError("each backend runs pipelines its own way")
-
-    def has_finished(self, checkpoint: Path, last_batch: int) -> bool:
-        """Whether the last batch that was delivered is known to be over, so that a restart has nothing to repeat."""
-        return True
 
     def warm(self, note: Note) -> None:
         return
@@ -114,6 +115,8 @@ class _Threaded:
             self._failure = error
         finally:
             self._run.close()
+            if self._run.delivery.chain is not None:
+                self._run.delivery.chain.release()
 
     def await_end(self, timeout: float | None = None) -> bool:
         self._thread.join(timeout)
@@ -192,12 +195,11 @@ class SparkBackend(Backend):
             self._shipped = True
         # On one machine workers hand tables over through its page cache; between machines there is Spark's shuffle.
         spools = str(spark.sparkContext.master).startswith("local")
-        job = Job(start.pipeline, str(start.checkpoint), start.targets, spools, new_secret())
+        epoch = start.verified.chain.lease.epoch
+        job = Job(start.pipeline, str(start.checkpoint), start.targets, spools, new_secret(), epoch)
         name = "+".join(query.name for query in start.pipeline.queries)
-        return SparkRun(spark, job, start.batch_rows, start.delivery, start.shedder, name, log_file)
-
-    def has_finished(self, checkpoint: Path, last_batch: int) -> bool:
-        return (checkpoint / "spark" / "commits" / str(last_batch)).exists()
+        chain, last = start.verified.chain, start.verified.last_offset
+        return SparkRun(spark, job, chain, last, start.batch_rows, start.delivery, start.shedder, name, log_file)
 
     def warm(self, note: Note) -> None:
         self.session(note)

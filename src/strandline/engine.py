@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -24,10 +23,12 @@ from strandline.algebra.schema import schema
 from strandline.algebra.tree import size, streams_read
 from strandline.backends import Backend, LocalBackend, Note, SparkBackend, Start
 from strandline.catalog import SYSTEM, BaseStream, Catalog, DerivedStream, KnownRows, Reader, Stream, StreamStatistics
-from strandline.checkpoint import Checkpoint, indent
+from strandline.checkpoint.identity import Checkpoint, indent
+from strandline.checkpoint.verify import VerifiedChain, verify_chain, verify_delivered
 from strandline.describe import describe, show_queries, show_shedding, show_sinks, show_streams, show_views
 from strandline.errors import CatalogError, QueryError, SetupError, SinkError
-from strandline.execution.delivery import MEMORY, Delivery
+from strandline.execution.delivery import Delivery
+from strandline.execution.durable import encode_name
 from strandline.execution.shedding import Allowed, Shedder
 from strandline.execution.sources.base import known_rows, open_source
 from strandline.feeds import Feeds
@@ -93,10 +94,12 @@ class Database:
         shedding: float | None = None,
         capacity: float | None = None,
         config: Mapping[str, str] | None = None,
+        take_over: bool = False,
     ) -> None:
         self.catalog = Catalog()
         self.queries: list[Query] = []
         self.checkpoint = Path(checkpoint).absolute() if checkpoint is not None else None
+        self.take_over = take_over  # whether queries go on from checkpoints that another run is writing
         self.batch_rows = batch_rows
         self.shedding = shedding  # the share of rows that queries may lose, if they do not say it themselves
         self.capacity = capacity  # the share of the machine that they may use; None for all of it
@@ -430,14 +433,20 @@ class Database:
         """
         queries = [Wanted(*each) for each in wanted]
         self._refuse_taken_names([query.name for query in queries])
-        checkpoint = Checkpoint(place) if place is not None else Checkpoint.temporary()
+        checkpoint = Checkpoint(place, take_over=self.take_over) if place is not None else Checkpoint.temporary()
+        try:
+            return self._start_on(queries, checkpoint, aside)
+        except BaseException:
+            checkpoint.close()
+            raise
+
+    def _start_on(self, queries: Sequence[Wanted], checkpoint: Checkpoint, aside: Path | None) -> list[Query]:
         buckets = checkpoint.buckets() or self._backend.default_buckets()
         known = self._statistics(checkpoint)
         with remembered(checkpoint.costs()):  # a restart must find the plan of its checkpoint
-            by_cost = checkpoint.fresh or checkpoint.costs() is not None
             limits = checkpoint.limits() or {q.name: self._limit(q.shedding, buckets) for q in queries}
             plans = [
-                (q.name, Planner(self._base_streams(), known, buckets, limits.get(q.name), by_cost).plan(q.plan))
+                (q.name, Planner(self._base_streams(), known, buckets, limits.get(q.name)).plan(q.plan))
                 for q in queries
             ]
             checkpoint.note(costs=constants().to_json(), limits=limits)
@@ -446,25 +455,27 @@ class Database:
         pipeline = choose(plans, self._base_streams(), buckets, frozenset(shed))
         columns = {query.name: query.columns for query in pipeline.queries}
         text = show_pipeline(pipeline)
-        places = {query.name: where for query in queries if (where := query.sink.place) is not None}
-        checkpoint.recognise(pipeline, text, places, known)
+        sinks = {query.name: identity for query in queries if (identity := query.sink.identity) is not None}
+        checkpoint.recognise(pipeline, text, sinks, known)
+        verified = verify_chain(checkpoint.path, checkpoint.lease)
         aside = aside or next((near for query in queries if (near := query.sink.beside) is not None), None)
-        delivery = Delivery(pipeline, checkpoint.path / MEMORY, aside, ())
-        group = Group(delivery, checkpoint.path, text, {q.name: q.sink.open(q.name, columns[q.name]) for q in queries})
+        outlets = {q.name: q.sink.open(q.name, columns[q.name]) for q in queries}
+        directories = {name: outlet.directory for name, outlet in outlets.items() if outlet.directory is not None}
+        delivery = Delivery(pipeline, verified.chain, aside, (), directories)
+        group = Group(delivery, checkpoint.path, text, outlets)
         group.answers = {q.name: Kept(columns[q.name], q.sink.keep) for q in queries if isinstance(q.sink, Memory)}
         group.expected = lambda: estimate(pipeline, known).steps
         if shed:
             group.shedder = self._shedder(plans, known, shed, delivery)
-        if checkpoint.is_temporary:
-            group.on_stop.append(lambda: shutil.rmtree(checkpoint.path, ignore_errors=True))
+        group.on_stop.append(checkpoint.close)
         delivery.listeners += [group.take, self._learned.listener(delivery)]
         group.on_stop.append(self._learned.save)
         try:
-            self._begin(queries, group, checkpoint)
-            if not (delivery.ended and self._backend.has_finished(checkpoint.path, delivery.last_batch)):
+            self._begin(queries, group, checkpoint, verified)
+            if not (delivery.ended and verified.is_committed):
                 targets = {n: outlet.target for n, outlet in group.outlets.items() if outlet.target is not None}
                 group.run = self._backend.run(
-                    Start(pipeline, checkpoint.path, targets, self.batch_rows, delivery, group.shedder)
+                    Start(pipeline, verified, targets, self.batch_rows, delivery, group.shedder)
                 )
         except BaseException:
             group.stop()
@@ -473,17 +484,23 @@ class Database:
         self.queries += started
         return started
 
-    def _begin(self, queries: Sequence[Wanted], group: Group, checkpoint: Checkpoint) -> None:
+    def _begin(self, queries: Sequence[Wanted], group: Group, checkpoint: Checkpoint, verified: VerifiedChain) -> None:
         """Refuse sinks that do not go with the checkpoint while nothing is changed; then make both their own."""
         delivery = group.delivery
         standings = {
             query.name: Standing(
-                checkpoint.owner, checkpoint.fresh, delivery.last_batch, delivery.answered.get(query.name, -1)
+                checkpoint.owner,
+                checkpoint.fresh,
+                delivery.last_batch,
+                delivery.answered.get(query.name, -1),
+                checkpoint.lease.epoch,
             )
             for query in queries
         }
         for name, outlet in group.outlets.items():
             outlet.fit(standings[name])
+        consumed = frozenset(name for name, outlet in group.outlets.items() if outlet.consumed)
+        verify_delivered(verified.chain, delivery.directories, delivery.side_outputs, consumed)
         checkpoint.claim()
         write_flow(checkpoint.path, delivery.pipeline)
         for query in queries:
@@ -534,15 +551,13 @@ class Database:
 
     def _statistics(self, checkpoint: Checkpoint) -> dict[str, StreamStatistics]:
         """What a query is planned with: what is known by now or, if it goes on from a checkpoint, was known then."""
-        if checkpoint.fresh:
-            return self.catalog.statistics()
-        return checkpoint.statistics() or {stream.name: stream.statistics for stream in self._base_streams()}
+        return self.catalog.statistics() if (known := checkpoint.statistics()) is None else known
 
     def _base_streams(self) -> list[BaseStream]:
         return [stream for stream in self.catalog if isinstance(stream, BaseStream)]
 
     def _place(self, name: str) -> Path | None:
-        return self.checkpoint / name if self.checkpoint is not None else None
+        return self.checkpoint / encode_name(name) if self.checkpoint is not None else None
 
     @property
     def spark(self) -> SparkSession:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from strandline.catalog import BaseStream, SourceCall, Stream
 from strandline.errors import SourceError
+from strandline.execution.durable import encode_name
 from strandline.execution.sources.journal import Journal
 from strandline.temporal import Instant
 
@@ -33,7 +34,7 @@ class Feeds:
         """The stream with a place for its events, if it is one that needs one and has none."""
         if stream.source.function != "events" or stream.source.arguments:
             return stream
-        return replace(stream, source=SourceCall("events", (str(self._room() / stream.name),)))
+        return replace(stream, source=SourceCall("events", (str(self._room() / encode_name(stream.name)),)))
 
     def _room(self) -> Path:
         if self._place is not None:

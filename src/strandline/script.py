@@ -9,7 +9,8 @@ from pathlib import Path
 from strandline.algebra.operators import Plan
 from strandline.catalog import DerivedStream, Reader
 from strandline.engine import Database, Wanted, connected_groups, unknown_sink
-from strandline.errors import QueryError, SinkError, Span
+from strandline.errors import QueryError
+from strandline.execution.durable import encode_name
 from strandline.lang import ast
 from strandline.lang.binder import bind_reading
 from strandline.lang.parser import parse
@@ -61,7 +62,6 @@ def read_script(database: Database, text: str) -> Script:
                     shedding = database.shed_by(statement.shedding)
                     pending.append(replace(_created(database, statement.name), shedding=shedding))
             case ast.CreateSink():
-                _file_name(statement.name.name, statement.name.span)
                 wanted = database.bind_sink(statement, [each.name for each in pending if each.name])
                 pending.append(_Pending(wanted.name, wanted.plan, wanted.reads, wanted.sink, wanted.shedding))
             case ast.DropSink():
@@ -106,7 +106,7 @@ def _without(pending: list[_Pending], statement: ast.DropSink) -> list[_Pending]
 def _created(database: Database, name: ast.Identifier) -> _Pending:
     stream = database.catalog.get(name.name)
     assert isinstance(stream, DerivedStream)
-    return _Pending(_file_name(stream.name, name.span), stream.plan, stream.reads | {stream.name})
+    return _Pending(stream.name, stream.plan, stream.reads | {stream.name})
 
 
 def start_script(database: Database, script: Script, out: Path, checkpoint: Path | None) -> list[Query]:
@@ -120,15 +120,18 @@ def start_script(database: Database, script: Script, out: Path, checkpoint: Path
     started: list[Query] = []
     for group in connected_groups(script.queries):
         queries = [
-            Wanted(name, plan, script.sinks.get(name) or Parquet(out / name), script.reads[name], script.shedding[name])
+            Wanted(
+                name,
+                plan,
+                script.sinks.get(name) or Parquet(out / encode_name(name)),
+                script.reads[name],
+                script.shedding[name],
+            )
             for name, plan in group
         ]
-        started += database.start(queries, place / group[0][0], aside=out)
+        started += database.start(queries, place / encode_name(group[0][0]), aside=out)
     return started
 
 
-def _file_name(name: str, span: Span) -> str:
-    """A query's name is also the name of its directory."""
-    if "/" in name or "\\" in name or name.startswith((".", "_")):
-        raise SinkError(f'"{name}" cannot be the name of a directory', code="query-name", span=span)
-    return name
+def _sink(script: Script, name: str, out: Path) -> Sink:
+    return script.sinks.get(name) or Parquet(out / encode_name(name))

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from strandline.errors import QueryError
-from strandline.execution.delivery import MEMORY, Delivery
+from strandline.execution.delivery import Delivery
 from strandline.execution.progress import Heartbeat, progress_of
+from strandline.execution.records import BatchRecords
 from strandline.execution.runtime import Counts
 from strandline.physical.flow import SOURCE, Flow, flow_of
 from strandline.physical.plan import Pipeline
@@ -69,13 +69,21 @@ def evidence_in(out: Path, query: str) -> Evidence:
         flow = Flow.from_json(json.loads(path.read_text()))
         known |= set(flow.answers)
         if query in flow.answers:
-            memory = path.with_name(MEMORY)
-            data: dict[str, Any] = json.loads(memory.read_text()) if memory.exists() else {}
-            beats = {name: Heartbeat.from_json(beat) for name, beat in data.get("heartbeats", {}).items()}
-            counts = {name: Counts(**each) for name, each in data.get("operators", {}).items()}
-            return Evidence(query, flow, beats, counts, data.get("rows_out", {}).get(query, 0))
+            return _recorded_evidence(query, flow, BatchRecords(path.parent))
     listed = f"There are {', '.join(sorted(known))}." if known else "It is the --out, or --checkpoint, of a run."
     raise QueryError(f'{out} knows no query "{query}"', code="unknown-query", hint=listed)
+
+
+def _recorded_evidence(query: str, flow: Flow, records: BatchRecords) -> Evidence:
+    """What the newest batch record says."""
+    listed = records.listed()
+    newest = records.newest(listed[-1].batch) if listed else None
+    if newest is None:
+        return Evidence(query, flow, {}, {}, 0)
+    record, _ = newest
+    beats = {name: Heartbeat.from_json(beat) for name, beat in record.heartbeats.items()}
+    counts = {name: Counts(**each) for name, each in record.totals["operators"].items()}
+    return Evidence(query, flow, beats, counts, record.totals["rows_out"].get(query, 0))
 
 
 def explain_why(evidence: Evidence) -> str:

@@ -7,14 +7,17 @@ is measured on the way.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from strandline.execution.drops import Shares, shares_from
+from strandline.execution.durable import digest
 from strandline.execution.measuring import Wish
+from strandline.execution.records import RecordReference
 from strandline.execution.shedding import Shedder
 from strandline.execution.sources.base import Source
 from strandline.temporal import SECOND, Instant
@@ -32,7 +35,8 @@ class Position:
     """Where a source stands after a batch; `cuts` are the positions at which the batch was divided among tasks.
 
     `arrived` is the time of the batch by the driver's clock, where the stream goes by that: later in every batch.
-    `shares` are what the drop boxes of the queries keep of the rows of the batch.
+    `shares` are what the drop boxes of the queries keep of the rows of the batch. `seal` is the digest of the source's
+    own log up to here, if it has one.
     """
 
     at: int = 0
@@ -41,6 +45,7 @@ class Position:
     cuts: tuple[int, ...] = ()
     arrived: Instant = 0
     shares: Shares = ()
+    seal: str = ""
     measure: Wish = field(default=(), compare=False)  # it is no reason for a batch
 
     def to_json(self) -> dict[str, Any]:
@@ -48,12 +53,48 @@ class Position:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Position:
-        cuts, measure = tuple(data["cuts"]), tuple(data.get("measure", ()))
-        shares = shares_from(data.get("shares", ()))
-        return Position(data["at"], data["idle"], data["ended"], cuts, data.get("arrived", 0), shares, measure)
+        lists = {"cuts": tuple(data["cuts"]), "measure": tuple(data["measure"]), "shares": shares_from(data["shares"])}
+        return Position(**{**data, **lists})
 
 
 Positions: TypeAlias = dict[str, Position]
+
+OFFSET_FORMAT: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """What the offset log keeps of a batch: its number plus one, how far each source is read with it, the record that
+    it continues, and a checksum over all that."""
+
+    n: int
+    positions: Positions
+    after: RecordReference = field(default_factory=RecordReference)
+
+    @property
+    def batch(self) -> int:
+        return self.n - 1
+
+    def to_json(self) -> dict[str, Any]:
+        sources = {name: position.to_json() for name, position in self.positions.items()}
+        body = {"format": OFFSET_FORMAT, "n": self.n, "sources": sources, "after": self.after.to_json()}
+        return {**body, "check": checksum_of(body)}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Offset:
+        """The offset of `to_json`; a ValueError if it is not what was written."""
+        try:
+            body = {name: value for name, value in data.items() if name != "check"}
+            if body["format"] != OFFSET_FORMAT or data["check"] != checksum_of(body):
+                raise ValueError("the offset was changed")
+            positions = {name: Position.from_json(position) for name, position in data["sources"].items()}
+            return Offset(data["n"], positions, RecordReference.from_json(data["after"]))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError("not an offset") from error
+
+
+def checksum_of(body: Mapping[str, Any]) -> str:
+    return digest(json.dumps(body, sort_keys=True, separators=(",", ":")).encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,14 +185,15 @@ class Advance:
         most = self.batch_rows if self.shedder is None else int(self.shedder.most_rows(name))
         at, ended = source.advance(before.at, most)
         cuts = source.cuts(before.at, at, self.tasks_per_source) if at > before.at else ()
+        seal = source.seal(at) if at > before.at else before.seal
         if source.stream.time_column is None:
-            return self._by_arrival(before, Position(at, False, ended, cuts))
+            return self._by_arrival(before, Position(at, False, ended, cuts, seal=seal))
         seconds = time.monotonic()
         if source.brings_rows(before.at, at):
             self._last_rows[name] = seconds
-            return Position(at, False, ended, cuts)
+            return Position(at, False, ended, cuts, seal=seal)
         if at > before.at:
-            return replace(before, at=at, ended=ended, cuts=())
+            return replace(before, at=at, ended=ended, cuts=(), seal=seal)
         patience = source.stream.idle_after_us
         idle = patience is not None and not ended and seconds - self._last_rows[name] >= patience / SECOND
         return replace(before, idle=idle, ended=ended)

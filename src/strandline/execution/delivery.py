@@ -1,30 +1,32 @@
-"""The driver's side of a batch: commit files, keep answers, count, remember the progress."""
+"""The driver's side of a batch: everything that a batch changes, in order, each step without harm if it is repeated."""
 
 from __future__ import annotations
 
-import json
 import operator
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from strandline.errors import damaged
+from strandline.execution.chain import CheckpointChain, DeliveredFile, OutputKind, state_directory
+from strandline.execution.durable import checksum_file, encode_name, sync_directory, sync_file
 from strandline.execution.measuring import Edge, Measurements, Wish, both, merged_edges
 from strandline.execution.operators.base import Progress
+from strandline.execution.parquet_join import join_parquet
 from strandline.execution.progress import Heartbeat, progress_of, together
+from strandline.execution.records import BatchRecord
 from strandline.execution.runtime import Counts
+from strandline.execution.sinks import StagedFile
+from strandline.execution.store import StoredVersion
 from strandline.execution.subscriptions import Subscriptions
 from strandline.execution.wire import Message
 from strandline.physical.plan import Pipeline
 from strandline.temporal import BEFORE_ALL, Instant
-
-MEMORY = "progress.json"  # the file, in the checkpoint, that remembers how far a pipeline has come
 
 
 @dataclass(slots=True)
@@ -39,6 +41,8 @@ class BatchReport:
     rejected: dict[str, list[pa.Table]] = field(default_factory=dict)
     operators: dict[str, Counts] = field(default_factory=dict)
     measured: dict[str, Edge] = field(default_factory=dict)
+    staged: dict[str, list[StagedFile]] = field(default_factory=dict)  # results that tasks have written, by query
+    state: dict[str, StoredVersion] = field(default_factory=dict)  # by shard
 
     @property
     def wish(self) -> Wish:
@@ -56,7 +60,7 @@ class _Totals:
 
     rows_out: dict[str, int]
     passed: dict[str, list[int]]
-    seconds: dict[str, list[float]] = field(default_factory=dict)  # not known to earlier versions
+    seconds: dict[str, list[float]]
 
 
 # Called with the report after the files of a batch are in place.
@@ -64,14 +68,24 @@ Listener = Callable[[BatchReport], None]
 
 
 class Delivery:
-    """Takes the messages for the driver, batch by batch, exactly once in effect: a repeated batch changes nothing."""
+    """Takes the messages for the driver, batch by batch, exactly once in effect: a repeated batch changes nothing.
+
+    `chain` is the checkpoint that the batches go on, None where nothing outlives the process. `side_outputs` is where
+    late and rejected rows are kept as files. `directories` are those of the queries whose results tasks write as files.
+    """
 
     def __init__(
-        self, pipeline: Pipeline, memory: Path | None, aside: Path | None, listeners: Iterable[Listener]
+        self,
+        pipeline: Pipeline,
+        chain: CheckpointChain | None,
+        side_outputs: Path | None,
+        listeners: Iterable[Listener],
+        directories: Mapping[str, Path] | None = None,
     ) -> None:
         self.pipeline = pipeline
-        self.memory = memory  # where the progress is remembered between runs
-        self.aside = aside  # where late and rejected rows are kept as files
+        self.chain = chain
+        self.side_outputs = side_outputs
+        self.directories = dict(directories or {})
         self.listeners = list(listeners)
         self.last_batch = -1
         self.heartbeats: dict[str, Heartbeat] = {}
@@ -81,13 +95,89 @@ class Delivery:
         self.subscriptions = Subscriptions()
         self.measurements = Measurements()
         self._measured_before = self.measurements
-        self._before_last = _Totals(dict(self.rows_out), {})
-        self._recall()
+        self._before_last = _Totals(dict(self.rows_out), {}, {})
+        if chain is not None and chain.record is not None:
+            self._resume(chain.record)
 
     def deliver(self, batch: int, messages: Iterable[Message]) -> BatchReport:
-        report = _report(batch, messages)
-        self._keep_aside(report)
-        # A batch that ran before a crash runs again: its rows were counted, so count from before it.
+        """Everything that a batch changes, in order; it may be a batch that was delivered before a crash."""
+        if self.chain is not None:
+            self.chain.lease.check()
+        report = read_messages(batch, messages)
+        self._make_durable(report)
+        files = [*self._write_side_outputs(report), *self._publish_results(report)]
+        self._count(report)
+        for listener in self.listeners:
+            listener(report)
+        self._commit(report, files)
+        self.subscriptions.publish(report.wish, self.ended)
+        return report
+
+    def _make_durable(self, report: BatchReport) -> None:
+        """Sync what tasks have written: nothing may refer to a file that a power cut could take away."""
+        if self.chain is None:
+            return
+        state = [
+            state_directory(self.chain.path, shard) / name
+            for shard, version in report.state.items()
+            for name in version.files
+        ]
+        self.chain.sync(report.batch, state)
+
+    def _publish_results(self, report: BatchReport) -> Iterable[DeliveredFile]:
+        """Make the results of tasks one file per query, and move it into place: readers see all of a batch or nothing
+        of it. A file of the same batch that an earlier attempt has left is replaced, or removed if there is none."""
+        for query, directory in self.directories.items():
+            final = directory / result_name(report.batch)
+            parts = sorted(report.staged.get(query, []), key=lambda part: part.path)
+            if not parts:
+                final.unlink(missing_ok=True)
+                continue
+            rows = sum(part.rows for part in parts)
+            whole = Path(parts[0].path)
+            if len(parts) == 1:
+                size, checksum = parts[0].size, parts[0].checksum
+                sync_file(whole)
+            else:
+                whole = whole.with_suffix(".joined")
+                size, checksum = join_parquet([Path(part.path) for part in parts], whole)
+            os.replace(whole, final)
+            sync_directory(directory)
+            for part in parts:
+                Path(part.path).unlink(missing_ok=True)
+            yield DeliveredFile("result", query, final.name, size, checksum, rows)
+
+    def _write_side_outputs(self, report: BatchReport) -> Iterable[DeliveredFile]:
+        if self.side_outputs is None:
+            return
+        outputs: tuple[tuple[OutputKind, dict[str, list[pa.Table]]], ...] = (
+            ("late", report.late),
+            ("rejected", report.rejected),
+        )
+        for kind, by_stream in outputs:
+            for stream, tables in by_stream.items():
+                path = side_output(self.side_outputs, kind, stream) / self._side_name(report.batch)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                temporary = path.with_name(f".{path.name}")
+                table = pa.concat_tables(tables)
+                pq.write_table(table, temporary)
+                sync_file(temporary)
+                size, checksum = temporary.stat().st_size, checksum_file(temporary)
+                os.replace(temporary, path)
+                sync_directory(path.parent)
+                yield DeliveredFile(kind, stream, path.name, size, checksum, table.num_rows)
+            for stream in {stream.name for stream in self.pipeline.streams} - set(by_stream):
+                # A file that an earlier attempt at this batch has left.
+                path = side_output(self.side_outputs, kind, stream) / self._side_name(report.batch)
+                path.unlink(missing_ok=True)
+
+    def _side_name(self, batch: int) -> str:
+        """Other pipelines may read the same stream: the first query tells them apart."""
+        return f"part-{encode_name(self.pipeline.queries[0].name)}-{batch:09d}.parquet"
+
+    def _count(self, report: BatchReport) -> None:
+        """Add up what the batch brought. One that runs again was counted, so its count begins before it."""
+        batch = report.batch
         again = batch == self.last_batch
         base = self._before_last if again else self._totals()
         self._before_last = base
@@ -102,11 +192,35 @@ class Delivery:
         self.answered |= {name: batch for name, rows in report.rows_out.items() if rows}
         self.heartbeats = self.heartbeats | report.heartbeats  # a new one: others may be looking at the old one
         self.last_batch = batch
-        for listener in self.listeners:
-            listener(report)
-        self._remember()
-        self.subscriptions.publish(report.wish, self.ended)
-        return report
+
+    def _commit(self, report: BatchReport, files: list[DeliveredFile]) -> None:
+        if self.chain is None:
+            return
+        self.chain.commit(
+            report.batch,
+            {shard: (version.manifest, version.digest) for shard, version in report.state.items()},
+            files,
+            {name: beat.to_json() for name, beat in self.heartbeats.items()},
+            {
+                "rows_out": self.rows_out,
+                "operators": {fragment: asdict(counts) for fragment, counts in self.operators.items()},
+                "before": asdict(self._before_last),
+                "answered": self.answered,
+            },
+        )
+
+    def _resume(self, record: BatchRecord) -> None:
+        assert self.chain is not None
+        try:
+            self.last_batch = record.batch
+            self.heartbeats = {name: Heartbeat.from_json(beat) for name, beat in record.heartbeats.items()}
+            totals = record.totals
+            self.rows_out = dict(totals["rows_out"])
+            self.operators = {fragment: Counts(**counts) for fragment, counts in totals["operators"].items()}
+            self._before_last = _Totals(**totals["before"])
+            self.answered = dict(totals["answered"])
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise damaged(self.chain.records.path(self.chain.head)) from None
 
     def _totals(self) -> _Totals:
         passed = {fragment: counts.passed for fragment, counts in self.operators.items()}
@@ -141,51 +255,10 @@ class Delivery:
             (beat := self.heartbeats.get(stream.name)) is not None and beat.ended for stream in self.pipeline.streams
         )
 
-    def _keep_aside(self, report: BatchReport) -> None:
-        if self.aside is None:
-            return
-        owner = self.pipeline.queries[0].name  # other pipelines may read the same stream
-        for kind, groups in (("late", report.late), ("rejected", report.rejected)):
-            for stream, tables in groups.items():
-                path = self.aside / f"_{kind}" / stream / f"part-{owner}-{report.batch:09d}.parquet"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                temporary = path.with_name(f".{path.name}")
-                pq.write_table(pa.concat_tables(tables), temporary)
-                os.replace(temporary, path)
 
-    def _remember(self) -> None:
-        if self.memory is None:
-            return
-        data: dict[str, Any] = {
-            "batch": self.last_batch,
-            "heartbeats": {name: beat.to_json() for name, beat in self.heartbeats.items()},
-            "rows_out": self.rows_out,
-            "operators": {fragment: asdict(counts) for fragment, counts in self.operators.items()},
-            "before": asdict(self._before_last),
-            "answered": self.answered,
-        }
-        temporary = self.memory.with_suffix(".tmp")
-        temporary.write_text(json.dumps(data))
-        os.replace(temporary, self.memory)
-
-    def _recall(self) -> None:
-        if self.memory is None or not self.memory.exists():
-            return
-        try:
-            data: Mapping[str, Any] = json.loads(self.memory.read_text())
-            self.last_batch = data["batch"]
-            self.heartbeats = {name: Heartbeat.from_json(beat) for name, beat in data["heartbeats"].items()}
-            self.rows_out = dict(data["rows_out"])
-            self.operators = {fragment: Counts(**counts) for fragment, counts in data["operators"].items()}
-            self._before_last = _Totals(**data["before"])
-            self.answered = dict(data.get("answered", {}))  # not known to earlier versions
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise damaged(self.memory) from None
-
-
-def _report(batch: int, messages: Iterable[Message]) -> BatchReport:
+def read_messages(batch: int, messages: Iterable[Message]) -> BatchReport:
+    """What the messages of a batch say together."""
     report = BatchReport(batch)
-    moves: list[tuple[str, str]] = []
     beats: list[Heartbeat] = []
     for message in messages:
         match message.kind:
@@ -196,8 +269,10 @@ def _report(batch: int, messages: Iterable[Message]) -> BatchReport:
                 report.answers.setdefault(message.name, []).append(message.table)
                 report.rows_out[message.name] = report.rows_out.get(message.name, 0) + message.table.num_rows
             case "file":
-                moves.append((message.facts["staged"], message.facts["final"]))
+                report.staged.setdefault(message.name, []).append(StagedFile(**message.facts))
                 report.rows_out[message.name] = report.rows_out.get(message.name, 0) + message.facts["rows"]
+            case "state":
+                report.state[message.name] = StoredVersion(**message.facts)
             case "late" | "rejected":
                 group = report.late if message.kind == "late" else report.rejected
                 group.setdefault(message.name, []).append(message.table)
@@ -213,6 +288,14 @@ def _report(batch: int, messages: Iterable[Message]) -> BatchReport:
             case other:
                 raise AssertionError(f"the driver does not know messages of kind {other}")
     report.heartbeats = together(beats)
-    for staged, final in moves:
-        os.replace(staged, final)
     return report
+
+
+def result_name(batch: int) -> str:
+    """The file with the results of a batch."""
+    return f"part-{batch:09d}.parquet"
+
+
+def side_output(directory: Path, kind: str, stream: str) -> Path:
+    """Where the late or rejected rows of a stream are kept."""
+    return directory / f"_{kind}" / encode_name(stream)

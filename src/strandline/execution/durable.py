@@ -179,6 +179,10 @@ class ChainedLog:
         self.lines: list[Line] = []
         self._base = Line(None, START, 0)  # the last line that was forgotten
 
+    def resume(self, count: int, line: Line) -> None:
+        """Go on after a line of the file that was checked, the last of the first `count`."""
+        self.forgotten, self._base, self.lines = count, line, []
+
     @property
     def count(self) -> int:
         return self.forgotten + len(self.lines)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from strandline.execution.advance import Advance, Piece, pieces
 from strandline.execution.delivery import BatchReport, Delivery
+from strandline.execution.durable import encode_name
 from strandline.execution.ingest import ingest
 from strandline.execution.progress import Heartbeat, together
 from strandline.execution.runtime import Outbox, States, run_stage
@@ -36,7 +37,8 @@ class LocalRun:
         self.delivery = delivery
         self.targets = dict(targets or {})
         self.sources = sources or {
-            s.name: open_source(s, source_directory / s.name if source_directory else None) for s in pipeline.streams
+            s.name: open_source(s, source_directory / encode_name(s.name) if source_directory else None)
+            for s in pipeline.streams
         }
         self.advance = Advance(self.sources, batch_rows, tasks, shedder=shedder, wish=delivery.subscriptions.wish)
         self.positions = self.advance.beginning()

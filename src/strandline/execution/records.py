@@ -55,13 +55,15 @@ class RecordReference:
 class BatchRecord:
     """Everything that a restart needs to know of a batch.
 
-    `offset` is the checksum of its offset, `state` the manifest and its digest by shard (`stage/shard`), `delivered`
-    the number of lines of `delivered.log` and the digest of its chain. `heartbeats` and `totals` are those after it.
+    `offset` and `metadata` are the digests of Spark's files, `state` the manifest and its digest by shard
+    (`stage/shard`), `delivered` the number of lines of `delivered.log` and the digest of its chain. `heartbeats` and
+    `totals` are those after it.
     """
 
     batch: int
     before: RecordReference
     offset: str
+    metadata: str
     state: Mapping[str, tuple[str, str]]
     delivered: tuple[int, str]
     heartbeats: Mapping[str, Any]
@@ -78,6 +80,7 @@ class BatchRecord:
             batch=int(data["batch"]),
             before=RecordReference.from_json(data["before"]),
             offset=data["offset"],
+            metadata=data["metadata"],
             state=state,
             delivered=(int(count), str(digest)),
             heartbeats=data["heartbeats"],

@@ -1,14 +1,14 @@
 """Where answers go, as seen by the task that has them.
 
-A Parquet answer is written by the task itself, next to its final place; the driver moves it there once the whole batch
-is done. The name says which batch and which task, so a batch that runs twice replaces its own files.
+A Parquet answer is written by the task itself, next to its final place; the driver makes one file of those of all tasks
+and moves it there once the whole batch is done. The name says which batch and which task, so a batch that runs twice
+replaces its own files.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import polars as pl
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from strandline.execution.answers import to_answer
+from strandline.execution.durable import checksum_file, encode_name
 from strandline.execution.runtime import Answer
 from strandline.execution.wire import DRIVER, Message
 from strandline.physical.plan import Pipeline
@@ -27,6 +28,16 @@ class ParquetTarget:
 
     directory: str
     staging: str
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A Parquet file of a task that waits for the end of its batch."""
+
+    path: str
+    rows: int
+    size: int
+    checksum: int
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:
@@ -55,11 +66,10 @@ def answers_of(pipeline: Pipeline, targets: Mapping[str, ParquetTarget], batch: 
         target = targets.get(query)
         if target is None:
             return Message("answer", query, DRIVER, table=table)
-        name = f"part-{batch:09d}-{task}.parquet"
-        staged = Path(target.staging) / f"{query}-{name}.staged"
+        staged = Path(target.staging) / f"{encode_name(query)}-{batch:09d}-{task}.staged"
         staged.parent.mkdir(parents=True, exist_ok=True)
         write_parquet(table, staged)
-        facts = {"staged": str(staged), "final": os.path.join(target.directory, name), "rows": table.num_rows}
-        return Message("file", query, DRIVER, facts=facts)
+        file = StagedFile(str(staged), table.num_rows, staged.stat().st_size, checksum_file(staged))
+        return Message("file", query, DRIVER, facts=asdict(file))
 
     return answer

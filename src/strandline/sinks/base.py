@@ -40,13 +40,15 @@ class Standing:
 
     `owner` is the id of the checkpoint: what it has written says so. `batch` is the last batch that was delivered and
     remembered, `answered` the last of them that brought rows; -1 stands for none. A batch can have been delivered and
-    not remembered, if a crash came in between: `batch + 1`, which is going to run again.
+    not remembered, if a crash came in between: `batch + 1`, which is going to run again. `epoch` counts the writers of
+    the checkpoint.
     """
 
     owner: str
     fresh: bool
     batch: int
     answered: int
+    epoch: int = 1
 
 
 class Arguments(CallArguments):
@@ -67,8 +69,11 @@ class Arguments(CallArguments):
 class Outlet:
     """A sink at work for one query."""
 
-    # Where tasks write the rows themselves; then batches come without rows.
+    # Where tasks write the rows themselves, once begun; then batches come without rows.
     target: ParquetTarget | None = None
+    # Where the files of such a sink are, and whether their readers may take them away.
+    directory: Path | None = None
+    consumed: bool = False
 
     def fit(self, standing: Standing) -> None:
         """Refuse a place whose content does not go with the checkpoint. Nothing is changed."""
@@ -105,8 +110,13 @@ class Sink(ABC):
 
     @property
     def place(self) -> str | None:
-        """Where results go, as part of what a checkpoint belongs to; None if a restart finds nothing of them."""
+        """Where results go; None if a restart finds nothing of them."""
         return None
+
+    @property
+    def identity(self) -> str | None:
+        """What of it a checkpoint belongs to: no path of the machine, so that both may be moved together."""
+        return self.place
 
     @property
     def shown(self) -> str:

@@ -46,6 +46,10 @@ class Delta(Sink):
         return where if "://" in where else str(Path(where).absolute())
 
     @property
+    def identity(self) -> str:
+        return self.kind
+
+    @property
     def shown(self) -> str:
         return str(self.directory)
 

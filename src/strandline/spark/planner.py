@@ -6,18 +6,24 @@ import contextlib
 import json
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from strandline.errors import StrandlineError
-from strandline.execution.advance import Advance, Position, Positions, pieces
+from strandline.errors import StrandlineError, damaged
+from strandline.execution.advance import Advance, Offset, Position, pieces
+from strandline.execution.chain import CheckpointChain
+from strandline.execution.durable import DocumentKind, encode_name, read_document
 from strandline.execution.measuring import Wish
 from strandline.execution.shedding import Shedder
-from strandline.execution.sources.base import open_source
+from strandline.execution.sources.base import Source, open_source
 from strandline.physical.plan import Pipeline
 from strandline.spark.failure import seal_error
+
+REPLAY: Final = "replay"
+REPLAYED: Final = DocumentKind("replay", 1)
 
 
 class Planner:
@@ -26,13 +32,16 @@ class Planner:
     def __init__(
         self,
         pipeline: Pipeline,
-        checkpoint: Path,
+        chain: CheckpointChain,
+        last: Offset | None,
         batch_rows: int,
         secret: str,
         shedder: Shedder | None = None,
         wish: Callable[[], Wish] = tuple,
     ) -> None:
-        sources = {s.name: open_source(s, checkpoint / "sources" / s.name) for s in pipeline.streams}
+        self._chain = chain
+        sources = open_sources(pipeline, chain.path)
+        verify_sources(sources, last)
         self._advance = Advance(sources, batch_rows, tasks=pipeline.buckets, shedder=shedder, wish=wish)
         # A Unix socket in a directory that only we can enter, and only for those who have the secret of the run: Spark
         # starts the other end on this machine.
@@ -72,21 +81,33 @@ class Planner:
         try:
             match what:
                 case "beginning":
-                    return {"value": _offset(0, self._advance.beginning())}
+                    return {"value": Offset(0, self._advance.beginning()).to_json()}
                 case "next":
                     return {"value": self._next(about[0])}
                 case "tasks":
-                    return {"value": len(pieces(positions(about[0]), positions(about[1])))}
-            raise AssertionError(f"nobody asks for {what}")
+                    return {"value": self._tasks(*about)}
+            raise AssertionError(f"unknown request {what}")
         except StrandlineError as error:
             return {"error": seal_error(error, self._secret)}
         except Exception as error:
             return {"error": f"{type(error).__name__}: {error}"}
 
     def _next(self, start: dict[str, Any]) -> dict[str, Any]:
-        before = positions(start)
-        after = self._advance.next(before)
-        return start if after == before else _offset(start["n"] + 1, after)
+        """The offset of the next batch; `start` itself if there is nothing new."""
+        self._chain.lease.check()
+        before = read_offset(start, self._chain.path)
+        planned = planned_before(self._chain.path, before)
+        if planned is not None:
+            return replace(planned, after=self._chain.before(before.n)).to_json()
+        positions = self._advance.next(before.positions)
+        if positions == before.positions:
+            return start
+        return Offset(before.n + 1, positions, self._chain.before(before.n)).to_json()
+
+    def _tasks(self, start: dict[str, Any], end: dict[str, Any]) -> int:
+        """How many tasks a batch has, which is about to run."""
+        before, after = read_offset(start, self._chain.path), read_offset(end, self._chain.path)
+        return len(pieces(before.positions, after.positions))
 
 
 def _heard(connection: Connection) -> bytes | None:
@@ -98,9 +119,38 @@ def _heard(connection: Connection) -> bytes | None:
         return None
 
 
-def positions(offset: Mapping[str, Any]) -> Positions:
-    return {name: Position.from_json(position) for name, position in offset["sources"].items()}
+def open_sources(pipeline: Pipeline, checkpoint: Path) -> dict[str, Source]:
+    """The sources of a pipeline, with the places of their logs."""
+    return {stream.name: open_source(stream, source_directory(checkpoint, stream.name)) for stream in pipeline.streams}
 
 
-def _offset(n: int, after: Positions) -> dict[str, Any]:
-    return {"n": n, "sources": {name: position.to_json() for name, position in after.items()}}
+def source_directory(checkpoint: Path, stream: str) -> Path:
+    return checkpoint / "sources" / encode_name(stream)
+
+
+def verify_sources(sources: Mapping[str, Source], last: Offset | None) -> None:
+    """Compare what the sources have written down with the last offset, and drop what no batch has read."""
+    for name, source in sources.items():
+        position = Position() if last is None else last.positions[name]
+        source.verify(position.at, position.seal, cut=True)
+
+
+def read_offset(data: Mapping[str, Any], checkpoint: Path) -> Offset:
+    try:
+        return Offset.from_json(data)
+    except ValueError:
+        batch = data.get("n")
+        name = str(batch - 1) if isinstance(batch, int) else ""
+        raise damaged(checkpoint / "spark" / "offsets" / name) from None
+
+
+def planned_before(checkpoint: Path, before: Offset) -> Offset | None:
+    """The offset of a batch that a repair has discarded, if the same batch is to be planned again: sinks that have it
+    already will pass over it."""
+    path = checkpoint / REPLAY / f"{before.n}.json"
+    if not path.exists():
+        return None
+    body = read_document(path, REPLAYED)
+    planned, start = Offset.from_json(body["offset"]), body["start"]
+    same = start == {name: position.to_json() for name, position in before.positions.items()}
+    return planned if same else None

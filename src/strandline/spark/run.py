@@ -13,6 +13,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import strandline
 from strandline.errors import StrandlineError
+from strandline.execution.advance import Offset
+from strandline.execution.chain import CheckpointChain
 from strandline.execution.delivery import Delivery
 from strandline.execution.shedding import Shedder
 from strandline.execution.wire import decode
@@ -33,6 +35,8 @@ class SparkRun:
         self,
         spark: SparkSession,
         job: Job,
+        chain: CheckpointChain,
+        last_offset: Offset | None,
         batch_rows: int,
         delivery: Delivery,
         shedder: Shedder | None,
@@ -50,7 +54,7 @@ class SparkRun:
         spark.dataSource.register(PipelineSource)
         self._secret = job.secret
         self.planner = Planner(
-            job.pipeline, Path(job.checkpoint), batch_rows, job.secret, shedder, delivery.subscriptions.wish
+            job.pipeline, chain, last_offset, batch_rows, job.secret, shedder, delivery.subscriptions.wish
         )
         try:
             self.query = self._start(spark, job, name)
@@ -99,7 +103,13 @@ class SparkRun:
             if not self._stopped:
                 self._failure = self._refusal or self._explain(_message(error))
         finally:
+            self._release()
             self._over.set()
+
+    def _release(self) -> None:
+        """Nothing is written any more: another run may go on from the checkpoint."""
+        if self.delivery.chain is not None:
+            self.delivery.chain.release()
 
     def _explain(self, text: str) -> StrandlineError:
         return explain_failure(text, self._secret, self.log_file)

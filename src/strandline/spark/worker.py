@@ -8,10 +8,9 @@ import os
 os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
 import base64
-import json
 import pickle
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +19,20 @@ from pyspark import TaskContext
 
 from strandline.algebra.user import user_functions
 from strandline.errors import StrandlineError, damaged
-from strandline.execution.advance import Piece, Positions, pieces
+from strandline.execution.advance import Offset, pieces
+from strandline.execution.chain import STATE
 from strandline.execution.ingest import ingest
-from strandline.execution.progress import Heartbeat, together
-from strandline.execution.runtime import Outbox, run_stage
+from strandline.execution.progress import Heartbeat
+from strandline.execution.records import BatchRecords
+from strandline.execution.runtime import Outbox, States, run_stage
 from strandline.execution.sinks import ParquetTarget, answers_of
 from strandline.execution.sources.base import Source, open_source
 from strandline.execution.store import StateStore
-from strandline.execution.wire import Message, decode, encode
+from strandline.execution.wire import DRIVER, Message, decode, encode
 from strandline.physical.plan import Pipeline
 from strandline.spark.failure import seal_error
 from strandline.spark.packing import packed
-from strandline.spark.planner import positions
-
-HEARTBEATS_KEPT = 20
+from strandline.spark.planner import read_offset, source_directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +44,15 @@ class Job:
     targets: Mapping[str, ParquetTarget]
     spools: bool  # whether workers pass large tables through files instead of Spark's shuffle
     secret: str  # of this run: authenticates errors and the planner's socket
+    epoch: int  # of the writer of the checkpoint
 
     def source(self, name: str) -> Source:
         stream = next(s for s in self.pipeline.streams if s.name == name)
-        return open_source(stream, Path(self.checkpoint) / "sources" / name)
+        return open_source(stream, source_directory(Path(self.checkpoint), name))
+
+    @property
+    def records(self) -> BatchRecords:
+        return BatchRecords(Path(self.checkpoint))
 
     def to_text(self) -> str:
         return base64.b64encode(packed(self, user_functions(self.pipeline).values())).decode()
@@ -70,54 +74,24 @@ def read_piece(job_text: str, number: int, start: Mapping[str, Any], end: Mappin
 
 
 def _read_piece(job: Job, number: int, start: Mapping[str, Any], end: Mapping[str, Any]) -> pa.RecordBatch:
-    before, after = positions(start), positions(end)
-    piece = pieces(before, after)[number]
-    log = HeartbeatLog(job)
-    beats = log.after(start["n"], before)
+    before, after = read_offset(start, Path(job.checkpoint)), read_offset(end, Path(job.checkpoint))
+    piece = pieces(before.positions, after.positions)[number]
+    source, position = job.source(piece.stream), after.positions[piece.stream]
+    source.verify(position.at, position.seal)
     # Batches are counted here by offsets, so that files of an answer are named alike when Spark runs one again.
-    batch = end["n"] - 1
-    answer = answers_of(job.pipeline, job.targets, batch, f"0-{number}")
+    answer = answers_of(job.pipeline, job.targets, after.batch, f"0-{number}")
     out = Outbox(job.pipeline.buckets, number, answer)
-    beat = ingest(job.pipeline, job.source(piece.stream), piece, beats, out)
-    log.write(end["n"], piece, beat)
+    ingest(job.pipeline, source, piece, _heartbeats(job, after), out)
     out.close()
-    return _rows(job, out, batch, stage=0, own=0)
+    return _rows(job, out, after.batch, stage=0, own=0)
 
 
-class HeartbeatLog:
-    """The heartbeat of each piece of each source after each batch, one small file each.
-
-    The next batch goes on from them, and a batch that is read again finds the same ones.
-    """
-
-    def __init__(self, job: Job) -> None:
-        self.root = Path(job.checkpoint) / "sources"
-
-    def after(self, n: int, reached: Positions) -> dict[str, Heartbeat]:
-        if n == 0:
-            return {}
-        return together(
-            self._read(self._path(name, n, number))
-            for name, position in reached.items()
-            for number in range(len(position.cuts) + 1)
-        )
-
-    def _read(self, path: Path) -> Heartbeat:
-        try:
-            return Heartbeat.from_json(json.loads(path.read_text()))
-        except (OSError, ValueError, TypeError):
-            raise damaged(path) from None
-
-    def write(self, n: int, piece: Piece, beat: Heartbeat) -> None:
-        path = self._path(piece.stream, n, piece.number)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        temporary.write_text(json.dumps(beat.to_json()))
-        os.replace(temporary, path)
-        self._path(piece.stream, n - HEARTBEATS_KEPT, piece.number).unlink(missing_ok=True)
-
-    def _path(self, name: str, n: int, number: int) -> Path:
-        return self.root / name / f"heartbeat-{n}-{number}.json"
+def _heartbeats(job: Job, offset: Offset) -> dict[str, Heartbeat]:
+    """What the streams knew of their time after the batch before, in the record that the offset names."""
+    if offset.after.batch < 0:
+        return {}
+    record = job.records.read(offset.after)
+    return {name: Heartbeat.from_json(beat) for name, beat in record.heartbeats.items()}
 
 
 # Later stages.
@@ -146,12 +120,27 @@ def stage_function(job: Job, stage: int) -> Callable[[Iterator[pa.RecordBatch]],
 
 
 def _run_bucket(job: Job, stage: int, batch: int, bucket: int, inbox: list[Message]) -> pa.RecordBatch:
-    store = StateStore(Path(job.checkpoint) / "state", stage, bucket)
+    store = StateStore(Path(job.checkpoint) / STATE, stage, bucket, job.epoch)
     answer = answers_of(job.pipeline, job.targets, batch, f"{stage}-{bucket}")
     out = Outbox(job.pipeline.buckets, bucket, answer)
-    store.write(batch, run_stage(job.pipeline, stage, bucket, inbox, store.before(batch), out))
+    states = run_stage(job.pipeline, stage, bucket, inbox, _state_before(job, store, batch, f"{stage}/{bucket}"), out)
+    stored = store.write(batch, states)
     out.close()
+    out.for_driver.append(Message("state", f"{stage}/{bucket}", DRIVER, facts=asdict(stored)))
     return _rows(job, out, batch, stage, own=bucket)
+
+
+def _state_before(job: Job, store: StateStore, batch: int, shard: str) -> States:
+    """The state after the batch before, which its record names; nothing before the first."""
+    if batch == 0:
+        return {}
+    recorded = job.records.newest(batch - 1, job.epoch)
+    if recorded is None:
+        raise damaged(job.records.directory / f"{batch - 1:09d}-*.json")
+    record, reference = recorded
+    if shard not in record.state:
+        raise damaged(job.records.path(reference))
+    return store.read(*record.state[shard])
 
 
 def _rows(job: Job, out: Outbox, batch: int, stage: int, own: int) -> pa.RecordBatch:

@@ -98,6 +98,19 @@ class Source(ABC):
         """
         return None
 
+    def seal(self, position: int) -> str:
+        """The digest of the source's own log up to a position, which the offset keeps; empty without such a log."""
+        return ""
+
+    def verify(self, position: int, seal: str, cut: bool = False) -> None:  # noqa: B027
+        """Make sure that what the source has written down up to a position is what it was when the offset was decided
+        on. With `cut`, before a restart, what lies beyond is dropped: no batch has read it."""
+
+    def identity(self) -> dict[str, object]:
+        """What decides which rows the stream has: without paths of the machine, addresses and secrets."""
+        call = self.stream.source
+        return {"function": call.function, "arguments": list(call.arguments), "options": dict(call.options)}
+
     def brings_rows(self, start: int, end: int) -> bool:
         """Whether there is anything to read between two positions; else only what is known of partitions changed."""
         return end > start

@@ -1,0 +1,300 @@
+"""The whole chain of a checkpoint, checked before anything runs (docs/decisions/0012).
+
+    Spark's logs → batch records → state, delivered files
+
+`verify_chain` raises the first thing that is wrong. `list_problems` has all of them, for `strandline doctor`, and says
+up to which batch a checkpoint is whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from strandline.checkpoint.spark_log import SparkLog, is_empty, remove_entry
+from strandline.errors import CheckpointError, SinkError, StrandlineError, damaged
+from strandline.execution.advance import Offset
+from strandline.execution.chain import DELIVERED_LOG, CheckpointChain, DeliveredFile, state_directory
+from strandline.execution.delivery import side_output
+from strandline.execution.durable import START, checksum_file, scan_chain
+from strandline.execution.lease import Lease
+from strandline.execution.records import RECORDS_KEPT, BatchRecord, BatchRecords, RecordReference
+from strandline.execution.store import verify_version
+
+FULL_CHECK_BYTES: Final = 4 * 2**30  # of delivered files whose content is read at a start; of the others only the size
+_THREADS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedChain:
+    """What a start needs to know of a checkpoint: the chain to go on, and the last offset, if there is one."""
+
+    chain: CheckpointChain
+    last_offset: Offset | None
+    is_committed: bool  # whether the batch of the last offset is over for Spark
+
+
+def verify_chain(path: Path, lease: Lease) -> VerifiedChain:
+    """Check Spark's logs, the batch records and the state; raises the first thing that is wrong."""
+    log, records = SparkLog(path), BatchRecords(path)
+    _drop_unsynced(log, records)
+    chain = CheckpointChain(path, lease)
+    batches = _contiguous(log.offset_batches(), log.offsets)
+    if not batches:
+        return _without_offsets(chain, log, records)
+    metadata = log.check_metadata()
+    offsets = {batch: log.read_offset(batch) for batch in batches}
+    _check_settings(log, batches)
+    committed = _check_commits(log, batches[-1])
+    last, _ = offsets[batches[-1]]
+    _check_links(records, offsets)
+    recorded = records.newest(last.batch)
+    if committed == last.batch and recorded is None:
+        raise damaged(records.directory / f"{last.batch:09d}-*.json")
+    if recorded is not None:
+        _check_newest(recorded, last, offsets[last.batch][1], records)
+    elif last.after.batch >= 0:
+        recorded = records.read(last.after), last.after
+    if recorded is not None:
+        chain.record, chain.head = recorded
+        if chain.record.metadata != metadata:
+            raise damaged(log.metadata)
+    # A batch that is not over for Spark runs again: it needs the state before it.
+    needed = recorded if committed == last.batch else _before(records, last)
+    if needed is not None:
+        verify_state(path, needed[0])
+    _refuse_later_records(records, last.batch)
+    return VerifiedChain(chain, last, committed == last.batch)
+
+
+def _without_offsets(chain: CheckpointChain, log: SparkLog, records: BatchRecords) -> VerifiedChain:
+    """A checkpoint whose first batch was not planned yet, or one of the local engine, which has no log of Spark's."""
+    if log.commit_batches():
+        raise damaged(log.offsets / str(log.commit_batches()[-1]))
+    listed = records.listed()
+    if listed:
+        newest = records.newest(listed[-1].batch)
+        assert newest is not None
+        if newest[0].offset:
+            raise damaged(log.offsets / str(newest[0].batch))
+        chain.record, chain.head = newest
+    return VerifiedChain(chain, None, True)
+
+
+def _drop_unsynced(log: SparkLog, records: BatchRecords) -> None:
+    """Remove the newest entries of Spark's logs if they are empty: a power cut came before they were on disk.
+
+    An empty commit is a batch that runs again. An empty offset without a record is a batch that is planned again:
+    offsets are synced before anything of their batch can be seen.
+    """
+    commits, offsets = log.commit_batches(), log.offset_batches()
+    if commits and is_empty(log.commits / str(commits[-1])):
+        remove_entry(log.commits / str(commits.pop()))
+    if offsets and is_empty(log.offsets / str(offsets[-1])):
+        last = offsets[-1]
+        if records.newest(last) is None and (not commits or commits[-1] < last):
+            remove_entry(log.offsets / str(last))
+
+
+def _contiguous(batches: list[int], directory: Path) -> list[int]:
+    for batch in range(batches[0], batches[-1]) if batches else ():
+        if batch not in batches:
+            raise damaged(directory / str(batch))
+    return batches
+
+
+def _check_settings(log: SparkLog, batches: list[int]) -> None:
+    """Spark carries its settings from offset to offset; no digest covers those of the newest."""
+    if len(batches) > 1 and _settings(log, batches[-1]) != _settings(log, batches[-2]):
+        raise damaged(log.offsets / str(batches[-1]))
+
+
+def _settings(log: SparkLog, batch: int) -> object:
+    try:
+        return log.read_settings(batch)
+    except (OSError, ValueError, KeyError, TypeError, IndexError):
+        raise damaged(log.offsets / str(batch)) from None
+
+
+def _check_commits(log: SparkLog, last: int) -> int:
+    """The last batch that is over; it is the last that was planned, or the one before."""
+    commits = _contiguous(log.commit_batches(), log.commits)
+    for batch in commits:
+        log.check_commit(batch)
+    committed = commits[-1] if commits else -1
+    if committed > last:
+        raise damaged(log.offsets / str(committed))
+    if committed < last - 1:
+        raise damaged(log.commits / str(last - 1))
+    return committed
+
+
+def _check_links(records: BatchRecords, offsets: Mapping[int, tuple[Offset, str]]) -> None:
+    """Every offset names the record of the batch before, and every record the offset of its batch."""
+    oldest = max(min(offsets), max(offsets) - RECORDS_KEPT)  # what is older may have been forgotten
+    for batch, (offset, _) in offsets.items():
+        if offset.after.batch != batch - 1:
+            raise damaged(records.directory.parent / "spark" / "offsets" / str(batch))
+        if batch <= oldest:
+            continue
+        record = records.read(offset.after)
+        if record.offset != offsets[batch - 1][1]:
+            raise damaged(records.path(offset.after))
+
+
+def _check_newest(
+    recorded: tuple[BatchRecord, RecordReference], last: Offset, checksum: str, records: BatchRecords
+) -> None:
+    record, reference = recorded
+    if record.offset != checksum or record.before != last.after:
+        raise damaged(records.path(reference))
+
+
+def _before(records: BatchRecords, last: Offset) -> tuple[BatchRecord, RecordReference] | None:
+    return (records.read(last.after), last.after) if last.after.batch >= 0 else None
+
+
+def _refuse_later_records(records: BatchRecords, last: int) -> None:
+    """A record of a batch whose offset is gone: the checkpoint is older than what it has delivered."""
+    for reference in records.listed():
+        if reference.batch > last:
+            raise damaged(records.directory.parent / "spark" / "offsets" / str(reference.batch))
+
+
+def verify_state(path: Path, record: BatchRecord) -> None:
+    """Compare the state after a batch, every segment of it, with its record."""
+
+    def check(shard: str) -> None:
+        verify_version(state_directory(path, shard), *record.state[shard])
+
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="strandline-verify") as pool:
+        list(pool.map(check, record.state))
+
+
+# Delivered files
+
+
+def verify_delivered(
+    chain: CheckpointChain,
+    directories: Mapping[str, Path],
+    side_outputs: Path | None,
+    consumed: frozenset[str] = frozenset(),
+) -> None:
+    """Compare every file that was delivered with what was delivered, and go on with the log of them.
+
+    `consumed` are queries whose results may be taken away by their readers: what is gone is not missed.
+    """
+    if chain.record is None:
+        chain.delivered.cut(0)
+        return
+    count, expected = chain.record.delivered
+    before = chain.before(chain.record.batch)
+    kept = chain.records.read(before).delivered[0] if before.batch >= 0 else 0
+    path = chain.path / DELIVERED_LOG
+    listed: list[tuple[DeliveredFile, Path]] = []
+    position, digest = 0, START
+    for position, line in enumerate(islice(scan_chain(path), count), 1):
+        digest = line.digest
+        if position == kept:
+            chain.delivered.resume(kept, line)
+        file = DeliveredFile.from_json(line.entry)
+        directory = directories.get(file.owner) if file.kind == "result" else _side(side_outputs, file)
+        if directory is not None:
+            listed.append((file, directory / file.name))
+    if position != count or digest != expected:
+        raise damaged(path)
+    _check_files(listed, consumed)
+    chain.delivered.verify(count, expected)
+    chain.delivered.cut(count)
+
+
+def _side(side_outputs: Path | None, file: DeliveredFile) -> Path | None:
+    return None if side_outputs is None else side_output(side_outputs, file.kind, file.owner)
+
+
+def _check_files(listed: list[tuple[DeliveredFile, Path]], consumed: frozenset[str]) -> None:
+    """Sizes of all, contents of the newest ones."""
+    left = FULL_CHECK_BYTES
+    whole: list[tuple[DeliveredFile, Path]] = []
+    for file, path in reversed(listed):
+        try:
+            size = path.stat().st_size
+        except OSError:
+            if file.kind == "result" and file.owner in consumed:
+                continue
+            raise missing_output(file, path) from None
+        if size != file.size:
+            raise damaged_output(path)
+        left -= size
+        if left > 0:
+            whole.append((file, path))
+
+    def check(item: tuple[DeliveredFile, Path]) -> None:
+        file, path = item
+        if checksum_file(path) != file.checksum:
+            raise damaged_output(path)
+
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="strandline-verify") as pool:
+        list(pool.map(check, whole))
+
+
+def missing_output(file: DeliveredFile, path: Path) -> SinkError:
+    what = f"results of {file.owner}" if file.kind == "result" else f"{file.kind} rows of stream {file.owner}"
+    return SinkError(
+        f"{path} is gone, with {what} that were delivered",
+        code="results-missing",
+        hint="Put the file back, or run `strandline repair --checkpoint` with the directory of the checkpoint. "
+        "Nothing was changed.",
+    )
+
+
+def damaged_output(path: Path) -> SinkError:
+    return SinkError(
+        f"{path} is not what was delivered: it was truncated or altered",
+        code="results-damaged",
+        hint="Put the file back, or run `strandline repair --checkpoint` with the directory of the checkpoint. "
+        "Nothing was changed.",
+    )
+
+
+# Everything that is wrong
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that is wrong with a checkpoint, and the batch that it belongs to, if that is known."""
+
+    error: StrandlineError
+    batch: int | None
+
+
+def collect(problems: list[Problem], batch: int | None, check: Callable[[], object]) -> bool:
+    """Run a check and keep what it says."""
+    try:
+        check()
+    except (CheckpointError, SinkError) as error:
+        problems.append(Problem(error, batch))
+        return False
+    return True
+
+
+def whole_batches(path: Path) -> Iterator[int]:
+    """The batches, newest first, after which a run can go on: their offset, their record and their state are whole."""
+    log, records = SparkLog(path), BatchRecords(path)
+    for batch in reversed(log.offset_batches()):
+        problems: list[Problem] = []
+
+        def check(batch: int = batch) -> None:
+            offset, checksum = log.read_offset(batch)
+            recorded = records.newest(batch)
+            if recorded is None:
+                raise damaged(records.directory / f"{batch:09d}-*.json")
+            _check_newest(recorded, offset, checksum, records)
+            verify_state(path, recorded[0])
+
+        if collect(problems, batch, check):
+            yield batch
