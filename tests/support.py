@@ -232,9 +232,9 @@ def _handed_over(
         return operator
     state = operator.save()
     if carry == "store":
-        keeper.write(number, {"f1": [state]})
+        version = keeper.write(number, {"f1": [state]})
         store._opened.clear()  # nothing stays in memory: the files must do
-        (state,) = keeper.before(number + 1)["f1"]
+        (state,) = keeper.read(version.manifest, version.digest)["f1"]
     operator = make()
     operator.restore(state)
     return operator

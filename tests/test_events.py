@@ -98,7 +98,7 @@ def test_a_journal_is_read_alike_by_all_and_refused_where_it_has_a_hole(tmp_path
         rows = [x for _, part in found if isinstance(part, pa.Table) for x in part["x"].to_pylist()]
         assert rows == list(range(12))
         assert [part for _, part in found if isinstance(part, int)] == [0, 1, 2, 3]
-    next((tmp_path / "j").glob("*4-*.arrow")).unlink()
+    next((tmp_path / "j").glob("*4-*.rows.*")).unlink()
     with pytest.raises(CheckpointError):
         Journal(tmp_path / "j").look()
 

@@ -32,7 +32,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "physical": (*BASE, "algebra", "optimizer"),
     "execution": (*BASE, "algebra", "physical"),
     # The package itself: where it lies is asked, to send it to executors.
-    "spark": (*BASE, "algebra", "physical", "execution", "strandline"),
+    "spark": (*BASE, "algebra", "physical", "execution", "checkpoint", "strandline"),
     "sinks": (*BASE, "execution"),
     "listing": (),
     "why": (*BASE, "physical", "execution"),
@@ -55,8 +55,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "describe",
         "statistics",
     ),
-    "backends": (*BASE, "physical", "execution", "spark", "query"),
-    "checkpoint": (*BASE, "algebra", "physical"),
+    "backends": (*BASE, "physical", "execution", "checkpoint", "spark", "query"),
+    "checkpoint": (*BASE, "algebra", "physical", "execution"),
     "feeds": (*BASE, "execution"),
     # The papers' experiments are computed by the optimizer itself.
     "papers": ("errors", "optimizer"),

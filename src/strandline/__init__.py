@@ -51,6 +51,7 @@ def connect(
     shedding: float | None = None,
     capacity: float | None = None,
     config: Mapping[str, str] | None = None,
+    take_over: bool = False,
 ) -> Database:
     """Open a database of streams and continuous queries.
 
@@ -60,7 +61,8 @@ def connect(
     how many rows a stream contributes to one micro-batch. `keep` is how many elements of each answer stay in memory
     where no sink is given; None keeps all of them. `shedding` is the share of a stream's rows that queries may drop
     when they cannot keep up (1.0 for as many as it takes) unless they say it themselves with ALLOW SHEDDING, `capacity`
-    the share of the machine that they may use.
+    the share of the machine that they may use. `take_over` goes on from checkpoints although another run seems to write
+    them: that one then stops.
     """
     from strandline.engine import Database
 
@@ -75,4 +77,5 @@ def connect(
         shedding=shedding,
         capacity=capacity,
         config=config,
+        take_over=take_over,
     )

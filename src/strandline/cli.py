@@ -23,6 +23,9 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 
 EngineOption = Annotated[str, typer.Option(help="spark, or local: one process, no Spark, no restart.")]
 MasterOption = Annotated[str | None, typer.Option(help="Spark master URL; by default this machine's cores.")]
+TakeOverOption = Annotated[
+    bool, typer.Option("--take-over", help="Go on although another run seems to write the checkpoint.")
+]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show whole traces.")]
 
 
@@ -66,13 +69,14 @@ def run(
     checkpoint: Annotated[Path | None, typer.Option(help="Directory for checkpoints; default: inside --out.")] = None,
     buckets: Annotated[int | None, typer.Option(min=1, help="Parallelism of state; default: the cores.")] = None,
     batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
+    take_over: TakeOverOption = False,
     debug: DebugOption = False,
 ) -> None:
     """Run all queries of a script until the sources end, or until Ctrl-C. The same command again continues."""
     from strandline.script import read_script, start_script
 
     text = _read(script)
-    with _stoppable(), _database(engine, master, buckets, batch_rows) as database:
+    with _stoppable(), _database(engine, master, buckets, batch_rows, take_over) as database:
         parsed = read_script(database, text)
         if parsed.explanations:
             out_console.print("\n\n".join(parsed.explanations) + "\n", markup=False, soft_wrap=True)
@@ -202,15 +206,57 @@ def play_scenarios(
 
 
 @app.command()
-def doctor(debug: DebugOption = False) -> None:
-    """Tell in one screen what strandline found on this machine and what is wrong."""
+def doctor(
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Check every file of a checkpoint, or of all below a directory, instead.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was found of checkpoints as JSON.")] = False,
+    debug: DebugOption = False,
+) -> None:
+    """Check the installation, or a checkpoint, and report problems."""
+    if checkpoint is not None:
+        _examine_checkpoints(checkpoint, as_json)
+        return
     from strandline.doctor import examine, render
 
-    with status("looking around"):
+    with status("checking the environment"):
         report = examine(start_spark=True)
     out_console.print(render(report), soft_wrap=True)
     if not report.ok:
         raise typer.Exit(1)
+
+
+def _examine_checkpoints(directory: Path, as_json: bool) -> None:
+    from strandline.checkpoint.examine import examine, find_checkpoints, render, to_json
+
+    with status("checking"):
+        examinations = [examine(path) for path in find_checkpoints(directory)]
+    if as_json:
+        print(json.dumps([to_json(examination) for examination in examinations], indent=2))
+    else:
+        text = "\n".join(render(examination) for examination in examinations)
+        out_console.print(text, markup=False, soft_wrap=True, highlight=False)
+    if any(examination.problems for examination in examinations):
+        raise typer.Exit(1)
+
+
+@app.command()
+def repair(
+    checkpoint: Annotated[Path, typer.Option(help="A checkpoint, or a directory with checkpoints.")],
+    forget_results: Annotated[
+        bool, typer.Option("--forget-results", help="Go on without results that are gone or altered.")
+    ] = False,
+    debug: DebugOption = False,
+) -> None:
+    """Go back to the last batch after which a damaged checkpoint is whole, and say what is discarded."""
+    from strandline.checkpoint.examine import find_checkpoints
+    from strandline.checkpoint.repair import render
+    from strandline.checkpoint.repair import repair as repair_checkpoint
+
+    for path in find_checkpoints(checkpoint):
+        with status(f"repairing {path}"):
+            done = repair_checkpoint(path, forget_results=forget_results)
+        out_console.print(render(done), markup=False, soft_wrap=True, highlight=False)
 
 
 @app.command()
@@ -318,9 +364,11 @@ def _engine(name: str) -> Literal["spark", "local"]:
 
 @contextmanager
 def _database(
-    engine: str, master: str | None, buckets: int | None, batch_rows: int
+    engine: str, master: str | None, buckets: int | None, batch_rows: int, take_over: bool = False
 ) -> Iterator[strandline.engine.Database]:
-    database = strandline.connect(engine=_engine(engine), master=master, buckets=buckets, batch_rows=batch_rows)
+    database = strandline.connect(
+        engine=_engine(engine), master=master, buckets=buckets, batch_rows=batch_rows, take_over=take_over
+    )
     try:
         yield database
     finally:

@@ -23,8 +23,10 @@ from strandline.algebra.schema import schema
 from strandline.algebra.tree import size, streams_read
 from strandline.backends import Backend, LocalBackend, Note, SparkBackend, Start
 from strandline.catalog import SYSTEM, BaseStream, Catalog, DerivedStream, KnownRows, Reader, Stream, StreamStatistics
+from strandline.checkpoint.examine import write_outputs
 from strandline.checkpoint.identity import Checkpoint, indent
-from strandline.checkpoint.verify import VerifiedChain, verify_chain, verify_delivered
+from strandline.checkpoint.replay import replayed_until
+from strandline.checkpoint.verify import OutputDirectories, VerifiedChain, verify_chain, verify_delivered
 from strandline.describe import describe, show_queries, show_shedding, show_sinks, show_streams, show_views
 from strandline.errors import CatalogError, QueryError, SetupError, SinkError
 from strandline.execution.delivery import Delivery
@@ -456,7 +458,8 @@ class Database:
         columns = {query.name: query.columns for query in pipeline.queries}
         text = show_pipeline(pipeline)
         sinks = {query.name: identity for query in queries if (identity := query.sink.identity) is not None}
-        checkpoint.recognise(pipeline, text, sinks, known)
+        sources = {stream.name: open_source(stream).identity() for stream in pipeline.streams}
+        checkpoint.recognise(pipeline, text, sources, sinks, known)
         verified = verify_chain(checkpoint.path, checkpoint.lease)
         aside = aside or next((near for query in queries if (near := query.sink.beside) is not None), None)
         outlets = {q.name: q.sink.open(q.name, columns[q.name]) for q in queries}
@@ -494,14 +497,17 @@ class Database:
                 delivery.last_batch,
                 delivery.answered.get(query.name, -1),
                 checkpoint.lease.epoch,
+                replayed_until(checkpoint.path),
             )
             for query in queries
         }
         for name, outlet in group.outlets.items():
             outlet.fit(standings[name])
         consumed = frozenset(name for name, outlet in group.outlets.items() if outlet.consumed)
-        verify_delivered(verified.chain, delivery.directories, delivery.side_outputs, consumed)
+        outputs = OutputDirectories(delivery.directories, delivery.side_outputs, consumed)
+        verify_delivered(verified.chain, outputs)
         checkpoint.claim()
+        write_outputs(checkpoint.path, outputs, {q.name: q.sink.kind for q in queries if q.sink.identity is not None})
         write_flow(checkpoint.path, delivery.pipeline)
         for query in queries:
             outlet = group.outlets[query.name]

@@ -15,6 +15,7 @@ import pyarrow as pa
 from strandline.catalog import BaseStream, SourceCall, Stream
 from strandline.errors import SourceError
 from strandline.execution.durable import encode_name
+from strandline.execution.lease import Lease
 from strandline.execution.sources.journal import Journal
 from strandline.temporal import Instant
 
@@ -29,6 +30,7 @@ class Feeds:
         self._place = place
         self._temporary: Path | None = None
         self._journals: dict[str, Journal] = {}
+        self._leases: dict[str, Lease] = {}  # one program writes to a journal
 
     def housed(self, stream: BaseStream) -> BaseStream:
         """The stream with a place for its events, if it is one that needs one and has none."""
@@ -65,10 +67,17 @@ class Feeds:
                 hint="Declare it with SOURCE events().",
             )
         if stream.name not in self._journals:
-            journal = Journal(Path(str(stream.source.arguments[0])).absolute())
-            journal.look()
-            self._journals[stream.name] = journal
+            directory = Path(str(stream.source.arguments[0])).absolute()
+            lease = Lease.acquire(directory)
+            journal = Journal(directory)
+            try:
+                journal.look()
+            except BaseException:
+                lease.release()
+                raise
+            self._journals[stream.name], self._leases[stream.name] = journal, lease
         journal = self._journals[stream.name]
+        self._leases[stream.name].check()
         if journal.ended:
             raise SourceError(
                 f'stream "{stream.name}" has ended',
@@ -78,6 +87,9 @@ class Feeds:
         return journal
 
     def close(self) -> None:
+        for lease in self._leases.values():
+            lease.release()
+        self._leases, self._journals = {}, {}
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
             self._temporary = None

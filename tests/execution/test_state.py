@@ -14,8 +14,9 @@ from strandline.errors import CheckpointError
 from strandline.execution import store
 from strandline.execution.batch import UNTIL
 from strandline.execution.kernels.hashing import mix
+from strandline.execution.runtime import States
 from strandline.execution.state import HashedLog, Segment, SortedLog, State
-from strandline.execution.store import StateStore
+from strandline.execution.store import StateStore, StoredVersion, verify_version
 from strandline.physical import segments
 from support import examples
 
@@ -92,14 +93,16 @@ def numbered(*numbers: int) -> State:
     return State({"n": len(numbers)}, {"log": [Segment.of(pl.DataFrame({"x": list(numbers)}), consumed=1, next=2)]})
 
 
-def test_a_batch_starts_from_the_newest_version_before_it(tmp_path: Path) -> None:
+def read(keeper: StateStore, version: StoredVersion) -> States:
+    return keeper.read(version.manifest, version.digest)
+
+
+def test_a_version_is_read_as_it_was_written(tmp_path: Path) -> None:
     keeper = StateStore(tmp_path, 1, 0)
-    assert keeper.before(0) == {}
-    keeper.write(0, {"f1": [numbered(1)]})
-    keeper.write(1, {"f1": [numbered(1, 2)]})
+    versions = [keeper.write(0, {"f1": [numbered(1)]}), keeper.write(1, {"f1": [numbered(1, 2)]})]
     store._opened.clear()
-    for batch, numbers in ((1, [1]), (2, [1, 2]), (7, [1, 2])):
-        (found,) = keeper.before(batch)["f1"]
+    for version, numbers in zip(versions, ([1], [1, 2]), strict=True):
+        (found,) = read(keeper, version)["f1"]
         assert found.numbers == {"n": len(numbers)}
         assert found.segments["log"][0].frame.get_column("x").to_list() == numbers
         assert found.segments["log"][0].facts == {"consumed": 1, "next": 2}
@@ -108,22 +111,35 @@ def test_a_batch_starts_from_the_newest_version_before_it(tmp_path: Path) -> Non
 def test_a_batch_that_runs_again_replaces_its_version(tmp_path: Path) -> None:
     keeper = StateStore(tmp_path, 1, 0)
     keeper.write(0, {"f1": [numbered(1)]})
-    keeper.write(0, {"f1": [numbered(5, 6)]})
-    (found,) = keeper.before(1)["f1"]
+    (found,) = read(keeper, keeper.write(0, {"f1": [numbered(5, 6)]}))["f1"]
     assert found.segments["log"][0].frame.get_column("x").to_list() == [5, 6]
 
 
-def test_state_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_writers_do_not_replace_each_others_files(tmp_path: Path) -> None:
+    first, second = StateStore(tmp_path, 1, 0, epoch=1), StateStore(tmp_path, 1, 0, epoch=2)
+    version = second.write(4, {"f1": [numbered(1)]})
+    first.write(4, {"f1": [numbered(2)]})  # paused, and taken over in the meantime
+    store._opened.clear()
+    (found,) = read(second, version)["f1"]
+    assert found.segments["log"][0].frame.get_column("x").to_list() == [1]
+
+
+def test_an_older_version_is_not_taken_for_the_one_that_is_meant(tmp_path: Path) -> None:
+    keeper = StateStore(tmp_path, 1, 0)
+    older = keeper.write(2, {"f1": [numbered(1)]})
+    newer = keeper.write(3, {"f1": [numbered(1, 2)]})
+    path = tmp_path / "1" / "0"
+    (path / newer.manifest).write_bytes((path / older.manifest).read_bytes())
     with pytest.raises(CheckpointError) as raised:
-        StateStore(tmp_path, 1, 0).before(3)
-    assert raised.value.code == "state-missing"
+        read(keeper, newer)
+    assert raised.value.code == "checkpoint-damaged"
 
 
 @pytest.mark.parametrize("pattern", ["v*.json", "s*.arrow"])
 @pytest.mark.parametrize("damage", ["cut", "flip", "gone"])
 def test_damaged_state_is_refused(tmp_path: Path, pattern: str, damage: str) -> None:
     keeper = StateStore(tmp_path, 1, 0)
-    keeper.write(0, {"f1": [numbered(1, 2, 3)]})
+    version = keeper.write(0, {"f1": [numbered(1, 2, 3)]})
     store._opened.clear()
     (path,) = (tmp_path / "1" / "0").glob(pattern)
     content = path.read_bytes()
@@ -135,19 +151,23 @@ def test_damaged_state_is_refused(tmp_path: Path, pattern: str, damage: str) -> 
             path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
         case "gone":
             path.unlink()
-    with pytest.raises(CheckpointError) as raised:
-        _ = keeper.before(1)["f1"][0].segments["log"][0].frame
-    assert raised.value.code == ("state-missing" if (damage, pattern[0]) == ("gone", "v") else "checkpoint-damaged")
+    for check in (
+        lambda: read(keeper, version)["f1"][0].segments["log"][0].frame,
+        lambda: verify_version(tmp_path / "1" / "0", version.manifest, version.digest),
+    ):
+        with pytest.raises(CheckpointError) as raised:
+            check()
+        assert raised.value.code == "checkpoint-damaged" and path.name in raised.value.message
 
 
 def test_old_versions_and_their_segments_are_forgotten(tmp_path: Path) -> None:
     keeper = StateStore(tmp_path, 1, 0)
     kept = numbered(0)
     for batch in range(60):
-        keeper.write(batch, {"f1": [kept, numbered(batch)]})
+        version = keeper.write(batch, {"f1": [kept, numbered(batch)]})
     files = {path.name for path in (tmp_path / "1" / "0").iterdir()}
-    assert len(files) < 60 and "v000000059.json" in files
+    assert len(files) < 60 and version.manifest in files
     store._opened.clear()
-    first, last = keeper.before(60)["f1"]
+    first, last = read(keeper, version)["f1"]
     assert first.segments["log"][0].frame.get_column("x").to_list() == [0]
     assert last.segments["log"][0].frame.get_column("x").to_list() == [59]

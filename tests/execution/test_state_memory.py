@@ -31,15 +31,14 @@ store = StateStore(Path(sys.argv[1]), 1, 0)
 found, memory = 0, []
 for batch in range(batches):
     join = JoinOperator([ColumnRef("l.k", BIGINT)], [ColumnRef("r.k", BIGINT)], None, left, right)
-    states = store.before(batch)
-    if states:
-        join.restore(states["f"][0])
+    if batch:
+        join.restore(store.read(version.manifest, version.digest)["f"][0])
     time = np.arange(batch * rows, (batch + 1) * rows)
     # Every key of the left comes once; the right asks for the key of 10 batches ago, so old state must be found.
     mine = pl.DataFrame({"l.k": time, "l.v": time, "@from": time, "@until": time + 10**9})
     theirs = pl.DataFrame({"r.k": time - 10 * rows, "r.v": time, "@from": time, "@until": time + 1})
     found += len(join.step([Batch(mine), Batch(theirs)], Progress(int(time[-1]) + 1)))
-    store.write(batch, {"f": [join.save()]})
+    version = store.write(batch, {"f": [join.save()]})
     gc.collect()
     memory.append(own_megabytes())
 size = join.save().size() / 2**20

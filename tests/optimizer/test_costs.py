@@ -16,7 +16,7 @@ from strandline.bench.calibrate import QUERIES, Setting, calibrate, show, write
 from strandline.bench.costs import SHAPES, Shape, judged, pipeline_of, report_costs, run_shape
 from strandline.bench.orders import QUESTIONS, report_orders
 from strandline.bench.world import Made, bound, statistics_of
-from strandline.checkpoint import Checkpoint
+from strandline.checkpoint.identity import Checkpoint
 from strandline.engine import Database
 from strandline.errors import StrandlineError
 from strandline.optimizer.costs import PLACE, built_in, constants, remembered
@@ -85,9 +85,10 @@ def test_a_checkpoint_remembers_the_constants_of_its_plan(tmp_path: Path) -> Non
     planner = Planner([made.stream for made in STREAMS], known, 1)
     pipeline = choose([("q", planner.plan(bound(THREE, STREAMS)))], planner.streams, 1)
     first = Checkpoint(tmp_path / "q")
-    first.recognise(pipeline, "plan", {}, known)
+    first.recognise(pipeline, "plan", {}, {}, known)
     first.note(costs=built_in().to_json())
     first.claim()
+    first.close()
     again = Checkpoint(tmp_path / "q")
     assert again.costs() == built_in().to_json()
     # Without a price for rows and results, only pairs count, and nothing is gained by an order.

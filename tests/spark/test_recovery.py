@@ -95,8 +95,8 @@ def answer(out: Path, query: str) -> pl.DataFrame:
     return coalesce(frame, payload).sort([*payload, "@from", "@until"])
 
 
-def progress_files(out: Path) -> list[Path]:
-    return list(out.glob(".strandline/checkpoint/*/progress.json"))
+def batch_records(out: Path) -> list[Path]:
+    return list(out.glob(".strandline/checkpoint/*/batches/*.json"))
 
 
 def wait_for(condition: object, process: subprocess.Popen[bytes], seconds: float = 300) -> None:
@@ -135,9 +135,9 @@ def test_killed_and_restarted_runs_give_the_same_answer(tmp_path: Path, kills: i
         struck.set()  # among so many, some come in the midst
     for _ in range(kills):
         process = subprocess.Popen(command(file, out), start_new_session=True)
-        before = {path: path.read_text() for path in progress_files(out)}
+        before = set(batch_records(out))
         if dice.random() < 0.8:  # most kills in the midst of work, some while starting
-            wait_for(lambda before=before: {p: p.read_text() for p in progress_files(out)} != before, process)
+            wait_for(lambda before=before: set(batch_records(out)) - before, process)
         time.sleep(dice.random() * 1.5)
         assert process.poll() is None or kills > 1, "it ended before it was killed"
         kill_tree(process)
@@ -161,7 +161,7 @@ def test_a_killed_executor_is_replaced(tmp_path: Path) -> None:
     threading.Thread(target=write_files, args=(directory, 0.05, struck), daemon=True).start()
     process = subprocess.Popen(command(file, out, "--master", "local-cluster[2,1,1024]"), start_new_session=True)
     try:
-        wait_for(lambda: progress_files(out), process)
+        wait_for(lambda: batch_records(out), process)
         time.sleep(1)
         executors = [
             child
@@ -187,7 +187,7 @@ def test_ctrl_c_ends_cleanly_and_the_same_command_goes_on(tmp_path: Path) -> Non
     process = subprocess.Popen(
         command(file, out), start_new_session=True, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
     )
-    wait_for(lambda: progress_files(out), process)  # type: ignore[arg-type]
+    wait_for(lambda: batch_records(out), process)  # type: ignore[arg-type]
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=120)
     struck.set()

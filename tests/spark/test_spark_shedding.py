@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from test_recovery import kill_tree, progress_files, wait_for
+from test_recovery import batch_records, kill_tree, wait_for
 
 from strandline.catalog import BaseStream, SourceCall
 from strandline.execution.drops import drop
@@ -55,7 +55,7 @@ def test_a_killed_run_drops_the_same_rows(tmp_path: Path) -> None:
     process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def dropping() -> bool:
-        found = [json.loads(path.read_text()) for path in progress_files(out)]
+        found = [json.loads(path.read_text().splitlines()[1]) for path in batch_records(out)]
         return any(sum(beat["dropped"].values()) > 0 for data in found for beat in data["heartbeats"].values())
 
     wait_for(dropping, process, 120)
@@ -64,7 +64,7 @@ def test_a_killed_run_drops_the_same_rows(tmp_path: Path) -> None:
     kill_tree(process)
     done = subprocess.run(command, timeout=180, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    (checkpoint,) = (path.parent for path in progress_files(out))
+    (checkpoint,) = {path.parent.parent for path in batch_records(out)}
     found = batches(checkpoint)
     assert found[-1][1] == TOTAL and any(0 < shares.get("kept", 1.0) < 1.0 for _, _, shares in found)
     left: dict[str, list[pl.DataFrame]] = {"kept": [], "counted": []}

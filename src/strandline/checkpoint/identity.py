@@ -29,7 +29,6 @@ from strandline.execution.durable import (
 from strandline.execution.lease import LEASE, LOCK, Lease
 from strandline.execution.records import DIRECTORY as RECORDS
 from strandline.execution.records import BatchRecords
-from strandline.execution.sources.base import open_source
 from strandline.physical.plan import Pipeline
 
 IDENTITY: Final = "queries.json"
@@ -82,13 +81,7 @@ class Checkpoint:
             )
 
     def _known(self) -> dict[str, Any]:
-        with contextlib.suppress(OSError):
-            if self._identity.read_bytes().startswith(b"{"):
-                raise other_format(self._identity, "1", KIND.format)
-        known = read_document(self._identity, KIND)
-        if not isinstance(known, dict) or not {"id", "fingerprint", "buckets", "queries", "plan"} <= set(known):
-            raise damaged(self._identity)
-        return known
+        return read_identity(self.path)
 
     def buckets(self) -> int | None:
         """How many buckets the state was written with; a restart must use as many."""
@@ -122,15 +115,16 @@ class Checkpoint:
         self,
         pipeline: Pipeline,
         plan: str,
+        sources: Mapping[str, Mapping[str, object]],
         sinks: Mapping[str, str],
         made_with: Mapping[str, StreamStatistics],
     ) -> None:
         """Make sure that the checkpoint belongs to these queries and their results, or to nobody. Changes nothing.
 
-        `sinks` are the kinds of sinks by query, with what of a sink is not a matter of place. `made_with` is what the
-        plan was made with, for a restart to remember.
+        `sources` is what decides which rows the streams have, by stream, and `sinks` what of the sinks is not a matter
+        of place, by query. `made_with` is what the plan was made with, for a restart to remember.
         """
-        fingerprint = _fingerprint(pipeline, plan, sinks)
+        fingerprint = _fingerprint(pipeline, plan, sources, sinks)
         names = [query.name for query in pipeline.queries]
         if not self.fresh:
             known = self._known()
@@ -168,10 +162,24 @@ class Checkpoint:
                 self.path.rmdir()
 
 
-def _fingerprint(pipeline: Pipeline, plan: str, sinks: Mapping[str, str]) -> str:
+def read_identity(checkpoint: Path) -> dict[str, Any]:
+    """What a checkpoint says of whose it is."""
+    path = checkpoint / IDENTITY
+    with contextlib.suppress(OSError):
+        if path.read_bytes().startswith(b"{"):  # as version 0.1 wrote it
+            raise other_format(path, "1", KIND.format)
+    identity = read_document(path, KIND)
+    if not isinstance(identity, dict) or not {"id", "fingerprint", "buckets", "queries", "plan"} <= set(identity):
+        raise damaged(path)
+    return identity
+
+
+def _fingerprint(
+    pipeline: Pipeline, plan: str, sources: Mapping[str, Mapping[str, object]], sinks: Mapping[str, str]
+) -> str:
     """A digest of the queries and of what decides which rows their streams have."""
     streams = [
-        [s.name, [[name, str(kind)] for name, kind in s.columns], open_source(s).identity(), list(s.time_columns),
+        [s.name, [[name, str(kind)] for name, kind in s.columns], sources.get(s.name), list(s.time_columns),
          s.disorder_us, s.idle_after_us]
         for s in pipeline.streams
     ]  # fmt: skip

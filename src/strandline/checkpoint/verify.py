@@ -2,13 +2,12 @@
 
     Spark's logs → batch records → state, delivered files
 
-`verify_chain` raises the first thing that is wrong. `list_problems` has all of them, for `strandline doctor`, and says
-up to which batch a checkpoint is whole.
+`verify_chain` and `verify_delivered` raise the first thing that is wrong; `examine.py` lists all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -16,11 +15,19 @@ from pathlib import Path
 from typing import Final
 
 from strandline.checkpoint.spark_log import SparkLog, is_empty, remove_entry
-from strandline.errors import CheckpointError, SinkError, StrandlineError, damaged
+from strandline.errors import SinkError, damaged
 from strandline.execution.advance import Offset
 from strandline.execution.chain import DELIVERED_LOG, CheckpointChain, DeliveredFile, state_directory
 from strandline.execution.delivery import side_output
-from strandline.execution.durable import START, checksum_file, scan_chain
+from strandline.execution.durable import (
+    START,
+    DocumentKind,
+    checksum_file,
+    read_document,
+    scan_chain,
+    sync_directory,
+    write_document,
+)
 from strandline.execution.lease import Lease
 from strandline.execution.records import RECORDS_KEPT, BatchRecord, BatchRecords, RecordReference
 from strandline.execution.store import verify_version
@@ -56,7 +63,7 @@ def verify_chain(path: Path, lease: Lease) -> VerifiedChain:
     if committed == last.batch and recorded is None:
         raise damaged(records.directory / f"{last.batch:09d}-*.json")
     if recorded is not None:
-        _check_newest(recorded, last, offsets[last.batch][1], records)
+        check_newest(recorded, last, offsets[last.batch][1], records)
     elif last.after.batch >= 0:
         recorded = records.read(last.after), last.after
     if recorded is not None:
@@ -146,7 +153,7 @@ def _check_links(records: BatchRecords, offsets: Mapping[int, tuple[Offset, str]
             raise damaged(records.path(offset.after))
 
 
-def _check_newest(
+def check_newest(
     recorded: tuple[BatchRecord, RecordReference], last: Offset, checksum: str, records: BatchRecords
 ) -> None:
     record, reference = recorded
@@ -165,29 +172,56 @@ def _refuse_later_records(records: BatchRecords, last: int) -> None:
             raise damaged(records.directory.parent / "spark" / "offsets" / str(reference.batch))
 
 
-def verify_state(path: Path, record: BatchRecord) -> None:
-    """Compare the state after a batch, every segment of it, with its record."""
+def verify_state(path: Path, record: BatchRecord) -> int:
+    """Compare the state after a batch, every segment of it, with its record; returns how many bytes it has."""
 
-    def check(shard: str) -> None:
-        verify_version(state_directory(path, shard), *record.state[shard])
+    def check(shard: str) -> int:
+        return verify_version(state_directory(path, shard), *record.state[shard])
 
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="strandline-verify") as pool:
-        list(pool.map(check, record.state))
+        return sum(pool.map(check, record.state))
 
 
 # Delivered files
 
 
-def verify_delivered(
-    chain: CheckpointChain,
-    directories: Mapping[str, Path],
-    side_outputs: Path | None,
-    consumed: frozenset[str] = frozenset(),
-) -> None:
-    """Compare every file that was delivered with what was delivered, and go on with the log of them.
+FORGOTTEN: Final = "forgotten.json"
+_FORGOTTEN_KIND: Final = DocumentKind("forgotten", 1)
 
-    `consumed` are queries whose results may be taken away by their readers: what is gone is not missed.
-    """
+
+def read_forgotten(checkpoint: Path) -> set[tuple[str, str, str]]:
+    """Delivered files that a repair has given up: kind, owner and name."""
+    path = checkpoint / FORGOTTEN
+    return {tuple(file) for file in read_document(path, _FORGOTTEN_KIND)} if path.exists() else set()
+
+
+def write_forgotten(checkpoint: Path, files: Sequence[DeliveredFile]) -> None:
+    """Give up more files."""
+    names = read_forgotten(checkpoint) | {(file.kind, file.owner, file.name) for file in files}
+    write_document(checkpoint / FORGOTTEN, _FORGOTTEN_KIND, sorted(names))
+    sync_directory(checkpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputDirectories:
+    """Where delivered files are: results by query, and the side outputs. The results of `consumed` queries may be taken
+    away by their readers."""
+
+    results: Mapping[str, Path]
+    side_outputs: Path | None
+    consumed: frozenset[str] = frozenset()
+
+    def path(self, file: DeliveredFile) -> Path | None:
+        """Where a file is; None if that is not known."""
+        if file.kind == "result":
+            directory = self.results.get(file.owner)
+        else:
+            directory = self.side_outputs and side_output(self.side_outputs, file.kind, file.owner)
+        return directory / file.name if directory is not None else None
+
+
+def verify_delivered(chain: CheckpointChain, outputs: OutputDirectories) -> None:
+    """Compare every file that was delivered with what was delivered, and go on with the log of them."""
     if chain.record is None:
         chain.delivered.cut(0)
         return
@@ -195,6 +229,7 @@ def verify_delivered(
     before = chain.before(chain.record.batch)
     kept = chain.records.read(before).delivered[0] if before.batch >= 0 else 0
     path = chain.path / DELIVERED_LOG
+    forgotten = read_forgotten(chain.path)
     listed: list[tuple[DeliveredFile, Path]] = []
     position, digest = 0, START
     for position, line in enumerate(islice(scan_chain(path), count), 1):
@@ -202,44 +237,43 @@ def verify_delivered(
         if position == kept:
             chain.delivered.resume(kept, line)
         file = DeliveredFile.from_json(line.entry)
-        directory = directories.get(file.owner) if file.kind == "result" else _side(side_outputs, file)
-        if directory is not None:
-            listed.append((file, directory / file.name))
+        if (where := outputs.path(file)) is not None and (file.kind, file.owner, file.name) not in forgotten:
+            listed.append((file, where))
     if position != count or digest != expected:
         raise damaged(path)
-    _check_files(listed, consumed)
+    for _, error in damaged_files(listed, outputs.consumed):
+        raise error
     chain.delivered.verify(count, expected)
     chain.delivered.cut(count)
 
 
-def _side(side_outputs: Path | None, file: DeliveredFile) -> Path | None:
-    return None if side_outputs is None else side_output(side_outputs, file.kind, file.owner)
-
-
-def _check_files(listed: list[tuple[DeliveredFile, Path]], consumed: frozenset[str]) -> None:
-    """Sizes of all, contents of the newest ones."""
-    left = FULL_CHECK_BYTES
+def damaged_files(
+    listed: Sequence[tuple[DeliveredFile, Path]], consumed: frozenset[str], full_bytes: int = FULL_CHECK_BYTES
+) -> Iterator[tuple[DeliveredFile, SinkError]]:
+    """The files that are not there as they were delivered: by size, and by content for the newest ones."""
     whole: list[tuple[DeliveredFile, Path]] = []
     for file, path in reversed(listed):
         try:
             size = path.stat().st_size
         except OSError:
-            if file.kind == "result" and file.owner in consumed:
-                continue
-            raise missing_output(file, path) from None
+            if file.kind != "result" or file.owner not in consumed:
+                yield file, missing_output(file, path)
+            continue
         if size != file.size:
-            raise damaged_output(path)
-        left -= size
-        if left > 0:
+            yield file, damaged_output(path)
+            continue
+        full_bytes -= size
+        if full_bytes > 0:
             whole.append((file, path))
 
-    def check(item: tuple[DeliveredFile, Path]) -> None:
+    def is_whole(item: tuple[DeliveredFile, Path]) -> bool:
         file, path = item
-        if checksum_file(path) != file.checksum:
-            raise damaged_output(path)
+        return checksum_file(path) == file.checksum
 
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="strandline-verify") as pool:
-        list(pool.map(check, whole))
+        for (file, path), intact in zip(whole, pool.map(is_whole, whole), strict=True):
+            if not intact:
+                yield file, damaged_output(path)
 
 
 def missing_output(file: DeliveredFile, path: Path) -> SinkError:
@@ -259,42 +293,3 @@ def damaged_output(path: Path) -> SinkError:
         hint="Put the file back, or run `strandline repair --checkpoint` with the directory of the checkpoint. "
         "Nothing was changed.",
     )
-
-
-# Everything that is wrong
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Something that is wrong with a checkpoint, and the batch that it belongs to, if that is known."""
-
-    error: StrandlineError
-    batch: int | None
-
-
-def collect(problems: list[Problem], batch: int | None, check: Callable[[], object]) -> bool:
-    """Run a check and keep what it says."""
-    try:
-        check()
-    except (CheckpointError, SinkError) as error:
-        problems.append(Problem(error, batch))
-        return False
-    return True
-
-
-def whole_batches(path: Path) -> Iterator[int]:
-    """The batches, newest first, after which a run can go on: their offset, their record and their state are whole."""
-    log, records = SparkLog(path), BatchRecords(path)
-    for batch in reversed(log.offset_batches()):
-        problems: list[Problem] = []
-
-        def check(batch: int = batch) -> None:
-            offset, checksum = log.read_offset(batch)
-            recorded = records.newest(batch)
-            if recorded is None:
-                raise damaged(records.directory / f"{batch:09d}-*.json")
-            _check_newest(recorded, offset, checksum, records)
-            verify_state(path, recorded[0])
-
-        if collect(problems, batch, check):
-            yield batch

@@ -302,6 +302,8 @@ class HeadFile:
 
     def write(self, value: Any) -> None:
         """Replace the value; it is on disk when this returns."""
+        if self._file is None:
+            self.read()
         number = self._number + 1
         body = json.dumps([number, value], separators=(",", ":"))
         slot = f"{digest(body.encode())} {body}".encode().ljust(self._SLOT - 1) + b"\n"

@@ -41,7 +41,7 @@ class Standing:
     `owner` is the id of the checkpoint: what it has written says so. `batch` is the last batch that was delivered and
     remembered, `answered` the last of them that brought rows; -1 stands for none. A batch can have been delivered and
     not remembered, if a crash came in between: `batch + 1`, which is going to run again. `epoch` counts the writers of
-    the checkpoint.
+    the checkpoint. After a repair, the batches up to `replayed_until` run again as they were.
     """
 
     owner: str
@@ -49,6 +49,7 @@ class Standing:
     batch: int
     answered: int
     epoch: int = 1
+    replayed_until: int = -1
 
 
 class Arguments(CallArguments):
@@ -155,7 +156,7 @@ def refuse_twice(names: list[str]) -> None:
 def refuse_unfit(place: str, found: int, standing: Standing, *, expected: int | None = None) -> None:
     """Compare the last batch at a place with the last one of the checkpoint; the one after it may be there already."""
     expected = standing.batch if expected is None else expected
-    if found > standing.batch + 1:
+    if found > max(standing.batch + 1, standing.replayed_until):
         raise SinkError(
             f"{place} has results of batch {found}, but the checkpoint ends with batch {standing.batch}",
             code="results-ahead",

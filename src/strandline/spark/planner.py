@@ -10,20 +10,18 @@ from dataclasses import replace
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
+from strandline.checkpoint.replay import forget_replayed, planned_again
 from strandline.errors import StrandlineError, damaged
 from strandline.execution.advance import Advance, Offset, Position, pieces
 from strandline.execution.chain import CheckpointChain
-from strandline.execution.durable import DocumentKind, encode_name, read_document
+from strandline.execution.durable import encode_name
 from strandline.execution.measuring import Wish
 from strandline.execution.shedding import Shedder
 from strandline.execution.sources.base import Source, open_source
 from strandline.physical.plan import Pipeline
 from strandline.spark.failure import seal_error
-
-REPLAY: Final = "replay"
-REPLAYED: Final = DocumentKind("replay", 1)
 
 
 class Planner:
@@ -96,7 +94,8 @@ class Planner:
         """The offset of the next batch; `start` itself if there is nothing new."""
         self._chain.lease.check()
         before = read_offset(start, self._chain.path)
-        planned = planned_before(self._chain.path, before)
+        forget_replayed(self._chain.path, before.batch)
+        planned = planned_again(self._chain.path, before)
         if planned is not None:
             return replace(planned, after=self._chain.before(before.n)).to_json()
         positions = self._advance.next(before.positions)
@@ -142,15 +141,3 @@ def read_offset(data: Mapping[str, Any], checkpoint: Path) -> Offset:
         batch = data.get("n")
         name = str(batch - 1) if isinstance(batch, int) else ""
         raise damaged(checkpoint / "spark" / "offsets" / name) from None
-
-
-def planned_before(checkpoint: Path, before: Offset) -> Offset | None:
-    """The offset of a batch that a repair has discarded, if the same batch is to be planned again: sinks that have it
-    already will pass over it."""
-    path = checkpoint / REPLAY / f"{before.n}.json"
-    if not path.exists():
-        return None
-    body = read_document(path, REPLAYED)
-    planned, start = Offset.from_json(body["offset"]), body["start"]
-    same = start == {name: position.to_json() for name, position in before.positions.items()}
-    return planned if same else None

@@ -54,6 +54,10 @@ class DataFrameSource(Source):
         if self._feeding is not None:
             self._feeding.stop()
 
+    def verify(self, position: int, seal: str, cut: bool = False) -> None:
+        if cut and self.journal is not None:
+            self.journal.verify(position)
+
     def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
         journal = self._journal()
         ended = journal.ended  # asked first: what is written before the end is not missed

@@ -33,6 +33,13 @@ class EventsSource(Source):
         if self.stream.source.arguments and not isinstance(self.stream.source.arguments[0], str):
             raise arguments.error("events() takes the name of a directory")
 
+    def identity(self) -> dict[str, object]:
+        return {"function": "events"}
+
+    def verify(self, position: int, seal: str, cut: bool = False) -> None:
+        if cut and self.journal is not None:
+            self.journal.verify(position)
+
     def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
         assert self.journal is not None, "the database gives every stream of events a place"
         ended = self.journal.ended  # asked first: what is appended before the end is not missed

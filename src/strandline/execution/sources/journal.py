@@ -1,8 +1,9 @@
 """Rows that come from outside and are given once, written down so that they can be read again.
 
 A journal is a directory of numbered entries: tables of rows, and promises that time has come so far. Positions count
-rows; a promise counts as one. The name of an entry says where it begins and ends, so a look into the directory is
-enough to know how far the journal reaches. Whoever writes is one process; an entry is there when its name is.
+rows; a promise counts as one. The name of an entry says where it begins and ends, and has the checksum of its content.
+The file `head` says how far the journal reaches and whether it has ended; it is on disk before a program hears that its
+rows were taken, so what is missing up to there is damage. Whoever writes is one process.
 
 Where somebody else gives rows in numbered batches and may repeat the last one, the name has the number of the batch.
 Where nobody will read from the beginning again, what was read can be forgotten.
@@ -11,43 +12,55 @@ Where nobody will read from the beginning again, what was read can be forgotten.
 from __future__ import annotations
 
 import os
+import re
+import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from typing import Final, Literal
 
 import pyarrow as pa
 import pyarrow.feather as feather
 
 from strandline.errors import SourceError, damaged
+from strandline.execution.durable import HeadFile, checksum_file, sync_directory, sync_file
 from strandline.temporal import Instant
 
-END = "end"
+HEAD: Final = "head"
+_NAME: Final = re.compile(r"(\d{15})-(\d{15})\.(rows|until|batch)\.(-?\d+)\.([0-9a-f]{8})")
+
+# Entries whose content this process has compared with its checksum.
+_checked: set[str] = set()
+_MOST_CHECKED: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What lies at the positions from `start` to `end`: rows, perhaps those of a batch with a number, or a promise."""
+    """What lies at the positions from `start` to `end`: rows, those of a batch with a number, or a promise."""
 
     start: int
     end: int
-    promise: Instant | None = None
-    batch: int | None = None
+    kind: Literal["rows", "until", "batch"] = "rows"
+    number: int = 0  # the instant of a promise, the number of a batch
+    checksum: int = 0
 
     @property
     def name(self) -> str:
-        where = f"{self.start:015d}-{self.end:015d}"
-        if self.promise is not None:
-            return f"{where}.until.{self.promise}"
-        return f"{where}.arrow" if self.batch is None else f"{where}.batch.{self.batch}"
+        return f"{self.label}.{self.checksum:08x}"
+
+    @property
+    def label(self) -> str:
+        return f"{self.start:015d}-{self.end:015d}.{self.kind}.{self.number}"
 
     @staticmethod
-    def of(name: str) -> Entry:
-        numbers, kind, *rest = name.split(".")
-        start, end = numbers.split("-")
-        number = int(rest[0]) if kind in ("until", "batch") else None
-        return Entry(int(start), int(end), number if kind == "until" else None, number if kind == "batch" else None)
+    def of(name: str) -> Entry | None:
+        match = _NAME.fullmatch(name)
+        if match is None:
+            return None
+        start, end, kind, number, checksum = match.groups()
+        return Entry(int(start), int(end), kind, int(number), int(checksum, 16))  # type: ignore[arg-type]
 
 
 class Journal:
@@ -59,6 +72,7 @@ class Journal:
     def __init__(self, directory: Path, forgetful: bool = False) -> None:
         self.directory = directory
         self.forgetful = forgetful
+        self._head = HeadFile(directory / HEAD)
         self._entries: list[Entry] = []
 
     @property
@@ -69,27 +83,48 @@ class Journal:
     @property
     def last_batch(self) -> int:
         """The number of the last batch that is there; -1 if there is none."""
-        return max((entry.batch for entry in self._entries if entry.batch is not None), default=-1)
+        return max((entry.number for entry in self._entries if entry.kind == "batch"), default=-1)
 
     @property
     def ended(self) -> bool:
-        return (self.directory / END).exists()
+        return self._read_head()[1]
+
+    def _read_head(self) -> tuple[int, bool]:
+        """How far the journal reaches for sure, and whether nothing follows."""
+        value = self._head.read()
+        return (0, False) if value is None else (int(value[0]), bool(value[1]))
 
     def look(self) -> None:
-        """Find what has been written since the last look."""
+        """Find what has been written since the last look, and make sure that nothing is missing."""
+        acknowledged, _ = self._read_head()
+        if self._entries and acknowledged == self.reach:
+            return
         if not self.directory.is_dir():
             return
+        names = os.listdir(self.directory)
         seen = self.reach
-        try:
-            found = [Entry.of(name) for name in os.listdir(self.directory) if name[0] != "." and name != END]
-        except (ValueError, IndexError):
-            raise damaged(self.directory) from None
-        for entry in sorted((e for e in found if e.start >= seen), key=lambda e: e.start):
+        entries = [entry for name in names if (entry := Entry.of(name)) is not None and entry.start >= seen]
+        if entries and HEAD not in names:
+            raise damaged(self._head.path)
+        for entry in sorted(entries, key=lambda entry: (entry.start, entry.end)):
+            if entry.kind == "until" and entry.checksum != zlib.crc32(entry.label.encode()):
+                raise damaged(self.directory / entry.name)
             if entry.start != self.reach:
-                if not self.forgetful:
+                if not self.forgetful or entry.start < self.reach:
                     raise damaged(self.directory / entry.name)
                 self._entries.clear()  # what lies before a gap is being forgotten while we look
             self._entries.append(entry)
+        if self.reach < acknowledged:
+            raise damaged(self.directory / f"{self.reach:015d}-*")
+
+    def verify(self, position: int) -> None:
+        """Make sure that the journal reaches a position, and that what follows it is what was written."""
+        self.look()
+        if self.reach < position:
+            raise damaged(self.directory)
+        for entry in self._entries:
+            if entry.end > position and entry.kind != "until":
+                self._check(entry)
 
     def append(self, table: pa.Table) -> None:
         if table.num_rows:
@@ -98,7 +133,7 @@ class Journal:
     def append_batch(self, number: int, rows: int, tables: Iterable[pa.Table]) -> None:
         """The rows of a batch, all or none; `rows` is how many there are in the tables together."""
         if rows:
-            self._write(Entry(self.reach, self.reach + rows, batch=number), tables)
+            self._write(Entry(self.reach, self.reach + rows, "batch", number), tables)
             del self._entries[:-1]  # whoever writes batches reads none, and may write for years
 
     def forget(self, position: int) -> None:
@@ -108,23 +143,29 @@ class Journal:
 
     def promise(self, until: Instant) -> None:
         """No row will follow with a time before `until`."""
-        self._write(Entry(self.reach, self.reach + 1, until), None)
+        self._write(Entry(self.reach, self.reach + 1, "until", until), None)
 
     def close(self) -> None:
         """No row will follow."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        (self.directory / END).touch()
+        self._head.write([self.reach, True])
 
     def _write(self, entry: Entry, tables: Iterable[pa.Table] | None) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
-        hidden = self.directory / f".{entry.name}"
+        """Add an entry; it is on disk, and so is the head, when this returns."""
+        if not self.directory.is_dir() or not self._head.path.exists():
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self._head.write([0, False])
+        hidden = self.directory / f".{entry.label}"
         if tables is None:
             hidden.touch()
+            entry = replace(entry, checksum=zlib.crc32(entry.label.encode()))
         else:
             write_tables(tables, hidden)
-        with open(hidden, "rb") as file:
-            os.fsync(file.fileno())
+            sync_file(hidden)
+            entry = replace(entry, checksum=checksum_file(hidden))
         os.replace(hidden, self.directory / entry.name)
+        sync_directory(self.directory)
+        self._head.write([entry.end, False])
         self._entries.append(entry)
 
     def between(self, start: int, end: int) -> Iterator[tuple[int, pa.Table | Instant]]:
@@ -144,13 +185,29 @@ class Journal:
                 return
             if entry.end <= start:
                 continue
-            if entry.promise is not None:
-                yield entry.start, entry.promise
+            if entry.kind == "until":
+                yield entry.start, entry.number
                 continue
             low = max(start, entry.start)
             yield low, self._read(entry).slice(low - entry.start, min(end, entry.end) - low)
 
+    def _check(self, entry: Entry) -> None:
+        """Compare the content of an entry with its checksum, once in a process."""
+        path = self.directory / entry.name
+        if str(path) in _checked:
+            return
+        try:
+            intact = checksum_file(path) == entry.checksum
+        except OSError:
+            intact = False
+        if not intact:
+            raise damaged(path)
+        if len(_checked) >= _MOST_CHECKED:
+            _checked.clear()
+        _checked.add(str(path))
+
     def _read(self, entry: Entry) -> pa.Table:
+        self._check(entry)
         path = self.directory / entry.name
         try:
             return feather.read_table(path, memory_map=True)

@@ -94,6 +94,12 @@ class KafkaSource(Source):
 
     # On the driver: what there is to read.
 
+    def seal(self, position: int) -> str:
+        return self.log.seal(position)
+
+    def verify(self, position: int, seal: str, cut: bool = False) -> None:
+        self.log.verify(position, seal, cut)
+
     def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
         if not self.log.rounds:
             self.log.load()

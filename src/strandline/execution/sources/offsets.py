@@ -2,20 +2,22 @@
 
 A position is a number of readings, a reading being a range of offsets of one partition. A batch is a round of readings,
 at most one per partition; a round without any still takes a position, since it tells what changed: a partition that is
-new, or one that rests. Old rounds are forgotten, so the log does not grow.
+new, or one that rests. Old rounds are forgotten, so the log does not grow. Every round has a digest over itself and all
+rounds before it; the offset of the batch keeps it.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from strandline.errors import SourceError, damaged
+from strandline.execution.durable import START, DocumentKind, digest, read_document, sync_directory, write_document
 
+KIND: Final = DocumentKind("kafka", 1)
 ROUNDS_KEPT = 20  # Spark repeats at most the batch that is under way
 
 
@@ -31,12 +33,13 @@ class Reading:
 @dataclass(frozen=True, slots=True)
 class Round:
     """What a batch reads. `next` has the offset at which each partition goes on, so all partitions that are known;
-    `resting` are those that time need not wait for."""
+    `resting` are those that time need not wait for. `digest` is that of the chain of rounds up to this one."""
 
     at: int
     reads: tuple[Reading, ...]
     next: Mapping[int, int]
     resting: tuple[int, ...] = ()
+    digest: str = START
 
     @property
     def end(self) -> int:
@@ -44,12 +47,18 @@ class Round:
 
     def to_json(self) -> dict[str, Any]:
         reads = [[each.partition, each.begin, each.end] for each in self.reads]
-        return {"at": self.at, "reads": reads, "next": list(self.next.items()), "resting": self.resting}
+        facts = {"at": self.at, "reads": reads, "next": list(self.next.items()), "resting": self.resting}
+        return {**facts, "digest": self.digest}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Round:
         reads = tuple(Reading(*each) for each in data["reads"])
-        return Round(data["at"], reads, dict(map(tuple, data["next"])), tuple(data["resting"]))
+        return Round(data["at"], reads, dict(map(tuple, data["next"])), tuple(data["resting"]), data["digest"])
+
+    def after(self, previous: str, ends: object) -> Round:
+        """The round with its digest, behind the one that has the previous digest."""
+        facts = json.dumps([{**self.to_json(), "digest": None}, ends])
+        return replace(self, digest=digest(f"{previous}{facts}".encode()))
 
 
 @dataclass(slots=True)
@@ -59,6 +68,7 @@ class OffsetLog:
     directory: Path | None
     rounds: list[Round] = field(default_factory=list)
     ends: Mapping[int, int] | None = None
+    forgotten: str = START  # the digest of the last round that is not kept any more
 
     @property
     def path(self) -> Path | None:
@@ -68,33 +78,54 @@ class OffsetLog:
     def end(self) -> int:
         return self.rounds[-1].end if self.rounds else 0
 
+    def seal(self, position: int) -> str:
+        """The digest of the rounds up to a position, at which one ends."""
+        return next((each.digest for each in self.rounds if each.end == position), "")
+
+    def verify(self, position: int, seal: str, cut: bool) -> None:
+        """Make sure that the rounds up to a position are those whose digest was kept; with `cut`, drop later ones."""
+        if self.path is None:
+            return
+        if position > 0:
+            self.load()
+            if self.seal(position) != seal:
+                raise damaged(self.path)
+        if cut:
+            self.rounds = [each for each in self.rounds if each.end <= position]
+            if not self.rounds:
+                self.ends, self.forgotten = None, START
+                self.path.unlink(missing_ok=True)
+
     def load(self) -> None:
         """Read what the driver has written."""
         if self.path is None or not self.path.exists():
             return
+        data = read_document(self.path, KIND)
         try:
-            data = json.loads(self.path.read_text())
             self.ends = None if data["ends"] is None else dict(map(tuple, data["ends"]))
             self.rounds = [Round.from_json(each) for each in data["rounds"]]
+            self.forgotten = previous = data["forgotten"]
+            for each in self.rounds:
+                if each.after(previous, data["ends"]).digest != each.digest:
+                    raise damaged(self.path)
+                previous = each.digest
         except (ValueError, TypeError, KeyError):
             raise damaged(self.path) from None
 
     def append(self, found: Round) -> None:
         """Write a round down before anybody hears of it."""
-        self.rounds = [*self.rounds, found][-ROUNDS_KEPT:]
+        ends = None if self.ends is None else [list(pair) for pair in self.ends.items()]
+        previous = self.rounds[-1].digest if self.rounds else self.forgotten
+        self.rounds = [*self.rounds, found.after(previous, ends)]
+        if len(self.rounds) > ROUNDS_KEPT:
+            self.forgotten = self.rounds[-ROUNDS_KEPT - 1].digest
+            self.rounds = self.rounds[-ROUNDS_KEPT:]
         if self.path is None:
             return
-        data = {
-            "ends": None if self.ends is None else list(self.ends.items()),
-            "rounds": [each.to_json() for each in self.rounds],
-        }
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self.path.with_suffix(".tmp")
-        with open(temporary, "w") as file:
-            file.write(json.dumps(data))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, self.path)
+        rounds = [each.to_json() for each in self.rounds]
+        write_document(self.path, KIND, {"ends": ends, "rounds": rounds, "forgotten": self.forgotten})
+        sync_directory(self.path.parent)
 
     def round_at(self, position: int) -> Round:
         """The round in which a position lies."""

@@ -1,8 +1,9 @@
 """What was received and cannot be asked for again: written to disk before anybody hears that it was taken.
 
-A position is a number of lines. The lines lie in files named by the number of their first line. Every block of lines
-that came together ends with an empty line, so one whose writing was interrupted is noticed and cut off: whoever sent it
-was not told that it was taken.
+A position is a number of lines. The lines lie in files named by the number of their first line. Lines that came
+together are a block: a head with their number, their size and their checksum, then the lines. The file `head` says how
+far blocks were acknowledged, and is on disk before the sender hears of it: what is missing up to there is damage, and
+what follows was interrupted while it was written, and is cut off unless it is whole.
 """
 
 from __future__ import annotations
@@ -10,20 +11,32 @@ from __future__ import annotations
 import os
 import re
 import threading
+import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import polars as pl
 
 from strandline.catalog import BaseStream
 from strandline.errors import SourceError, damaged
+from strandline.execution.durable import HeadFile, sync_directory
 from strandline.execution.sources.base import Chunk
 from strandline.execution.sources.lines import conform_lines
 
 SEGMENT_BYTES = 8 * 2**20
 BATCHES_KEPT = 3  # Spark repeats at most the batch that is under way; the others are for peace of mind
-_END = "end"
+_BLOCK_HEAD = re.compile(rb"#(\d+) (\d+) ([0-9a-f]{8})\n")
+
+
+class Head(NamedTuple):
+    """How far lines were acknowledged: how many, in which file the last ones are, and how long it was then."""
+
+    lines: int
+    start: int
+    size: int
+    ended: bool
 
 
 class Received:
@@ -36,6 +49,7 @@ class Received:
         self._starts: list[int] = []
         self._file: int | None = None
         self._size = 0
+        self._head = HeadFile(directory / "head")
         self._writing = threading.Lock()
         self._syncing = threading.Lock()
         self._asked: deque[int] = deque(maxlen=BATCHES_KEPT)
@@ -46,27 +60,57 @@ class Received:
     def open(self) -> None:
         """Go on where an earlier run has stopped, perhaps in the midst of a block."""
         self.directory.mkdir(parents=True, exist_ok=True)
+        self._head = HeadFile(self.directory / "head")
         size = self._look()
         if self._starts:
             os.truncate(self._path(self._starts[-1]), size)
         self._begin_segment()
 
+    def check(self, position: int) -> None:
+        """Make sure that everything that was acknowledged from a position on is there, as it came."""
+        self._look()
+        if position > self.written or (self._starts and self._starts[0] > position):
+            raise damaged(self.directory)
+
     def _look(self) -> int:
-        """Learn what is on disk; how long the last file is up to the end of its last block."""
-        self.ended = (self.directory / _END).exists()
+        """Learn what is on disk, all of it; how long the last file is up to the end of its last whole block."""
         self._starts = self._found()
-        if not self._starts:
+        head = self._read_head()
+        if head is None:
+            if self._starts:
+                raise damaged(self._head.path)
             return 0
-        data = self._path(self._starts[-1]).read_bytes()
-        whole = data[: data.rfind(b"\n\n") + 2] if b"\n\n" in data else b""
-        self.written = self.kept = self._starts[-1] + len(_lines(whole))
-        return len(whole)
+        self.ended = head.ended
+        size, lines = 0, head.lines if not self._starts else self._starts[0]
+        for number, start in enumerate(self._starts):
+            if start != lines:
+                raise damaged(self._path(start))
+            data = _read(self._path(start))
+            size = 0
+            for count, end, _ in _blocks(data):
+                lines, size = lines + count, end
+            is_last = number == len(self._starts) - 1
+            acknowledged = len(data) if not is_last else head.size if start == head.start else 0
+            if size < acknowledged:
+                raise damaged(self._path(start))
+        if lines < head.lines or (head.lines and not self._starts):
+            raise damaged(self._path(head.start))
+        self.written = self.kept = lines
+        return size
+
+    def _read_head(self) -> Head | None:
+        value = self._head.read()
+        return None if value is None else Head(*value)
+
+    def _write_head(self, size: int) -> None:
+        self._head.write([self.kept, self._starts[-1], size, self.ended])
 
     def close(self) -> None:
         with self._syncing, self._writing:
             if self._file is not None:
                 os.close(self._file)
                 self._file = None
+            self._head.close()
 
     def append(self, lines: Sequence[bytes]) -> None:
         """Keep lines, all or none; they are on disk when this returns. Empty lines are no lines.
@@ -81,7 +125,7 @@ class Received:
                 raise OSError("the stream is closed")
             before = self._size
             try:
-                self._write(b"\n".join(lines) + b"\n\n")
+                self._write(_block(lines))
             except OSError:
                 # A full disk: what a block has left behind would be taken for a part of the next one.
                 os.truncate(self._path(self._starts[-1]), before)
@@ -103,20 +147,23 @@ class Received:
 
     def _flush(self) -> None:
         with self._writing:
-            file, reached = self._file, self.written
+            file, reached, size = self._file, self.written, self._size
             if file is None:
                 raise OSError("the stream is closed")
         os.fsync(file)
         self.kept = reached
-        if self._size >= SEGMENT_BYTES:
+        self._write_head(size)
+        if size >= SEGMENT_BYTES:
             with self._writing:
                 self._begin_segment()
 
     def end(self) -> None:
         """Nothing will follow, also not after a restart."""
-        (self.directory / _END).touch()
-        _sync_directory(self.directory)
-        self.ended = True
+        with self._syncing:
+            self._flush()
+            self.ended = True
+            with self._writing:
+                self._write_head(self._size)
 
     def _begin_segment(self) -> None:
         """Later lines go to a file of their own, so that the earlier ones can be read, and removed, as whole files."""
@@ -128,7 +175,8 @@ class Received:
         self.kept = self.written
         self._file = os.open(self._path(self._starts[-1]), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._size = os.fstat(self._file).st_size
-        _sync_directory(self.directory)
+        sync_directory(self.directory)
+        self._write_head(self._size)
 
     # What there is to read.
 
@@ -181,11 +229,15 @@ class Received:
             )
         for first, after in zip(inside, [*inside[1:], end], strict=True):
             number = max(start, first)
-            chosen = _lines(self._path(first).read_bytes())[number - first : after - first]
+            chosen = self._lines_of(first)[number - first : after - first]
             if number + len(chosen) < after:
                 raise damaged(self._path(first))
             numbers = pl.int_range(number + 1, after + 1, eager=True)
             yield from conform_lines(b"\n".join(chosen), stream, place, numbers)
+
+    def _lines_of(self, first: int) -> list[bytes]:
+        """The lines of a file, as far as its blocks are whole."""
+        return [line for _, _, lines in _blocks(_read(self._path(first))) for line in lines.split(b"\n")]
 
     def _found(self) -> list[int]:
         names = self.directory.iterdir() if self.directory.exists() else ()
@@ -195,14 +247,26 @@ class Received:
         return self.directory / f"{first:015d}.jsonl"
 
 
-def _lines(data: bytes) -> list[bytes]:
-    return [line for line in data.split(b"\n") if line]
+def _block(lines: Sequence[bytes]) -> bytes:
+    data = b"\n".join(lines)
+    return b"#%d %d %08x\n%b\n" % (len(lines), len(data), zlib.crc32(data), data)
 
 
-def _sync_directory(directory: Path) -> None:
-    """A new file is safe when its name is."""
-    handle = os.open(directory, os.O_RDONLY)
+def _blocks(data: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """The whole blocks at the beginning of a file: the number of lines, where it ends, and the lines of each."""
+    at = 0
+    while (head := _BLOCK_HEAD.match(data, at)) is not None:
+        count, size = int(head[1]), int(head[2])
+        begin, end = head.end(), head.end() + size + 1
+        lines = data[begin : end - 1]
+        if len(data) < end or data[end - 1] != ord("\n") or zlib.crc32(lines) != int(head[3], 16):
+            return
+        yield count, end, lines
+        at = end
+
+
+def _read(path: Path) -> bytes:
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        return path.read_bytes()
+    except OSError:
+        raise damaged(path) from None

@@ -52,6 +52,11 @@ class Receiver:
             self.received.directory = Path(self._temporary.name)
         self.received.open()
 
+    def verify(self, position: int) -> None:
+        """Make sure that what was received and not read yet is there."""
+        if not self._in_memory:
+            self.received.check(position)
+
     def close(self) -> None:
         self.received.close()
         if self._temporary is not None:
