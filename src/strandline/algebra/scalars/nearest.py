@@ -126,6 +126,9 @@ def ln_fixed(x: Real, bits: int) -> int:
     return exponent * ln2(bits) - guess + 2 * total
 
 
+_ln_of_base = lru_cache(ln_fixed)
+
+
 def sin_cos_fixed(x: Real, bits: int) -> tuple[int, int]:
     """Sine and cosine: of the rest that is left by quarters of a turn."""
     numerator, denominator = x.as_integer_ratio()
@@ -207,8 +210,8 @@ def log(base: Real, x: float) -> float:
         return 0.0 if base > 1 else -0.0
 
     def approximate(bits: int) -> tuple[int, int]:
-        wide = bits + _SPARE
-        return (ln_fixed(x, wide) << bits) // ln_fixed(base, wide), -bits
+        wide = bits + (_SPARE if 0.5 < base < 2 else 64)
+        return (ln_fixed(x, wide) << bits) // _ln_of_base(base, wide), -bits
 
     return _nearest(approximate)
 
@@ -274,7 +277,9 @@ def tan(x: float) -> float:
 
     def approximate(bits: int) -> tuple[int, int]:
         bits = _relative(x, bits)
-        sine, cosine = sin_cos_fixed(x, bits + _SPARE)
+        sine, cosine = sin_cos_fixed(x, bits + 64)
+        if abs(cosine) >> bits + 40 == 0:
+            sine, cosine = sin_cos_fixed(x, bits + _SPARE)
         return (sine << bits) // cosine, -bits
 
     return _nearest(approximate)

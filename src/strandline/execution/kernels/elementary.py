@@ -29,7 +29,8 @@ Bits: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Pair: TypeAlias = tuple[float, float]
 
-BOUND: Final = 2.0**-64
+BOUND: Final = 2.0**-66
+HYPERBOLIC_BOUND: Final = 2.0**-64
 SINE, COSINE, TANGENT = 0, 1, 2
 
 _SPLITTER: Final = 2.0**27 + 1.0
@@ -96,9 +97,10 @@ def multiply(a: float, a_low: float, b: float, b_low: float) -> Pair:
 
 @inlined
 def divide(a: float, a_low: float, b: float, b_low: float) -> Pair:
-    quotient = a / b
+    inverse = 1.0 / b
+    quotient = a * inverse  # nearly; what is left is made up for
     product, rest = two_product(quotient, b)
-    return fast_two_sum(quotient, ((((a - product) - rest) + a_low) - quotient * b_low) / b)
+    return fast_two_sum(quotient, ((((a - product) - rest) + a_low) - quotient * b_low) * inverse)
 
 
 @inlined
@@ -111,20 +113,20 @@ def square_root(a: float, a_low: float) -> Pair:
 
 
 @inlined
-def rounded(high: float, low: float) -> tuple[float, bool]:
+def rounded(high: float, low: float, bound: float) -> tuple[float, bool]:
     """The nearest DOUBLE, and whether it is undecided."""
-    error = abs(high) * BOUND
+    error = abs(high) * bound
     result = high + (low - error)
     return result, result != high + (low + error)
 
 
 @inlined
-def scaled(high: float, low: float, exponent: int, powers: Doubles) -> tuple[float, bool]:
+def scaled(high: float, low: float, exponent: int, bound: float, powers: Doubles) -> tuple[float, bool]:
     """The same for a number of 1 to 2 times a power of two, which may be too large or have fewer bits than others."""
     if exponent > 1024:
         return math.inf, False
     if exponent > -1022:
-        result, undecided = rounded(high, low)
+        result, undecided = rounded(high, low, bound)
         half = exponent >> 1
         return result * powers[half + 1074] * powers[exponent - half + 1074], undecided
     if exponent < -1080:
@@ -136,7 +138,7 @@ def scaled(high: float, low: float, exponent: int, powers: Doubles) -> tuple[flo
         whole, rest = whole + unit, rest - unit
     elif rest < -0.5 * unit:
         whole, rest = whole - unit, rest + unit
-    undecided = abs(rest) >= 0.5 * unit - high * BOUND
+    undecided = abs(rest) >= 0.5 * unit - high * bound
     return whole * powers[74] * powers[exponent + 1000 + 1074], undecided
 
 
@@ -155,7 +157,8 @@ def exponential(x: float, x_low: float, table: Doubles) -> tuple[float, float, i
     square = t * t
     more = t_low + (
         t_low * t
-        + square * (0.5 + t * (1.0 / 6.0 + t * (1.0 / 24.0 + t * (1.0 / 120.0 + t * (1.0 / 720.0 + t / 5040.0)))))
+        + square
+        * (0.5 + t * (1.0 / 6.0 + t * (1.0 / 24.0 + t * (1.0 / 120.0 + t * (1.0 / 720.0 + t * (1.0 / 5040.0))))))
     )
     high, low = fast_two_sum(base, base * t1)
     high, low = fast_two_sum(high, low + (base_low + (base * (t - t1) + (base_low * t + (base + base_low) * more))))
@@ -192,7 +195,7 @@ def logarithm(x: float, bits: int, precise: bool, powers: Doubles, table: Double
         low += (
             t
             * (square + square_low)
-            * (1.0 / 3.0 - t * (0.25 - t * (0.2 - t * (1.0 / 6.0 - t * (1.0 / 7.0 - t * (0.125 - t / 9.0))))))
+            * (1.0 / 3.0 - t * (0.25 - t * (0.2 - t * (1.0 / 6.0 - t * (1.0 / 7.0 - t * (0.125 - t * (1.0 / 9.0)))))))
         )
     low += (t_low * (1.0 - t * (1.0 - t)) - 0.5 * square_low) + (exponent * LN2[1] + table[place, 2])
     return fast_two_sum(high, low)
@@ -205,7 +208,7 @@ def exponentials(values: Doubles, powers: Doubles, table: Doubles) -> tuple[Doub
         x = values[i]
         if abs(x) < 750.0:
             high, low, exponent = exponential(x, 0.0, table)
-            results[i], undecided[i] = scaled(high, low, exponent, powers)
+            results[i], undecided[i] = scaled(high, low, exponent, BOUND, powers)
         elif x != x:
             results[i] = x
         else:
@@ -225,7 +228,7 @@ def logarithms(
             high, low = logarithm(x, bits[i], False, powers, table)
             if factor != 1.0:
                 high, low = multiply(high, low, factor, factor_low)
-            results[i], undecided[i] = rounded(high, low)
+            results[i], undecided[i] = rounded(high, low, BOUND)
         else:
             results[i] = x if x == math.inf else math.nan
             undecided[i] = 0.0 < x < 1.0
@@ -244,7 +247,7 @@ def logarithms_to_bases(
             high, low = logarithm(x, bits[i], False, powers, table)
             base_high, base_low = logarithm(base, base_bits[i], False, powers, table)
             high, low = divide(high, low, base_high, base_low)
-            results[i], undecided[i] = rounded(high, low)
+            results[i], undecided[i] = rounded(high, low, BOUND)
         elif x != x or base != base:
             results[i] = math.nan
         else:
@@ -283,6 +286,9 @@ def powers_of(
         if y == 2.0:
             results[i] = x * x
             continue
+        if y == 0.5 and x > 0.0:
+            results[i] = math.sqrt(x)
+            continue
         sign = 1.0
         if x < 0.0:
             if y != np.floor(y):
@@ -307,13 +313,20 @@ def powers_of(
             if count == 0:
                 results[i] = sign * float(product)
                 continue
+        if 1.0 <= y < 9.0 and y == np.floor(y) and 2.0**-100 < x < 2.0**100:
+            high, low = x, 0.0
+            for _ in range(int(y) - 1):
+                high, low = multiply(high, low, x, 0.0)
+            result, undecided[i] = rounded(high, low, BOUND)
+            results[i] = sign * result
+            continue
         high, low = logarithm(x, base_bits[i] & 0x7FFFFFFFFFFFFFFF, True, powers, log_table)
         if abs(y) > 2.0**64 or abs(high * y) > 750.0:  # no logarithm other than 0 is below 2**-53
             results[i] = sign * (math.inf if (high > 0.0) == (y > 0.0) else 0.0)
             continue
         high, low = multiply(high, low, y, 0.0)
         high, low, exponent = exponential(high, low, exp_table)
-        result, undecided[i] = scaled(high, low, exponent, powers)
+        result, undecided[i] = scaled(high, low, exponent, BOUND, powers)
         results[i] = sign * result
     return results, undecided
 
@@ -341,7 +354,7 @@ def cube_roots(values: Doubles, bits: Bits, powers: Doubles, table: Doubles) -> 
         left = (share - cube) - rest
         off = left / cube
         low = root * off * (1.0 / 3.0 - off * (1.0 / 9.0 - off * (5.0 / 81.0)))
-        result, undecided[i] = rounded(root, low)
+        result, undecided[i] = rounded(root, low, BOUND)
         results[i] = math.copysign(result * powers[1074 + third], x)
     return results, undecided
 
@@ -355,7 +368,10 @@ def small_hyperbolic_sine(x: float) -> Pair:
     low += (
         z
         * z
-        * (1 / 120 + z * (1 / 5040 + z * (1 / 362880 + z * (1 / 39916800 + z * (1 / 6227020800 + z / 1307674368000)))))
+        * (
+            1 / 120
+            + z * (1 / 5040 + z * (1 / 362880 + z * (1 / 39916800 + z * (1 / 6227020800 + z * (1 / 1307674368000)))))
+        )
     )
     high, low = multiply(high, low, x, 0.0)
     total, rest = fast_two_sum(x, high)
@@ -388,7 +404,7 @@ def hyperbolics(values: Doubles, function: int, powers: Doubles, table: Doubles)
         total, rest = two_sum(high, down)
         total, rest = fast_two_sum(total, rest + (low + down_low))
         if function == COSINE:
-            results[i], undecided[i] = scaled(total, rest, exponent - 1, powers)
+            results[i], undecided[i] = scaled(total, rest, exponent - 1, HYPERBOLIC_BOUND, powers)
             continue
         if x < 0.25:
             sine, sine_low = small_hyperbolic_sine(x)
@@ -398,11 +414,11 @@ def hyperbolics(values: Doubles, function: int, powers: Doubles, table: Doubles)
             sine_low += low - down_low
         if function == TANGENT:
             sine, sine_low = divide(sine, sine_low, total, rest)
-            result, undecided[i] = rounded(sine, sine_low)
+            result, undecided[i] = rounded(sine, sine_low, HYPERBOLIC_BOUND)
         elif x < 0.25:
-            result, undecided[i] = rounded(0.5 * sine, 0.5 * sine_low)
+            result, undecided[i] = rounded(0.5 * sine, 0.5 * sine_low, HYPERBOLIC_BOUND)
         else:
-            result, undecided[i] = scaled(sine, sine_low, exponent - 1, powers)
+            result, undecided[i] = scaled(sine, sine_low, exponent - 1, HYPERBOLIC_BOUND, powers)
         results[i] = math.copysign(result, values[i])
     return results, undecided
 
@@ -515,7 +531,7 @@ def circulars(
                 high, low = sine(t, t_low, table)
             if quarters & 2:
                 high, low = -high, -low
-        result, undecided[i] = rounded(high, low)
+        result, undecided[i] = rounded(high, low, BOUND)
         results[i] = -result if function != COSINE and values[i] < 0.0 else result
     return results, undecided
 
@@ -526,18 +542,20 @@ def angle(y: float, y_low: float, x: float, x_low: float, table: Doubles) -> Pai
     steep = y > x
     if steep:
         y, y_low, x, x_low = x, x_low, y, y_low
-    u, u_low = divide(y, y_low, x, x_low)
-    count = (u * 128.0 + _ROUNDER) - _ROUNDER
+    count = (128.0 * y / x + _ROUNDER) - _ROUNDER
     place = int(count)
-    t, t_low = u, u_low
-    if place != 0:
-        c = count / 128.0
-        up, up_low = two_sum(u - c, u_low)
-        product, rest = two_product(u, c)
-        down, down_low = fast_two_sum(1.0, product)
-        t, t_low = divide(up, up_low, down, down_low + (rest + u_low * c))
+    if place != 0:  # (y - c x) / (x + c y)
+        c = count * 0.0078125
+        product, rest = two_product(c, x)
+        up, up_low = fast_two_sum(y, -product)
+        up, up_low = two_sum(up, up_low + ((y_low - rest) - c * x_low))
+        product, rest = two_product(c, y)
+        x, more = fast_two_sum(x, product)
+        x_low += more + (rest + c * y_low)
+        y, y_low = up, up_low
+    t, t_low = divide(y, y_low, x, x_low)
     square = t * t
-    more = t * square * (-1.0 / 3.0 + square * (0.2 - square * (1.0 / 7.0 - square / 9.0)))
+    more = t * square * (-1.0 / 3.0 + square * (0.2 - square * (1.0 / 7.0 - square * (1.0 / 9.0))))
     if place == 0:
         high, low = fast_two_sum(t, t_low + more)
     else:
@@ -573,7 +591,7 @@ def inverse_circulars(values: Doubles, function: int, table: Doubles) -> tuple[D
                 result = HALF_PI[0]
             else:
                 high, low = angle(x, 0.0, 1.0, 0.0, table)
-                result, undecided[i] = rounded(high, low)
+                result, undecided[i] = rounded(high, low, BOUND)
             results[i] = math.copysign(result, values[i])
             continue
         if not x <= 1.0:
@@ -585,13 +603,13 @@ def inverse_circulars(values: Doubles, function: int, table: Doubles) -> tuple[D
         other, other_low = square_root(other, other_low)
         if function == SINE:
             high, low = angle(x, 0.0, other, other_low, table)
-            result, undecided[i] = rounded(high, low)
+            result, undecided[i] = rounded(high, low, BOUND)
             results[i] = math.copysign(result, values[i])
         else:
             high, low = angle(other, other_low, x, 0.0, table)
             if values[i] < 0.0:
                 high, low = supplement(high, low)
-            results[i], undecided[i] = rounded(high, low)
+            results[i], undecided[i] = rounded(high, low, BOUND)
     return results, undecided
 
 
@@ -605,7 +623,7 @@ def angles_of(ordinates: Doubles, abscissas: Doubles, table: Doubles) -> tuple[D
             high, low = angle(y, 0.0, x, 0.0, table)
             if abscissas[i] < 0.0:
                 high, low = supplement(high, low)
-            result, undecided[i] = rounded(high, low)
+            result, undecided[i] = rounded(high, low, BOUND)
             results[i] = math.copysign(result, ordinates[i])
         elif x != x or y != y:
             results[i] = math.nan
