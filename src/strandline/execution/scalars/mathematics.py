@@ -82,7 +82,8 @@ def _column(
     results, undecided = loop(*arguments)
     for row in np.flatnonzero(undecided):
         results[row] = exact(*(float(values[row]) for values in arguments))
-    missing = np.zeros(len(results), np.bool_) if impossible is None else impossible(*arguments)
+    with np.errstate(invalid="ignore"):
+        missing = np.zeros(len(results), np.bool_) if impossible is None else impossible(*arguments)
     for column in columns:
         if column.null_count():
             missing |= column.is_null().to_numpy()
