@@ -26,10 +26,10 @@ from strandline.types import DOUBLE
 
 ROWS = 40_000
 ONE = (
-    "sqrt cbrt exp ln log log10 log2 sin cos tan asin acos atan sinh cosh tanh degrees radians "
-    "neg abs sign floor ceil round trunc"
-).split()
-TWO = "+ - * / % power log atan2".split()
+    "sqrt", "cbrt", "exp", "ln", "log", "log10", "log2", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
+    "tanh", "degrees", "radians", "neg", "abs", "sign", "floor", "ceil", "round", "trunc",
+)  # fmt: skip
+TWO = ("+", "-", "*", "/", "%", "power", "log", "atan2")
 AGGREGATES = {
     "sum": "SUM(x)",
     "avg": "AVG(x)",
