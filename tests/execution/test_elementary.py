@@ -34,15 +34,15 @@ def bits(x: Doubles) -> npt.NDArray[np.int64]:
 # A loop, what it is called with for some columns, and what it must compute.
 LOOPS: dict[str, tuple[Compiled[..., Any], Callable[..., tuple[Any, ...]], Callable[..., Any]]] = {
     "exp": (loops.exponentials, lambda x: (x, POWERS, tables.exponentials()), nearest.exp),
-    "ln": (loops.logarithms, lambda x: (x, bits(x), 1.0, 0.0, POWERS, tables.logarithms()), nearest.ln),
+    "ln": (loops.logarithms, lambda x: (x, bits(x), 1.0, 0.0, tables.logarithms()), nearest.ln),
     "log2": (
         loops.logarithms,
-        lambda x: (x, bits(x), *tables.logarithm_factors()[2], POWERS, tables.logarithms()),
+        lambda x: (x, bits(x), *tables.logarithm_factors()[2], tables.logarithms()),
         partial(nearest.log, 2.0),
     ),
     "log10": (
         loops.logarithms,
-        lambda x: (x, bits(x), *tables.logarithm_factors()[10], POWERS, tables.logarithms()),
+        lambda x: (x, bits(x), *tables.logarithm_factors()[10], tables.logarithms()),
         partial(nearest.log, 10.0),
     ),
     "cbrt": (loops.cube_roots, lambda x: (x, bits(x), POWERS, tables.cube_roots()), nearest.cbrt),

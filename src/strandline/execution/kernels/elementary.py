@@ -11,6 +11,10 @@ fused or reordered: Numba does so only if asked (`fastmath`), and `tests/executi
 All arguments are reduced to a small remainder t by tables (`tables.py`), for which the first terms of the series are
 enough: |t| < 2**-8, so the second term may already be computed with 53 bits, or the third.
 
+Exponentials, logarithms and powers are computed block by block, in steps that each go through the block: a step that
+looks up tables is slow, and between two of them processors with vectors compute several values at a time. The rows of
+the scratch lie one after the other.
+
 The helpers run as plain Python, too, and are tested so.
 """
 
@@ -39,6 +43,10 @@ _TO_8: Final = 1.5 * 2.0**18  # the same to a multiple of 2**-34: 26 bits of a n
 _TO_1: Final = 1.5 * 2.0**27  # the same to a multiple of 2**-25: 26 bits of a number from 1 to 2
 _TINY: Final = 2.0**-27  # below, t and t ± t³/3 have the same nearest DOUBLE
 _LEAST_NORMAL: Final = 2.0**-1022
+_WITH_ALL_BITS: Final = 700.0  # closer to zero than this, e**x is a DOUBLE of 53 bits
+_FEW_FACTORS: Final = 9.0  # powers with smaller whole exponents are products
+_FROM_SQRT_2: Final = 106  # the place in the table of logarithms from which on x is halved
+_BLOCK: Final = 256  # values at a time
 
 _hex = float.fromhex
 # Constants in parts: all but the last have so few bits that their products with a counter are exact.
@@ -146,13 +154,16 @@ def scaled(high: float, low: float, exponent: int, bound: float, powers: Doubles
 
 
 @inlined
-def exponential(x: float, x_low: float, table: Doubles) -> tuple[float, float, int]:
-    """e**x = (high + low) * 2**exponent, for |x| < 800: x = (128 exponent + j) ln 2 / 128 + t."""
+def reduce_exponent(x: float, x_low: float) -> tuple[float, float, float]:
+    """x = count ln 2 / 128 + t, for |x| < 800."""
     count = (x * STEPS + _ROUNDER) - _ROUNDER
-    number = int(count)
     t, t_low = two_sum(x - count * STEP[0], -(count * STEP[1]))
     t, t_low = two_sum(t, t_low + x_low)
-    base, base_low = table[number & 127, 0], table[number & 127, 1]
+    return count, t, t_low
+
+
+@inlined
+def base_times_exponential(base: float, base_low: float, t: float, t_low: float) -> Pair:
     t1 = (t + _TO_8) - _TO_8
     square = t * t
     more = t_low + (
@@ -161,25 +172,38 @@ def exponential(x: float, x_low: float, table: Doubles) -> tuple[float, float, i
         * (0.5 + t * (1.0 / 6.0 + t * (1.0 / 24.0 + t * (1.0 / 120.0 + t * (1.0 / 720.0 + t * (1.0 / 5040.0))))))
     )
     high, low = fast_two_sum(base, base * t1)
-    high, low = fast_two_sum(high, low + (base_low + (base * (t - t1) + (base_low * t + (base + base_low) * more))))
+    return fast_two_sum(high, low + (base_low + (base * (t - t1) + (base_low * t + (base + base_low) * more))))
+
+
+@inlined
+def exponential(x: float, x_low: float, table: Doubles) -> tuple[float, float, int]:
+    """e**x = (high + low) * 2**exponent, for |x| < 800."""
+    count, t, t_low = reduce_exponent(x, x_low)
+    number = int(count)
+    high, low = base_times_exponential(table[number & 127, 0], table[number & 127, 1], t, t_low)
     return high, low, number >> 7
 
 
 @inlined
-def logarithm(x: float, bits: int, precise: bool, powers: Doubles, table: Doubles) -> Pair:
-    """ln x for a normal x with these bits: x = 2**exponent (1 + t) / c; `precise` for a factor that is large."""
-    exponent = (bits >> 52) - 1023
-    place = (bits >> 44) & 255
-    share = x * powers[1074 - exponent]
-    if place >= 106:  # from sqrt(2) on
-        share *= 0.5
-        exponent += 1
-    c = table[place, 0]
+def rounded_exponential(x: float, powers: Doubles, table: Doubles) -> tuple[float, bool]:
+    if abs(x) < 750.0:
+        high, low, exponent = exponential(x, 0.0, table)
+        return scaled(high, low, exponent, BOUND, powers)
+    if x != x:
+        return x, False
+    return (math.inf if x > 0.0 else 0.0), False
+
+
+@inlined
+def logarithm_of_share(
+    share: float, exponent: float, c: float, minus_ln_c: float, minus_ln_c_low: float, precise: bool
+) -> Pair:
+    """ln(share * 2**exponent), where share is (1 + t) / c; `precise` for a factor that is large."""
     share1 = (share + _TO_1) - _TO_1
     t, t_low = two_sum(share1 * c - 1.0, (share - share1) * c)
     t1 = (t + _TO_8) - _TO_8
     square, square_low = t1 * t1, (t - t1) * (t + t1)
-    high, low = two_sum(exponent * LN2[0] + table[place, 1], t)
+    high, low = two_sum(exponent * LN2[0] + minus_ln_c, t)
     high, rest = two_sum(high, -0.5 * square)
     low += rest
     if precise:
@@ -197,41 +221,104 @@ def logarithm(x: float, bits: int, precise: bool, powers: Doubles, table: Double
             * (square + square_low)
             * (1.0 / 3.0 - t * (0.25 - t * (0.2 - t * (1.0 / 6.0 - t * (1.0 / 7.0 - t * (0.125 - t * (1.0 / 9.0)))))))
         )
-    low += (t_low * (1.0 - t * (1.0 - t)) - 0.5 * square_low) + (exponent * LN2[1] + table[place, 2])
+    low += (t_low * (1.0 - t * (1.0 - t)) - 0.5 * square_low) + (exponent * LN2[1] + minus_ln_c_low)
     return fast_two_sum(high, low)
+
+
+@inlined
+def logarithm(x: float, bits: int, precise: bool, powers: Doubles, table: Doubles) -> Pair:
+    """ln x for a normal x with these bits."""
+    exponent = (bits >> 52) - 1023
+    place = (bits >> 44) & 255
+    share = x * powers[1074 - exponent]
+    if place >= _FROM_SQRT_2:
+        share *= 0.5
+        exponent += 1
+    return logarithm_of_share(share, float(exponent), table[place, 0], table[place, 1], table[place, 2], precise)
+
+
+@inlined
+def look_up_shares(bits: Bits, scratch: Doubles, table: Doubles) -> None:
+    """For a block of normal numbers with these bits what `logarithm_of_share` takes, in rows 0 to 4 of the scratch."""
+    shares = scratch.view(np.int64)
+    for i in range(len(bits)):
+        shares[i] = (bits[i] & 0x000FFFFFFFFFFFFF) | 0x3FF0000000000000
+    for i in range(len(bits)):
+        place = (bits[i] >> 44) & 255
+        exponent = (bits[i] >> 52) - 1023
+        if place >= _FROM_SQRT_2:
+            scratch[i] *= 0.5
+            exponent += 1
+        scratch[_BLOCK + i] = exponent
+        scratch[2 * _BLOCK + i] = table[place, 0]
+        scratch[3 * _BLOCK + i] = table[place, 1]
+        scratch[4 * _BLOCK + i] = table[place, 2]
+
+
+@inlined
+def look_up_bases(size: int, scratch: Doubles, first: int, powers: Doubles, table: Doubles) -> None:
+    """For the counts in a row of the scratch the bases and powers of two, in the rows after it."""
+    for i in range(size):
+        number = int(scratch[first * _BLOCK + i])
+        scratch[(first + 1) * _BLOCK + i] = table[number & 127, 0]
+        scratch[(first + 2) * _BLOCK + i] = table[number & 127, 1]
+        scratch[(first + 3) * _BLOCK + i] = powers[(number >> 7) + 1074]
 
 
 @compiled("Tuple((f8[::1], b1[::1]))(f8[::1], f8[::1], f8[:, ::1])", on_demand=True)
 def exponentials(values: Doubles, powers: Doubles, table: Doubles) -> tuple[Doubles, Mask]:
     results, undecided = np.empty(len(values)), np.zeros(len(values), np.bool_)
-    for i in range(len(values)):
-        x = values[i]
-        if abs(x) < 750.0:
-            high, low, exponent = exponential(x, 0.0, table)
-            results[i], undecided[i] = scaled(high, low, exponent, BOUND, powers)
-        elif x != x:
-            results[i] = x
-        else:
-            results[i] = math.inf if x > 0.0 else 0.0
+    scratch = np.empty(6 * _BLOCK)
+    for begin in range(0, len(values), _BLOCK):
+        some, result = values[begin : begin + _BLOCK], results[begin : begin + _BLOCK]
+        for i in range(len(some)):
+            count, t, t_low = reduce_exponent(some[i] if abs(some[i]) < _WITH_ALL_BITS else 0.0, 0.0)
+            scratch[i], scratch[4 * _BLOCK + i], scratch[5 * _BLOCK + i] = count, t, t_low
+        look_up_bases(len(some), scratch, 0, powers, table)
+        for i in range(len(some)):
+            high, low = base_times_exponential(
+                scratch[_BLOCK + i], scratch[2 * _BLOCK + i], scratch[4 * _BLOCK + i], scratch[5 * _BLOCK + i]
+            )
+            error = high * BOUND
+            below = high + (low - error)
+            scratch[i] = below - (high + (low + error))
+            result[i] = below * scratch[3 * _BLOCK + i]
+        for i in range(len(some)):
+            if scratch[i] != 0.0 or not abs(some[i]) < _WITH_ALL_BITS:
+                result[i], undecided[begin + i] = rounded_exponential(some[i], powers, table)
     return results, undecided
 
 
-@compiled("Tuple((f8[::1], b1[::1]))(f8[::1], i8[::1], f8, f8, f8[::1], f8[:, ::1])", on_demand=True)
-def logarithms(
-    values: Doubles, bits: Bits, factor: float, factor_low: float, powers: Doubles, table: Doubles
-) -> tuple[Doubles, Mask]:
+@compiled("Tuple((f8[::1], b1[::1]))(f8[::1], i8[::1], f8, f8, f8[:, ::1])", on_demand=True)
+def logarithms(values: Doubles, bits: Bits, factor: float, factor_low: float, table: Doubles) -> tuple[Doubles, Mask]:
     """The natural logarithms times a factor; NaN of what is not positive."""
     results, undecided = np.empty(len(values)), np.zeros(len(values), np.bool_)
-    for i in range(len(values)):
-        x = values[i]
-        if _LEAST_NORMAL <= x < math.inf:
-            high, low = logarithm(x, bits[i], False, powers, table)
+    scratch = np.empty(5 * _BLOCK)
+    for begin in range(0, len(values), _BLOCK):
+        some, result = values[begin : begin + _BLOCK], results[begin : begin + _BLOCK]
+        look_up_shares(bits[begin : begin + _BLOCK], scratch, table)
+        for i in range(len(some)):
+            high, low = logarithm_of_share(
+                scratch[i],
+                scratch[_BLOCK + i],
+                scratch[2 * _BLOCK + i],
+                scratch[3 * _BLOCK + i],
+                scratch[4 * _BLOCK + i],
+                False,
+            )
             if factor != 1.0:
                 high, low = multiply(high, low, factor, factor_low)
-            results[i], undecided[i] = rounded(high, low, BOUND)
-        else:
-            results[i] = x if x == math.inf else math.nan
-            undecided[i] = 0.0 < x < 1.0
+            error = abs(high) * BOUND
+            below = high + (low - error)
+            scratch[i] = below - (high + (low + error))
+            result[i] = below
+        for i in range(len(some)):
+            x = some[i]
+            if _LEAST_NORMAL <= x < math.inf:
+                undecided[begin + i] = scratch[i] != 0.0
+            else:
+                result[i] = x if x == math.inf else math.nan
+                undecided[begin + i] = 0.0 < x < 1.0
     return results, undecided
 
 
@@ -269,65 +356,109 @@ def special_power(x: float, y: float) -> float:
     return -result if odd and math.copysign(1.0, x) < 0.0 else result
 
 
+_DECIDED, _UNDECIDED, _BY_LOGARITHM = 0, 1, 2
+
+
+@inlined
+def power_without_logarithm(x: float, y: float) -> tuple[float, int]:
+    """x ** y, NaN where there is no real result; for a power by logarithms its sign."""
+    if y == 0.0 or x == 1.0:
+        return 1.0, _DECIDED
+    if not (abs(x) < math.inf and abs(y) < math.inf) or x == 0.0:
+        return special_power(x, y), _DECIDED
+    if y == 2.0:
+        return x * x, _DECIDED
+    if y == 0.5 and x > 0.0:
+        return math.sqrt(x), _DECIDED
+    whole = y == np.floor(y)
+    sign = 1.0
+    if x < 0.0:
+        if not whole:
+            return math.nan, _DECIDED
+        if abs(y) < 2.0**53 and 0.5 * y != np.floor(0.5 * y):
+            sign = -1.0
+        x = -x
+    if x == 1.0:
+        return sign, _DECIDED
+    if x < _LEAST_NORMAL:
+        return math.nan, _UNDECIDED
+    if whole and 1.0 <= y < 40.0 and x < 2.0**53 and x == np.floor(x):
+        # Small whole numbers have exact powers, many of them half-way between two DOUBLEs.
+        factor, product = int(x), int(x)
+        count = int(y) - 1
+        while count > 0 and product < 2**62 // factor:
+            product *= factor
+            count -= 1
+        if count == 0:
+            return sign * float(product), _DECIDED
+    if whole and 1.0 <= y < _FEW_FACTORS and 2.0**-100 < x < 2.0**100:
+        high, low = x, 0.0
+        for _ in range(int(y) - 1):
+            high, low = multiply(high, low, x, 0.0)
+        result, undecided = rounded(high, low, BOUND)
+        return sign * result, _UNDECIDED if undecided else _DECIDED
+    return sign, _BY_LOGARITHM
+
+
 @compiled("Tuple((f8[::1], b1[::1]))(f8[::1], i8[::1], f8[::1], f8[::1], f8[:, ::1], f8[:, ::1])", on_demand=True)
 def powers_of(
     bases: Doubles, base_bits: Bits, exponents: Doubles, powers: Doubles, exp_table: Doubles, log_table: Doubles
 ) -> tuple[Doubles, Mask]:
     """bases ** exponents, NaN where there is no real result."""
     results, undecided = np.empty(len(bases)), np.zeros(len(bases), np.bool_)
-    for i in range(len(bases)):
-        x, y = bases[i], exponents[i]
-        if y == 0.0 or x == 1.0:
-            results[i] = 1.0
-            continue
-        if not (abs(x) < math.inf and abs(y) < math.inf) or x == 0.0:
-            results[i] = special_power(x, y)
-            continue
-        if y == 2.0:
-            results[i] = x * x
-            continue
-        if y == 0.5 and x > 0.0:
-            results[i] = math.sqrt(x)
-            continue
-        sign = 1.0
-        if x < 0.0:
-            if y != np.floor(y):
-                results[i] = math.nan
+    scratch, ordinary = np.empty(7 * _BLOCK), np.empty(_BLOCK, np.bool_)
+    for begin in range(0, len(bases), _BLOCK):
+        some, result = bases[begin : begin + _BLOCK], results[begin : begin + _BLOCK]
+        exponent, bits = exponents[begin : begin + _BLOCK], base_bits[begin : begin + _BLOCK]
+        factors = 0
+        for i in range(len(some)):
+            x, y = some[i], exponent[i]
+            ordinary[i] = _LEAST_NORMAL <= x < math.inf and abs(y) < 2.0**40
+            if 0.0 <= y < _FEW_FACTORS and y == np.floor(y):
+                factors += 1
+        if factors == 0:
+            look_up_shares(bits, scratch, log_table)
+            for i in range(len(some)):
+                high, low = logarithm_of_share(
+                    scratch[i],
+                    scratch[_BLOCK + i],
+                    scratch[2 * _BLOCK + i],
+                    scratch[3 * _BLOCK + i],
+                    scratch[4 * _BLOCK + i],
+                    True,
+                )
+                scratch[i], scratch[_BLOCK + i] = high, low
+            for i in range(len(some)):
+                high, low = multiply(scratch[i], scratch[_BLOCK + i], exponent[i], 0.0)
+                scratch[6 * _BLOCK + i] = high
+                inside = abs(high) < _WITH_ALL_BITS
+                count, t, t_low = reduce_exponent(high if inside else 0.0, low if inside else 0.0)
+                scratch[i], scratch[_BLOCK + i], scratch[2 * _BLOCK + i] = t, t_low, count
+            look_up_bases(len(some), scratch, 2, powers, exp_table)
+            for i in range(len(some)):
+                high, low = base_times_exponential(
+                    scratch[3 * _BLOCK + i], scratch[4 * _BLOCK + i], scratch[i], scratch[_BLOCK + i]
+                )
+                error = high * BOUND
+                below = high + (low - error)
+                scratch[i] = below - (high + (low + error))
+                result[i] = below * scratch[5 * _BLOCK + i]
+        for i in range(len(some)):
+            y = exponent[i]
+            if factors == 0 and ordinary[i] and scratch[i] == 0.0 and abs(scratch[6 * _BLOCK + i]) < _WITH_ALL_BITS:
                 continue
-            if abs(y) < 2.0**53 and 0.5 * y != np.floor(0.5 * y):
-                sign = -1.0
-            x = -x
-        if x == 1.0:
-            results[i] = sign
-            continue
-        if x < _LEAST_NORMAL:
-            undecided[i] = True
-            continue
-        if 1.0 <= y < 40.0 and x < 2.0**53 and x == np.floor(x) and y == np.floor(y):
-            # Small whole numbers have exact powers, many of them half-way between two DOUBLEs.
-            factor, product = int(x), int(x)
-            count = int(y) - 1
-            while count > 0 and product < 2**62 // factor:
-                product *= factor
-                count -= 1
-            if count == 0:
-                results[i] = sign * float(product)
+            sign, way = power_without_logarithm(some[i], y)
+            if way != _BY_LOGARITHM:
+                result[i], undecided[begin + i] = sign, way == _UNDECIDED
                 continue
-        if 1.0 <= y < 9.0 and y == np.floor(y) and 2.0**-100 < x < 2.0**100:
-            high, low = x, 0.0
-            for _ in range(int(y) - 1):
-                high, low = multiply(high, low, x, 0.0)
-            result, undecided[i] = rounded(high, low, BOUND)
-            results[i] = sign * result
-            continue
-        high, low = logarithm(x, base_bits[i] & 0x7FFFFFFFFFFFFFFF, True, powers, log_table)
-        if abs(y) > 2.0**64 or abs(high * y) > 750.0:  # no logarithm other than 0 is below 2**-53
-            results[i] = sign * (math.inf if (high > 0.0) == (y > 0.0) else 0.0)
-            continue
-        high, low = multiply(high, low, y, 0.0)
-        high, low, exponent = exponential(high, low, exp_table)
-        result, undecided[i] = scaled(high, low, exponent, BOUND, powers)
-        results[i] = sign * result
+            high, low = logarithm(abs(some[i]), bits[i] & 0x7FFFFFFFFFFFFFFF, True, powers, log_table)
+            if abs(y) > 2.0**64 or abs(high * y) > 750.0:  # no logarithm other than 0 is below 2**-53
+                result[i] = sign * (math.inf if (high > 0.0) == (y > 0.0) else 0.0)
+                continue
+            high, low = multiply(high, low, y, 0.0)
+            high, low, twos = exponential(high, low, exp_table)
+            size, undecided[begin + i] = scaled(high, low, twos, BOUND, powers)
+            result[i] = sign * size
     return results, undecided
 
 

@@ -35,12 +35,12 @@ def _exp(x: Doubles) -> tuple[Doubles, Mask]:
 
 
 def _ln(x: Doubles) -> tuple[Doubles, Mask]:
-    return elementary.logarithms(x, _bits(x), 1.0, 0.0, tables.powers(), tables.logarithms())
+    return elementary.logarithms(x, _bits(x), 1.0, 0.0, tables.logarithms())
 
 
 def _logarithms(x: Doubles, base: int) -> tuple[Doubles, Mask]:
     factor = tables.logarithm_factors()[base]
-    return elementary.logarithms(x, _bits(x), *factor, tables.powers(), tables.logarithms())
+    return elementary.logarithms(x, _bits(x), *factor, tables.logarithms())
 
 
 def _logarithms_to_bases(base: Doubles, x: Doubles) -> tuple[Doubles, Mask]:
