@@ -1,6 +1,7 @@
 """Roots, logarithms, angles and the like: what they take and what they mean. All of them are functions of DOUBLEs.
 
-Where there is no real result there is NULL; what is too large for a DOUBLE is an infinity, as in IEEE 754.
+The result is the DOUBLE nearest to the true value (`nearest.py`): the same on every machine. Where there is no real
+result there is NULL; what is too large for a DOUBLE is an infinity, as in IEEE 754.
 """
 
 from __future__ import annotations
@@ -9,58 +10,69 @@ import math
 from collections.abc import Callable
 from typing import Final
 
+from strandline.algebra.scalars import nearest
 from strandline.algebra.signatures import Function, fixed
 from strandline.types import BOOLEAN, DOUBLE, INT
 
 
-def _power(base: float, exponent: float) -> float | None:
+def power(base: float, exponent: float) -> float | None:
     if (base == 0 and exponent < 0) or (base < 0 and math.isfinite(exponent) and exponent != math.floor(exponent)):
         return None
-    try:
-        return math.pow(base, exponent)
-    except OverflowError:
-        return -math.inf if base < 0 and exponent % 2 == 1 else math.inf
+    if base == 0 or not (math.isfinite(base) and math.isfinite(exponent)):
+        return math.pow(base, exponent)  # as IEEE 754 has it: nothing is rounded
+    size = nearest.power(abs(base), exponent)
+    return -size if base < 0 and exponent % 2 == 1 else size
 
 
-def _cube_root(x: float) -> float:
-    """C's result and one step of Newton's: some libraries say that the cube root of 27 is a little more than 3."""
-    root = math.cbrt(x)
-    return root if root == 0 or not math.isfinite(root) else root - (root - x / (root * root)) / 3
-
-
-def _unbounded(function: Callable[[float], float]) -> Callable[[float], float]:
-    """Too large is infinite, with the sign of the argument: sinh(-1000). An exponential is never negative."""
-
-    def unbounded(x: float) -> float:
-        try:
-            return function(x)
-        except OverflowError:
-            return math.copysign(math.inf, x) if function is math.sinh else math.inf
-
-    return unbounded
+def _of_numbers(function: Callable[[float], float]) -> Callable[[float], float]:
+    return lambda x: x if x != x else function(x)
 
 
 def _of_positive(function: Callable[[float], float]) -> Callable[[float], float | None]:
-    return lambda x: None if x <= 0 else function(x)
+    return lambda x: None if x <= 0 else function(x) if x < math.inf else x
 
 
 def _of_finite(function: Callable[[float], float]) -> Callable[[float], float | None]:
-    return lambda x: None if math.isinf(x) else function(x)
+    return lambda x: None if math.isinf(x) else x if x != x else function(x)
 
 
 def _of_unit(function: Callable[[float], float]) -> Callable[[float], float | None]:
-    return lambda x: None if abs(x) > 1 else function(x)
+    return lambda x: None if abs(x) > 1 else x if x != x else function(x)
 
 
-def _log(base: float, x: float | None = None) -> float | None:
+def _cbrt(x: float) -> float:
+    return nearest.cbrt(x) if math.isfinite(x) else x
+
+
+def _log2(x: float) -> float:
+    return nearest.log(2.0, x)
+
+
+def _log10(x: float) -> float:
+    return nearest.log(10.0, x)
+
+
+LOG10: Final = _of_positive(_log10)
+
+
+def log(base: float, x: float | None = None) -> float | None:
     """To the base 10, or log(base, x)."""
     if x is None:
-        return None if base <= 0 else math.log10(base)
+        return LOG10(base)
     if base <= 0 or base == 1 or x <= 0:
         return None
-    if base in (2, 10):  # a quotient of logarithms may miss a whole number
-        return math.log2(x) if base == 2 else math.log10(x)
-    return math.log(x) / math.log(base)
+    if math.isfinite(base) and math.isfinite(x):
+        return nearest.log(base, x)
+    # The quotient of two logarithms, of which one is infinite or NaN: only the sign of the other matters.
+    return _sign_of_logarithm(x) / _sign_of_logarithm(base)
+
+
+def _sign_of_logarithm(x: float) -> float:
+    return x if not math.isfinite(x) else float((x > 1) - (x < 1))
+
+
+def _atan2(y: float, x: float) -> float:
+    return math.nan if x != x or y != y else nearest.atan2(y, x)
 
 
 def _width_bucket(x: float, low: float, high: float, count: int) -> int | None:
@@ -84,31 +96,33 @@ _TEST = fixed(BOOLEAN, DOUBLE)
 DECLARED: Final = (
     Function("sqrt", "sqrt(x)", "The square root; NULL if x is negative.",
              1, 1, _DOUBLE, lambda x: None if x < 0 else math.sqrt(x)),
-    Function("cbrt", "cbrt(x)", "The cube root.", 1, 1, _DOUBLE, _cube_root),
+    Function("cbrt", "cbrt(x)", "The cube root.", 1, 1, _DOUBLE, _cbrt),
     Function("power", "power(x, y)", "x to the power of y, also x ^ y; NULL if there is no real result.",
-             2, 2, _TWO, _power),
-    Function("exp", "exp(x)", "e to the power of x.", 1, 1, _DOUBLE, _unbounded(math.exp)),
-    Function("ln", "ln(x)", "The natural logarithm; NULL unless x is positive.", 1, 1, _DOUBLE, _of_positive(math.log)),
+             2, 2, _TWO, power),
+    Function("exp", "exp(x)", "e to the power of x.", 1, 1, _DOUBLE, _of_numbers(nearest.exp)),
+    Function("ln", "ln(x)", "The natural logarithm; NULL unless x is positive.",
+             1, 1, _DOUBLE, _of_positive(nearest.ln)),
     Function("log", "log([base, ]x)", "The logarithm to a base, or to 10; NULL unless both are positive.",
-             1, 2, _TWO, _log),
+             1, 2, _TWO, log),
     Function("log10", "log10(x)", "The logarithm to the base 10; NULL unless x is positive.",
-             1, 1, _DOUBLE, _of_positive(math.log10)),
+             1, 1, _DOUBLE, LOG10),
     Function("log2", "log2(x)", "The logarithm to the base 2; NULL unless x is positive.",
-             1, 1, _DOUBLE, _of_positive(math.log2)),
+             1, 1, _DOUBLE, _of_positive(_log2)),
     Function("pi", "pi()", "The ratio of a circle's circumference to its diameter.",
              0, 0, fixed(DOUBLE), lambda: math.pi),
     Function("sin", "sin(x)", "The sine of an angle in radians; NULL if it is infinite.",
-             1, 1, _DOUBLE, _of_finite(math.sin)),
-    Function("cos", "cos(x)", "The cosine; NULL if x is infinite.", 1, 1, _DOUBLE, _of_finite(math.cos)),
-    Function("tan", "tan(x)", "The tangent; NULL if x is infinite.", 1, 1, _DOUBLE, _of_finite(math.tan)),
-    Function("asin", "asin(x)", "The angle with this sine; NULL beyond -1 and 1.", 1, 1, _DOUBLE, _of_unit(math.asin)),
+             1, 1, _DOUBLE, _of_finite(nearest.sin)),
+    Function("cos", "cos(x)", "The cosine; NULL if x is infinite.", 1, 1, _DOUBLE, _of_finite(nearest.cos)),
+    Function("tan", "tan(x)", "The tangent; NULL if x is infinite.", 1, 1, _DOUBLE, _of_finite(nearest.tan)),
+    Function("asin", "asin(x)", "The angle with this sine; NULL beyond -1 and 1.",
+             1, 1, _DOUBLE, _of_unit(nearest.asin)),
     Function("acos", "acos(x)", "The angle with this cosine; NULL beyond -1 and 1.",
-             1, 1, _DOUBLE, _of_unit(math.acos)),
-    Function("atan", "atan(x)", "The angle with this tangent.", 1, 1, _DOUBLE, math.atan),
-    Function("atan2", "atan2(y, x)", "The angle of the point (x, y).", 2, 2, _TWO, math.atan2),
-    Function("sinh", "sinh(x)", "The hyperbolic sine.", 1, 1, _DOUBLE, _unbounded(math.sinh)),
-    Function("cosh", "cosh(x)", "The hyperbolic cosine.", 1, 1, _DOUBLE, _unbounded(math.cosh)),
-    Function("tanh", "tanh(x)", "The hyperbolic tangent.", 1, 1, _DOUBLE, math.tanh),
+             1, 1, _DOUBLE, _of_unit(nearest.acos)),
+    Function("atan", "atan(x)", "The angle with this tangent.", 1, 1, _DOUBLE, _of_numbers(nearest.atan)),
+    Function("atan2", "atan2(y, x)", "The angle of the point (x, y).", 2, 2, _TWO, _atan2),
+    Function("sinh", "sinh(x)", "The hyperbolic sine.", 1, 1, _DOUBLE, _of_numbers(nearest.sinh)),
+    Function("cosh", "cosh(x)", "The hyperbolic cosine.", 1, 1, _DOUBLE, _of_numbers(nearest.cosh)),
+    Function("tanh", "tanh(x)", "The hyperbolic tangent.", 1, 1, _DOUBLE, _of_numbers(nearest.tanh)),
     Function("degrees", "degrees(x)", "Radians as degrees.", 1, 1, _DOUBLE, lambda x: x * (180 / math.pi)),
     Function("radians", "radians(x)", "Degrees as radians.", 1, 1, _DOUBLE, lambda x: x * (math.pi / 180)),
     Function("width_bucket", "width_bucket(x, low, high, count)",

@@ -16,6 +16,7 @@ _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 
 _ALL: Final[list[Compiled[..., Any]]] = []
+_HELPERS: Final[list[Callable[..., Any]]] = []
 _LOCK: Final = threading.Lock()
 _loading = 0.0  # seconds of CPU that were spent on having machine code
 
@@ -23,8 +24,8 @@ _loading = 0.0  # seconds of CPU that were spent on having machine code
 class Compiled(Generic[_Parameters, _Result]):
     """A function that is compiled for one signature."""
 
-    def __init__(self, function: Callable[_Parameters, _Result], signature: str) -> None:
-        self.function, self.signature = function, signature
+    def __init__(self, function: Callable[_Parameters, _Result], signature: str, on_demand: bool) -> None:
+        self.function, self.signature, self.on_demand = function, signature, on_demand
         self.__doc__ = function.__doc__
         self._machine_code: Callable[_Parameters, _Result] | None = None
         _ALL.append(self)
@@ -39,8 +40,11 @@ class Compiled(Generic[_Parameters, _Result]):
         began = time.process_time()
         import numba
         from numba.core.sigutils import normalize_signature
+        from numba.extending import register_jitable
 
         with _LOCK:
+            while _HELPERS:
+                register_jitable(_HELPERS.pop())
             if self._machine_code is None:
                 arguments, result = normalize_signature(self.signature)  # type: ignore[no-untyped-call]
                 # Arrays that point into a Polars column cannot be written to; arguments are only read.
@@ -55,10 +59,19 @@ class Compiled(Generic[_Parameters, _Result]):
 
 
 def compiled(
-    signature: str,
+    signature: str, on_demand: bool = False
 ) -> Callable[[Callable[_Parameters, _Result]], Compiled[_Parameters, _Result]]:
-    """Compile the function for these types, when it is first called."""
-    return lambda function: Compiled(function, signature)
+    """Compile the function for these types, when it is first called; `on_demand` if few queries need it."""
+    return lambda function: Compiled(function, signature, on_demand)
+
+
+def inlined(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+    """Let compiled functions of the same file call this one.
+
+    Of another file they must not: machine code on disk is made anew when the file of the calling function changes.
+    """
+    _HELPERS.append(function)
+    return function
 
 
 def working_seconds() -> float:
@@ -67,6 +80,7 @@ def working_seconds() -> float:
 
 
 def load_all() -> None:
-    """Have all machine code ready, so that processes forked from this one start with it."""
+    """Have the machine code ready that most queries need, so that processes forked from this one start with it."""
     for each in _ALL:
-        each.load()
+        if not each.on_demand:
+            each.load()

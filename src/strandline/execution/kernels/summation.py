@@ -69,7 +69,7 @@ def _double_limbs(values: npt.NDArray[np.float64]) -> Limbs:
 
 def _scaled(values: npt.NDArray[np.float64], exponent: int) -> npt.NDArray[np.float64]:
     """The values times a power of two."""
-    return values * 2.0**exponent if abs(exponent) < 1000 else np.ldexp(values, exponent)
+    return values * math.ldexp(1.0, exponent) if abs(exponent) < 1000 else np.ldexp(values, exponent)
 
 
 def from_limbs(limbs: Limbs, dtype: pl.DataType, rows: int) -> pl.Series:
@@ -99,10 +99,11 @@ def means(limbs: Limbs, counts: Ints, source: pl.DataType, rows: int) -> npt.NDA
         digits, negative = magnitude([*_whole_digits(limbs, rows), zero, zero])
         scale = source.scale if isinstance(source, pl.Decimal) else 0
         low = (digits[1] << BITS) | digits[0]
+        divisor = counts * float(10**scale)
         # Both numbers are doubles without rounding, so the one rounding is that of the quotient.
-        result = low / (counts * 10.0**scale)
+        result = low / divisor
         easy = np.logical_and.reduce([d == 0 for d in digits[2:]]) & (low < 2**53) & (low >= 0)
-        easy &= counts * 10.0**scale < 2.0**53
+        easy &= divisor < 2.0**53
         hard = np.flatnonzero(~easy & (counts > 0))
         if len(hard):
             result[hard] = _quotients([d[hard] for d in digits], counts[hard], scale)

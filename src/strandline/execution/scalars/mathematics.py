@@ -1,101 +1,133 @@
 """Roots, logarithms, angles and the like over whole columns.
 
-Most of them are Arrow's, which asks the C library for every value, as Python does. NumPy and Polars compute some of
-them by other formulas: then the last digit of an answer could depend on the machine, or a logarithm of 1000 not be 3.
+Compiled loops (`kernels/elementary.py`) give the DOUBLEs nearest to the true values but for a few that they cannot
+decide; those are computed as `algebra/scalars/nearest.py` defines them. NumPy, Polars and Arrow have such functions,
+too, but choose among formulas by the processor: the last digit of a result would depend on the machine.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from strandline.algebra.expressions import Call
-from strandline.execution.scalars.basis import bound, let, mapped, stretched, together
+from strandline.algebra.scalars import nearest
+from strandline.algebra.scalars.mathematics import log, power
+from strandline.execution.kernels import elementary, tables
+from strandline.execution.kernels.elementary import COSINE, SINE, TANGENT, Bits, Doubles, Mask
+from strandline.execution.scalars.basis import bound, let, stretched, together
 from strandline.types import DOUBLE
 
-
-def _arrow(function: Callable[..., pa.Array], columns: Sequence[pl.Series]) -> pl.Series:
-    whole = (stretched(column, columns).to_arrow() for column in columns)
-    return pl.Series(function(*whole), dtype=pl.Float64)
+Loop: TypeAlias = Callable[..., tuple[Doubles, Mask]]  # results, and which of them are undecided
 
 
-def _by_arrow(function: Callable[..., pa.Array], *columns: pl.Expr) -> pl.Expr:
-    return together(partial(_arrow, function), *columns, kind=DOUBLE)
+def _bits(values: Doubles) -> Bits:
+    return values.view(np.int64)
 
 
-def _everywhere(function: Callable[..., pa.Array]) -> Callable[..., pl.Expr]:
-    return lambda _, *columns: _by_arrow(function, *columns)
+def _exp(x: Doubles) -> tuple[Doubles, Mask]:
+    return elementary.exponentials(x, tables.powers(), tables.exponentials())
 
 
-def _where(possible: Callable[[pl.Expr], pl.Expr], function: Callable[..., pa.Array]) -> Callable[..., pl.Expr]:
-    """The function of the values for which it is defined, else NULL; NaN is always possible."""
-    return lambda _, x: let((x,), lambda v: _by_arrow(function, pl.when(possible(v) | v.is_nan()).then(v)))
+def _ln(x: Doubles) -> tuple[Doubles, Mask]:
+    return elementary.logarithms(x, _bits(x), 1.0, 0.0, tables.logarithms())
 
 
-def _positive(x: pl.Expr) -> pl.Expr:
-    return x > 0
+def _logarithms(x: Doubles, base: int) -> tuple[Doubles, Mask]:
+    factor = tables.logarithm_factors()[base]
+    return elementary.logarithms(x, _bits(x), *factor, tables.logarithms())
 
 
-def _finite(x: pl.Expr) -> pl.Expr:
-    return x.is_finite()
+def _logarithms_to_bases(base: Doubles, x: Doubles) -> tuple[Doubles, Mask]:
+    return elementary.logarithms_to_bases(base, _bits(base), x, _bits(x), tables.powers(), tables.logarithms())
 
 
-def _in_unit(x: pl.Expr) -> pl.Expr:
-    return x.is_between(-1.0, 1.0)
+def _powers(base: Doubles, exponent: Doubles) -> tuple[Doubles, Mask]:
+    return elementary.powers_of(
+        base, _bits(base), exponent, tables.powers(), tables.exponentials(), tables.logarithms()
+    )
 
 
-_ln = _where(_positive, pc.ln)
-_log2 = _where(_positive, pc.log2)
-_log10 = _where(_positive, pc.log10)
+def _cube_roots(x: Doubles) -> tuple[Doubles, Mask]:
+    return elementary.cube_roots(x, _bits(x), tables.powers(), tables.cube_roots())
+
+
+def _circular(x: Doubles, function: int) -> tuple[Doubles, Mask]:
+    return elementary.circulars(x, _bits(x), function, tables.powers(), tables.turns(), tables.sines())
+
+
+def _inverse_circular(x: Doubles, function: int) -> tuple[Doubles, Mask]:
+    return elementary.inverse_circulars(x, function, tables.angles())
+
+
+def _atan2(y: Doubles, x: Doubles) -> tuple[Doubles, Mask]:
+    return elementary.angles_of(y, x, tables.angles())
+
+
+def _hyperbolic(x: Doubles, function: int) -> tuple[Doubles, Mask]:
+    return elementary.hyperbolics(x, function, tables.powers(), tables.exponentials())
+
+
+def _column(
+    loop: Loop, exact: Callable[..., Any], impossible: Callable[..., Mask] | None, columns: Sequence[pl.Series]
+) -> pl.Series:
+    """The function of whole columns, NULL where an argument is or where it is impossible."""
+    columns = [stretched(column, columns) for column in columns]
+    arguments = [np.ascontiguousarray(column.to_numpy()) for column in columns]  # NULL is NaN
+    results, undecided = loop(*arguments)
+    for row in np.flatnonzero(undecided):
+        results[row] = exact(*(float(values[row]) for values in arguments))
+    with np.errstate(invalid="ignore"):
+        missing = np.zeros(len(results), np.bool_) if impossible is None else impossible(*arguments)
+    for column in columns:
+        if column.null_count():
+            missing |= column.is_null().to_numpy()
+    result = pl.Series(results)
+    return pl.select(pl.when(pl.Series(~missing)).then(result)).to_series() if missing.any() else result
+
+
+def _function(
+    loop: Loop, exact: Callable[..., Any], impossible: Callable[..., Mask] | None = None
+) -> Callable[..., pl.Expr]:
+    return lambda _, *columns: together(partial(_column, loop, exact, impossible), *columns, kind=DOUBLE)
+
+
+def _not_positive(x: Doubles) -> Mask:
+    result: Mask = x <= 0
+    return result
+
+
+def _beyond_unit(x: Doubles) -> Mask:
+    result: Mask = np.abs(x) > 1
+    return result
+
+
+def _without_logarithm(base: Doubles, x: Doubles) -> Mask:
+    result: Mask = (base <= 0) | (base == 1) | (x <= 0)
+    return result
+
+
+def _without_power(base: Doubles, exponent: Doubles) -> Mask:
+    fractional = np.isfinite(exponent) & (exponent != np.floor(exponent))
+    result: Mask = ((base == 0) & (exponent < 0)) | ((base < 0) & fractional)
+    return result
+
+
+_log10 = _function(partial(_logarithms, base=10), partial(nearest.log, 10.0), _not_positive)
+_log_to_base = _function(_logarithms_to_bases, log, _without_logarithm)
 
 
 def _log(call: Call, base: pl.Expr, x: pl.Expr | None = None) -> pl.Expr:
-    if x is None:
-        return _log10(call, base)
-    return bound(
-        (base, x),
-        lambda b, v: _ln(call, b),
-        lambda b, v, below: pl.when(below != 0).then(_ln(call, v) / below),
-        lambda b, v, below, quotient: pl.when(b == 2).then(_log2(call, v)).otherwise(quotient),
-        lambda b, v, below, quotient, found: pl.when(b == 10).then(_log10(call, v)).otherwise(found),
-    )
+    return _log10(call, base) if x is None else _log_to_base(call, base, x)
 
 
 def _sqrt(_: Call, value: pl.Expr) -> pl.Expr:
     return let((value,), lambda v: pl.when(v >= 0).then(v.sqrt()))
-
-
-def _cube_roots(values: pl.Series) -> pl.Series:
-    x = values.to_numpy()
-    root = np.cbrt(x)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        better = root - (root - x / (root * root)) / 3
-    roots = pl.Series(np.where((root == 0) | ~np.isfinite(root), root, better))
-    return pl.select(pl.when(values.is_not_null()).then(roots)).to_series()
-
-
-def _power(_: Call, base: pl.Expr, exponent: pl.Expr) -> pl.Expr:
-    return pl.map_batches([base, exponent], _powers, return_dtype=pl.Float64(), is_elementwise=True)
-
-
-def _powers(columns: Sequence[pl.Series]) -> pl.Series:
-    """C's power, NULL where it has no real value.
-
-    Polars multiplies if there is a single small exponent, with other last digits: then an answer would depend on how
-    the rows are cut into batches. So there are always two exponents at least.
-    """
-    base, exponent = (stretched(column, columns) for column in columns)
-    twice = len(base) == 1
-    powers = pl.concat([base, base]).pow(pl.concat([exponent, exponent])).head(1) if twice else base.pow(exponent)
-    fractional = exponent.is_finite() & (exponent != exponent.floor())
-    impossible = ((base == 0) & (exponent < 0)) | ((base < 0) & fractional)
-    return pl.select(pl.when(~impossible).then(powers)).to_series()
 
 
 def _width_bucket(_: Call, x: pl.Expr, low: pl.Expr, high: pl.Expr, count: pl.Expr) -> pl.Expr:
@@ -123,25 +155,25 @@ def _width_bucket(_: Call, x: pl.Expr, low: pl.Expr, high: pl.Expr, count: pl.Ex
 
 CALLS: Final[Mapping[str, Callable[..., pl.Expr]]] = {
     "sqrt": _sqrt,
-    "cbrt": lambda _, x: mapped(x, _cube_roots, DOUBLE),
-    "power": _power,
-    "exp": _everywhere(pc.exp),
-    "ln": _ln,
+    "cbrt": _function(_cube_roots, nearest.cbrt),
+    "power": _function(_powers, power, _without_power),
+    "exp": _function(_exp, nearest.exp),
+    "ln": _function(_ln, nearest.ln, _not_positive),
     "log": _log,
     "log10": _log10,
-    "log2": _log2,
-    "sin": _where(_finite, pc.sin),
-    "cos": _where(_finite, pc.cos),
-    "tan": _where(_finite, pc.tan),
-    "asin": _where(_in_unit, pc.asin),
-    "acos": _where(_in_unit, pc.acos),
-    "atan": _everywhere(pc.atan),
-    "atan2": _everywhere(pc.atan2),
-    "sinh": _everywhere(pc.sinh),
-    "cosh": _everywhere(pc.cosh),
-    "tanh": _everywhere(pc.tanh),
-    "degrees": lambda _, x: x.degrees(),
-    "radians": lambda _, x: x.radians(),
+    "log2": _function(partial(_logarithms, base=2), partial(nearest.log, 2.0), _not_positive),
+    "sin": _function(partial(_circular, function=SINE), nearest.sin, np.isinf),
+    "cos": _function(partial(_circular, function=COSINE), nearest.cos, np.isinf),
+    "tan": _function(partial(_circular, function=TANGENT), nearest.tan, np.isinf),
+    "asin": _function(partial(_inverse_circular, function=SINE), nearest.asin, _beyond_unit),
+    "acos": _function(partial(_inverse_circular, function=COSINE), nearest.acos, _beyond_unit),
+    "atan": _function(partial(_inverse_circular, function=TANGENT), nearest.atan),
+    "atan2": _function(_atan2, nearest.atan2),
+    "sinh": _function(partial(_hyperbolic, function=SINE), nearest.sinh),
+    "cosh": _function(partial(_hyperbolic, function=COSINE), nearest.cosh),
+    "tanh": _function(partial(_hyperbolic, function=TANGENT), nearest.tanh),
+    "degrees": lambda _, x: x * (180 / math.pi),
+    "radians": lambda _, x: x * (math.pi / 180),
     "width_bucket": _width_bucket,
     "isnan": lambda _, x: x.is_nan(),
     "isinf": lambda _, x: x.is_infinite(),
