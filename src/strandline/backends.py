@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
@@ -187,8 +188,9 @@ class SparkBackend(Backend):
     def run(self, start: Start) -> Run:
         from strandline.spark.failure import new_secret
         from strandline.spark.run import SparkRun, ship_package
-        from strandline.spark.worker import Job
+        from strandline.spark.worker import EXCHANGE, Job
 
+        shutil.rmtree(start.checkpoint / EXCHANGE, ignore_errors=True)
         spark, log_file = self.session()
         if not self._shipped and not str(spark.sparkContext.master).startswith("local["):
             ship_package(spark, Path(tempfile.mkdtemp(prefix="strandline-package-")))

@@ -73,7 +73,7 @@ def run(
     debug: DebugOption = False,
 ) -> None:
     """Run all queries of a script until the sources end, or until Ctrl-C. The same command again continues."""
-    from strandline.script import read_script, start_script
+    from strandline.script import read_script, refuse_busy_checkpoints, start_script
 
     text = _read(script)
     with _stoppable(), _database(engine, master, buckets, batch_rows, take_over) as database:
@@ -82,6 +82,8 @@ def run(
             out_console.print("\n\n".join(parsed.explanations) + "\n", markup=False, soft_wrap=True)
         if not parsed.queries and parsed.explanations:
             return
+        if not take_over:
+            refuse_busy_checkpoints(parsed, out.absolute(), checkpoint)
         began = time.monotonic()
         with status("starting") as spinner:
             database.warm(spinner.update)

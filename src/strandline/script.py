@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -11,6 +12,7 @@ from strandline.catalog import DerivedStream, Reader
 from strandline.engine import Database, Wanted, connected_groups, unknown_sink
 from strandline.errors import QueryError
 from strandline.execution.durable import encode_name
+from strandline.execution.lease import refuse_busy
 from strandline.lang import ast
 from strandline.lang.binder import bind_reading
 from strandline.lang.parser import parse
@@ -116,9 +118,8 @@ def start_script(database: Database, script: Script, out: Path, checkpoint: Path
         raise QueryError(
             "the script has no query", code="no-query", hint="Add a SELECT, CREATE STREAM name AS SELECT … or a sink."
         )
-    place = checkpoint.absolute() if checkpoint is not None else out / ".strandline" / "checkpoint"
     started: list[Query] = []
-    for group in connected_groups(script.queries):
+    for place, group in _groups(script, out, checkpoint):
         queries = [
             Wanted(
                 name,
@@ -129,9 +130,22 @@ def start_script(database: Database, script: Script, out: Path, checkpoint: Path
             )
             for name, plan in group
         ]
-        started += database.start(queries, place / encode_name(group[0][0]), aside=out)
+        started += database.start(queries, place, aside=out)
     return started
 
 
 def _sink(script: Script, name: str, out: Path) -> Sink:
     return script.sinks.get(name) or Parquet(out / encode_name(name))
+
+
+def refuse_busy_checkpoints(script: Script, out: Path, checkpoint: Path | None) -> None:
+    """Refuse a script whose checkpoints another run is writing, before anything is started."""
+    for place, _ in _groups(script, out, checkpoint):
+        refuse_busy(place)
+
+
+def _groups(script: Script, out: Path, checkpoint: Path | None) -> Iterator[tuple[Path, list[tuple[str, Plan]]]]:
+    """The queries that run together, each group with the place of its checkpoint."""
+    root = checkpoint.absolute() if checkpoint is not None else out / ".strandline" / "checkpoint"
+    for group in connected_groups(script.queries):
+        yield root / encode_name(group[0][0]), group

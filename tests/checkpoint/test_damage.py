@@ -71,15 +71,23 @@ def runs(spark_database: Database, tmp_path_factory: pytest.TempPathFactory) -> 
     write_input(base / "in")
     moments = []
     for batches in (3, 3, 2):
-        query = start(spark_database, live, base / "in")
-        while query.metrics()["batches"] < batches and query.is_running:
-            time.sleep(0.01)
-        query.stop()
+        while True:
+            query = start(spark_database, live, base / "in")
+            while query.metrics()["batches"] < batches and query.is_running:
+                time.sleep(0.01)
+            query.stop()
+            if len(moments) < 2 or is_committed(live):
+                break
         moments.append(base / f"moment{len(moments)}")
         shutil.copytree(live, moments[-1])
     assert start(spark_database, live, base / "in").await_end(60)
     assert results(live).height > 50 and side_rows(live) == (FILES, FILES)
     return live, moments
+
+
+def is_committed(directory: Path) -> bool:
+    """Whether a run was stopped between two batches, so that it goes on from its newest state."""
+    return newest(directory, "spark/offsets/[0-9]*").name == newest(directory, "spark/commits/[0-9]*").name
 
 
 def files_of(moment: Path) -> list[Path]:
@@ -157,3 +165,72 @@ def test_damage_of_any_file_is_refused_or_harmless(
         shutil.rmtree(directory)
     print(outcomes)
     assert sum(outcomes.values()) > 20
+
+
+def newest(directory: Path, pattern: str) -> Path:
+    return sorted((directory / "c" / "q").glob(pattern), key=lambda path: path.name.zfill(30))[-1]
+
+
+def newest_segment(directory: Path) -> Path:
+    """A segment of the newest version of the state."""
+    return newest(directory, "state/1/*/s*.arrow")
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [
+        lambda directory: newest(directory, "batches/*.json"),
+        lambda directory: newest(directory, "state/1/0/v*.json"),
+        newest_segment,
+        lambda directory: newest(directory, "spark/offsets/[0-9]*"),
+        lambda directory: newest(directory, "spark/commits/[0-9]*"),
+        lambda directory: sorted((directory / "out" / "q").glob("part-*.parquet"))[-1],
+        lambda directory: sorted((directory / "out" / "_late" / "s").glob("part-*.parquet"))[-1],
+    ],
+    ids=["record", "manifest", "segment", "offset", "commit", "result", "late"],
+)
+def test_a_damaged_checkpoint_is_examined_and_repaired(
+    spark_database: Database, runs: tuple[Path, list[Path]], tmp_path: Path, choose: Callable[[Path], Path]
+) -> None:
+    live, moments = runs
+    directory = tmp_path / "copy"
+    shutil.copytree(moments[2], directory)
+    checkpoint = directory / "c" / "q"
+    assert examine(checkpoint).problems == [], "a run that was stopped is whole"
+    file = choose(directory)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content[:-1])
+    examination = examine(checkpoint)
+    assert any(file.name in problem.error.message for problem in examination.problems), examination
+    assert examination.whole_until is not None and examination.whole_until >= examination.last_batch - 2
+    with pytest.raises(StrandlineError) as caught:
+        start(spark_database, directory, live.parent / "in")
+    assert caught.value.code in REFUSED
+    done = repair(checkpoint)
+    assert done.batch == examination.whole_until and done.moved and all(str(directory) in name for name in done.moved)
+    assert examine(checkpoint).problems == []
+    query = start(spark_database, directory, live.parent / "in")
+    assert query.await_end(60)
+    query.stop()
+    assert results(directory).equals(results(live)) and side_rows(directory) == side_rows(live)
+    assert not (checkpoint / "replay").exists()
+    assert not repair(checkpoint).is_needed
+
+
+def test_results_that_are_gone_for_good_can_be_given_up(
+    spark_database: Database, runs: tuple[Path, list[Path]], tmp_path: Path
+) -> None:
+    live, moments = runs
+    directory = tmp_path / "copy"
+    shutil.copytree(moments[2], directory)
+    first = sorted((directory / "out" / "q").glob("part-*.parquet"))[0]
+    lost = pq.read_table(first).num_rows
+    first.unlink()
+    done = repair(directory / "c" / "q", forget_results=True)
+    assert done.forgotten == [str(first)]
+    query = start(spark_database, directory, live.parent / "in")
+    assert query.await_end(60)
+    query.stop()
+    total = pq.read_table(live / "out" / "q").num_rows
+    assert pq.read_table(directory / "out" / "q").num_rows == total - lost

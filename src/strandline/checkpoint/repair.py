@@ -16,7 +16,7 @@ from typing import Final
 from strandline.checkpoint.examine import list_damaged_files, read_outputs, whole_batches
 from strandline.checkpoint.identity import read_identity
 from strandline.checkpoint.replay import keep_for_replay
-from strandline.checkpoint.spark_log import SparkLog, is_empty, remove_entry
+from strandline.checkpoint.spark_log import SparkLog
 from strandline.checkpoint.verify import OutputDirectories, verify_chain, verify_delivered, write_forgotten
 from strandline.errors import CheckpointError, StrandlineError
 from strandline.execution.advance import Offset
@@ -101,7 +101,7 @@ def _go_back(path: Path, target: int, outputs: OutputDirectories, sinks: dict[st
     for reference in reversed(records.listed()):
         if reference.batch > target:
             _move(records.path(reference), done)
-    _restore_commit(log, target)
+    _restore_commit(log, target, done)
     _cut_delivered(path, record)
     for directory in _output_directories(outputs, log.read_offset(target)[0]):
         for name in sorted(os.listdir(directory)) if directory.is_dir() else ():
@@ -136,14 +136,14 @@ def _refuse_changed_batches(path: Path, done: Repair, sinks: dict[str, str]) -> 
         )
 
 
-def _restore_commit(log: SparkLog, target: int) -> None:
+def _restore_commit(log: SparkLog, target: int, done: Repair) -> None:
     """A batch without its commit runs again, which is as good; a damaged commit goes."""
     path = log.commits / str(target)
-    with contextlib.suppress(CheckpointError, OSError):
+    with contextlib.suppress(CheckpointError):
         log.check_commit(target)
         return
-    if path.exists() or is_empty(path):
-        remove_entry(path)
+    if path.exists():
+        _move(path, done)
     if target > 0 and target - 1 not in log.commit_batches():
         # Spark looks for the commit of the batch before; its content is always the same.
         log.commits.mkdir(parents=True, exist_ok=True)

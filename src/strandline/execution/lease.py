@@ -106,6 +106,16 @@ class Lease:
                 os.utime(path)
 
 
+def refuse_busy(directory: Path) -> None:
+    """Refuse a directory that another process writes to, without becoming its writer: for an early word to the user."""
+    if not (directory / LOCK).exists():
+        return
+    lock = _try_lock(directory / LOCK)
+    if lock is None:
+        raise busy(directory, _read_holder(directory))
+    os.close(lock)
+
+
 @dataclass(frozen=True, slots=True)
 class Holder:
     """Who has the lease; nobody, if the token is empty."""

@@ -99,8 +99,8 @@ class Planner:
         if planned is not None:
             return replace(planned, after=self._chain.before(before.n)).to_json()
         positions = self._advance.next(before.positions)
-        if positions == before.positions:
-            return start
+        if positions == before.positions and before.n > 0:
+            return start  # of a query without any batch Spark makes one in any case
         return Offset(before.n + 1, positions, self._chain.before(before.n)).to_json()
 
     def _tasks(self, start: dict[str, Any], end: dict[str, Any]) -> int:

@@ -34,6 +34,8 @@ from strandline.spark.failure import seal_error
 from strandline.spark.packing import packed
 from strandline.spark.planner import read_offset, source_directory
 
+EXCHANGE = "exchange"  # what workers on one machine hand over; of no use to a restart
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -161,7 +163,7 @@ def _spools(job: Job, batch: int, stage: int, origin: int) -> Path:
 
     Spark repeats at most the batch that is under way, so the files of the batch before the last may go.
     """
-    directory = Path(job.checkpoint) / "exchange" / f"{stage}-{origin}"
+    directory = Path(job.checkpoint) / EXCHANGE / str(job.epoch) / f"{stage}-{origin}"
     if directory.is_dir():
         for name in os.listdir(directory):
             number = name.lstrip(".").split("-")[0]
