@@ -121,6 +121,8 @@ class Group:
 
     def stop(self) -> None:
         if self.run is not None:
+            for outlet in self.outlets.values():
+                outlet.interrupt()  # first: the run waits for them
             self.run.stop()
         for outlet in self.outlets.values():
             outlet.close()

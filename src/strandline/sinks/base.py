@@ -21,6 +21,7 @@ from strandline.execution.arguments import CallArguments
 from strandline.execution.delivery import BatchReport, Delivery, Listener
 from strandline.execution.sinks import ParquetTarget
 from strandline.plugins import Needs, Traits
+from strandline.security.allow import Allow, Reach
 from strandline.temporal import Instant
 from strandline.types import Schema
 
@@ -83,6 +84,10 @@ class Outlet:
         """The answer so far, if it can be read again in this process."""
         return None
 
+    def interrupt(self) -> None:
+        """End whatever is waited for, since the query is to stop: called from another thread than `take`, which raises
+        `interrupted` then. A batch that was not taken runs again after a restart."""
+
     def close(self) -> None:
         """Let go of connections; what was written stays."""
 
@@ -113,6 +118,14 @@ class Sink(ABC):
         """The same for people."""
         return self.place or self.kind
 
+    def reaches(self) -> list[Reach]:
+        """The files and hosts that the sink writes to: what `allow` is asked about when SQL names it."""
+        return []
+
+    def confined(self, allow: Allow) -> Self:
+        """The sink for SQL that may reach only what is allowed; differs where addresses turn up later."""
+        return self
+
     @property
     def beside(self) -> Path | None:
         """A directory for the rows that are set aside, if this sink has one."""
@@ -128,6 +141,15 @@ def listener(outlet: Outlet, query: str, columns: Schema, delivery: Delivery) ->
         outlet.take(Delivered(report.batch, nothing if table is None else table, delivery.progress(query).until))
 
     return hear
+
+
+def interrupted(query: str) -> SinkError:
+    """What `take` raises when it was interrupted; the query counts as stopped, not as failed."""
+    return SinkError(
+        f"the query {query} was stopped while its sink waited",
+        code="interrupted",
+        hint="Start the same query again: the batch is delivered then.",
+    )
 
 
 def refuse_twice(names: list[str]) -> None:
