@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from strandline.errors import SinkError
 from strandline.execution.sinks import ParquetTarget
 from strandline.plugins import Traits
+from strandline.security.allow import FilePath, Reach
 from strandline.sinks.base import Arguments, Outlet, Sink, Standing, refuse_unfit
 from strandline.types import Schema
 
@@ -45,6 +46,10 @@ class Parquet(Sink):
     @property
     def shown(self) -> str:
         return str(self.directory)
+
+    def reaches(self) -> list[Reach]:
+        # Files wait for their batch, and rows are set aside, beside the directory.
+        return [FilePath(self.place), FilePath(str(self.beside))]
 
     @property
     def beside(self) -> Path:
