@@ -33,6 +33,7 @@ class SourceCall:
     function: str
     arguments: tuple[Argument, ...] = ()
     options: Mapping[str, Argument] = field(default_factory=dict)
+    allow: Allow | None = field(default=None, compare=False, repr=False)  # for files that turn up later
 
 
 @dataclass(frozen=True, slots=True)

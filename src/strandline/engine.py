@@ -256,6 +256,7 @@ class Database:
                     None if statement.columns else known_rows(bind_connector(statement.source), statement.source.span)
                 )
                 stream = self._feeds.housed(bind_create_stream(statement, known))
+                stream = replace(stream, source=replace(stream.source, allow=self.catalog.allow))
                 open_source(stream, span=statement.source.span).check(statement.source.span)
                 self.catalog.add(stream, statement.name.span)
                 self._learned.recall(stream)

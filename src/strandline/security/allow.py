@@ -147,7 +147,7 @@ def glob_reaches(pattern: str) -> list[Reach]:
     directory = os.path.dirname(pattern[:wildcard]) if wildcard < len(pattern) else pattern
     if ".." in pattern[wildcard:].split("/"):  # it leads out again, from directories that there may be later
         return [Unconfined(f"the pattern {pattern} with .. after a wildcard")]
-    matches = glob.glob(pattern, recursive=True) if wildcard < len(pattern) else []
+    matches = filter(os.path.isfile, glob.glob(pattern, recursive=True) if wildcard < len(pattern) else [])
     return [FilePath(directory or "."), *map(FilePath, matches)]
 
 

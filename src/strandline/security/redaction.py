@@ -23,7 +23,7 @@ _PATTERNS: Final = tuple(
         # user:password@ in a URL. Up to the last @: one inside of a password is not always escaped.
         r"://[^\s/?#@:'\"]{0,256}:((?:[^\s'\"]|''){1,512})@",
         # name => 'text' and name = 'text', as options of a connector are written
-        rf"{_NAME}\"?\s{{0,20}}=>?\s{{0,20}}'((?:[^']|'')*)'",
+        rf"{_NAME}\"?\s{{0,20}}=>?[\s(]{{0,20}}'((?:[^']|'')*)'",
         # name=text and name='text' inside of a connection string, a URL's query or a setting
         rf"{_NAME}=(?:''|'|\")((?:[^'\"\\]|\\.)+)",
         rf"{_NAME}=([^\s'\"&,;)>=][^\s'\"&,;)]*)",

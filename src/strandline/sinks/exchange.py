@@ -47,8 +47,8 @@ class Address:
             raise ValueError("it cannot be read") from None
         if parts.scheme not in ("http", "https"):
             raise ValueError("it begins with neither http:// nor https://")
-        if not host or any(sign <= " " or sign == "\x7f" for sign in url):
-            raise ValueError("it has no host" if not host else "it has blanks or control characters")
+        if not host or any(sign <= " " or sign in "\x7f\\" for sign in url):
+            raise ValueError("it has no host" if not host else "it has blanks, control characters or backslashes")
         target = urlunsplit(("", "", quote(parts.path or "/", _URL_SIGNS), quote(parts.query, _URL_SIGNS), ""))
         return Address(parts.scheme, host, port or (443 if parts.scheme == "https" else 80), target)
 

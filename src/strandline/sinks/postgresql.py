@@ -178,7 +178,7 @@ class _Server(Store):
         self._open.execute(f"CREATE TABLE IF NOT EXISTS {_quoted(table.name)} ({columns})")
 
     def append(self, table: TableSpec, frame: pl.DataFrame) -> None:
-        # Texts in quotes, so that no text can be mistaken for the sign of a NULL, nor a line \. for the end of the data.
+        # Texts in quotes, so that no text can be mistaken for the sign of a NULL, nor a line \. for the end.
         data = frame.write_csv(include_header=False, quote_style="non_numeric", null_value="")
         names = ", ".join(map(_name, table.names))
         with self._open.cursor().copy(f"COPY {_quoted(table.name)} ({names}) FROM STDIN (FORMAT csv)") as copy:

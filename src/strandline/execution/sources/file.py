@@ -84,9 +84,9 @@ class FileSource(Source):
     @classmethod
     def reaches(cls, call: SourceCall) -> list[Reach]:
         pattern = str(next(iter(call.arguments), ""))
-        marker = str(call.options.get("end_marker", "_END"))
-        reaches = glob_reaches(os.path.join(pattern, "*") if os.path.isdir(pattern) else pattern)
-        return [*reaches, FilePath(os.path.join(os.path.dirname(_static_prefix(pattern)), marker))]
+        pattern = os.path.join(pattern, "*") if os.path.isdir(pattern) else pattern
+        marker = os.path.join(os.path.dirname(_static_prefix(pattern)), str(call.options.get("end_marker", "_END")))
+        return [*glob_reaches(pattern), FilePath(marker)]
 
     def check(self, span: Span | None) -> None:
         arguments = Arguments(self.stream, span)
@@ -146,6 +146,8 @@ class FileSource(Source):
 
     def _matching(self) -> list[str]:
         found = sorted(glob.glob(self.pattern, recursive=True))
+        if self.stream.source.allow is not None:
+            self.stream.source.allow.check("file", False, map(FilePath, filter(os.path.isfile, found)), None)
         names = ((os.path.basename(path), path) for path in found if os.path.isfile(path))
         return [path for name, path in names if name[0] not in "._" and not name.endswith(".tmp")]
 
