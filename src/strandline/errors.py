@@ -69,6 +69,11 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub("\ufffd", text)
 
 
+def one_line(text: str) -> str:
+    """The same in a line."""
+    return printable(text.replace("\n", "⏎").replace("\t", " "))
+
+
 def _rebuild(
     kind: type[StrandlineError], message: str, code: str, hint: str | None, detail: str | None, span: Span | None
 ) -> StrandlineError:
