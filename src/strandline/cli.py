@@ -229,6 +229,14 @@ def doctor(debug: DebugOption = False) -> None:
 
 
 @app.command()
+def sbom(debug: DebugOption = False) -> None:
+    """Print what strandline needs as it is installed here, with versions and licences, in CycloneDX's JSON."""
+    from strandline.security.sbom import bill_of_materials
+
+    print(json.dumps(bill_of_materials(), indent=2))
+
+
+@app.command()
 def demo(
     seconds: Annotated[int, typer.Option(min=5, help="How long the generated stream lasts.")] = 20,
     engine: EngineOption = "spark",
