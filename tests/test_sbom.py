@@ -19,7 +19,7 @@ def bill() -> dict[str, Any]:
 
 
 def component(bill: dict[str, Any], name: str) -> dict[str, Any]:
-    [found] = [each for each in bill["components"] if each["name"].lower() == name]
+    [found] = [each for each in bill["components"] if each["name"].lower() == name and "purl" in each]
     return dict(found)
 
 

@@ -128,7 +128,7 @@ def _licences(package: Distribution) -> list[dict[str, Any]]:
     if "License-Expression" in metadata:
         return [{"expression": metadata["License-Expression"]}]
     classifiers = [text.rsplit(" :: ", 1)[-1] for text in metadata.get_all("Classifier") or () if "License ::" in text]
-    text = " ".join((metadata["License"] if "License" in metadata else "").split())
+    text = " ".join(" ".join(metadata.get_all("License") or ()).split())
     if text and len(text) <= _LONGEST_LICENCE and text.upper() != "UNKNOWN":
         return [{"license": {"name": text}}]
     return [{"license": {"name": name}} for name in classifiers if name != "OSI Approved"]
