@@ -5,15 +5,18 @@ from __future__ import annotations
 import base64
 import resource
 import socket
+import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from receivers import OK, drip, receiving, redirect, status
+from receivers import OK, drip, read_request, receiving, redirect, status
 
 import strandline as sl
 from strandline.errors import SinkError, StrandlineError
@@ -191,6 +194,70 @@ def test_other_successes_count(code: int) -> None:
 def test_what_is_neither_a_success_nor_a_redirection_is_none(code: int) -> None:
     with receiving(status(f"{code} Odd")) as receiver, pytest.raises(SinkError):
         opened(hook(receiver.url, timeout=1.0)).take(BATCH)
+
+
+# ---- TLS -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A key and a certificate for localhost, in one file."""
+    folder = tmp_path_factory.mktemp("tls")
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -keyout key -out cert -subj /CN=localhost"
+    names = ["-addext", "subjectAltName=DNS:localhost"]
+    subprocess.run([*command.split(), *names], cwd=folder, check=True, capture_output=True)
+    (folder / "both").write_text((folder / "key").read_text() + (folder / "cert").read_text())
+    return folder / "both"
+
+
+@contextmanager
+def receiving_tls(certificate: Path) -> Iterator[tuple[int, list[bytes]]]:
+    """A server that answers over TLS, or never gets so far as to shake hands."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    bodies: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as door:
+
+        def serve() -> None:
+            while True:
+                with suppress(OSError):
+                    plain, _ = door.accept()
+                    with context.wrap_socket(plain, server_side=True) as connection:
+                        bodies.append(read_request(connection)[2])  # type: ignore[arg-type]
+                        connection.sendall(OK)
+                if door.fileno() < 0:
+                    return
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield door.getsockname()[1], bodies
+
+
+def test_a_certificate_must_be_trusted_and_be_that_of_the_host(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with receiving_tls(certificate) as (port, bodies):
+        with pytest.raises(SinkError, match=r"(?i)certificate"):
+            opened(hook(f"https://localhost:{port}/")).take(BATCH)
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate.parent / "cert"))
+        with pytest.raises(SinkError, match=r"(?i)certificate"):
+            opened(hook(f"https://127.0.0.1:{port}/")).take(BATCH)
+        assert not bodies
+        opened(hook(f"https://localhost:{port}/")).take(BATCH)
+    assert len(bodies) == 1 and b'"rows"' in bodies[0]
+
+
+def test_a_handshake_that_does_not_come_is_given_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        began = time.monotonic()
+        with pytest.raises(SinkError, match="time"):
+            opened(hook(f"https://localhost:{door.getsockname()[1]}/", timeout=1.0)).take(BATCH)
+    assert time.monotonic() - began < 2.5
+
+
+def test_a_name_that_does_not_resolve_is_a_failure() -> None:
+    with pytest.raises(SinkError) as caught:
+        opened(hook("http://no-such-host.invalid/", timeout=5.0)).take(BATCH)
+    assert caught.value.code == "sink-failed"
 
 
 # ---- stopping --------------------------------------------------------------------------------------------------------
