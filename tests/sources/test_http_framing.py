@@ -16,7 +16,7 @@ import pytest
 import strandline as sl
 from live import declared, free_port, wait_for
 from strandline.errors import StrandlineError
-from strandline.execution.sources import hooks
+from strandline.execution.sources import hooks, receiving
 from strandline.execution.sources import socket as sockets
 from strandline.execution.sources.http import HttpSource
 from strandline.execution.sources.socket import SocketSource
@@ -227,6 +227,12 @@ def test_other_interfaces_need_a_token(host: str, call: str) -> None:
     with sl.connect(engine="local") as database, pytest.raises(StrandlineError) as caught:
         database.sql(f"CREATE STREAM s (k INT, ts BIGINT) SOURCE {call.format(host)} ORDERED BY ts")
     assert caught.value.code == "token-required" and caught.value.span is not None
+
+
+def test_a_name_with_one_address_of_another_interface_needs_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receiving, "_addresses", lambda host: ["127.0.0.1", "192.0.2.7"])
+    with pytest.raises(StrandlineError, match="token"):
+        receiving.refuse_open_door("http", "both", None, None)
 
 
 @pytest.mark.parametrize("host", ["", "127.0.0.1:", "localhost:", "[::1]:", "127.9.9.9:"])
