@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import hmac
 import json
+import math
 import re
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -28,6 +30,7 @@ HEAD_SECONDS = 10.0  # for all of a head
 BODY_SECONDS = 10.0  # for a body, and more by its length:
 SLOWEST_BYTES_PER_SECOND = 16 * 1024
 ANSWER_SECONDS = 10.0  # for the client to take an answer
+MAX_TURNED_AWAY = 64  # connections beyond the limit that may still read why they are refused
 LINGER_SECONDS = 1.0  # for the client to read a refusal before its unread body breaks the connection
 _RECEIVE_BYTES = 256 * 1024
 
@@ -66,9 +69,20 @@ class Server:
         self._closing = threading.Event()
         self._connections: set[socket.socket] = set()
         self._lock = threading.Lock()
+        self._turned_away: deque[tuple[float, socket.socket]] = deque()  # and until when they may read why
 
     def serve(self) -> None:
-        accept_connections(self._listener, self._closing.is_set, self._welcome)
+        accept_connections(self._listener, self._is_over, self._welcome)
+        self._let_go(math.inf)
+
+    def _is_over(self) -> bool:
+        self._let_go(time.monotonic())
+        return self._closing.is_set()
+
+    def _let_go(self, now: float) -> None:
+        """Close those that have had the time to read why they were turned away."""
+        while self._turned_away and (self._turned_away[0][0] <= now or len(self._turned_away) > MAX_TURNED_AWAY):
+            self._turned_away.popleft()[1].close()
 
     def _welcome(self, connection: socket.socket) -> None:
         with self._lock:
@@ -76,7 +90,7 @@ class Server:
             if not is_full:
                 self._connections.add(connection)
         if is_full:
-            _turn_away(connection)
+            self._turn_away(connection)
             return
         threading.Thread(target=self._serve_one, args=(connection,), name="strandline-http-client", daemon=True).start()
 
@@ -88,6 +102,15 @@ class Server:
                 self._connections.discard(connection)
             connection.close()
 
+    def _turn_away(self, connection: socket.socket) -> None:
+        """Say 503 to one too many, without waiting. To close at once would break the connection before it is read."""
+        with contextlib.suppress(OSError):
+            connection.setblocking(False)
+            refusal = {"error": "too many connections"}
+            connection.sendall(answer(HTTPStatus.SERVICE_UNAVAILABLE, refusal, {"Retry-After": "1"}))
+            connection.shutdown(socket.SHUT_WR)
+        self._turned_away.append((time.monotonic() + LINGER_SECONDS, connection))
+
     def close(self) -> None:
         self._closing.set()
         self._listener.close()
@@ -96,16 +119,6 @@ class Server:
         for connection in connections:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-
-
-def _turn_away(connection: socket.socket) -> None:
-    """Say 503 to one too many, without waiting for anything."""
-    with connection, contextlib.suppress(OSError):
-        connection.setblocking(False)
-        refusal = {"error": "too many connections"}
-        connection.sendall(answer(HTTPStatus.SERVICE_UNAVAILABLE, refusal, {"Retry-After": "1"}))
-        connection.shutdown(socket.SHUT_WR)
-        connection.recv(_RECEIVE_BYTES)  # what is left unread would take the answer away with it
 
 
 @dataclass(frozen=True, slots=True)
