@@ -111,7 +111,7 @@ class _Threaded:
                 if self._run.step() is None:
                     self._stop.wait(0.01)
         except BaseException as error:
-            if getattr(error, "code", None) != "interrupted":  # a sink that was waiting when the query was stopped
+            if getattr(error, "code", None) != "sink-interrupted":  # a sink that was waiting when the query was stopped
                 self._failure = error
         finally:
             self._run.close()

@@ -80,13 +80,12 @@ class Outlet:
     def take(self, delivered: Delivered) -> None:
         """Take what a batch brings. It may be a batch that was taken before."""
 
+    def interrupt(self) -> None:
+        """End what `take` waits for, from another thread: the query is being stopped. The batch runs again."""
+
     def kept(self) -> list[pa.Table] | None:
         """The answer so far, if it can be read again in this process."""
         return None
-
-    def interrupt(self) -> None:
-        """End whatever is waited for, since the query is to stop: called from another thread than `take`, which raises
-        `interrupted` then. A batch that was not taken runs again after a restart."""
 
     def close(self) -> None:
         """Let go of connections; what was written stays."""
@@ -143,13 +142,9 @@ def listener(outlet: Outlet, query: str, columns: Schema, delivery: Delivery) ->
     return hear
 
 
-def interrupted(query: str) -> SinkError:
-    """What `take` raises when it was interrupted; the query counts as stopped, not as failed."""
-    return SinkError(
-        f"the query {query} was stopped while its sink waited",
-        code="interrupted",
-        hint="Start the same query again: the batch is delivered then.",
-    )
+def interrupted(place: str) -> SinkError:
+    """What ends a wait for `place` when the query is stopped; nobody sees it."""
+    return SinkError(f"the query was stopped while it waited for {place}", code="sink-interrupted")
 
 
 def refuse_twice(names: list[str]) -> None:

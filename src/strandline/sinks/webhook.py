@@ -208,7 +208,7 @@ class _Posting(Outlet):
         pause = _FIRST_PAUSE
         for attempt in range(1, self._sink.attempts + 1):
             if self._closing.is_set():
-                raise interrupted(self._query)
+                raise interrupted(self._sink.shown)
             try:
                 answer = self._exchanged(body, key)
                 if 200 <= answer.status < 300:
@@ -218,7 +218,7 @@ class _Posting(Outlet):
                     break
                 pause = max(pause, _asked_pause(answer))
             except Interrupted:
-                raise interrupted(self._query) from None
+                raise interrupted(self._sink.shown) from None
             except OSError as error:  # no connection, a connection that broke, or no answer in time
                 problem = str(error) or type(error).__name__
             if attempt < self._sink.attempts:
@@ -226,7 +226,7 @@ class _Posting(Outlet):
                 self._closing.wait(min(pause, _LONGEST_PAUSE) * random.uniform(0.75, 1.0))
                 pause *= 2
         if self._closing.is_set():
-            raise interrupted(self._query)
+            raise interrupted(self._sink.shown)
         raise SinkError(
             f"{self._sink.shown} did not take a batch of {self._query}",
             code="sink-failed",
@@ -280,6 +280,7 @@ class _Posting(Outlet):
         )
 
     def interrupt(self) -> None:
+        super().interrupt()
         self._closing.set()
         if self._exchange is not None:
             self._exchange.interrupt(_GRACE)
