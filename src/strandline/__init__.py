@@ -13,10 +13,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from strandline.engine import Database, EngineName
+    from strandline.security.allow import Allow
+    from strandline.security.secret import secret
     from strandline.sinks import Callback, Console, Delta, Kafka, Memory, Parquet, PostgreSQL, SQLite, Webhook
 
 __version__ = "0.1.0"
 __all__ = [
+    "Allow",
     "Callback",
     "Console",
     "Delta",
@@ -28,6 +31,7 @@ __all__ = [
     "StrandlineError",
     "Webhook",
     "connect",
+    "secret",
 ]
 
 
@@ -36,7 +40,10 @@ def __getattr__(name: str) -> Any:
     user waits for it (spark/source.py)."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module("strandline.sinks"), name)
+    module = {"Allow": "strandline.security.allow", "secret": "strandline.security.secret"}.get(
+        name, "strandline.sinks"
+    )
+    return getattr(importlib.import_module(module), name)
 
 
 def connect(
@@ -52,6 +59,7 @@ def connect(
     capacity: float | None = None,
     config: Mapping[str, str] | None = None,
     take_over: bool = False,
+    allow: Allow | None = None,
 ) -> Database:
     """Open a database of streams and continuous queries.
 
@@ -62,7 +70,8 @@ def connect(
     where no sink is given; None keeps all of them. `shedding` is the share of a stream's rows that queries may drop
     when they cannot keep up (1.0 for as many as it takes) unless they say it themselves with ALLOW SHEDDING, `capacity`
     the share of the machine that they may use. `take_over` goes on from checkpoints although another run seems to write
-    them: that one then stops.
+    them: that one then stops. `allow` confines what SQL may reach to given directories, hosts,
+    connectors, functions and secrets; without it, everything that the process can (docs/security.md).
     """
     from strandline.engine import Database
 
@@ -78,4 +87,5 @@ def connect(
         capacity=capacity,
         config=config,
         take_over=take_over,
+        allow=allow,
     )

@@ -113,7 +113,8 @@ class _Threaded:
                 if self._run.step() is None:
                     self._stop.wait(0.01)
         except BaseException as error:
-            self._failure = error
+            if getattr(error, "code", None) != "sink-interrupted":  # a sink that was waiting when the query was stopped
+                self._failure = error
         finally:
             self._run.close()
             if self._run.delivery.chain is not None:

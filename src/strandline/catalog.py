@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from strandline.errors import CatalogError, Span
+from strandline.security.allow import Allow
+from strandline.security.secret import Secret
 from strandline.types import Type
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 SYSTEM = "sys."  # what the names of the system's own tables begin with
 
-Argument: TypeAlias = str | int | float | bool | list["Argument"] | None
+Argument: TypeAlias = str | int | float | bool | Secret | list["Argument"] | None
 
 
 # A column that every stream has and no user sees: for how many rows of its source one stands after a drop box.
@@ -31,6 +33,7 @@ class SourceCall:
     function: str
     arguments: tuple[Argument, ...] = ()
     options: Mapping[str, Argument] = field(default_factory=dict)
+    allow: Allow | None = field(default=None, compare=False, repr=False)  # for files that turn up later
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +160,7 @@ class Catalog:
     def __init__(self) -> None:
         self._streams: dict[str, Stream] = {}
         self.functions: dict[str, Definition] = {}
+        self.allow: Allow | None = None  # what statements may reach; None for everything
         self.measured: dict[str, StreamStatistics] = {}  # what queries have learned of base streams, by folded name
 
     def statistics(self) -> dict[str, StreamStatistics]:

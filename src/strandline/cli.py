@@ -18,6 +18,7 @@ import typer
 import strandline
 from strandline.console import await_all, err_console, out_console, show_log, status, summary
 from strandline.errors import StrandlineError
+from strandline.security.allow import Allow
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=strandline.__doc__)
 
@@ -25,6 +26,13 @@ EngineOption = Annotated[str, typer.Option(help="spark, or local: one process, n
 MasterOption = Annotated[str | None, typer.Option(help="Spark master URL; by default this machine's cores.")]
 TakeOverOption = Annotated[
     bool, typer.Option("--take-over", help="Go on although another run seems to write the checkpoint.")
+]
+AllowOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Confine SQL to what is listed: dir:/data, host:broker:9092, connector:name, function:name,"
+        " secret:env:NAME; may be repeated."
+    ),
 ]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show whole traces.")]
 
@@ -70,13 +78,14 @@ def run(
     buckets: Annotated[int | None, typer.Option(min=1, help="Parallelism of state; default: the cores.")] = None,
     batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
     take_over: TakeOverOption = False,
+    allow: AllowOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Run all queries of a script until the sources end, or until Ctrl-C. The same command again continues."""
     from strandline.script import read_script, refuse_busy_checkpoints, start_script
 
     text = _read(script)
-    with _stoppable(), _database(engine, master, buckets, batch_rows, take_over) as database:
+    with _stoppable(), _database(engine, master, buckets, batch_rows, allow, take_over) as database:
         parsed = read_script(database, text)
         if parsed.explanations:
             out_console.print("\n\n".join(parsed.explanations) + "\n", markup=False, soft_wrap=True)
@@ -110,6 +119,7 @@ def shell(
     buckets: Annotated[int | None, typer.Option(min=1, help="Parallelism of state; default: the cores.")] = None,
     batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
     keep: Annotated[int, typer.Option(min=1, help="How many elements of each answer stay in memory.")] = 1_000_000,
+    allow: AllowOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Type SQL and dot commands, and watch answers while they grow. Spark starts behind the prompt."""
@@ -117,7 +127,9 @@ def shell(
     from strandline.shell.startup import Options
 
     with _stoppable():
-        code = run_shell(Options(_engine(engine), master, checkpoint, buckets, batch_rows, keep), init)
+        code = run_shell(
+            Options(_engine(engine), master, checkpoint, buckets, batch_rows, keep, Allow.parse(allow or ())), init
+        )
     if code:
         raise typer.Exit(code)
 
@@ -126,12 +138,13 @@ def shell(
 def explain(
     script: Annotated[Path, typer.Argument(help="A file of SQL statements, or - for standard input.")],
     buckets: Annotated[int, typer.Option(min=1, help="Parallelism of state.")] = 2,
+    allow: AllowOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Show the plans of all queries of a script, without running them."""
     from strandline.script import read_script
 
-    with _database("local", None, buckets, 1) as database:
+    with _database("local", None, buckets, 1, allow) as database:
         parsed = read_script(database, sys.stdin.read() if str(script) == "-" else _read(script))
         for name, plan in parsed.queries:
             out_console.print(f"{name}\n{database.explain_plan(name, plan)}", markup=False, soft_wrap=True)
@@ -149,6 +162,7 @@ def verify(
     master: MasterOption = None,
     buckets: Annotated[int | None, typer.Option(min=1, help="Parallelism of state.")] = None,
     batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
+    allow: AllowOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Run a script and compare its answers, at every instant, with those of an independent database."""
@@ -157,7 +171,7 @@ def verify(
     from strandline.verify.script import verify as verify_script
 
     text = _read(script)
-    with _database(engine, master, buckets, batch_rows) as ours, judge(database, dsn) as theirs:
+    with _database(engine, master, buckets, batch_rows, allow) as ours, judge(database, dsn) as theirs:
         with status("running") as spinner:
             verdicts = verify_script(
                 ours, text, theirs, only=query, seconds=seconds, most=instants, note=spinner.update
@@ -187,6 +201,7 @@ def play_scenarios(
     update: Annotated[bool, typer.Option("--update", help="Write what was found into the files.")] = False,
     buckets: Annotated[int | None, typer.Option(min=1, help="Parallelism of state.")] = None,
     batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
+    allow: AllowOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Play scenario files: give their events to their queries and compare the answers with those that they expect."""
@@ -197,7 +212,7 @@ def play_scenarios(
     missed = False
     for path in files:
         scenario = read_scenario(_read(path))
-        with _database(engine, master, buckets, batch_rows) as database, status(f"playing {path}"):
+        with _database(engine, master, buckets, batch_rows, allow) as database, status(f"playing {path}"):
             outcomes = play(scenario, database)
         missed |= not all(outcome.met for outcome in outcomes)
         out_console.print(render(str(path), scenario, outcomes), markup=False, soft_wrap=True)
@@ -259,6 +274,14 @@ def repair(
         with status(f"repairing {path}"):
             done = repair_checkpoint(path, forget_results=forget_results)
         out_console.print(render(done), markup=False, soft_wrap=True, highlight=False)
+
+
+@app.command()
+def sbom(debug: DebugOption = False) -> None:
+    """Print what strandline needs as it is installed here, with versions and licences, in CycloneDX's JSON."""
+    from strandline.security.sbom import bill_of_materials
+
+    print(json.dumps(bill_of_materials(), indent=2))
 
 
 @app.command()
@@ -366,10 +389,20 @@ def _engine(name: str) -> Literal["spark", "local"]:
 
 @contextmanager
 def _database(
-    engine: str, master: str | None, buckets: int | None, batch_rows: int, take_over: bool = False
+    engine: str,
+    master: str | None,
+    buckets: int | None,
+    batch_rows: int,
+    allow: list[str] | None,
+    take_over: bool = False,
 ) -> Iterator[strandline.engine.Database]:
     database = strandline.connect(
-        engine=_engine(engine), master=master, buckets=buckets, batch_rows=batch_rows, take_over=take_over
+        engine=_engine(engine),
+        master=master,
+        buckets=buckets,
+        batch_rows=batch_rows,
+        allow=Allow.parse(allow or ()),
+        take_over=take_over,
     )
     try:
         yield database

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.markup import escape
+from rich.segment import Segment
 from rich.status import Status
+
+from strandline.errors import printable
 
 if TYPE_CHECKING:
     from strandline.query import Query
 
-out_console: Final = Console(highlight=False)
-err_console: Final = Console(stderr=True, highlight=False)
+
+class SafeConsole(Console):
+    """A console whose texts cannot steer the terminal: names and values come from data, too. Styles are Rich's own."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else printable(text), style, control)
+
+
+out_console: Final = SafeConsole(highlight=False)
+err_console: Final = SafeConsole(stderr=True, highlight=False)
 
 
 class Spinner:
@@ -26,7 +39,7 @@ class Spinner:
 
     def update(self, text: str) -> None:
         if self._shown is not None:
-            self._shown.update(text.replace("[", r"\["))
+            self._shown.update(escape(text))
 
 
 @contextmanager
@@ -35,7 +48,7 @@ def status(text: str) -> Iterator[Spinner]:
     if not err_console.is_terminal:
         yield Spinner(None)
         return
-    with err_console.status(text) as shown:
+    with err_console.status(escape(text)) as shown:
         yield Spinner(shown)
 
 

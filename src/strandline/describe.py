@@ -11,11 +11,12 @@ from strandline.algebra.schema import schema
 from strandline.catalog import SYSTEM, Argument, BaseStream, Catalog, DerivedStream, Reader, SourceCall, Stream
 from strandline.listing import Listing
 from strandline.query import Query
+from strandline.security.redaction import HIDDEN, is_sensitive, redact
+from strandline.security.secret import Secret
 from strandline.sinks import Sink
 from strandline.temporal import BEFORE_ALL, FOREVER, show_duration, to_datetime
 from strandline.types import Type
 
-_SECRET = re.compile(r"password|token|secret|credential|\bkey\b", re.IGNORECASE)
 _SHORT = 60  # characters of a definition in a list; DESCRIBE has all of them
 
 
@@ -54,7 +55,7 @@ def show_sinks(queries: Iterable[Query], waiting: Mapping[str, Sink]) -> Listing
     """Every sink by the name of its query: of what kind it is, where it leads, what it promises, and its state."""
     sinks = [(query.name, query.sink, str(query.state)) for query in queries if query.has_sink]
     sinks += [(name, sink, "waiting") for name, sink in waiting.items()]
-    rows = [(name, sink.kind, sink.shown, str(sink.traits), state) for name, sink, state in sinks]
+    rows = [(name, sink.kind, redact(sink.shown), str(sink.traits), state) for name, sink, state in sinks]
     return Listing.of(dict.fromkeys(("name", "kind", "place", "traits", "state"), pa.string()), rows)
 
 
@@ -131,19 +132,22 @@ def _short(text: str) -> str:
 
 
 def show_source(source: SourceCall) -> str:
-    """A source as it is written, but for what is nobody's business."""
+    """A source as it is written, without its secrets."""
     options = (_option(name, value) for name, value in source.options.items())
     return f"{source.function}({', '.join([*map(_literal, source.arguments), *options])})"
 
 
 def _option(name: str, value: Argument) -> str:
     written = name if re.fullmatch(r"[a-z_]\w*", name) else f'"{name}"'
-    return f"{written} => {_literal('…' if _SECRET.search(name) else value)}"
+    hides = is_sensitive(name) and not isinstance(value, Secret)
+    return f"{written} => {_literal(HIDDEN if hides else value)}"
 
 
 def _literal(value: Argument) -> str:
+    if isinstance(value, Secret):
+        return repr(value)
     if isinstance(value, list):
         return f"({', '.join(map(_literal, value))})"
     if value is None or isinstance(value, bool):
         return "NULL" if value is None else str(value).upper()
-    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
+    return "'" + redact(value).replace("'", "''") + "'" if isinstance(value, str) else str(value)

@@ -32,7 +32,7 @@ from strandline.errors import CatalogError, QueryError, SetupError, SinkError
 from strandline.execution.delivery import Delivery
 from strandline.execution.durable import encode_name
 from strandline.execution.shedding import Allowed, Shedder
-from strandline.execution.sources.base import known_rows, open_source
+from strandline.execution.sources.base import confine_source, known_rows, open_source
 from strandline.feeds import Feeds
 from strandline.lang import ast
 from strandline.lang.binder import bind_derived_stream, bind_query, bind_reading, bind_view
@@ -50,6 +50,7 @@ from strandline.physical.explain import show_pipeline
 from strandline.physical.figures import show_assumed, show_costs, show_needs
 from strandline.physical.search import Planner, show_choice
 from strandline.query import Group, Query
+from strandline.security.allow import Allow
 from strandline.sinks import Memory, Sink, Standing, listener, make_sink
 from strandline.sinks.kept import KEEP, Kept
 from strandline.system import SystemTables, ask
@@ -97,8 +98,10 @@ class Database:
         capacity: float | None = None,
         config: Mapping[str, str] | None = None,
         take_over: bool = False,
+        allow: Allow | None = None,
     ) -> None:
         self.catalog = Catalog()
+        self.catalog.allow = allow  # what statements may reach
         self.queries: list[Query] = []
         self.checkpoint = Path(checkpoint).absolute() if checkpoint is not None else None
         self.take_over = take_over  # whether queries go on from checkpoints that another run is writing
@@ -253,10 +256,12 @@ class Database:
         """Change the catalog, without taking anything away from queries that run or wait; returns what is gone."""
         match statement:
             case ast.CreateStream():
+                confine_source(bind_connector(statement.source), self.catalog.allow, statement.source.span)
                 known = (
                     None if statement.columns else known_rows(bind_connector(statement.source), statement.source.span)
                 )
                 stream = self._feeds.housed(bind_create_stream(statement, known))
+                stream = replace(stream, source=replace(stream.source, allow=self.catalog.allow))
                 open_source(stream, span=statement.source.span).check(statement.source.span)
                 self.catalog.add(stream, statement.name.span)
                 self._learned.recall(stream)
@@ -289,7 +294,7 @@ class Database:
     def bind_sink(self, statement: ast.CreateSink, waiting: Iterable[str] = ()) -> Wanted:
         """The query that CREATE SINK asks for; `waiting` are the names of queries that a script is going to start."""
         name, target = statement.name, statement.target
-        sink = make_sink(bind_connector(target), target.function.span, target.span)
+        sink = make_sink(bind_connector(target), target.function.span, target.span, self.catalog.allow)
         taken = {each.name.lower() for each in self.catalog} | {each.lower() for each in waiting}
         taken |= {query.name.lower() for query in self.queries if query.is_running}
         if name.name.lower() in taken:

@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from strandline.security.redaction import hidden_ranges, moved, redact, redact_ranges
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -66,15 +68,15 @@ class StrandlineError(Exception):
         return StrandlineError.from_json, (self.to_json(),)  # keyword-only arguments need this
 
     def render(self) -> str:
-        """The statement, the user's text with a caret below, detail and hint: fit for any terminal."""
+        """The statement, the user's text with a caret below, detail and hint: fit for any terminal, without secrets."""
         statement = self.message.replace("\n", " ")
-        lines = [f"error[{self.code}]: {statement}"]
+        lines = [f"error[{self.code}]: {redact(statement)}"]
         if self.span is not None:
             lines += _excerpt(self.span)
         if self.detail:
-            lines.append(self.detail)
+            lines.append(redact(self.detail))
         if self.hint:
-            lines.append(f"hint: {self.hint}")
+            lines.append(f"hint: {redact(self.hint)}")
         return printable("\n".join(lines))
 
 
@@ -88,16 +90,32 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub("\ufffd", text)
 
 
+def one_line(text: str) -> str:
+    """The same in a line."""
+    return printable(text.replace("\n", "⏎").replace("\t", " "))
+
+
+_AROUND: Final = 10_000  # characters before and after a line
+
+
 def _excerpt(span: Span) -> list[str]:
     text, start = span.text, min(span.start, len(span.text))
     line_start = text.rfind("\n", 0, start) + 1
     line_end = text.find("\n", start)
     line_end = len(text) if line_end < 0 else line_end
-    line = text[line_start:line_end].replace("\t", " ")
-    width = max(1, min(span.end, line_end) - start)
+    # A secret may reach over several lines: it is looked for around this one.
+    around = max(0, line_start - _AROUND)
+    ranges = [(first + around, last + around) for first, last in hidden_ranges(text[around : line_end + _AROUND])]
+    inside = [
+        (max(first, line_start) - line_start, min(last, line_end) - line_start)
+        for first, last in ranges
+        if first < line_end and last > line_start
+    ]
+    line = redact_ranges(text[line_start:line_end].replace("\t", " "), inside)
+    left, right = (moved(at - line_start, inside) for at in (start, min(span.end, line_end)))
     number = text.count("\n", 0, line_start) + 1
     prefix = f"  line {number}: " if "\n" in text.strip() else "  "
-    return [prefix + line, " " * (len(prefix) + start - line_start) + "^" * width]
+    return [prefix + line, " " * (len(prefix) + left) + "^" * max(1, right - left)]
 
 
 class ParseError(StrandlineError):

@@ -9,6 +9,8 @@ from typing import Any, Literal
 import polars as pl
 import pyarrow as pa
 
+from strandline.errors import printable
+
 Form = Literal["arrow", "pandas", "polars"]
 
 
@@ -45,7 +47,7 @@ class Listing:
         return in_form(self.table, form)
 
     def __str__(self) -> str:
-        cells = [self.table.column_names]
+        cells = [[_cell(name) for name in self.table.column_names]]
         cells += [[_cell(value) for value in row.values()] for row in self.table.to_pylist()]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
@@ -54,4 +56,4 @@ class Listing:
 
 def _cell(value: object) -> str:
     # A query may be written over many lines; in a table it has one.
-    return "" if value is None else " ".join(str(value).split())
+    return "" if value is None else printable(" ".join(str(value).split()))

@@ -54,6 +54,11 @@ class Needs:
             ) from None
 
 
+def is_foreign(connector: type) -> bool:
+    """Whether a connector is of another package."""
+    return connector.__module__.partition(".")[0] != "strandline"
+
+
 @cache
 def brought_along(group: str) -> dict[str, Any]:
     """The connectors of other packages, by the name that users write."""

@@ -119,8 +119,14 @@ class Group:
         tables = self.outlets[query].kept()
         return None if tables is None else Pieces(tables, progress, len(tables), BEFORE_ALL, anew=False)
 
+    def interrupt(self) -> None:
+        """End what the sinks wait for."""
+        for outlet in self.outlets.values():
+            outlet.interrupt()
+
     def stop(self) -> None:
         if self.run is not None:
+            self.interrupt()  # first: the run waits for them
             self.run.stop()
         for outlet in self.outlets.values():
             outlet.close()

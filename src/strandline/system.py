@@ -60,7 +60,7 @@ class SystemTables(Catalog):
     def __init__(self, others: Catalog) -> None:
         super().__init__()
         self.others = others
-        self.functions = others.functions
+        self.functions, self.allow = others.functions, others.allow
         for name, table in TABLES.items():
             self._streams[name] = BaseStream(name, table.columns, SourceCall("system"), None)
 

@@ -82,8 +82,11 @@ def test_refusals_stand_below_the_users_words(database: Database, tmp_path: Path
         ("parquet()", "parquet() needs directory"),
         ("kafka('h', 't', transactional => 'yes')", "option transactional of kafka() does not fit: 'yes'"),
         ("kafka('h', 't', settings => ('a'))", "option settings has texts of the form 'name= value', not 'a'"),
-        ("webhook('ftp://x')", "url of webhook() begins with http:// or https://, not 'ftp://x'"),
-        ("webhook('http://x', rows => 0)", "rows, attempts and timeout of webhook() are at least 1"),
+        ("webhook('ftp://x')", "url of webhook() cannot be used: it begins with neither http:// nor https://"),
+        (
+            "webhook('http://x', rows => 0)",
+            "rows, attempts and timeout of webhook() are at least 1, redirects at least 0",
+        ),
         ("callback()", "callback() calls a function of Python's: db.sql(…, sink=sl.Callback(function))"),
     ):
         error = error_of(database, f"CREATE SINK x INTO {call} AS SELECT k FROM s")

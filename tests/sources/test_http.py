@@ -15,7 +15,8 @@ import strandline as sl
 from live import declared, free_port, wait_for
 from strandline.engine import Database
 from strandline.errors import StrandlineError
-from strandline.execution.sources.hooks import Handler, Refused, rows_in
+from strandline.execution.sources import hooks
+from strandline.execution.sources.hooks import Refused, rows_in
 from strandline.execution.sources.http import HttpSource
 from strandline.execution.sources.received import Received
 from strandline.query import Query
@@ -76,7 +77,7 @@ def test_what_is_refused_says_why(database: Database) -> None:
     assert post(port, b"{}", {"Authorization": "Bearer other"}, "/in")[0] == 401
     assert post(port, b"x" * 101, ours, "/in") == (413, {"error": "at most 100 bytes at a time"})
     assert post(port, b"{", ours | JSON, "/in")[0] == 400
-    assert post(port, iter([b"{}"]), ours | {"Transfer-Encoding": "chunked"}, "/in")[0] == 411
+    assert post(port, iter([b"{}"]), ours | {"Transfer-Encoding": "chunked"}, "/in")[0] == 501
     assert post(port, b"{}", ours | {"Content-Encoding": "gzip"}, "/in")[0] == 415
     assert post(port, None, ours, "/in", "GET")[0] == 405
     assert post(port, b'{"ts": 1}', ours, "/in?from=here") == (200, {"rows": 1})
@@ -123,8 +124,8 @@ def test_the_answer_comes_after_the_disk(tmp_path: Path, monkeypatch: pytest.Mon
     order: list[str] = []
     real = Received._flush
     monkeypatch.setattr(Received, "_flush", lambda self: (real(self), order.append("disk")))
-    answer = Handler._answer
-    monkeypatch.setattr(Handler, "_answer", lambda *a: (order.append("answer"), answer(*a)))
+    answer = hooks.answer
+    monkeypatch.setattr(hooks, "answer", lambda *a, **k: (order.append("answer"), answer(*a, **k))[1])
     assert post(source.port, b'{"k": 1, "ts": 1}') == (200, {"rows": 1})
     assert order == ["disk", "answer"]
     [file] = tmp_path.rglob("*.jsonl")

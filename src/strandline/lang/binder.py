@@ -94,7 +94,7 @@ def bind_query(query: ast.Query, catalog: Catalog) -> Plan:
 def bind_reading(query: ast.Query, catalog: Catalog) -> tuple[Plan, frozenset[str]]:
     """The plan of a query, and the streams and views that its text names."""
     names = Names(catalog)
-    plan = _Binder(names).query(with_definitions(query, catalog.functions), prefix="")
+    plan = _Binder(names).query(with_definitions(query, catalog.functions, catalog.allow), prefix="")
     return plan, frozenset(names.reads)
 
 

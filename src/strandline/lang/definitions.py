@@ -17,6 +17,7 @@ from strandline.errors import CatalogError
 from strandline.lang import ast
 from strandline.lang.parser import parse_type
 from strandline.lang.phrases import RESERVED
+from strandline.security.allow import Allow
 
 Tree = TypeVar("Tree")
 
@@ -69,17 +70,19 @@ def _check(name: str, arguments: Sequence[str]) -> None:
         )
 
 
-def with_definitions(tree: Tree, functions: Mapping[str, Definition]) -> Tree:
-    """The syntax tree with each call of one of these functions marked as such."""
+def with_definitions(tree: Tree, functions: Mapping[str, Definition], allow: Allow | None = None) -> Tree:
+    """The syntax tree with each call of one of these functions marked as such, if it is allowed."""
     if not functions:
         return tree
     changed: Any = tree
     if isinstance(tree, tuple):
-        changed = tuple(with_definitions(part, functions) for part in tree)
+        changed = tuple(with_definitions(part, functions, allow) for part in tree)
     elif isinstance(tree, ast.Node):
         parts = {each.name: getattr(tree, each.name) for each in fields(tree) if each.name != "span"}
-        marked = {name: with_definitions(part, functions) for name, part in parts.items()}
+        marked = {name: with_definitions(part, functions, allow) for name, part in parts.items()}
         if isinstance(tree, ast.Function):
             marked["definition"] = functions.get(tree.name.name.lower())
+            if marked["definition"] is not None and allow is not None:
+                allow.check_function(tree.name.name.lower(), tree.name.span)
         changed = replace(tree, **marked)
     return changed  # type: ignore[no-any-return]

@@ -18,6 +18,7 @@ from strandline.lang import ast
 from strandline.lang.phrases import MAX_DEPTH, RESERVED, too_deep, words
 from strandline.lang.queries import Queries
 from strandline.lang.tokens import Kind, Token, plain_number
+from strandline.security.secret import Secret, parse_reference
 from strandline.types import Type
 
 STATEMENTS: Final = ("SELECT", "WITH", "CREATE", "DROP", "EXPLAIN", "SHOW", "DESCRIBE", "SET")
@@ -374,8 +375,24 @@ class _Parser(Queries):
                 return word == "TRUE"
             case Kind.WORD, "TIMESTAMP" | "DATE" if self.token.kind is Kind.TEXT:
                 return self.next().value
+            case Kind.WORD, "SECRET" if self.sees_symbol("("):
+                return self.secret_reference()
         hint = f"Put texts in single quotes: '{token.value}'." if token.kind in (Kind.WORD, Kind.QUOTED) else None
         raise self.error(f"expected a literal, found {token}", "syntax", token.span, hint)
+
+    def secret_reference(self) -> Secret:
+        """`secret('env:NAME')` or `secret('file:PATH')`, from its parenthesis on."""
+        self.expect_symbol("(")
+        token = self.token
+        hint = "Write secret('env:HOOK_TOKEN') or secret('file:/run/secrets/hook')."
+        if token.kind is not Kind.TEXT:
+            raise self.error("a secret is named by a text", "secret-reference", token.span, hint)
+        reference = parse_reference(self.next().value)
+        if reference is None:
+            message = "a secret is named by env:NAME or file:PATH"
+            raise self.error(message, "secret-reference", token.span, hint)
+        self.expect_symbol(")")
+        return reference
 
     def row(self) -> list[Argument]:
         self.deeper()

@@ -106,7 +106,7 @@ def _written(name: str) -> str:
 
 
 def bind_connector(connector: ast.Connector) -> SourceCall:
-    """A source or sink with its values; whether it exists is not asked."""
+    """A source or sink with its values; whether it exists, or is allowed, is not asked."""
     options = {_folded(name): value.value for name, value in connector.options}
     return SourceCall(_folded(connector.function), tuple(each.value for each in connector.arguments), options)
 

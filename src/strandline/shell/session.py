@@ -9,8 +9,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 
+from strandline.console import SafeConsole
 from strandline.engine import Database
 from strandline.errors import QueryError, Span, StrandlineError
 from strandline.lang import ast
@@ -55,7 +56,7 @@ class Session:
     def __init__(self, database: Database, startup: Startup) -> None:
         self.database = database
         self.startup = startup
-        self.console = Console(highlight=False)
+        self.console = SafeConsole(highlight=False)
         self.entries: list[Entry] = []
         self.timing = False
         self.leaving = False

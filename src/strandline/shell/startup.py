@@ -13,6 +13,7 @@ from strandline.shell.ending import Ending
 
 if TYPE_CHECKING:
     from strandline.engine import EngineName
+    from strandline.security.allow import Allow
     from strandline.shell.session import Session
 
 
@@ -26,6 +27,7 @@ class Options:
     buckets: int | None = None
     batch_rows: int = 1_000_000
     keep: int = 1_000_000
+    allow: Allow | None = None
 
 
 class Startup:
@@ -94,6 +96,7 @@ class Startup:
             buckets=given.buckets,
             batch_rows=given.batch_rows,
             keep=given.keep,
+            allow=given.allow,
         )
         self._session = Session(database, self)
         self.loaded.set()

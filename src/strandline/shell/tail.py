@@ -20,8 +20,9 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import HSplit, Layout, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 
+from strandline.console import SafeConsole
 from strandline.errors import QueryError, StrandlineError
 from strandline.shell.session import Entry, Session, failure, rows_of
 from strandline.shell.style import STYLE
@@ -216,5 +217,5 @@ class Tail:
 
 def as_ansi(shown: RenderableType, width: int) -> str:
     out = io.StringIO()
-    Console(file=out, force_terminal=True, color_system="standard", width=width, highlight=False).print(shown)
+    SafeConsole(file=out, force_terminal=True, color_system="standard", width=width, highlight=False).print(shown)
     return out.getvalue()

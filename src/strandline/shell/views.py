@@ -157,7 +157,7 @@ def _asked_order(query: Query) -> Iterable[tuple[str, bool, bool]]:
 
 
 def _title(query: Query, what: str) -> Text:
-    return Text.assemble((query.name, "bold cyan"), f" {what}")
+    return Text.assemble((printable(query.name), "bold cyan"), f" {what}")
 
 
 def _after(earlier: int, passed_over: bool) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from strandline.catalog import SourceCall
 from strandline.errors import SinkError, Span
-from strandline.plugins import brought_along
+from strandline.plugins import brought_along, is_foreign
+from strandline.security.allow import Allow, secrets_in
 from strandline.sinks.base import Arguments, Delivered, Outlet, Sink, Standing, listener
 from strandline.sinks.callback import Callback
 from strandline.sinks.console import Console
@@ -43,8 +44,11 @@ def known_sinks() -> dict[str, type[Sink]]:
     return {**brought_along("strandline.sinks"), **{sink.kind: sink for sink in OURS}}
 
 
-def make_sink(call: SourceCall, function: Span | None = None, span: Span | None = None) -> Sink:
-    """The sink that a statement names; `function` is the place of its name, `span` that of the whole call."""
+def make_sink(
+    call: SourceCall, function: Span | None = None, span: Span | None = None, allow: Allow | None = None
+) -> Sink:
+    """The sink that a statement names, if it is allowed; `function` is the place of its name, `span` that of the whole
+    call."""
     known = known_sinks()
     if call.function.lower() not in known:
         raise SinkError(
@@ -53,4 +57,11 @@ def make_sink(call: SourceCall, function: Span | None = None, span: Span | None 
             hint=f"Sinks are {', '.join(sorted(known))}.",
             span=function,
         )
-    return known[call.function.lower()].from_arguments(Arguments(call, span))
+    kind = known[call.function.lower()]
+    if allow is None:
+        return kind.from_arguments(Arguments(call, span))
+    secrets = secrets_in([*call.arguments, *call.options.values()])
+    allow.check(call.function, is_foreign(kind), secrets, span)
+    sink = kind.from_arguments(Arguments(call, span))
+    allow.check(call.function, is_foreign(kind), sink.reaches(), span)
+    return sink.confined(allow)

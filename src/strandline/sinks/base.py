@@ -21,6 +21,7 @@ from strandline.execution.arguments import CallArguments
 from strandline.execution.delivery import BatchReport, Delivery, Listener
 from strandline.execution.sinks import ParquetTarget
 from strandline.plugins import Needs, Traits
+from strandline.security.allow import Allow, Reach
 from strandline.temporal import Instant
 from strandline.types import Schema
 
@@ -85,6 +86,9 @@ class Outlet:
     def take(self, delivered: Delivered) -> None:
         """Take what a batch brings. It may be a batch that was taken before."""
 
+    def interrupt(self) -> None:
+        """End what `take` waits for, from another thread: the query is being stopped. The batch runs again."""
+
     def kept(self) -> list[pa.Table] | None:
         """The answer so far, if it can be read again in this process."""
         return None
@@ -124,6 +128,14 @@ class Sink(ABC):
         """The same for people."""
         return self.place or self.kind
 
+    def reaches(self) -> list[Reach]:
+        """The files and hosts that the sink writes to: what `allow` is asked about when SQL names it."""
+        return []
+
+    def confined(self, allow: Allow) -> Self:
+        """The sink for SQL that may reach only what is allowed; differs where addresses turn up later."""
+        return self
+
     @property
     def beside(self) -> Path | None:
         """A directory for the rows that are set aside, if this sink has one."""
@@ -139,6 +151,11 @@ def listener(outlet: Outlet, query: str, columns: Schema, delivery: Delivery) ->
         outlet.take(Delivered(report.batch, nothing if table is None else table, delivery.progress(query).until))
 
     return hear
+
+
+def interrupted(place: str) -> SinkError:
+    """What ends a wait for `place` when the query is stopped; nobody sees it."""
+    return SinkError(f"the query was stopped while it waited for {place}", code="sink-interrupted")
 
 
 def refuse_twice(names: list[str]) -> None:

@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass
 from typing import ClassVar, Self, TextIO
 
+from strandline.errors import one_line
 from strandline.execution.answers import VALID_FROM, VALID_UNTIL
 from strandline.plugins import Traits
 from strandline.sinks.base import Arguments, Delivered, Outlet, Sink
@@ -40,5 +41,6 @@ class _Printing(Outlet):
             start, end = row.pop(VALID_FROM), row.pop(VALID_UNTIL)
             values = "  ".join(f"{name}={value}" for name, value in row.items())
             until = "…" if end is None else f"{end:%Y-%m-%d %H:%M:%S.%f}"
-            print(f"{self._query}  [{start:%Y-%m-%d %H:%M:%S.%f} – {until})  {values}", file=out)
+            # Data must neither steer a terminal nor look like a line of another element.
+            print(one_line(f"{self._query}  [{start:%Y-%m-%d %H:%M:%S.%f} – {until})  {values}"), file=out)
         out.flush()

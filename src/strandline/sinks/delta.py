@@ -12,6 +12,8 @@ import pyarrow as pa
 from strandline.errors import SinkError
 from strandline.execution.answers import answer_schema
 from strandline.plugins import Needs, Traits
+from strandline.security.allow import Reach, url_reaches
+from strandline.security.redaction import redact
 from strandline.sinks.base import Arguments, Delivered, Outlet, Sink, Standing, refuse_twice, refuse_unfit
 from strandline.temporal import show_instant
 from strandline.types import Schema
@@ -45,13 +47,16 @@ class Delta(Sink):
         where = str(self.directory)
         return where if "://" in where else str(Path(where).absolute())
 
+    def reaches(self) -> list[Reach]:
+        return [url_reaches(self.place)]
+
     @property
     def identity(self) -> str:
         return self.kind
 
     @property
     def shown(self) -> str:
-        return str(self.directory)
+        return redact(str(self.directory))
 
 
 class _Table(Outlet):

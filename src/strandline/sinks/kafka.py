@@ -18,6 +18,9 @@ import pyarrow.compute as pc
 from strandline.errors import SinkError
 from strandline.execution.answers import answer_schema
 from strandline.plugins import Needs, Traits
+from strandline.security.allow import Reach
+from strandline.security.kafka import kafka_reaches
+from strandline.security.secret import Secret, reveal
 from strandline.sinks.base import Arguments, Delivered, Outlet, Sink, Standing, refuse_twice, refuse_unfit
 from strandline.sinks.rows import iso_instant, json_rows
 from strandline.sinks.webhook import pairs
@@ -47,7 +50,7 @@ class Kafka(Sink):
     topic: str
     key: str | None = None
     transactional: bool = True
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str | Secret] = field(default_factory=dict, repr=False)
 
     @classmethod
     def from_arguments(cls, arguments: Arguments) -> Self:
@@ -55,8 +58,13 @@ class Kafka(Sink):
         key = arguments.option("key", str, None)
         transactional = arguments.option("transactional", bool, True)
         settings = arguments.option("settings", list, None)
+        dotted = {name: arguments.left.pop(name) for name in list(arguments.left) if "." in name}
         arguments.done(most=2)
-        return cls(servers, topic, key, transactional, pairs(arguments, "settings", settings, "="))
+        texts = {name: value if isinstance(value, Secret) else _text(value) for name, value in dotted.items()}
+        return cls(servers, topic, key, transactional, {**pairs(arguments, "settings", settings, "="), **texts})
+
+    def reaches(self) -> list[Reach]:
+        return kafka_reaches(self.servers, self.settings)
 
     def open(self, query: str, columns: Schema) -> Outlet:
         names = answer_schema(columns).names
@@ -179,7 +187,8 @@ class _Sending(Outlet):
             made[BATCHES].result()
 
     def _settings(self, own: dict[str, Any]) -> dict[str, Any]:
-        return {"bootstrap.servers": self._sink.servers, "log_level": 2, **own, **self._sink.settings}
+        settings = {name: reveal(value) for name, value in self._sink.settings.items()}
+        return {"bootstrap.servers": self._sink.servers, "log_level": 2, **own, **settings}
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
@@ -195,3 +204,7 @@ class _Sending(Outlet):
 
     def close(self) -> None:
         self._producer = None
+
+
+def _text(value: object) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)

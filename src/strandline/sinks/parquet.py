@@ -16,6 +16,7 @@ from strandline.errors import CheckpointError, SinkError
 from strandline.execution.durable import DocumentKind, read_document, sync_directory, write_document
 from strandline.execution.sinks import ParquetTarget
 from strandline.plugins import Traits
+from strandline.security.allow import FilePath, Reach
 from strandline.sinks.base import Arguments, Outlet, Sink, Standing, refuse_unfit
 from strandline.types import Schema
 
@@ -58,6 +59,10 @@ class Parquet(Sink):
     @property
     def shown(self) -> str:
         return str(self.directory)
+
+    def reaches(self) -> list[Reach]:
+        # Files wait for their batch, and rows are set aside, beside the directory.
+        return [FilePath(self.place), FilePath(str(self.beside))]
 
     @property
     def beside(self) -> Path:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Self
 
 import polars as pl
 
 from strandline.errors import SinkError
 from strandline.plugins import Needs, Traits
-from strandline.sinks.base import Arguments
+from strandline.security.allow import FilePath, Host, Reach, Unconfined
+from strandline.security.secret import Secret, reveal
+from strandline.sinks.base import Arguments, Outlet
 from strandline.sinks.tables import (
     BATCHES,
     ROW_ID,
+    SIDE_TABLES,
     Known,
     Shows,
     Store,
@@ -26,7 +30,7 @@ from strandline.sinks.tables import (
     shows_of,
 )
 from strandline.temporal import Instant
-from strandline.types import Type
+from strandline.types import Schema, Type
 
 _TYPES: Final = {
     "INT": "integer",
@@ -41,6 +45,8 @@ _TYPES: Final = {
 # Texts of times and numbers mean the same whatever the server's defaults are.
 _SETTINGS: Final = "SET datestyle = 'ISO, YMD'; SET timezone = 'UTC'; SET extra_float_digits = 1"
 _MANY: Final = 50_000  # rows to delete in one statement
+_LONGEST_NAME: Final = 63  # bytes; more are cut off
+_FILES: Final = ("passfile", "sslcert", "sslkey", "sslrootcert", "sslcrl", "sslcrldir", "sslkeylogfile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +61,47 @@ class PostgreSQL(TableSink):
     traits: ClassVar[Traits] = Traits(True, True, True, "a batch and its number are one transaction")
     needs: ClassVar[Needs] = Needs("psycopg", "postgresql")
 
-    dsn: str
+    dsn: str | Secret = field(repr=False)
     table: str
     shows: Shows = "elements"
+    password: str | Secret | None = field(default=None, repr=False)  # in the place of one in the DSN
 
     @classmethod
     def from_arguments(cls, arguments: Arguments) -> Self:
-        dsn, table = arguments.required(0, "dsn"), arguments.required(1, "table")
+        dsn, table = arguments.required_or_secret(0, "dsn"), arguments.required(1, "table")
         shows = shows_of(arguments)
+        password = arguments.secret(arguments.option("password", (str, Secret), None), "password")
         arguments.done(most=2)
-        return cls(dsn, table, shows)
+        return cls(dsn, table, shows, password)
 
     def store(self) -> Store:
-        return _Server(self.dsn, self.needs.load(), self.table.rpartition(".")[0])
+        return _Server(self._connection_string, self.needs.load(), self.table.rpartition(".")[0])
+
+    def open(self, query: str, columns: Schema) -> Outlet:
+        _refuse_long_names(self.table, self.shows, columns)
+        return TableSink.open(self, query, columns)
+
+    def reaches(self) -> list[Reach]:
+        return dsn_reaches(self._parsed())
+
+    def _connection_string(self) -> str:
+        """What libpq gets; made when a connection is."""
+        parameters = self._parsed()
+        if self.password is not None:
+            parameters["password"] = reveal(self.password)
+        return str(Needs("psycopg.conninfo", "postgresql").load().make_conninfo(**parameters))
+
+    def _parsed(self) -> dict[str, Any]:
+        """The parameters of the DSN. What libpq says of one that it cannot read has parts of it, perhaps a password."""
+        psycopg = self.needs.load()
+        try:
+            return dict(Needs("psycopg.conninfo", "postgresql").load().conninfo_to_dict(reveal(self.dsn)))
+        except psycopg.Error:
+            raise SinkError(
+                "the connection string of postgresql() cannot be read",
+                code="sink-argument",
+                hint="Write 'postgresql://user@host:5432/database' or 'host=… dbname=…', special signs escaped.",
+            ) from None
 
     @property
     def shown(self) -> str:
@@ -77,7 +111,7 @@ class PostgreSQL(TableSink):
 class _Server(Store):
     """A connection that is opened when it is needed, and again after it was lost between two batches."""
 
-    def __init__(self, dsn: str, psycopg: Any, schema: str) -> None:
+    def __init__(self, dsn: Callable[[], str], psycopg: Any, schema: str) -> None:
         self.place = "PostgreSQL"
         self._dsn, self._psycopg = dsn, psycopg
         self._batches = _quoted(f"{schema}.{BATCHES}" if schema else BATCHES)
@@ -87,7 +121,7 @@ class _Server(Store):
     def _open(self) -> Any:
         if self._connection is None or self._connection.closed:
             try:
-                self._connection = self._psycopg.connect(self._dsn, autocommit=True)
+                self._connection = self._psycopg.connect(self._dsn(), autocommit=True)
                 self._connection.execute(_SETTINGS)
             except self._psycopg.Error as error:
                 raise SinkError(
@@ -144,7 +178,7 @@ class _Server(Store):
         self._open.execute(f"CREATE TABLE IF NOT EXISTS {_quoted(table.name)} ({columns})")
 
     def append(self, table: TableSpec, frame: pl.DataFrame) -> None:
-        # Texts in quotes, so that no text can be mistaken for the sign of a NULL.
+        # Texts in quotes, so that no text can be mistaken for the sign of a NULL, nor a line \. for the end.
         data = frame.write_csv(include_header=False, quote_style="non_numeric", null_value="")
         names = ", ".join(map(_name, table.names))
         with self._open.cursor().copy(f"COPY {_quoted(table.name)} ({names}) FROM STDIN (FORMAT csv)") as copy:
@@ -173,6 +207,41 @@ class _Server(Store):
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _refuse_long_names(table: str, shows: Shows, columns: Schema) -> None:
+    """PostgreSQL cuts names off without an error: two tables or columns could become one."""
+    tables = table.split(".", 1)
+    if shows == "snapshot":
+        tables += [f"{tables[-1]}{suffix}" for suffix in SIDE_TABLES]
+    for name in [*tables, *(column.name for column in columns)]:
+        if len(name.encode(errors="surrogatepass")) > _LONGEST_NAME:
+            raise SinkError(
+                f'the name "{name}" is longer than PostgreSQL keeps',
+                code="name-too-long",
+                detail=f"It has {len(name.encode(errors='surrogatepass'))} bytes; PostgreSQL keeps {_LONGEST_NAME}.",
+                hint="Choose a shorter one; that of a snapshot table has 9 more for its side tables.",
+            )
+
+
+def dsn_reaches(parameters: Mapping[str, Any]) -> list[Reach]:
+    """The hosts, sockets and files that a connection string names; those of the environment are the operator's."""
+    reaches: list[Reach] = []
+    if parameters.get("service") or parameters.get("servicefile"):
+        reaches.append(Unconfined("a service of PostgreSQL, which may lead anywhere,"))
+    ports = [port.strip() for port in str(parameters.get("port") or "").split(",")]
+    named = [str(parameters[key]) for key in ("host", "hostaddr") if parameters.get(key)]
+    for hosts in named or [os.environ.get("PGHOST") or "localhost"]:
+        for number, host in enumerate(hosts.split(",")):
+            port = ports[number] if number < len(ports) and len(ports) > 1 else ports[0]
+            if host.startswith("/"):
+                reaches.append(FilePath(host))
+            elif host.startswith("@"):
+                reaches.append(Unconfined(f"the abstract socket {host}"))
+            else:
+                reaches.append(Host(host.strip() or "localhost", int(port) if port.isdigit() else 5432))
+    reaches += [FilePath(str(parameters[key])) for key in _FILES if parameters.get(key)]
+    return reaches
 
 
 def _column(name: str, kind: Type, table: TableSpec) -> str:

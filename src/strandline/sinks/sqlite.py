@@ -14,6 +14,7 @@ import polars as pl
 
 from strandline.errors import SinkError
 from strandline.plugins import Traits
+from strandline.security.allow import FilePath, Reach
 from strandline.sinks.base import Arguments
 from strandline.sinks.tables import (
     BATCHES,
@@ -60,6 +61,9 @@ class SQLite(TableSink):
 
     def store(self) -> Store:
         return _File(Path(self.path).absolute())
+
+    def reaches(self) -> list[Reach]:
+        return [FilePath(str(Path(self.path).absolute()))]
 
     @property
     def shown(self) -> str:

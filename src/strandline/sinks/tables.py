@@ -34,6 +34,7 @@ from strandline.types import BIGINT, Column, Schema, Type
 Shows: TypeAlias = Literal["elements", "snapshot"]
 BATCHES: Final = "strandline_batches"
 ROW_ID: Final = "row_id"
+SIDE_TABLES: Final = ("__ends", "__waiting")
 _INSTANT: Final = Type("INSTANT")  # an instant of ours; each database has its own form of them
 
 

@@ -18,7 +18,8 @@ import polars as pl
 from strandline.catalog import BaseStream, KnownRows, SourceCall
 from strandline.errors import SourceError, Span
 from strandline.execution.arguments import CallArguments
-from strandline.plugins import Traits, brought_along
+from strandline.plugins import Traits, brought_along, is_foreign
+from strandline.security.allow import Allow, Reach, secrets_in
 from strandline.temporal import BEFORE_ALL, Instant
 
 REJECT_SCHEMA = {"place": pl.String(), "row": pl.Int64(), "reason": pl.String(), "content": pl.String()}
@@ -56,6 +57,11 @@ class Source(ABC):
     def knows(cls, call: SourceCall) -> KnownRows | None:
         """What such a source knows of its rows by itself: then a declaration may leave out the columns. None here."""
         return None
+
+    @classmethod
+    def reaches(cls, call: SourceCall) -> list[Reach]:
+        """The files and hosts that such a source reads from: what `allow` is asked about when SQL names it."""
+        return []
 
     @abstractmethod
     def check(self, span: Span | None) -> None:
@@ -162,6 +168,20 @@ def open_source(stream: BaseStream, directory: Path | None = None, span: Span | 
     kind = _source_class(stream.source, span)
     try:
         return kind(stream, directory)
+    except SourceError as error:
+        error.span = error.span or span
+        raise
+
+
+def confine_source(call: SourceCall, allow: Allow | None, span: Span | None = None) -> None:
+    """Refuse a source that reaches what is not allowed, before anything of it is made."""
+    if allow is None:
+        return
+    kind = _source_class(call, span)
+    allow.check(call.function, is_foreign(kind), secrets_in([*call.arguments, *call.options.values()]), span)
+    reaches = getattr(kind, "reaches", None)  # those of other packages may be older than what is asked here
+    try:
+        allow.check(call.function, is_foreign(kind), () if reaches is None else reaches(call), span)
     except SourceError as error:
         error.span = error.span or span
         raise

@@ -8,12 +8,13 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 
-from strandline.catalog import BaseStream
+from strandline.catalog import BaseStream, SourceCall
 from strandline.errors import Span
 from strandline.execution.sources.base import REJECT_SCHEMA, Arguments, Chunk, Source
 from strandline.execution.sources.conform import conform
 from strandline.execution.sources.journal import Journal
 from strandline.plugins import Traits
+from strandline.security.allow import FilePath, Reach
 
 
 class EventsSource(Source):
@@ -26,6 +27,10 @@ class EventsSource(Source):
         super().__init__(stream, directory)
         place = stream.source.arguments[0] if stream.source.arguments else None
         self.journal = Journal(Path(str(place))) if place is not None else None
+
+    @classmethod
+    def reaches(cls, call: SourceCall) -> list[Reach]:
+        return [FilePath(str(directory)) for directory in call.arguments]
 
     def check(self, span: Span | None) -> None:
         arguments = Arguments(self.stream, span)

@@ -24,13 +24,14 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from strandline.catalog import BaseStream
+from strandline.catalog import BaseStream, SourceCall
 from strandline.errors import SourceError, Span, damaged
 from strandline.execution.batch import FROM, times
 from strandline.execution.sources.base import REJECT_SCHEMA, Arguments, Chunk, Source
 from strandline.execution.sources.conform import conform, converts_always
 from strandline.execution.sources.lines import conform_lines, no_rows
 from strandline.plugins import Traits
+from strandline.security.allow import FilePath, Reach, glob_reaches
 from strandline.temporal import BEFORE_ALL, Instant
 
 TEXT_UNIT_BYTES = 16 * 2**20
@@ -79,6 +80,13 @@ class FileSource(Source):
         self._known: set[str] = set()
         self._unreadable: dict[str, tuple[int, float]] = {}  # path -> size and when it was first seen so
         self._complete = False
+
+    @classmethod
+    def reaches(cls, call: SourceCall) -> list[Reach]:
+        pattern = str(next(iter(call.arguments), ""))
+        pattern = os.path.join(pattern, "*") if os.path.isdir(pattern) else pattern
+        marker = os.path.join(os.path.dirname(_static_prefix(pattern)), str(call.options.get("end_marker", "_END")))
+        return [*glob_reaches(pattern), FilePath(marker)]
 
     def check(self, span: Span | None) -> None:
         arguments = Arguments(self.stream, span)
@@ -138,6 +146,8 @@ class FileSource(Source):
 
     def _matching(self) -> list[str]:
         found = sorted(glob.glob(self.pattern, recursive=True))
+        if self.stream.source.allow is not None:
+            self.stream.source.allow.check("file", False, map(FilePath, filter(os.path.isfile, found)), None)
         names = ((os.path.basename(path), path) for path in found if os.path.isfile(path))
         return [path for name, path in names if name[0] not in "._" and not name.endswith(".tmp")]
 

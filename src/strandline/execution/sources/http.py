@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from strandline.catalog import BaseStream
+from strandline.catalog import BaseStream, SourceCall
 from strandline.errors import Span
 from strandline.execution.sources.base import Arguments, Chunk, Source
-from strandline.execution.sources.receiving import Receiver, address_of, address_taken
+from strandline.execution.sources.receiving import Receiver, address_of, address_reached, listen, refuse_open_door
 from strandline.plugins import Traits
+from strandline.security.allow import Reach
+from strandline.security.secret import Secret
 
 if TYPE_CHECKING:
     from strandline.execution.sources.hooks import Server
@@ -36,19 +38,27 @@ class HttpSource(Source):
         arguments = Arguments(stream)
         self.host, self.port = address_of(arguments)
         self.path = str(arguments.option("path", str, "/"))
-        token = arguments.option("token", str, None)
+        token = arguments.option("token", (str, Secret), None)
         max_body = arguments.option("max_body", int, 16_777_216)
         marker = arguments.option("end_marker", str, None)
         backlog = arguments.option("max_backlog", int, 1_073_741_824)
+        connections = arguments.option("max_connections", int, 256)
         arguments.done(most=1)
-        assert isinstance(max_body, int)
-        self.token, self.max_body = None if token is None else str(token), max_body
+        assert isinstance(max_body, int) and isinstance(connections, int)
+        self.token, self.max_body, self.max_connections = arguments.secret(token, "token"), max_body, connections
         self.receiver = Receiver(stream, directory, marker, backlog)
         self._server: Server | None = None
+
+    @classmethod
+    def reaches(cls, call: SourceCall) -> list[Reach]:
+        return address_reached(call)
 
     def check(self, span: Span | None) -> None:
         arguments = Arguments(self.stream, span)
         address_of(arguments)
+        refuse_open_door("http", self.host, self.token, span)
+        if self.max_connections < 1:
+            raise arguments.error("max_connections of http() is at least 1")
         if not self.path.startswith("/"):
             raise arguments.error(f"path of http() must begin with a slash: '/{self.path}'")
 
@@ -57,18 +67,16 @@ class HttpSource(Source):
     def open(self) -> None:
         from strandline.execution.sources.hooks import Door, Server  # a web server is much to load for who needs none
 
+        token = None if self.token is None else self.token.reveal()
         self.receiver.open()
-        try:
-            self._server = Server((self.host, self.port), Door(self.receiver, self.path, self.token, self.max_body))
-        except OSError as error:
-            raise address_taken(self.host, self.port, error) from None
-        self.port = self._server.server_port
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), name="strandline-http", daemon=True).start()
+        listener = listen("http", self.host, self.port, self.token)
+        self.port = listener.getsockname()[1]
+        self._server = Server(listener, Door(self.receiver, self.path, token, self.max_body, self.max_connections))
+        threading.Thread(target=self._server.serve, name="strandline-http", daemon=True).start()
 
     def close(self) -> None:
         if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
+            self._server.close()
             self._server = None
         self.receiver.close()
 

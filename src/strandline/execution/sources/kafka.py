@@ -10,13 +10,15 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from strandline.catalog import BaseStream
+from strandline.catalog import BaseStream, SourceCall
 from strandline.errors import SourceError, Span, damaged
 from strandline.execution.sources.base import Arguments, Chunk, Source
 from strandline.execution.sources.lines import conform_lines
 from strandline.execution.sources.offsets import OffsetLog, Reading, Round, fair_shares
 from strandline.execution.sources.topic import Messages, Topic
 from strandline.plugins import Needs, Traits
+from strandline.security.allow import Reach
+from strandline.security.kafka import kafka_reaches
 from strandline.temporal import SECOND, instant
 
 NEW_PARTITIONS_SECONDS = 5.0  # how often we ask which partitions there are, and which offsets are left
@@ -61,6 +63,11 @@ class KafkaSource(Source):
         self.log = OffsetLog(directory)
         self._looked = self._asked_partitions = -1e9
         self._rows_seen: dict[int, float] = {}
+
+    @classmethod
+    def reaches(cls, call: SourceCall) -> list[Reach]:
+        settings = {name: value for name, value in call.options.items() if "." in name}
+        return kafka_reaches(str(next(iter(call.arguments), "")), settings)
 
     def check(self, span: Span | None) -> None:
         arguments = Arguments(self.stream, span)

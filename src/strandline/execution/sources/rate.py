@@ -103,7 +103,7 @@ class RateSource(Source):
             raise arguments.error(f"an option of rate() cannot be read: {error}") from None
         if numbers[0] <= 0 or numbers[1] <= 0 or numbers[2] < 0 or not listed or min(listed) <= 0:
             raise arguments.error("rows_per_second, keys and burst of rate() must be greater than 0")
-        assert isinstance(seed, int) and not isinstance(total, str | float | list)
+        assert isinstance(seed, int) and (total is None or isinstance(total, int))
         begin = None if start is None else str(start)
         return _Options(numbers[0], total, begin, listed, seed, bool(pace), numbers[1], numbers[2])
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import ipaddress
+import socket
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from strandline.catalog import Argument, BaseStream
-from strandline.errors import SourceError
+from strandline.catalog import Argument, BaseStream, SourceCall
+from strandline.errors import SourceError, Span
 from strandline.execution.sources.base import Arguments, Chunk
 from strandline.execution.sources.received import Received
+from strandline.security.allow import Host, Reach
+from strandline.security.secret import Secret
 
 LONGEST_LINE = 16 * 2**20
 SHOWN_OF_LONG_LINE = 1_000
+GLANCE_SECONDS = 0.2  # how often a thread that waits looks whether it should stop
 
 
 def address_of(arguments: Arguments) -> tuple[str, int]:
@@ -20,14 +26,77 @@ def address_of(arguments: Arguments) -> tuple[str, int]:
     function = arguments.call.function
     text = str(arguments.positional(0, f"an address, as in {function}('localhost:9999')"))
     host, _, port = text.rpartition(":")
-    if not port.isdigit() or int(port) > 65535:
+    if not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > 65535:
         raise arguments.error(f"'{text}' is not an address; write {function}('localhost:9999')")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
-def address_taken(host: str, port: int, error: OSError) -> SourceError:
+def address_reached(call: SourceCall) -> list[Reach]:
+    """What a source at an address reaches, whether it connects or listens there."""
+    stream = BaseStream("", (), call, None)
+    return [Host(*address_of(Arguments(stream)))]
+
+
+def refuse_open_door(function: str, host: str, token: Secret | None, span: Span | None) -> None:
+    """Refuse to listen where other machines can connect, unless they must know a token."""
+    if token is None and not all(map(_is_loopback, _addresses(host) or [""])):
+        raise SourceError(
+            f"{function}() listens on {host or 'all interfaces'}, which other machines can reach, without a token",
+            code="token-required",
+            hint=f"Write {function}('127.0.0.1:…') for this machine alone, or add token => secret('env:NAME').",
+            span=span,
+        )
+
+
+def _addresses(host: str) -> list[str]:
+    """The addresses of a host; none if there is no such host."""
+    try:
+        return [str(where[4][0]) for where in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
+    except (OSError, UnicodeError):
+        return []
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def listen(function: str, host: str, port: int, token: Secret | None) -> socket.socket:
+    """A socket that waits for connections at an address."""
+    try:
+        places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        # A name may have addresses of both kinds; clients that know only one mostly know the older.
+        family, _, _, _, where = min(places, key=lambda place: place[0] != socket.AF_INET)
+        # Asked again, of the address itself: a name may lead elsewhere by now.
+        refuse_open_door(function, str(where[0]), token, None)
+        return socket.create_server((str(where[0]), port), family=family, reuse_port=False, backlog=128)
+    except (OSError, UnicodeError) as error:
+        raise address_taken(host, port, error) from None
+
+
+def accept_connections(
+    listener: socket.socket, is_over: Callable[[], bool], welcome: Callable[[socket.socket], None]
+) -> None:
+    """Hand connections over until it is over, whatever goes wrong with one of them."""
+    listener.settimeout(GLANCE_SECONDS)
+    while not is_over():
+        try:
+            connection, _ = listener.accept()
+        except TimeoutError:
+            continue
+        except OSError:
+            if listener.fileno() < 0:
+                return  # closed
+            time.sleep(GLANCE_SECONDS)  # too many open files, or a client that has gone already
+            continue
+        welcome(connection)
+
+
+def address_taken(host: str, port: int, error: OSError | UnicodeError) -> SourceError:
     return SourceError(
-        f"nobody can be let in at {host}:{port}: {error.strerror or error}",
+        f"cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}",
         code="address-unusable",
         hint="Another query or program may wait there already; stop it, or choose another port.",
     )

@@ -3,28 +3,43 @@
 from __future__ import annotations
 
 import contextlib
+import hmac
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from strandline.catalog import BaseStream
+from strandline.catalog import BaseStream, SourceCall
 from strandline.errors import SourceError, Span
 from strandline.execution.sources.base import Arguments, Chunk, Source
-from strandline.execution.sources.receiving import LineBuffer, Receiver, address_of, address_taken
+from strandline.execution.sources.receiving import (
+    GLANCE_SECONDS,
+    LineBuffer,
+    Receiver,
+    accept_connections,
+    address_of,
+    address_reached,
+    listen,
+    refuse_open_door,
+)
 from strandline.plugins import Traits
+from strandline.security.allow import Reach
+from strandline.security.secret import Secret
 
 CONNECT_SECONDS = 5.0
 RETRY_SECONDS = 0.5
-GLANCE_SECONDS = 0.2  # how often a thread that waits looks whether it should stop
+TOKEN_SECONDS = 10.0  # for the first line of a connection, where it must be the token
+LONGEST_TOKEN = 4096
 RECEIVE_BYTES = 2**20
 
 
 class SocketSource(Source):
     """`socket('host:port', listen => false, reconnect => false, end_marker => NULL, max_backlog => 1073741824)`.
 
-    Connects to a server and reads JSON lines until it hangs up; with `listen => true` others connect to us, as many as
-    like. TCP has no word for "taken", so a sender does not know what was lost with a process that died.
+    Connects to a server and reads JSON lines until it hangs up; with `listen => true` others connect to us, up to
+    `max_connections` at a time, and with `token` the first line of each must be that text. TCP has no word for "taken",
+    so a sender does not know what was lost with a process that died.
     """
 
     traits = Traits(
@@ -42,11 +57,20 @@ class SocketSource(Source):
         self.reconnects = bool(arguments.option("reconnect", bool, False))
         marker = arguments.option("end_marker", str, None)
         backlog = arguments.option("max_backlog", int, 1_073_741_824)
+        token = arguments.option("token", (str, Secret), None)
+        connections = arguments.option("max_connections", int, 256)
         arguments.done(most=1)
+        assert isinstance(connections, int)
+        self.token, self.max_connections = arguments.secret(token, "token"), connections
         self.receiver = Receiver(stream, directory, marker, backlog)
         self._closing = threading.Event()
         self._door: socket.socket | None = None
+        self._shown_token: bytes | None = None
         self._threads: list[threading.Thread] = []
+
+    @classmethod
+    def reaches(cls, call: SourceCall) -> list[Reach]:
+        return address_reached(call)
 
     def check(self, span: Span | None) -> None:
         arguments = Arguments(self.stream, span)
@@ -55,6 +79,12 @@ class SocketSource(Source):
             raise arguments.error("socket() either listens or connects; reconnect does not go with listen")
         if not self.listens and self.port == 0:
             raise arguments.error("port 0 is none that socket() can connect to")
+        if not self.listens and self.token is not None:
+            raise arguments.error("token of socket() is what others must show to us; it goes with listen => true")
+        if self.max_connections < 1:
+            raise arguments.error("max_connections of socket() is at least 1")
+        if self.listens:
+            refuse_open_door("socket", self.host, self.token, span)
 
     # On the driver: receiving.
 
@@ -63,7 +93,9 @@ class SocketSource(Source):
         if self.receiver.received.ended:
             return
         if self.listens:
-            self._door = self._listen()
+            self._shown_token = None if self.token is None else self.token.reveal().encode()
+            self._door = listen("socket", self.host, self.port, self.token)
+            self.port = self._door.getsockname()[1]
             self._start(self._welcome)
         else:
             connection = None if self.reconnects else self._connect()
@@ -82,16 +114,6 @@ class SocketSource(Source):
         self._threads.append(thread)
         thread.start()
 
-    def _listen(self) -> socket.socket:
-        try:
-            family = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0][0]
-            door = socket.create_server((self.host, self.port), family=family, reuse_port=False)
-        except OSError as error:
-            raise address_taken(self.host, self.port, error) from None
-        door.settimeout(GLANCE_SECONDS)
-        self.port = door.getsockname()[1]
-        return door
-
     def _connect(self) -> socket.socket:
         try:
             return socket.create_connection((self.host, self.port), timeout=CONNECT_SECONDS)
@@ -105,16 +127,47 @@ class SocketSource(Source):
 
     def _welcome(self) -> None:
         assert self._door is not None
-        while not self._over:
+        accept_connections(self._door, lambda: self._over, self._let_in)
+        self._door.close()
+
+    def _let_in(self, connection: socket.socket) -> None:
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        if len(self._threads) > self.max_connections:  # one of them is the thread that asks
+            connection.close()
+        else:
+            self._start(self._take_from_client, connection)
+
+    def _take_from_client(self, connection: socket.socket) -> None:
+        """Everything that a client sends, if it shows the token first where there is one."""
+        rest = b""
+        if self._shown_token is not None:
+            first = self._first_line(connection)
+            if first is None or not hmac.compare_digest(first[0], self._shown_token):
+                connection.close()
+                return
+            rest = first[1]
+        self._take_all(connection, rest)
+
+    def _first_line(self, connection: socket.socket) -> tuple[bytes, bytes] | None:
+        """The first line of a connection and what came after it; None if it does not come in time."""
+        deadline = time.monotonic() + TOKEN_SECONDS
+        data = b""
+        while b"\n" not in data:
+            left = deadline - time.monotonic()
+            if left <= 0 or self._over or len(data) > LONGEST_TOKEN:
+                return None
+            connection.settimeout(min(left, GLANCE_SECONDS))
             try:
-                connection, _ = self._door.accept()
+                more = connection.recv(LONGEST_TOKEN)
             except TimeoutError:
                 continue
             except OSError:
-                break  # closed
-            self._threads = [thread for thread in self._threads if thread.is_alive()]
-            self._start(self._take_all, connection)
-        self._door.close()
+                return None
+            if not more:
+                return None
+            data += more
+        line, _, rest = data.partition(b"\n")
+        return line.removesuffix(b"\r"), rest
 
     def _pull(self, connection: socket.socket | None) -> None:
         while not self._over:
@@ -141,12 +194,14 @@ class SocketSource(Source):
     def _over(self) -> bool:
         return self._closing.is_set() or self.receiver.received.ended or self.receiver.failure is not None
 
-    def _take_all(self, connection: socket.socket) -> bool:
-        """Everything that a connection brings, until one of both ends is closed; whether the other end said so."""
+    def _take_all(self, connection: socket.socket, received: bytes = b"") -> bool:
+        """Everything that a connection brings after what was `received`, until one of both ends is closed; whether the
+        other end said so."""
         buffer = LineBuffer()
         connection.settimeout(GLANCE_SECONDS)
         try:
             with connection:
+                self.receiver.take(buffer.feed(received))
                 while not self._over:
                     if self.receiver.is_full:
                         self._closing.wait(GLANCE_SECONDS)  # who sends will notice that nobody reads

@@ -17,6 +17,7 @@ import polars as pl
 from strandline.catalog import Argument
 from strandline.errors import SetupError, SourceError
 from strandline.execution.sources.offsets import Reading
+from strandline.security.secret import Secret, reveal
 
 ANSWER_SECONDS = 5.0
 STALLED_SECONDS = 30.0  # how long messages that must be there may fail to come
@@ -101,7 +102,7 @@ class Topic:
             "enable.partition.eof": True,
             "auto.offset.reset": "error",  # what is missing must not be passed over
             "fetch.wait.max.ms": 10,  # what we read is there; a broker that waits for more only holds us up
-            **self.settings,
+            **{name: reveal(value) for name, value in self.settings.items()},
             "error_cb": self._hear,
             "logger": _log,
         }
@@ -289,5 +290,7 @@ class Topic:
         return f"The last that was heard: {self._said[-1]}." if self._said else None
 
 
-def _as_text(value: Argument) -> str:
+def _as_text(value: Argument) -> str | Secret:
+    if isinstance(value, Secret):
+        return value
     return ("true" if value else "false") if isinstance(value, bool) else str(value)

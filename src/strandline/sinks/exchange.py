@@ -1,0 +1,203 @@
+"""One HTTP request with a deadline for all of it, and an answer of which only a bounded part is read.
+
+Every wait, from the look-up of the name to the last byte of the answer, gets what is left until the deadline. A
+receiver that sends a byte now and then gains nothing by it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import io
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
+
+MAX_ANSWER_BYTES: Final = 64 * 1024
+_WAIT_SECONDS: Final = 0.25  # how long a look-up is waited for before asking whether to stop
+_URL_SIGNS: Final = "%/:=&?~#+!$,;'@()*[]"
+
+
+class Interrupted(Exception):
+    """Somebody wants the exchange to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a request goes: the parts of a URL that HTTP needs. Credentials are not among them."""
+
+    scheme: str
+    host: str
+    port: int
+    target: str  # path and query
+
+    @staticmethod
+    def parse(url: str) -> Address:
+        """Raises ValueError for what is no URL of HTTP; its text has nothing of the URL."""
+        try:
+            parts = urlsplit(url)
+            host = (parts.hostname or "").encode("idna").decode() if not _is_ipv6(parts) else parts.hostname or ""
+            port = parts.port
+        except ValueError:
+            raise ValueError("it cannot be read") from None
+        if parts.scheme not in ("http", "https"):
+            raise ValueError("it begins with neither http:// nor https://")
+        if not host or any(sign <= " " or sign in "\x7f\\" for sign in url):
+            raise ValueError("it has no host" if not host else "it has blanks, control characters or backslashes")
+        target = urlunsplit(("", "", quote(parts.path or "/", _URL_SIGNS), quote(parts.query, _URL_SIGNS), ""))
+        return Address(parts.scheme, host, port or (443 if parts.scheme == "https" else 80), target)
+
+    @property
+    def origin(self) -> tuple[str, str, int]:
+        return self.scheme, self.host.lower(), self.port
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+
+def _is_ipv6(parts: SplitResult) -> bool:
+    return ":" in (parts.hostname or "")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The beginning of what a receiver answered."""
+
+    status: int
+    reason: str
+    location: str | None
+    retry_after: str
+
+
+class Exchange:
+    """A request and its answer; made for one use."""
+
+    def __init__(self, deadline: float) -> None:
+        self._deadline = deadline  # of time.monotonic()
+        self._is_hurried = False
+        self._socket: socket.socket | None = None
+
+    def left(self) -> float:
+        """The seconds that are left."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise Interrupted if self._is_hurried else TimeoutError("the exchange was not over in time")
+        return left
+
+    def interrupt(self, grace_seconds: float) -> None:
+        """Give up after so long, wherever the exchange is; called from another thread."""
+        self._is_hurried = True
+        self._deadline = min(self._deadline, time.monotonic() + grace_seconds)
+        timer = threading.Timer(grace_seconds, self._shut)
+        timer.daemon = True
+        timer.start()
+
+    def post(self, address: Address, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """Send a body. Raises OSError where there is no answer, or none in time."""
+        connection = http.client.HTTPConnection(address.host, address.port)
+        try:
+            connection.sock = _Timed(self._connect(address), self)
+            connection.request("POST", address.target, body, dict(headers))
+            answer = connection.getresponse()
+            found = Answer(
+                answer.status,
+                answer.reason[:100],
+                answer.getheader("Location"),
+                answer.getheader("Retry-After", ""),
+            )
+            # The status has said it all. The rest is taken off the line as far as it is short and comes in time.
+            with contextlib.suppress(OSError, http.client.HTTPException, Interrupted):
+                answer.read(MAX_ANSWER_BYTES)
+            return found
+        except http.client.HTTPException as error:
+            raise ConnectionError(f"the answer is not HTTP: {type(error).__name__}") from None
+        except OSError:
+            self.left()  # an interrupt shows itself as a connection that broke
+            raise
+        finally:
+            self._shut()
+            connection.close()
+            if self._socket is not None:
+                self._socket.close()
+
+    def _shut(self) -> None:
+        """End what is waited for on the line."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _connect(self, address: Address) -> socket.socket:
+        problem: OSError = OSError(f"there is no address for {address.host}")
+        for family, kind, protocol, _, where in self._look_up(address):
+            made = socket.socket(family, kind, protocol)
+            self._socket = made
+            try:
+                made.settimeout(self.left())
+                made.connect(where)
+                made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if address.scheme == "https":
+                    made.settimeout(self.left())
+                    made = ssl.create_default_context().wrap_socket(made, server_hostname=address.host)
+                    self._socket = made
+                return made
+            except OSError as error:
+                made.close()
+                problem = error
+        self.left()
+        raise problem
+
+    def _look_up(self, address: Address) -> list[tuple[Any, ...]]:
+        """The addresses of a host. The system's look-up has no deadline, so it runs beside."""
+        found: list[tuple[Any, ...]] = []
+        problems: list[OSError] = []
+
+        def ask() -> None:
+            try:
+                found.extend(socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM))
+            except OSError as error:
+                problems.append(error)
+
+        thread = threading.Thread(target=ask, name="strandline-look-up", daemon=True)
+        thread.start()
+        while thread.is_alive():
+            thread.join(min(self.left(), _WAIT_SECONDS))
+        if problems:
+            raise problems[0]
+        return found
+
+
+class _Timed:
+    """A socket as http.client uses one, each of whose waits ends at the deadline."""
+
+    def __init__(self, made: socket.socket, exchange: Exchange) -> None:
+        self._made, self._exchange = made, exchange
+
+    def sendall(self, data: Any) -> None:
+        view = memoryview(data)
+        while view:
+            self._made.settimeout(self._exchange.left())
+            view = view[self._made.send(view) :]
+
+    def makefile(self, *_: object, **__: object) -> io.BufferedReader:
+        return io.BufferedReader(_Incoming(self._made, self._exchange))
+
+    def close(self) -> None:
+        """The exchange closes the socket when it is over: an answer may still be read."""
+
+
+class _Incoming(io.RawIOBase):
+    def __init__(self, made: socket.socket, exchange: Exchange) -> None:
+        self._made, self._exchange = made, exchange
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._made.settimeout(self._exchange.left())
+        return self._made.recv_into(buffer)
