@@ -14,6 +14,8 @@ import pytest
 import strandline as sl
 from strandline.catalog import BaseStream, SourceCall
 from strandline.errors import CheckpointError, SourceError, Span, StrandlineError
+from strandline.execution.chain import CheckpointChain
+from strandline.execution.lease import Lease
 from strandline.physical.plan import Pipeline
 from strandline.spark.failure import explain_failure, new_secret, seal_error
 from strandline.spark.planner import Planner
@@ -67,7 +69,8 @@ def test_what_is_no_error_is_refused(data: object) -> None:
 def test_the_planner_hears_only_those_who_know_the_secret(tmp_path: Path) -> None:
     stream = BaseStream("s", (("k", BIGINT),), SourceCall("rows", ((1,),)), None)
     secret = new_secret()
-    planner = Planner(Pipeline((stream,), (), (), 1), tmp_path, 10, secret)
+    lease = Lease.acquire(tmp_path)
+    planner = Planner(Pipeline((stream,), (), (), 1), CheckpointChain(tmp_path, lease), None, 10, secret)
     try:
         for wrong in (bytes.fromhex(new_secret()), b"x"):
             with pytest.raises((AuthenticationError, EOFError, ConnectionError)):
@@ -77,6 +80,7 @@ def test_the_planner_hears_only_those_who_know_the_secret(tmp_path: Path) -> Non
             assert "value" in json.loads(connection.recv_bytes())
     finally:
         planner.close()
+        lease.release()
 
 
 @pytest.mark.spark
