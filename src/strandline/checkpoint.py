@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -16,6 +15,7 @@ from strandline.algebra.user import user_functions
 from strandline.catalog import StreamStatistics
 from strandline.errors import CheckpointError
 from strandline.physical.plan import Pipeline
+from strandline.temporary import temporary_directory
 
 
 class Checkpoint:
@@ -30,7 +30,7 @@ class Checkpoint:
 
     @staticmethod
     def temporary() -> Checkpoint:
-        return Checkpoint(Path(tempfile.mkdtemp(prefix="strandline-")), is_temporary=True)
+        return Checkpoint(temporary_directory("checkpoint"), is_temporary=True)
 
     @property
     def _identity(self) -> Path:

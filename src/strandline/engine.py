@@ -26,7 +26,7 @@ from strandline.backends import Backend, LocalBackend, Note, SparkBackend, Start
 from strandline.catalog import SYSTEM, BaseStream, Catalog, DerivedStream, KnownRows, Reader, Stream, StreamStatistics
 from strandline.checkpoint import Checkpoint, indent
 from strandline.describe import describe, show_queries, show_shedding, show_sinks, show_streams, show_views
-from strandline.errors import CatalogError, QueryError, SetupError, SinkError
+from strandline.errors import CatalogError, QueryError, SetupError, SinkError, StrandlineError
 from strandline.execution.delivery import MEMORY, Delivery
 from strandline.execution.shedding import Allowed, Shedder
 from strandline.execution.sources.base import known_rows, open_source
@@ -46,7 +46,7 @@ from strandline.physical.estimates import estimate, how_much_faster
 from strandline.physical.explain import show_pipeline
 from strandline.physical.figures import show_assumed, show_costs, show_needs
 from strandline.physical.search import Planner, show_choice
-from strandline.query import Group, Query
+from strandline.query import Group, Query, stop_all
 from strandline.sinks import Memory, Sink, Standing, listener, make_sink
 from strandline.sinks.kept import KEEP, Kept
 from strandline.system import SystemTables, ask
@@ -464,7 +464,7 @@ class Database:
             if not (delivery.ended and self._backend.has_finished(checkpoint.path, delivery.last_batch)):
                 targets = {n: outlet.target for n, outlet in group.outlets.items() if outlet.target is not None}
                 group.run = self._backend.run(
-                    Start(pipeline, checkpoint.path, targets, self.batch_rows, delivery, group.shedder)
+                    Start(pipeline, checkpoint.path, targets, self.batch_rows, delivery, group.shedder, group.interrupt)
                 )
         except BaseException:
             group.stop()
@@ -558,14 +558,18 @@ class Database:
         self._backend.warm(note or (lambda phase: None))
 
     @property
+    def engine_lost(self) -> StrandlineError | None:
+        """Why Spark is gone, if it is: killed, say, or out of memory. The next query starts it again."""
+        return self._backend.lost()
+
+    @property
     def log_file(self) -> Path | None:
         """Where Spark's own log goes, if we started it."""
         return self._backend.log_file()
 
     def close(self) -> None:
         """Stop all queries, and Spark if it was started here."""
-        for query in self.queries:
-            query.stop()
+        stop_all(self.queries)
         self.queries = []
         self._feeds.close()
         self._backend.close()

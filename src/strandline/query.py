@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -18,6 +19,7 @@ from strandline.errors import QueryError, StrandlineError
 from strandline.execution.answers import from_answer, to_answer
 from strandline.execution.batch import FROM, UNTIL
 from strandline.execution.delivery import BatchReport, Delivery
+from strandline.execution.interrupts import finishes_within
 from strandline.execution.kernels.changes import CHANGE, TIME, coalesce, net_changes
 from strandline.execution.progress import Heartbeat
 from strandline.execution.runtime import Counts
@@ -33,6 +35,10 @@ from strandline.statistics import Statistics, statistics_of
 from strandline.temporal import BEFORE_ALL, FOREVER, Instant, instant, show_instant, to_datetime
 from strandline.types import Schema
 from strandline.why import evidence_of, explain_why
+
+CLOSE_SECONDS = 1.0
+
+_log = logging.getLogger("strandline.query")
 
 
 class Run(Protocol):
@@ -119,11 +125,17 @@ class Group:
         tables = self.outlets[query].kept()
         return None if tables is None else Pieces(tables, progress, len(tables), BEFORE_ALL, anew=False)
 
+    def interrupt(self) -> None:
+        """End what the sinks wait for."""
+        for outlet in self.outlets.values():
+            outlet.interrupt()
+
     def stop(self) -> None:
         if self.run is not None:
             self.run.stop()
         for outlet in self.outlets.values():
-            outlet.close()
+            if not finishes_within(CLOSE_SECONDS, outlet.close):
+                _log.warning("a sink does not close its connection: it was left behind")
         while self.on_stop:
             self.on_stop.pop()()
 
@@ -392,6 +404,20 @@ class Query:
             code="not-kept",
             hint="Use a Memory, Parquet or Delta sink to look at it here.",
         )
+
+
+def stop_all(queries: Iterable[Query]) -> None:
+    """Stop queries, each pipeline in a thread of its own: the slowest says how long it takes, not their number."""
+    groups = {id(query._group): query._group for query in queries}
+    threads = [threading.Thread(target=group.stop, name="strandline-stop") for group in groups.values()]
+    if len(threads) < 2:
+        for group in groups.values():
+            group.stop()
+        return
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def _joined(tables: list[pa.Table] | None) -> pa.Table:

@@ -7,6 +7,7 @@ nothing), and makes what it needs there (`begin`). Then it takes batch after bat
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +70,14 @@ class Outlet:
 
     # Where tasks write the rows themselves; then batches come without rows.
     target: ParquetTarget | None = None
+    # Set when the query is being stopped: whoever waits in `take` gives up, and raises `interrupted()`.
+    stopping: threading.Event
+
+    def __new__(cls, *arguments: object, **options: object) -> Self:
+        # Here, so that an outlet of somebody else's need not call our constructor.
+        outlet = super().__new__(cls)
+        outlet.stopping = threading.Event()
+        return outlet
 
     def fit(self, standing: Standing) -> None:
         """Refuse a place whose content does not go with the checkpoint. Nothing is changed."""
@@ -79,12 +88,21 @@ class Outlet:
     def take(self, delivered: Delivered) -> None:
         """Take what a batch brings. It may be a batch that was taken before."""
 
+    def interrupt(self) -> None:
+        """End what `take` waits for, from another thread: the query is being stopped. The batch runs again."""
+        self.stopping.set()
+
     def kept(self) -> list[pa.Table] | None:
         """The answer so far, if it can be read again in this process."""
         return None
 
     def close(self) -> None:
         """Let go of connections; what was written stays."""
+
+
+def interrupted(place: str) -> SinkError:
+    """What ends a wait for `place` when the query is stopped; nobody sees it."""
+    return SinkError(f"the query was stopped while it waited for {place}", code="sink-interrupted")
 
 
 class Sink(ABC):

@@ -7,6 +7,7 @@ import pickle
 import re
 
 from strandline.errors import QueryError, StrandlineError
+from strandline.faults import explain_fault_text
 
 _MARK = "STRANDLINE-ERROR "
 _LONGEST = 300  # characters of a message
@@ -25,6 +26,8 @@ def explain_failure(text: str, log_file: str | None) -> StrandlineError:
         error = pickle.loads(base64.b64decode(marked.group(1)))
         if isinstance(error, StrandlineError):
             return error
+    if (fault := explain_fault_text(text)) is not None:
+        return fault
     return QueryError(
         f"the query has failed: {summary(text)}",
         code="query-failed",

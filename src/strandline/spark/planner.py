@@ -17,6 +17,7 @@ from strandline.execution.shedding import Shedder
 from strandline.execution.sources.base import open_source
 from strandline.physical.plan import Pipeline
 from strandline.spark.failure import guarded
+from strandline.temporary import remove_socket, socket_path
 
 
 class Planner:
@@ -33,7 +34,7 @@ class Planner:
         sources = {s.name: open_source(s, checkpoint / "sources" / s.name) for s in pipeline.streams}
         self._advance = Advance(sources, batch_rows, tasks=pipeline.buckets, shedder=shedder, wish=wish)
         # A Unix socket in a directory that only we can enter: Spark starts the other end on this machine.
-        self._listener = Listener()
+        self._listener = Listener(socket_path("planner"))
         self.address = str(self._listener.address)
         self._open: list[Connection] = []
         threading.Thread(target=self._welcome, name="strandline-planner", daemon=True).start()
@@ -44,6 +45,7 @@ class Planner:
 
     def close(self) -> None:
         self._listener.close()
+        remove_socket(self.address)
         for connection in self._open:
             connection.close()
         self._advance.close()

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import uuid
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import strandline
 from strandline.errors import StrandlineError
 from strandline.execution.delivery import Delivery
+from strandline.execution.interrupts import STOP_SECONDS, finishes_within
 from strandline.execution.shedding import Shedder
 from strandline.execution.wire import decode
+from strandline.faults import explain_fault
 from strandline.spark.failure import explain_failure
 from strandline.spark.planner import Planner
 from strandline.spark.source import SCHEMA, PipelineSource
 from strandline.spark.worker import Job, stage_function
+
+_log = logging.getLogger("strandline.query")
 
 
 class SparkRun:
@@ -38,21 +45,31 @@ class SparkRun:
         shedder: Shedder | None,
         name: str,
         log_file: str | None,
+        lost: Callable[[bool], StrandlineError | None],
+        interrupt: Callable[[], None],
     ) -> None:
         self.delivery = delivery
+        self.name = name
         self.log_file = log_file
+        self.hung = False  # whether something in it did not end when it was stopped
+        self._lost = lost  # why there is no JVM any more; its argument is whether a connection to it broke
+        self._interrupt = interrupt  # ends what its sinks wait for
+        self._delivering = threading.Lock()
         self._wrote_last = threading.Event()
         self._over = threading.Event()
         self._failure: StrandlineError | None = None
         self._refusal: StrandlineError | None = None  # what a sink said
-        self._stopped = False
+        self._stopped = False  # whether it shall stop
+        self._closed = False  # whether it was stopped
         self._stopping = threading.Lock()
         spark.dataSource.register(PipelineSource)
         self.planner = Planner(job.pipeline, Path(job.checkpoint), batch_rows, shedder, delivery.subscriptions.wish)
         try:
             self.query = self._start(spark, job, name)
-        except BaseException:
+        except BaseException as error:
             self.planner.close()  # sources are open by now
+            if isinstance(error, Exception) and (named := lost(_is_broken_connection(error))) is not None:
+                raise named from None
             raise
         self._watcher = threading.Thread(target=self._watch, name="strandline-watch", daemon=True)
         self._watcher.start()
@@ -65,10 +82,21 @@ class SparkRun:
             frame = frame.mapInArrow(stage_function(job, stage), SCHEMA)
         return (
             frame.writeStream.queryName(f"{name} {uuid.uuid4().hex[:8]}")  # Spark wants names to be unique
-            .foreachBatch(self._deliver)
+            .foreachBatch(self._deliver_unless_stopped)
             .option("checkpointLocation", str(Path(job.checkpoint) / "spark"))
             .start()
         )
+
+    def _deliver_unless_stopped(self, frame: DataFrame, batch: int) -> None:
+        """Deliver a batch while the query runs. Once it was stopped, another may go on from its checkpoint."""
+        with self._delivering:
+            if self._stopped:
+                raise InterruptedError("the query was stopped")
+            try:
+                self._deliver(frame, batch)
+            except (OSError, MemoryError) as error:
+                self._refusal = self._refusal or explain_fault(error)
+                raise
 
     def _deliver(self, frame: DataFrame, batch: int) -> None:
         column = frame.toArrow()["data"]
@@ -87,15 +115,28 @@ class SparkRun:
             if self._wrote_last.is_set():
                 self.query.processAllAvailable()  # lets Spark commit the last batch
             if not self._stopped and (error := self.query.exception()) is not None:
-                self._failure = self._refusal or explain_failure(_message(error), self.log_file)
+                self._failure = self._refusal or self._lost(False) or explain_failure(_message(error), self.log_file)
             elif not self._stopped and not self.delivery.ended:
                 self._failure = explain_failure("Spark has ended the query without a word", self.log_file)
             self.stop()
         except Exception as error:  # the JVM is gone, or has something to say about our last batch
             if not self._stopped:
-                self._failure = self._refusal or explain_failure(_message(error), self.log_file)
+                self._failure = self._why(error)
+            self.stop()
         finally:
+            self._log_end()
             self._over.set()
+
+    def _why(self, error: Exception) -> StrandlineError:
+        lost = self._lost(_is_broken_connection(error))
+        return lost or self._refusal or explain_failure(_message(error), self.log_file)
+
+    def _log_end(self) -> None:
+        if self._failure is not None:
+            _log.error("query %s failed: %s: %s", self.name, self._failure.code, self._failure.message)
+        else:
+            how = "ended" if self.delivery.ended else "stopped"
+            _log.info("query %s %s after batch %d", self.name, how, self.delivery.last_batch)
 
     def await_end(self, timeout: float | None = None) -> bool:
         """Wait until all sources have ended; raises what made the query fail. False if the time ran out."""
@@ -109,13 +150,32 @@ class SparkRun:
             raise self._failure
 
     def stop(self) -> None:
+        """End the query. What hangs in it is left behind, with a warning: see `hung`."""
+        self._stopped = True
         with self._stopping:
-            if not self._stopped:
-                self._stopped = True
-                self.query.stop()
+            if not self._closed:
+                self._closed = True
+                self._interrupt()
+                ended = finishes_within(STOP_SECONDS, self._stop_query)
+                # Spark's thread may be gone while a batch is still on its way to a sink.
+                ended = ended and self._has_delivered(1.0)
                 self.planner.close()
+                if not ended:
+                    self.hung = True
+                    _log.warning("query %s does not stop: it was left behind", self.name)
         if threading.current_thread() is not self._watcher:
-            self._over.wait()
+            self._over.wait(None if not self.hung else 0.0)
+
+    def _has_delivered(self, seconds: float) -> bool:
+        """Wait for the batch that is being delivered, if there is one."""
+        free = self._delivering.acquire(timeout=seconds)
+        if free:
+            self._delivering.release()
+        return free
+
+    def _stop_query(self) -> None:
+        if self._lost(False) is None:
+            self.query.stop()
 
     def rows_left(self) -> int | None:
         """About how many rows of the sources have not been read; None if they cannot tell."""
@@ -123,7 +183,12 @@ class SparkRun:
 
     def durations(self) -> list[dict[str, Any]]:
         """What recent batches took, by phase, in milliseconds."""
-        return [{"batch": p["batchId"], **p["durationMs"]} for p in self.query.recentProgress]
+        try:
+            return [{"batch": p["batchId"], **p["durationMs"]} for p in self.query.recentProgress]
+        except Exception:
+            if self._lost(True) is not None:
+                return []
+            raise
 
 
 def ship_package(spark: SparkSession, directory: Path) -> None:
@@ -135,6 +200,13 @@ def ship_package(spark: SparkSession, directory: Path) -> None:
         for path in sorted(root.rglob("*.py")):
             file.write(path, Path("strandline") / path.relative_to(root))
     spark.sparkContext.addPyFile(str(archive))
+
+
+def _is_broken_connection(error: BaseException) -> bool:
+    """Whether a conversation with the JVM broke off, and not what was said in it."""
+    if isinstance(error, Py4JError):
+        return not isinstance(error, Py4JJavaError)
+    return isinstance(error, ConnectionError | EOFError)
 
 
 def _message(error: BaseException) -> str:

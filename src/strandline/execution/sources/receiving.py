@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from strandline.catalog import Argument, BaseStream
 from strandline.errors import SourceError
 from strandline.execution.sources.base import Arguments, Chunk
 from strandline.execution.sources.received import Received
+from strandline.temporary import temporary_directory
 
 LONGEST_LINE = 16 * 2**20
 SHOWN_OF_LONG_LINE = 1_000
@@ -40,7 +41,7 @@ class Receiver:
         assert isinstance(most_bytes, int)
         self.stream = stream
         self._in_memory = directory is None
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._temporary: Path | None = None
         self.received = Received(directory / "received" if directory is not None else Path())
         self.end_marker = str(end_marker).encode() if end_marker is not None else None
         self.most_bytes = most_bytes  # what may wait on disk; who sends must wait then
@@ -48,14 +49,14 @@ class Receiver:
 
     def open(self) -> None:
         if self._in_memory:
-            self._temporary = tempfile.TemporaryDirectory(prefix="strandline-")
-            self.received.directory = Path(self._temporary.name)
+            self._temporary = temporary_directory("received")
+            self.received.directory = self._temporary
         self.received.open()
 
     def close(self) -> None:
         self.received.close()
         if self._temporary is not None:
-            self._temporary.cleanup()
+            shutil.rmtree(self._temporary, ignore_errors=True)
 
     @property
     def is_full(self) -> bool:
