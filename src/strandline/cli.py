@@ -16,14 +16,18 @@ from typing import Annotated, Literal
 import typer
 
 import strandline
-from strandline.console import await_all, err_console, out_console, show_log, status, summary
+from strandline.console import await_all, err_console, out_console, show_log, status, summary, write_log
 from strandline.errors import StrandlineError
+from strandline.faults import explain_fault
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=strandline.__doc__)
 
 EngineOption = Annotated[str, typer.Option(help="spark, or local: one process, no Spark, no restart.")]
 MasterOption = Annotated[str | None, typer.Option(help="Spark master URL; by default this machine's cores.")]
-DebugOption = Annotated[bool, typer.Option("--debug", help="Show whole traces.")]
+DebugOption = Annotated[bool, typer.Option("--debug", help="Show whole traces, and the log on standard error.")]
+LogOption = Annotated[
+    Path | None, typer.Option("--log", help="Append a line to this file when something starts, fails, is tried again.")
+]
 
 
 class Stopped(Exception):
@@ -49,6 +53,9 @@ def main() -> None:
         if hasattr(error, "format_message"):  # a wrong option or argument: click's own words
             err_console.print(f"error[usage]: {error.format_message()}", markup=False)
             sys.exit(2)
+        if (named := explain_fault(error)) is not None:
+            err_console.print(named.render(), markup=False, soft_wrap=True)
+            sys.exit(1)
         if debug:
             err_console.print_exception()
         else:
@@ -66,12 +73,15 @@ def run(
     checkpoint: Annotated[Path | None, typer.Option(help="Directory for checkpoints; default: inside --out.")] = None,
     buckets: Annotated[int | None, typer.Option(min=1, help="Parallelism of state; default: the cores.")] = None,
     batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
+    log: LogOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Run all queries of a script until the sources end, or until Ctrl-C. The same command again continues."""
+    from strandline.query import stop_all
     from strandline.script import read_script, start_script
 
     text = _read(script)
+    write_log(log, debug)
     with _stoppable(), _database(engine, master, buckets, batch_rows) as database:
         parsed = read_script(database, text)
         if parsed.explanations:
@@ -88,8 +98,7 @@ def run(
             await_all(queries)
         except (Stopped, KeyboardInterrupt):
             with status("stopping"):
-                for query in queries:
-                    query.stop()
+                stop_all(queries)
             err_console.print("stopped; the same command continues where this run ended")
             raise Stopped from None
         summary(queries, out, time.monotonic() - began)
@@ -104,12 +113,14 @@ def shell(
     buckets: Annotated[int | None, typer.Option(min=1, help="Parallelism of state; default: the cores.")] = None,
     batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
     keep: Annotated[int, typer.Option(min=1, help="How many elements of each answer stay in memory.")] = 1_000_000,
+    log: LogOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Type SQL and dot commands, and watch answers while they grow. Spark starts behind the prompt."""
     from strandline.shell.loop import run_shell
     from strandline.shell.startup import Options
 
+    write_log(log, debug)
     with _stoppable():
         code = run_shell(Options(_engine(engine), master, checkpoint, buckets, batch_rows, keep), init)
     if code:

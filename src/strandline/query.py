@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -37,6 +38,7 @@ from strandline.types import Schema
 from strandline.why import evidence_of, explain_why
 
 CLOSE_SECONDS = 1.0
+WAIT_SECONDS = 2.0  # a sink that takes longer for a batch keeps its query waiting
 
 _log = logging.getLogger("strandline.query")
 
@@ -210,6 +212,17 @@ class Query:
             return "failed"
         return "ended" if self.ended else "stopped"
 
+    @property
+    def waiting_for(self) -> str | None:
+        """Which sink keeps the query, or one that runs together with it, waiting, and for how long; None if none."""
+        outlets = self._group.outlets.items()
+        since = {name: at for name, outlet in outlets if (at := outlet.taking_since) is not None}
+        if not since or not self.is_running:
+            return None
+        name = min(since, key=lambda query: since[query])
+        seconds = time.monotonic() - since[name]
+        return f"the sink of {name} for {seconds:.0f} s" if seconds >= WAIT_SECONDS else None
+
     def results(self, form: Form = "arrow") -> Any:
         """The elements known so far, in order of `valid_from`, equal ones that touch joined into one."""
         frame = coalesce(self._frame(self._all_kept()), [c.id for c in self.columns])
@@ -278,6 +291,7 @@ class Query:
 
         `rows_left` is about how many rows the sources still hold; None where none of them can tell. `forgotten` is how
         many rows of the answer memory no longer has, `kept_since` from when on it is whole; None for all of it.
+        `waiting_for` is the sink that holds the query up, if one does.
         """
         delivery, run = self._group.delivery, self._group.run
         beats = delivery.heartbeats
@@ -299,6 +313,7 @@ class Query:
             "forgotten": answer.forgotten if answer is not None else 0,
             "kept_since": to_datetime(since) if since > BEFORE_ALL else None,
             "rows_left": None if run is None or self.ended else run.rows_left(),
+            "waiting_for": self.waiting_for,
         }
 
     def shedding(self) -> list[Shed]:
@@ -362,7 +377,8 @@ class Query:
 
     def why(self) -> str:
         """What stands between the streams and the answer: for a query whose answer is empty."""
-        return explain_why(evidence_of(self.name, self._group.delivery))
+        told = explain_why(evidence_of(self.name, self._group.delivery))
+        return f"{self.name} waits for {self.waiting_for}\n{told}" if self.waiting_for else told
 
     def await_end(self, timeout: float | None = None) -> bool:
         """Wait until all sources have ended and the answer is whole; false if the time ran out first."""

@@ -8,6 +8,7 @@ nothing), and makes what it needs there (`begin`). Then it takes batch after bat
 from __future__ import annotations
 
 import threading
+import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,6 +73,8 @@ class Outlet:
     target: ParquetTarget | None = None
     # Set when the query is being stopped: whoever waits in `take` gives up, and raises `interrupted()`.
     stopping: threading.Event
+    # Since when the outlet is taking a batch, by `time.monotonic`; None between batches.
+    taking_since: float | None = None
 
     def __new__(cls, *arguments: object, **options: object) -> Self:
         # Here, so that an outlet of somebody else's need not call our constructor.
@@ -143,7 +146,11 @@ def listener(outlet: Outlet, query: str, columns: Schema, delivery: Delivery) ->
 
     def hear(report: BatchReport) -> None:
         table = report.answer(query)
-        outlet.take(Delivered(report.batch, nothing if table is None else table, delivery.progress(query).until))
+        outlet.taking_since = time.monotonic()
+        try:
+            outlet.take(Delivered(report.batch, nothing if table is None else table, delivery.progress(query).until))
+        finally:
+            outlet.taking_since = None
 
     return hear
 
