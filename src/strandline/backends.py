@@ -114,13 +114,17 @@ class LocalBackend(Backend):
 
 
 class _Threaded:
-    """The local driver in a thread, so that a query runs while its user does other things."""
+    """The local driver in a thread, so that a query runs while its user does other things.
+
+    Its end is an event: a Ctrl-C in `Thread.join` makes Python 3.11 believe that the thread has ended.
+    """
 
     def __init__(self, run: Any, start: Start) -> None:
         self._run = run
         self._name, self._interrupt = start.name, start.interrupt
         self._failure: BaseException | None = None
         self._stop = threading.Event()
+        self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True, name="strandline-local")
         self._thread.start()
 
@@ -136,11 +140,12 @@ class _Threaded:
         finally:
             self._run.close()
             _log_end(self._name, self._failure, self._run.delivery)
+            self._over.set()
 
     def await_end(self, timeout: float | None = None) -> bool:
-        self._thread.join(timeout)
+        over = self._over.wait(timeout)
         self.check()
-        return not self._thread.is_alive()
+        return over
 
     def check(self) -> None:
         if isinstance(self._failure, KeyboardInterrupt):
@@ -156,10 +161,9 @@ class _Threaded:
     def stop(self) -> None:
         self._stop.set()
         self._interrupt()
-        if threading.current_thread() is not self._thread:
-            self._thread.join(STOP_SECONDS)
-            if self._thread.is_alive():
-                _log.warning("query %s does not stop: it was left behind", self._name)
+        if threading.current_thread() is not self._thread and not self._over.wait(STOP_SECONDS):
+            self._over.set()
+            _log.warning("query %s does not stop: it was left behind", self._name)
 
     def durations(self) -> list[dict[str, Any]]:
         return []

@@ -100,10 +100,13 @@ class _Server(Store):
         self._dsn, self._psycopg = dsn, psycopg
         self._batches = _quoted(f"{schema}.{BATCHES}" if schema else BATCHES)
         self._connection: Any = None
+        self._cancelled = False
 
     @property
     def _open(self) -> Any:
         if self._connection is None or self._connection.closed:
+            if self._cancelled:
+                raise StoreLost("the query is being stopped")
             try:
                 given = self._psycopg.conninfo.conninfo_to_dict(self._dsn)
                 defaults = {name: value for name, value in _CONNECTION.items() if name not in given}
@@ -134,6 +137,7 @@ class _Server(Store):
                 raise
 
     def cancel(self, insistent: bool) -> None:
+        self._cancelled = True
         connection = self._connection
         if connection is None or connection.closed:
             return

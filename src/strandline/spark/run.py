@@ -162,9 +162,10 @@ class SparkRun:
                 self.planner.close()
                 if not ended:
                     self.hung = True
+                    self._over.set()
                     _log.warning("query %s does not stop: it was left behind", self.name)
         if threading.current_thread() is not self._watcher:
-            self._over.wait(None if not self.hung else 0.0)
+            self._over.wait()
 
     def _has_delivered(self, seconds: float) -> bool:
         """Wait for the batch that is being delivered, if there is one."""
