@@ -138,9 +138,11 @@ class _Threaded:
             if not self._stop.is_set():
                 self._failure = explain_fault(error) or error
         finally:
-            self._run.close()
-            _log_end(self._name, self._failure, self._run.delivery)
-            self._over.set()
+            try:
+                self._run.close()
+            finally:
+                _log_end(self._name, self._failure, self._run.delivery)
+                self._over.set()
 
     def await_end(self, timeout: float | None = None) -> bool:
         over = self._over.wait(timeout)

@@ -72,7 +72,9 @@ _DISK_FAULTS: Final = (
 _NO_MEMORY: Final = re.compile(
     r"^(?:\S+: )?MemoryError\b|ArrowMemoryError|\bmalloc of size \d+ failed|java\.lang\.OutOfMemoryError", re.MULTILINE
 )
-_WORKER_LOST: Final = re.compile(r"Python worker (?:exited unexpectedly|failed to connect back)|Cannot run program")
+_WORKER_LOST: Final = re.compile(
+    r"Python worker (?:exited unexpectedly|failed to connect back)|reading the port number from \S+ stdout"
+)
 _PYTHON_OS_ERROR: Final = re.compile(r"\[[Ee]rrno (\d+)\][^'\"\n]*(?:['\"]([^'\"\n]+)['\"])?")
 _PATH: Final = r"(?:file:)?(/[^\s'\"():,]+)"
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.errors import QueryError, SetupError, StrandlineError
-from strandline.execution.interrupts import STOP_SECONDS, finishes_within
+from strandline.execution.interrupts import finishes_within
 from strandline.spark import zygote
 from strandline.spark.archive import archive_options
 from strandline.spark.daemon import IMPORT_PATH, SAFE_PATH, THREAD_LIMITS
@@ -37,7 +37,9 @@ SPARK_VERSION: Final = "4.3"
 _log = logging.getLogger("strandline.spark")
 
 _GATEWAY_SECONDS: Final = 120.0  # until the JVM answers; a loaded machine with a cold disk needs ten
-_EXIT_SECONDS: Final = 2.0  # for the JVM to end by itself once its session has stopped; then it is killed
+# For Spark to stop, and for its JVM to end after that; then it is killed, which does no harm: queries have ended by
+# then, and on this machine all that Spark leaves behind is in the scratch directory. Elsewhere executors are let go.
+_STOP_SECONDS, _EXIT_SECONDS, _CLUSTER_SECONDS = 1.5, 0.5, 15.0
 _OBITUARY_SECONDS: Final = 2.0  # between the end of a connection and that of its process
 _OUT_OF_MEMORY: Final = (3, 52)  # exit codes: of -XX:+ExitOnOutOfMemoryError, and of Spark's own handler
 _ARCHIVE_SECONDS: Final = 300.0
@@ -140,7 +142,7 @@ class Jvm:
         """
         if spark is not None and self._gateway is not None and self.is_alive and not hung:
             # A JVM that dies under our hands has stopped as well.
-            hung = not finishes_within(STOP_SECONDS, spark.stop)
+            hung = not finishes_within(self._patience(_STOP_SECONDS), spark.stop)
         if hung:
             self._process.kill()
         if spark is not None:
@@ -153,13 +155,18 @@ class Jvm:
                 with contextlib.suppress(OSError):
                     process.stdin.close()
         try:
-            self._process.wait(_ARCHIVE_SECONDS if self._archiving else _EXIT_SECONDS)
+            self._process.wait(self._patience(_EXIT_SECONDS))
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
         if self._zygote is not None:
             self._zygote.wait()
         self.scratch.remove()
+
+    def _patience(self, seconds: float) -> float:
+        if self._archiving:
+            return _ARCHIVE_SECONDS
+        return seconds if is_local(self._master) else _CLUSTER_SECONDS
 
 
 def _start_zygote(scratch: Scratch, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import uuid
 import zipfile
@@ -20,11 +21,13 @@ from strandline.execution.delivery import Delivery
 from strandline.execution.interrupts import STOP_SECONDS, finishes_within
 from strandline.execution.shedding import Shedder
 from strandline.execution.wire import decode
-from strandline.faults import explain_fault
+from strandline.faults import explain_fault, worker_lost
 from strandline.spark.failure import explain_failure
 from strandline.spark.planner import Planner
 from strandline.spark.source import SCHEMA, PipelineSource
 from strandline.spark.worker import Job, stage_function
+
+_RESTARTS = 3  # of Spark's query in one batch, when processes of Spark's are lost
 
 _log = logging.getLogger("strandline.query")
 
@@ -59,13 +62,15 @@ class SparkRun:
         self._over = threading.Event()
         self._failure: StrandlineError | None = None
         self._refusal: StrandlineError | None = None  # what a sink said
-        self._stopped = False  # whether it shall stop
+        self._stop_asked = threading.Event()
         self._closed = False  # whether it was stopped
         self._stopping = threading.Lock()
+        self._wiring = (spark, job, name)
+        self._restarts, self._restarted_after = 0, delivery.last_batch
         spark.dataSource.register(PipelineSource)
         self.planner = Planner(job.pipeline, Path(job.checkpoint), batch_rows, shedder, delivery.subscriptions.wish)
         try:
-            self.query = self._start(spark, job, name)
+            self.query = self._start(*self._wiring)
         except BaseException as error:
             self.planner.close()  # sources are open by now
             if isinstance(error, Exception) and (named := lost(_is_broken_connection(error))) is not None:
@@ -90,7 +95,7 @@ class SparkRun:
     def _deliver_unless_stopped(self, frame: DataFrame, batch: int) -> None:
         """Deliver a batch while the query runs. Once it was stopped, another may go on from its checkpoint."""
         with self._delivering:
-            if self._stopped:
+            if self._stop_asked.is_set():
                 raise InterruptedError("the query was stopped")
             try:
                 self._deliver(frame, batch)
@@ -110,26 +115,65 @@ class SparkRun:
 
     def _watch(self) -> None:
         try:
-            while not self._wrote_last.wait(0.05) and self.query.isActive:
-                pass
-            if self._wrote_last.is_set():
-                self.query.processAllAvailable()  # lets Spark commit the last batch
-            if not self._stopped and (error := self.query.exception()) is not None:
-                self._failure = self._refusal or self._lost(False) or explain_failure(_message(error), self.log_file)
-            elif not self._stopped and not self.delivery.ended:
-                self._failure = explain_failure("Spark has ended the query without a word", self.log_file)
-            self.stop()
-        except Exception as error:  # the JVM is gone, or has something to say about our last batch
-            if not self._stopped:
-                self._failure = self._why(error)
+            failure = self._follow()
+            while failure is not None and self._is_worth_a_restart(failure):
+                failure = self._restart(failure)
+            if not self._stop_asked.is_set():
+                self._failure = failure
             self.stop()
         finally:
             self._log_end()
             self._over.set()
 
-    def _why(self, error: Exception) -> StrandlineError:
-        lost = self._lost(_is_broken_connection(error))
-        return lost or self._refusal or explain_failure(_message(error), self.log_file)
+    def _follow(self) -> StrandlineError | None:
+        """Wait for the end of Spark's query; what made it fail, if something did."""
+        try:
+            while not self._wrote_last.wait(0.05) and self.query.isActive:
+                pass
+            if self._wrote_last.is_set():
+                self.query.processAllAvailable()  # lets Spark commit the last batch
+            if (error := self.query.exception()) is not None:
+                return self._explain(error)
+            if self._stop_asked.is_set() or self.delivery.ended:
+                return None
+            return explain_failure("Spark has ended the query without a word", self.log_file)
+        except Exception as error:  # the JVM is gone, or has something to say about our last batch
+            return self._explain(error)
+
+    def _explain(self, error: Exception) -> StrandlineError:
+        if (lost := self._lost(_is_broken_connection(error))) is not None:
+            return lost
+        if self._refusal is not None:
+            return self._refusal
+        if _is_from_lost_planner(error):
+            return worker_lost("Spark's planning process has ended.")
+        return explain_failure(_message(error), self.log_file)
+
+    def _is_worth_a_restart(self, failure: StrandlineError) -> bool:
+        """Whether processes of Spark's were lost, and not again and again in the same batch."""
+        if failure.code != "worker-lost" or self._stop_asked.is_set():
+            return False
+        if self.delivery.last_batch > self._restarted_after:
+            self._restarts, self._restarted_after = 0, self.delivery.last_batch
+        return self._restarts < _RESTARTS
+
+    def _restart(self, failure: StrandlineError) -> StrandlineError | None:
+        """Start Spark's query again, from its checkpoint, and follow it."""
+        pause = 2.0**self._restarts
+        self._restarts += 1
+        told = "query %s: %s; restart %d of %d after batch %d in %.0f s"
+        about = (self.name, failure.message, self._restarts, _RESTARTS, self.delivery.last_batch, pause)
+        _log.warning(told, *about)
+        if self._stop_asked.wait(pause):
+            return None
+        try:
+            with self._stopping:
+                if self._closed:
+                    return None
+                self.query = self._start(*self._wiring)
+        except Exception as error:
+            return self._explain(error)
+        return self._follow()
 
     def _log_end(self) -> None:
         if self._failure is not None:
@@ -151,7 +195,7 @@ class SparkRun:
 
     def stop(self) -> None:
         """End the query. What hangs in it is left behind, with a warning: see `hung`."""
-        self._stopped = True
+        self._stop_asked.set()
         with self._stopping:
             if not self._closed:
                 self._closed = True
@@ -208,6 +252,13 @@ def _is_broken_connection(error: BaseException) -> bool:
     if isinstance(error, Py4JError):
         return not isinstance(error, Py4JJavaError)
     return isinstance(error, ConnectionError | EOFError)
+
+
+def _is_from_lost_planner(error: BaseException) -> bool:
+    """Whether the process that Spark asks how far the sources have come was lost: the connection to it broke."""
+    stack = str(getattr(getattr(error, "_cause", None), "_stackTrace", ""))
+    broken = re.match(r"java\.(?:net\.SocketException|io\.EOFException|io\.IOException: Broken pipe)", stack)
+    return broken is not None and "PythonStreamingSourceRunner" in stack
 
 
 def _message(error: BaseException) -> str:
