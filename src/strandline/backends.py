@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -210,7 +211,8 @@ class SparkBackend(Backend):
 
     def default_buckets(self) -> int:
         if self._buckets is None:
-            self._buckets = max(1, self.session()[0].sparkContext.defaultParallelism)
+            with self._naming_loss():
+                self._buckets = max(1, self.session()[0].sparkContext.defaultParallelism)
         return self._buckets
 
     def likely_buckets(self) -> int:
@@ -221,9 +223,27 @@ class SparkBackend(Backend):
     def cores(self) -> int:
         if self._given is None and self._session is None:
             return os.cpu_count() or 1
-        return max(1, self.session()[0].sparkContext.defaultParallelism)
+        with self._naming_loss():
+            return max(1, self.session()[0].sparkContext.defaultParallelism)
 
     def run(self, start: Start) -> Run:
+        with self._naming_loss():
+            return self._run(start)
+
+    @contextmanager
+    def _naming_loss(self) -> Iterator[None]:
+        """Name the loss of a JVM that ends in the middle of a conversation."""
+        try:
+            yield
+        except Exception as error:
+            from strandline.spark.session import is_broken_connection
+
+            session = self._session
+            if session is not None and is_broken_connection(error) and (lost := session.lost(after_error=True)):
+                raise lost from None
+            raise
+
+    def _run(self, start: Start) -> Run:
         from strandline.spark.run import SparkRun, ship_package
         from strandline.spark.session import given_session_lost
         from strandline.spark.worker import Job

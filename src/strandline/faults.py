@@ -18,7 +18,7 @@ from typing import Final
 
 from strandline.errors import QueryError, StrandlineError
 
-_RESUME: Final = "start the query again: it resumes from its checkpoint"
+_RESUME: Final = "start the query again: with a checkpoint it resumes where it was"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -24,6 +23,7 @@ from strandline.execution.wire import decode
 from strandline.faults import explain_fault, worker_lost
 from strandline.spark.failure import explain_failure
 from strandline.spark.planner import Planner
+from strandline.spark.session import is_broken_connection
 from strandline.spark.source import SCHEMA, PipelineSource
 from strandline.spark.worker import Job, stage_function
 
@@ -71,10 +71,8 @@ class SparkRun:
         self.planner = Planner(job.pipeline, Path(job.checkpoint), batch_rows, shedder, delivery.subscriptions.wish)
         try:
             self.query = self._start(*self._wiring)
-        except BaseException as error:
+        except BaseException:
             self.planner.close()  # sources are open by now
-            if isinstance(error, Exception) and (named := lost(_is_broken_connection(error))) is not None:
-                raise named from None
             raise
         self._watcher = threading.Thread(target=self._watch, name="strandline-watch", daemon=True)
         self._watcher.start()
@@ -141,7 +139,7 @@ class SparkRun:
             return self._explain(error)
 
     def _explain(self, error: Exception) -> StrandlineError:
-        if (lost := self._lost(_is_broken_connection(error))) is not None:
+        if (lost := self._lost(is_broken_connection(error))) is not None:
             return lost
         if self._refusal is not None:
             return self._refusal
@@ -245,13 +243,6 @@ def ship_package(spark: SparkSession, directory: Path) -> None:
         for path in sorted(root.rglob("*.py")):
             file.write(path, Path("strandline") / path.relative_to(root))
     spark.sparkContext.addPyFile(str(archive))
-
-
-def _is_broken_connection(error: BaseException) -> bool:
-    """Whether a conversation with the JVM broke off, and not what was said in it."""
-    if isinstance(error, Py4JError):
-        return not isinstance(error, Py4JJavaError)
-    return isinstance(error, ConnectionError | EOFError)
 
 
 def _is_from_lost_planner(error: BaseException) -> bool:

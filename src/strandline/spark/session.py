@@ -137,6 +137,15 @@ def _refuse_second_session() -> None:
         )
 
 
+def is_broken_connection(error: BaseException) -> bool:
+    """Whether a conversation with the JVM broke off, and not what was said in it."""
+    from py4j.protocol import Py4JError, Py4JJavaError
+
+    if isinstance(error, Py4JError):
+        return not isinstance(error, Py4JJavaError)
+    return isinstance(error, ConnectionError | EOFError)
+
+
 def given_session_lost(spark: SparkSession) -> StrandlineError | None:
     """Why a session that was given to us cannot be used any more; None while it can."""
     reason = "its JVM has ended"
