@@ -18,7 +18,7 @@ from strandline.execution.delivery import Delivery
 from strandline.execution.interrupts import STOP_SECONDS
 from strandline.execution.shedding import Shedder
 from strandline.execution.sinks import ParquetTarget
-from strandline.faults import explain_fault
+from strandline.faults import explain_fault, name_place
 from strandline.physical.plan import Pipeline
 from strandline.query import Run
 from strandline.temporary import temporary_directory
@@ -123,6 +123,7 @@ class _Threaded:
     def __init__(self, run: Any, start: Start) -> None:
         self._run = run
         self._name, self._interrupt = start.name, start.interrupt
+        self._places = [str(start.checkpoint), *(target.directory for target in start.targets.values())]
         self._failure: BaseException | None = None
         self._stop = threading.Event()
         self._over = threading.Event()
@@ -137,7 +138,8 @@ class _Threaded:
         except BaseException as error:
             # Whoever asks for the end may interrupt a sink: then the batch at hand was not delivered.
             if not self._stop.is_set():
-                self._failure = explain_fault(error) or error
+                fault = explain_fault(error)
+                self._failure = error if fault is None else name_place(fault, self._places)
         finally:
             try:
                 self._run.close()

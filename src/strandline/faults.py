@@ -10,7 +10,7 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +76,7 @@ _WORKER_LOST: Final = re.compile(
     r"Python worker (?:exited unexpectedly|failed to connect back)|reading the port number from \S+ stdout"
 )
 _PYTHON_OS_ERROR: Final = re.compile(r"\[[Ee]rrno (\d+)\][^'\"\n]*(?:['\"]([^'\"\n]+)['\"])?")
+_MEASURED: Final = "MiB free of"
 _PATH: Final = r"(?:file:)?(/[^\s'\"():,]+)"
 
 
@@ -107,6 +108,19 @@ def explain_fault_text(text: str) -> StrandlineError | None:
     if (match := _WORKER_LOST.search(text)) is not None:
         return worker_lost(_line_with(text, match.group()))
     return None
+
+
+def name_place(error: StrandlineError, places: Iterable[str | os.PathLike[str]]) -> StrandlineError:
+    """Add to a fault of a disk without a path the one of `places` that it must be about: a write to a file that is open
+    fails without its name."""
+    if error.code != "disk-full" or _MEASURED in (error.detail or ""):
+        return error
+    rooms = {str(place): room for place in places if (room := _usage(str(place))) is not None}
+    if not rooms:
+        return error
+    fullest = min(rooms, key=lambda place: rooms[place][1].free)
+    detail = " ".join(filter(None, (error.detail, _free_space(fullest))))
+    return QueryError(f"{error.message}: {fullest}", code=error.code, detail=detail, hint=error.hint)
 
 
 @contextmanager
@@ -157,14 +171,21 @@ def _disk_error(fault: _DiskFault, path: str | None, message: str) -> Strandline
 
 def _free_space(path: str) -> str | None:
     """How much room the file system of a path has."""
+    if (known := _usage(path)) is None:
+        return None
+    place, usage = known
+    return f"({usage.free / 2**20:,.1f} {_MEASURED} {usage.total / 2**20:,.1f} MiB at {place})"
+
+
+def _usage(path: str) -> tuple[Path, shutil._ntuple_diskusage] | None:
+    """The file system of a path, by its nearest directory that exists."""
     place = Path(path)
-    while not place.exists() and place != place.parent:
-        place = place.parent
     try:
-        usage = shutil.disk_usage(place)
+        while not place.exists() and place != place.parent:
+            place = place.parent
+        return place, shutil.disk_usage(place)
     except OSError:
         return None
-    return f"({usage.free / 2**20:,.0f} MiB free of {usage.total / 2**20:,.0f} MiB at {place})"
 
 
 def _line_with(text: str, words: str) -> str:

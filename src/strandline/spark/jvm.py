@@ -370,7 +370,8 @@ def spark_lost(code: int, scratch: Scratch) -> StrandlineError:
         f"Spark's JVM has ended: {how}",
         code="spark-lost",
         detail=f"Its log is {scratch.log_file}.",
-        hint=f"{remedy}Start the query again: Spark is started anew, and with a checkpoint the query resumes where it was.",
+        hint=f"{remedy}Start the query again: Spark is started anew, and with a checkpoint the query resumes where it "
+        "was.",
     )
 
 

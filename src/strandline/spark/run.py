@@ -20,7 +20,7 @@ from strandline.execution.delivery import Delivery
 from strandline.execution.interrupts import STOP_SECONDS, finishes_within
 from strandline.execution.shedding import Shedder
 from strandline.execution.wire import decode
-from strandline.faults import explain_fault, worker_lost
+from strandline.faults import explain_fault, name_place, worker_lost
 from strandline.spark.failure import explain_failure
 from strandline.spark.planner import Planner
 from strandline.spark.session import is_broken_connection
@@ -142,10 +142,16 @@ class SparkRun:
         if (lost := self._lost(is_broken_connection(error))) is not None:
             return lost
         if self._refusal is not None:
-            return self._refusal
+            return name_place(self._refusal, self._places)
         if _is_from_lost_planner(error):
             return worker_lost("Spark's planning process has ended.")
-        return explain_failure(_message(error), self.log_file)
+        return name_place(explain_failure(_message(error), self.log_file), self._places)
+
+    @property
+    def _places(self) -> list[str]:
+        """The directories that the query writes to."""
+        job = self._wiring[1]
+        return [job.checkpoint, *(target.directory for target in job.targets.values())]
 
     def _is_worth_a_restart(self, failure: StrandlineError) -> bool:
         """Whether processes of Spark's were lost, and not again and again in the same batch."""
