@@ -118,16 +118,17 @@ def expected(file: Path, out: Path) -> pl.DataFrame:
     return answer(out)
 
 
-STRAYS = ("json", "polars", "socket", "pickle", "typing")
+STRAYS = ("json", "polars", "socket")
 
 
+@pytest.mark.spark
 def test_a_lost_jvm_is_named_and_the_same_command_goes_on_past_lost_workers(tmp_path: Path) -> None:
     """Also: files of the working directory are not executed, and the temporary directory is left as it was found."""
     file, inputs, out = write_script(tmp_path), tmp_path / "in", tmp_path / "out"
     work, temporary = tmp_path / "work", Path("/tmp") / f"faults-{os.getpid()}"
     work.mkdir()
     temporary.mkdir()
-    for name in STRAYS[:3]:
+    for name in STRAYS:
         (work / f"{name}.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'a').write({name!r} + ' ')")
     about = {"cwd": work, "env": {**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": _absolute_path()}}
     write(inputs, 0)
@@ -175,6 +176,7 @@ def _left(temporary: Path) -> list[str]:
     return [path.name for path in base.iterdir() if path.name != ".sweep" and path.suffix != ".log"]
 
 
+@pytest.mark.spark
 def test_a_program_starts_spark_again(tmp_path: Path) -> None:
     program = Path(__file__).with_name("losing.py")
     run = subprocess.run([sys.executable, str(program), str(tmp_path)], capture_output=True, text=True, timeout=600)
@@ -203,6 +205,7 @@ def small_disk(place: Path, size: str) -> Iterator[None]:
         subprocess.run(["umount", "-l", place], check=True)
 
 
+@pytest.mark.spark
 def test_a_full_disk_and_a_read_only_one_are_named_and_the_restart_is_exact(tmp_path: Path) -> None:
     file, inputs, disk = write_script(tmp_path), tmp_path / "in", tmp_path / "disk"
     out = disk / "out"
