@@ -39,6 +39,8 @@ def main() -> None:
     debug = "--debug" in sys.argv
     if not debug:  # libraries that tell of an interrupt, with a trace, when all is said already
         logging.getLogger().addHandler(logging.NullHandler())
+    else:
+        write_log(None)
     try:
         code = app(standalone_mode=False)  # an exit code, where a command left with one
         sys.exit(code if isinstance(code, int) else 0)
@@ -81,7 +83,8 @@ def run(
     from strandline.script import read_script, start_script
 
     text = _read(script)
-    write_log(log, debug)
+    if log is not None:
+        write_log(log)
     with _stoppable(), _database(engine, master, buckets, batch_rows) as database:
         parsed = read_script(database, text)
         if parsed.explanations:
@@ -120,7 +123,8 @@ def shell(
     from strandline.shell.loop import run_shell
     from strandline.shell.startup import Options
 
-    write_log(log, debug)
+    if log is not None:
+        write_log(log)
     with _stoppable():
         code = run_shell(Options(_engine(engine), master, checkpoint, buckets, batch_rows, keep), init)
     if code:

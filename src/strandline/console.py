@@ -49,26 +49,19 @@ def show_log(path: Path | None) -> None:
         err_console.print(f"Spark's log: {path}", markup=False, soft_wrap=True, style="bright_black")
 
 
-def write_log(path: Path | None, debug: bool) -> None:
-    """Send the log of this process to a file, and with `debug` to standard error: a line per event."""
-    handlers: list[logging.Handler] = [logging.StreamHandler()] if debug else []
-    if path is not None:
-        try:
-            handlers.append(logging.FileHandler(path, delay=False))
-        except OSError as error:
-            raise StrandlineError(
-                f"the log {path} cannot be written",
-                code="log-unwritable",
-                detail=str(error),
-                hint="Choose another file.",
-            ) from None
+def write_log(path: Path | None) -> None:
+    """Send the log of this process to a file, or to standard error: a line per event."""
+    try:
+        handler = logging.StreamHandler() if path is None else logging.FileHandler(path)
+    except OSError as error:
+        raise StrandlineError(
+            f"the log {path} cannot be written", code="log-unwritable", detail=str(error), hint="Choose another file."
+        ) from None
+    handler.setFormatter(_LogLine("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
     logger = logging.getLogger("strandline")
-    for handler in handlers:
-        handler.setFormatter(_LogLine("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
-        logger.addHandler(handler)
-    if handlers:
-        logger.setLevel(logging.INFO)
-        logger.propagate = False
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
 
 
 class _LogLine(logging.Formatter):

@@ -89,8 +89,10 @@ def explain_fault(error: BaseException) -> StrandlineError | None:
     if isinstance(error, OSError) and error.errno is not None:
         path = error.filename2 or error.filename
         return _by_number(error.errno, os.fsdecode(path) if isinstance(path, str | bytes) else None, str(error))
-    # Polars and SQLite have exceptions of their own, with the words of the system in them.
-    return explain_fault_text(f"{type(error).__name__}: {error}")
+    # These have exceptions of their own, with the words of the system in them. Of others the text may be data.
+    if type(error).__module__.partition(".")[0] in ("polars", "pyarrow", "sqlite3"):
+        return explain_fault_text(f"{type(error).__name__}: {error}")
+    return None
 
 
 def explain_fault_text(text: str) -> StrandlineError | None:

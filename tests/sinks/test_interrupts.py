@@ -269,3 +269,31 @@ def test_a_broker_that_is_gone_does_not_hold_up_a_stop() -> None:
         brokers.clear()
         wait_for(lambda: query.waiting_for is not None)
         stop_in_time(query)
+
+
+@pytest.mark.spark
+def test_ctrl_c_on_spark_does_not_wait_for_a_lock_and_the_restart_is_exact(postgresql: Server, tmp_path: Path) -> None:
+    script = tmp_path / "q.sql"
+    stream = ENDING.replace("total => 1500", "total => 8000")
+    script.write_text(f"{stream};\nCREATE SINK q INTO {postgresql.call('t')} AS SELECT value FROM s;")
+    command = [sys.executable, "-m", "strandline", "run", str(script), "--out", str(tmp_path / "out")]
+    options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    process = subprocess.Popen(command, preexec_fn=heed_interrupts, **options)
+    try:
+        wait_for(lambda: _has_rows(postgresql), 120)
+        with locked(postgresql.dsn, "t"):
+            time.sleep(1.0)
+            began = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            said, _ = process.communicate(timeout=60)
+            seconds = time.monotonic() - began
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert said == "stopped; the same command continues where this run ended\n"
+    assert seconds < STOP_SECONDS
+    before = values(postgresql)
+    assert before == list(range(len(before))) and len(before) < 8000
+    done = subprocess.run(command, timeout=120, **options)
+    assert done.returncode == 0, done.stdout
+    assert values(postgresql) == list(range(8000))
