@@ -15,7 +15,7 @@ import pytest
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "strandline"
 MODULES = sorted(SOURCE.rglob("*.py"))
 
-LEAVES = ("errors", "types", "temporal", "plugins", "security")
+LEAVES = ("errors", "types", "temporal", "plugins", "security", "faults", "temporary")
 BASE = (*LEAVES, "catalog")
 CORE = ("lang", "algebra", "optimizer", "physical", "execution", "spark", "sinks", "query", "listing", "describe")
 
@@ -26,6 +26,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "plugins": ("errors",),
     "types": LEAVES,
     "temporal": LEAVES,
+    "faults": ("errors",),
+    "temporary": ("errors",),
     "catalog": LEAVES,
     "algebra": BASE,
     "lang": (*BASE, "algebra"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,9 @@ __all__ = [
     "connect",
     "secret",
 ]
+
+# Nothing of ours appears on the screen of a program that did not ask for it.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:

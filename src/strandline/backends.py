@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
-import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
+from weakref import WeakSet
 
 from strandline.checkpoint.verify import VerifiedChain
 from strandline.errors import CheckpointError, QueryError, StrandlineError
 from strandline.execution.delivery import Delivery
+from strandline.execution.interrupts import STOP_SECONDS
 from strandline.execution.shedding import Shedder
 from strandline.execution.sinks import ParquetTarget
+from strandline.faults import explain_fault, name_place
 from strandline.physical.plan import Pipeline
 from strandline.query import Run
+from strandline.temporary import temporary_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from strandline.spark.run import SparkRun
     from strandline.spark.session import Session
 
+_log = logging.getLogger("strandline.query")
+_log_spark = logging.getLogger("strandline.spark")
 
 # Told what is being waited for, in a few words.
 Note: TypeAlias = Callable[[str], None]
@@ -37,6 +46,11 @@ class Start:
     batch_rows: int
     delivery: Delivery
     shedder: Shedder | None = None
+    interrupt: Callable[[], None] = lambda: None  # ends what the sinks wait for, when the run is stopped
+
+    @property
+    def name(self) -> str:
+        return "+".join(query.name for query in self.pipeline.queries)
 
     @property
     def checkpoint(self) -> Path:
@@ -62,6 +76,10 @@ class Backend:
 
     def warm(self, note: Note) -> None:
         return
+
+    def lost(self) -> StrandlineError | None:
+        """Why the engine is gone, if it is; the next query starts it again."""
+        return None
 
     def log_file(self) -> Path | None:
         return None
@@ -94,16 +112,23 @@ class LocalBackend(Backend):
             source_directory=start.checkpoint / "sources",
             shedder=start.shedder,
         )
-        return _Threaded(run)
+        _log_start(start)
+        return _Threaded(run, start)
 
 
 class _Threaded:
-    """The local driver in a thread, so that a query runs while its user does other things."""
+    """The local driver in a thread, so that a query runs while its user does other things.
 
-    def __init__(self, run: Any) -> None:
+    Its end is an event: a Ctrl-C in `Thread.join` makes Python 3.11 believe that the thread has ended.
+    """
+
+    def __init__(self, run: Any, start: Start) -> None:
         self._run = run
+        self._name, self._interrupt = start.name, start.interrupt
+        self._places = [str(start.checkpoint), *(target.directory for target in start.targets.values())]
         self._failure: BaseException | None = None
         self._stop = threading.Event()
+        self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True, name="strandline-local")
         self._thread.start()
 
@@ -113,17 +138,23 @@ class _Threaded:
                 if self._run.step() is None:
                     self._stop.wait(0.01)
         except BaseException as error:
-            if getattr(error, "code", None) != "sink-interrupted":  # a sink that was waiting when the query was stopped
-                self._failure = error
+            # Whoever asks for the end may interrupt a sink: then the batch at hand was not delivered.
+            if not self._stop.is_set():
+                fault = explain_fault(error)
+                self._failure = error if fault is None else name_place(fault, self._places)
         finally:
-            self._run.close()
-            if self._run.delivery.chain is not None:
-                self._run.delivery.chain.release()
+            try:
+                self._run.close()
+            finally:
+                if self._run.delivery.chain is not None:
+                    self._run.delivery.chain.release()
+                _log_end(self._name, self._failure, self._run.delivery)
+                self._over.set()
 
     def await_end(self, timeout: float | None = None) -> bool:
-        self._thread.join(timeout)
+        over = self._over.wait(timeout)
         self.check()
-        return not self._thread.is_alive()
+        return over
 
     def check(self) -> None:
         if isinstance(self._failure, KeyboardInterrupt):
@@ -138,8 +169,10 @@ class _Threaded:
 
     def stop(self) -> None:
         self._stop.set()
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
+        self._interrupt()
+        if threading.current_thread() is not self._thread and not self._over.wait(STOP_SECONDS):
+            self._over.set()
+            _log.warning("query %s does not stop: it was left behind", self._name)
 
     def durations(self) -> list[dict[str, Any]]:
         return []
@@ -160,20 +193,32 @@ class SparkBackend(Backend):
         self._given = spark
         self._master, self._config, self._buckets = master, config, buckets
         self._session: Session | None = None
+        self._starting = threading.Lock()
         self._shipped = False
+        self._runs: WeakSet[SparkRun] = WeakSet()
 
     def session(self, note: Note | None = None) -> tuple[SparkSession, str | None]:
+        """The session that queries run on; one of ours that was lost is started again."""
         if self._given is not None:
             return self._given, None
-        if self._session is None:
-            from strandline.spark.session import start
+        with self._starting:
+            if (lost := self.lost()) is not None:
+                _log_spark.warning("%s; starting it again", lost.message)
+                self._end_session()
+            if self._session is None:
+                from strandline.spark.session import start
 
-            self._session = start(master=self._master, config=self._config, note=note)
-        return self._session.spark, str(self._session.log_file)
+                self._session = start(master=self._master, config=self._config, note=note)
+            return self._session.spark, str(self._session.log_file)
+
+    def lost(self) -> StrandlineError | None:
+        session = self._session
+        return session.lost() if session is not None else None
 
     def default_buckets(self) -> int:
         if self._buckets is None:
-            self._buckets = max(1, self.session()[0].sparkContext.defaultParallelism)
+            with self._naming_loss():
+                self._buckets = max(1, self.session()[0].sparkContext.defaultParallelism)
         return self._buckets
 
     def likely_buckets(self) -> int:
@@ -184,25 +229,60 @@ class SparkBackend(Backend):
     def cores(self) -> int:
         if self._given is None and self._session is None:
             return os.cpu_count() or 1
-        return max(1, self.session()[0].sparkContext.defaultParallelism)
+        with self._naming_loss():
+            return max(1, self.session()[0].sparkContext.defaultParallelism)
 
     def run(self, start: Start) -> Run:
+        with self._naming_loss():
+            return self._run(start)
+
+    @contextmanager
+    def _naming_loss(self) -> Iterator[None]:
+        """Name the loss of a JVM that ends in the middle of a conversation."""
+        try:
+            yield
+        except Exception as error:
+            from strandline.spark.session import is_broken_connection
+
+            session = self._session
+            if session is not None and is_broken_connection(error) and (lost := session.lost(after_error=True)):
+                raise lost from None
+            raise
+
+    def _run(self, start: Start) -> Run:
         from strandline.spark.failure import new_secret
         from strandline.spark.run import SparkRun, ship_package
+        from strandline.spark.session import given_session_lost
         from strandline.spark.worker import EXCHANGE, Job
 
         shutil.rmtree(start.checkpoint / EXCHANGE, ignore_errors=True)
         spark, log_file = self.session()
+        if self._given is not None and (lost := given_session_lost(spark)) is not None:
+            raise lost
+        session = self._session
         if not self._shipped and not str(spark.sparkContext.master).startswith("local["):
-            ship_package(spark, Path(tempfile.mkdtemp(prefix="strandline-package-")))
+            ship_package(spark, temporary_directory("package"))
             self._shipped = True
         # On one machine workers hand tables over through its page cache; between machines there is Spark's shuffle.
         spools = str(spark.sparkContext.master).startswith("local")
-        epoch = start.verified.chain.lease.epoch
-        job = Job(start.pipeline, str(start.checkpoint), start.targets, spools, new_secret(), epoch)
-        name = "+".join(query.name for query in start.pipeline.queries)
-        chain, last = start.verified.chain, start.verified.last_offset
-        return SparkRun(spark, job, chain, last, start.batch_rows, start.delivery, start.shedder, name, log_file)
+        chain = start.verified.chain
+        job = Job(start.pipeline, str(start.checkpoint), start.targets, spools, new_secret(), chain.lease.epoch)
+        _log_start(start)
+        run = SparkRun(
+            spark,
+            job,
+            chain,
+            start.verified.last_offset,
+            start.batch_rows,
+            start.delivery,
+            start.shedder,
+            start.name,
+            log_file,
+            lost=partial(_lost, session, spark),
+            interrupt=start.interrupt,
+        )
+        self._runs.add(run)
+        return run
 
     def warm(self, note: Note) -> None:
         self.session(note)
@@ -211,6 +291,35 @@ class SparkBackend(Backend):
         return self._session.log_file if self._session is not None else None
 
     def close(self) -> None:
+        self._end_session()
+
+    def _end_session(self) -> None:
         if self._session is not None:
-            self._session.stop()
+            self._session.stop(hung=any(run.hung for run in self._runs))
             self._session = None
+            self._shipped = False
+
+
+def _lost(session: Session | None, spark: SparkSession, after_error: bool) -> StrandlineError | None:
+    """Why a run has no Spark any more: of a session that we started its process tells, else a question that fails."""
+    if session is not None:
+        return session.lost(after_error)
+    from strandline.spark.session import given_session_lost
+
+    return given_session_lost(spark) if after_error else None
+
+
+def _log_start(start: Start) -> None:
+    if (batch := start.delivery.last_batch) >= 0:
+        _log.info("query %s resumes after batch %d, checkpoint %s", start.name, batch, start.checkpoint)
+    else:
+        _log.info("query %s started, checkpoint %s", start.name, start.checkpoint)
+
+
+def _log_end(name: str, failure: BaseException | None, delivery: Delivery) -> None:
+    if isinstance(failure, StrandlineError):
+        _log.error("query %s failed: %s: %s", name, failure.code, failure.message)
+    elif failure is not None:
+        _log.error("query %s failed: %s: %s", name, type(failure).__name__, failure)
+    else:
+        _log.info("query %s %s after batch %d", name, "ended" if delivery.ended else "stopped", delivery.last_batch)

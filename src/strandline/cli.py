@@ -16,8 +16,9 @@ from typing import Annotated, Literal
 import typer
 
 import strandline
-from strandline.console import await_all, err_console, out_console, show_log, status, summary
+from strandline.console import await_all, err_console, out_console, show_log, status, summary, write_log
 from strandline.errors import StrandlineError
+from strandline.faults import explain_fault
 from strandline.security.allow import Allow
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=strandline.__doc__)
@@ -34,7 +35,10 @@ AllowOption = Annotated[
         " secret:env:NAME; may be repeated."
     ),
 ]
-DebugOption = Annotated[bool, typer.Option("--debug", help="Show whole traces.")]
+DebugOption = Annotated[bool, typer.Option("--debug", help="Show whole traces, and the log on standard error.")]
+LogOption = Annotated[
+    Path | None, typer.Option("--log", help="Append a line to this file when something starts, fails, is tried again.")
+]
 
 
 class Stopped(Exception):
@@ -46,6 +50,8 @@ def main() -> None:
     debug = "--debug" in sys.argv
     if not debug:  # libraries that tell of an interrupt, with a trace, when all is said already
         logging.getLogger().addHandler(logging.NullHandler())
+    else:
+        write_log(None)
     try:
         code = app(standalone_mode=False)  # an exit code, where a command left with one
         sys.exit(code if isinstance(code, int) else 0)
@@ -60,6 +66,9 @@ def main() -> None:
         if hasattr(error, "format_message"):  # a wrong option or argument: click's own words
             err_console.print(f"error[usage]: {error.format_message()}", markup=False)
             sys.exit(2)
+        if (named := explain_fault(error)) is not None:
+            err_console.print(named.render(), markup=False, soft_wrap=True)
+            sys.exit(1)
         if debug:
             err_console.print_exception()
         else:
@@ -79,12 +88,16 @@ def run(
     batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
     take_over: TakeOverOption = False,
     allow: AllowOption = None,
+    log: LogOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Run all queries of a script until the sources end, or until Ctrl-C. The same command again continues."""
+    from strandline.query import stop_all
     from strandline.script import read_script, refuse_busy_checkpoints, start_script
 
     text = _read(script)
+    if log is not None:
+        write_log(log)
     with _stoppable(), _database(engine, master, buckets, batch_rows, allow, take_over) as database:
         parsed = read_script(database, text)
         if parsed.explanations:
@@ -103,8 +116,7 @@ def run(
             await_all(queries)
         except (Stopped, KeyboardInterrupt):
             with status("stopping"):
-                for query in queries:
-                    query.stop()
+                stop_all(queries)
             err_console.print("stopped; the same command continues where this run ended")
             raise Stopped from None
         summary(queries, out, time.monotonic() - began)
@@ -120,12 +132,15 @@ def shell(
     batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
     keep: Annotated[int, typer.Option(min=1, help="How many elements of each answer stay in memory.")] = 1_000_000,
     allow: AllowOption = None,
+    log: LogOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Type SQL and dot commands, and watch answers while they grow. Spark starts behind the prompt."""
     from strandline.shell.loop import run_shell
     from strandline.shell.startup import Options
 
+    if log is not None:
+        write_log(log)
     with _stoppable():
         code = run_shell(
             Options(_engine(engine), master, checkpoint, buckets, batch_rows, keep, Allow.parse(allow or ())), init

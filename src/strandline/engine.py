@@ -28,7 +28,7 @@ from strandline.checkpoint.identity import Checkpoint, indent
 from strandline.checkpoint.replay import replayed_until
 from strandline.checkpoint.verify import OutputDirectories, VerifiedChain, verify_chain, verify_delivered
 from strandline.describe import describe, show_queries, show_shedding, show_sinks, show_streams, show_views
-from strandline.errors import CatalogError, QueryError, SetupError, SinkError
+from strandline.errors import CatalogError, QueryError, SetupError, SinkError, StrandlineError
 from strandline.execution.delivery import Delivery
 from strandline.execution.durable import encode_name
 from strandline.execution.shedding import Allowed, Shedder
@@ -49,7 +49,7 @@ from strandline.physical.estimates import estimate, how_much_faster
 from strandline.physical.explain import show_pipeline
 from strandline.physical.figures import show_assumed, show_costs, show_needs
 from strandline.physical.search import Planner, show_choice
-from strandline.query import Group, Query
+from strandline.query import Group, Query, stop_all
 from strandline.security.allow import Allow
 from strandline.sinks import Memory, Sink, Standing, listener, make_sink
 from strandline.sinks.kept import KEEP, Kept
@@ -483,7 +483,7 @@ class Database:
             if not (delivery.ended and verified.is_committed):
                 targets = {n: outlet.target for n, outlet in group.outlets.items() if outlet.target is not None}
                 group.run = self._backend.run(
-                    Start(pipeline, verified, targets, self.batch_rows, delivery, group.shedder)
+                    Start(pipeline, verified, targets, self.batch_rows, delivery, group.shedder, group.interrupt)
                 )
         except BaseException:
             group.stop()
@@ -584,14 +584,18 @@ class Database:
         self._backend.warm(note or (lambda phase: None))
 
     @property
+    def engine_lost(self) -> StrandlineError | None:
+        """Why Spark is gone, if it is: killed, say, or out of memory. The next query starts it again."""
+        return self._backend.lost()
+
+    @property
     def log_file(self) -> Path | None:
         """Where Spark's own log goes, if we started it."""
         return self._backend.log_file()
 
     def close(self) -> None:
         """Stop all queries, and Spark if it was started here."""
-        for query in self.queries:
-            query.stop()
+        stop_all(self.queries)
         self.queries = []
         self._feeds.close()
         self._backend.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from strandline.execution.durable import encode_name
 from strandline.execution.lease import Lease
 from strandline.execution.sources.journal import Journal
 from strandline.temporal import Instant
+from strandline.temporary import temporary_directory
 
 
 class Feeds:
@@ -42,7 +42,7 @@ class Feeds:
         if self._place is not None:
             return self._place
         if self._temporary is None:
-            self._temporary = Path(tempfile.mkdtemp(prefix="strandline-events-"))
+            self._temporary = temporary_directory("events")
         return self._temporary
 
     def append(self, stream: Stream, rows: Any) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +20,7 @@ from strandline.errors import QueryError, StrandlineError
 from strandline.execution.answers import from_answer, to_answer
 from strandline.execution.batch import FROM, UNTIL
 from strandline.execution.delivery import BatchReport, Delivery
+from strandline.execution.interrupts import finishes_within
 from strandline.execution.kernels.changes import CHANGE, TIME, coalesce, net_changes
 from strandline.execution.progress import Heartbeat
 from strandline.execution.runtime import Counts
@@ -33,6 +36,11 @@ from strandline.statistics import Statistics, statistics_of
 from strandline.temporal import BEFORE_ALL, FOREVER, Instant, instant, show_instant, to_datetime
 from strandline.types import Schema
 from strandline.why import evidence_of, explain_why
+
+CLOSE_SECONDS = 1.0
+WAIT_SECONDS = 2.0  # a sink that takes longer for a batch keeps its query waiting
+
+_log = logging.getLogger("strandline.query")
 
 
 class Run(Protocol):
@@ -129,7 +137,8 @@ class Group:
             self.interrupt()  # first: the run waits for them
             self.run.stop()
         for outlet in self.outlets.values():
-            outlet.close()
+            if not finishes_within(CLOSE_SECONDS, outlet.close):
+                _log.warning("a sink does not close its connection: it was left behind")
         while self.on_stop:
             self.on_stop.pop()()
 
@@ -204,6 +213,17 @@ class Query:
             return "failed"
         return "ended" if self.ended else "stopped"
 
+    @property
+    def waiting_for(self) -> str | None:
+        """Which sink keeps the query, or one that runs together with it, waiting, and for how long; None if none."""
+        outlets = self._group.outlets.items()
+        since = {name: at for name, outlet in outlets if (at := outlet.taking_since) is not None}
+        if not since or not self.is_running:
+            return None
+        name = min(since, key=lambda query: since[query])
+        seconds = time.monotonic() - since[name]
+        return f"the sink of {name} for {seconds:.0f} s" if seconds >= WAIT_SECONDS else None
+
     def results(self, form: Form = "arrow") -> Any:
         """The elements known so far, in order of `valid_from`, equal ones that touch joined into one."""
         frame = coalesce(self._frame(self._all_kept()), [c.id for c in self.columns])
@@ -272,6 +292,7 @@ class Query:
 
         `rows_left` is about how many rows the sources still hold; None where none of them can tell. `forgotten` is how
         many rows of the answer memory no longer has, `kept_since` from when on it is whole; None for all of it.
+        `waiting_for` is the sink that holds the query up, if one does.
         """
         delivery, run = self._group.delivery, self._group.run
         beats = delivery.heartbeats
@@ -293,6 +314,7 @@ class Query:
             "forgotten": answer.forgotten if answer is not None else 0,
             "kept_since": to_datetime(since) if since > BEFORE_ALL else None,
             "rows_left": None if run is None or self.ended else run.rows_left(),
+            "waiting_for": self.waiting_for,
         }
 
     def shedding(self) -> list[Shed]:
@@ -356,7 +378,8 @@ class Query:
 
     def why(self) -> str:
         """What stands between the streams and the answer: for a query whose answer is empty."""
-        return explain_why(evidence_of(self.name, self._group.delivery))
+        told = explain_why(evidence_of(self.name, self._group.delivery))
+        return f"{self.name} waits for {self.waiting_for}\n{told}" if self.waiting_for else told
 
     def await_end(self, timeout: float | None = None) -> bool:
         """Wait until all sources have ended and the answer is whole; false if the time ran out first."""
@@ -398,6 +421,20 @@ class Query:
             code="not-kept",
             hint="Use a Memory, Parquet or Delta sink to look at it here.",
         )
+
+
+def stop_all(queries: Iterable[Query]) -> None:
+    """Stop queries, each pipeline in a thread of its own: the slowest says how long it takes, not their number."""
+    groups = {id(query._group): query._group for query in queries}
+    threads = [threading.Thread(target=group.stop, name="strandline-stop") for group in groups.values()]
+    if len(threads) < 2:
+        for group in groups.values():
+            group.stop()
+        return
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def _joined(tables: list[pa.Table] | None) -> pa.Table:

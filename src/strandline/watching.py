@@ -91,6 +91,8 @@ class Meter:
 
     def phase(self) -> str | None:
         """What is being waited for; None if answers come as the rows do."""
+        if waiting := next((text for m in self.metrics if (text := m["waiting_for"])), None):
+            return f"waiting for {waiting}"
         if any(query.progress == BEFORE_ALL for query in self.queries):
             return "first batch" if not any(m["batches"] for m in self.metrics) else "waiting for the first rows"
         left = self.rows_left

@@ -22,6 +22,7 @@ from strandline.execution.batch import frame_schema
 from strandline.execution.delivery import BatchReport, Delivery
 from strandline.execution.local import LocalRun
 from strandline.execution.sources.base import REJECT_SCHEMA, Chunk, Source
+from strandline.execution.sources.clock import SteadyClock
 from strandline.lang import ast
 from strandline.lang.binder import bind_query
 from strandline.lang.parser import parse_one
@@ -82,6 +83,29 @@ def test_a_batch_has_the_time_of_the_clock_and_time_never_goes_back() -> None:
     times = [50 * SECOND, 60 * SECOND, 10 * SECOND, 10 * SECOND, 70 * SECOND]
     arrived = [positions["s"].arrived for positions in batches([1, 1, 1, 1], times)]
     assert arrived == [0, 50 * SECOND, 60 * SECOND, 60 * SECOND + 1, 60 * SECOND + 2, 70 * SECOND]
+
+
+def test_a_clock_that_is_set_back_does_not_stop_time() -> None:
+    #   wall       100  101   41  42 … 160     set back by a minute, later set right
+    #   monotonic    0    1    2   3 … 62
+    #   steady     100  101  102 103 … 162     no standstill, and no jump when the clock is right again
+    seconds = [(100, 0), (101, 1), (41, 2), (42, 3), (163, 63), (164, 64)]
+    wall, monotonic = (iter([first * SECOND for first, _ in seconds]), iter([float(last) for _, last in seconds]))
+    clock = SteadyClock(lambda: next(wall), lambda: next(monotonic))
+    assert [clock() // SECOND for _ in seconds[1:]] == [101, 102, 103, 163, 164]
+
+
+def test_time_goes_on_after_a_restart_with_a_clock_that_was_set_back() -> None:
+    instants = [SECOND, 2 * SECOND, 3 * SECOND]
+    elapsed = iter([0.0, 1.5, 3.0, 4.5])
+    wall = iter([0, *instants])
+    advance = Advance({"s": Feed([0, 0, 0])}, 10, 1, SteadyClock(lambda: next(wall), lambda: next(elapsed)))
+    position = Position(at=4, arrived=3600 * SECOND)
+    told = []
+    for _ in instants[:2]:
+        position = advance.next({"s": position})["s"]
+        told.append(position.arrived / SECOND)
+    assert told == [3601.5, 3603.0]
 
 
 def test_a_silent_stream_tells_the_time_once_a_second() -> None:

@@ -17,6 +17,8 @@ import strandline as sl
 from strandline.catalog import Argument, BaseStream, SourceCall
 from strandline.errors import StrandlineError
 from strandline.execution.batch import FROM
+from strandline.execution.sources import clock as sources_clock
+from strandline.execution.sources import nexmark
 from strandline.execution.sources.auctions import KINDS
 from strandline.execution.sources.base import Source, known_rows, open_source
 from strandline.temporal import BEFORE_ALL, MILLISECOND, SECOND, instant
@@ -195,7 +197,8 @@ def test_positions_count_events_of_all_kinds() -> None:
 
 def test_a_paced_stream_comes_with_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [1_700_000_000.0]
-    monkeypatch.setattr(time, "time", lambda: clock[0])
+    for module in (nexmark, sources_clock):
+        monkeypatch.setattr(module, "now", lambda: int(clock[0] * SECOND))
     made = source("bid", rate=10, pace=True, start=None)
     assert made.advance(0, 1000) == (0, False)
     clock[0] += 2.5

@@ -333,3 +333,30 @@ def test_spark_starts_behind_the_prompt(tmp_path: Path) -> None:
         assert "stopping q2" in terminal.text() and "Traceback" not in terminal.text()
     finally:
         terminal.close()
+
+
+@pytest.mark.spark
+def test_the_shell_says_that_spark_was_lost_and_starts_it_again(tmp_path: Path) -> None:
+    terminal = shell(state=tmp_path, cwd=ROOT)
+    try:
+        terminal.until("spark: ready", SPARK_PATIENCE)
+        run(terminal, TICKS.replace("\n", "\r"), "ticks is declared")
+        terminal.type("SELECT COUNT(*) AS n FROM ticks [RANGE 1 SECOND];")
+        terminal.until(lambda text: "q1 at" in text and ", 1 row" in text, SPARK_PATIENCE)
+        terminal.send(CTRL_C)
+        terminal.until(lambda text: "q1 is still running" in text and last_prompt(text) == "", SPARK_PATIENCE)
+        next(p for p in psutil.Process(terminal.child.pid).children() if p.name() == "java").kill()
+        terminal.until("killed by signal 9 (SIGKILL): the next query starts Spark again", PATIENCE)
+        assert "spark: ready" not in terminal.text()
+        terminal.type("SELECT MAX(value) AS m FROM ticks [RANGE 1 SECOND];")
+        terminal.until(lambda text: "starting Spark" in text, SPARK_PATIENCE)
+        terminal.until(lambda text: "q2 at" in text and ", 1 row" in text, SPARK_PATIENCE)
+        terminal.send(CTRL_C)
+        text = terminal.until(lambda text: "q2 is still running" in text and last_prompt(text) == "", SPARK_PATIENCE)
+        assert "q1 has failed" in text and "error[spark-lost]" in text
+        next(p for p in psutil.Process(terminal.child.pid).children() if p.name() == "java").kill()
+        terminal.send(CTRL_D)
+        assert terminal.until_gone(SPARK_PATIENCE) == 0
+        assert "Traceback" not in terminal.text() and "internal" not in terminal.text()
+    finally:
+        terminal.close()

@@ -22,9 +22,9 @@ from typing import Any
 import psutil
 import pytest
 
-from strandline import doctor
+from strandline import doctor, temporary
 from strandline.errors import SetupError
-from strandline.spark import scratch, session, settings
+from strandline.spark import session, settings
 from strandline.spark.daemon import THREAD_LIMITS
 from strandline.spark.java import find_java
 from support import heed_interrupts
@@ -125,7 +125,7 @@ def test_what_the_dead_left_behind_is_removed_and_what_the_living_use_is_not(tmp
         (tmp_path / name / "lock").touch()
     with (tmp_path / "run-alive" / "lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        scratch._sweep(tmp_path)
+        temporary._sweep(tmp_path)
         assert [path.name for path in tmp_path.iterdir()] == ["run-alive"]
 
 
@@ -142,7 +142,7 @@ def test_a_java_that_does_not_start_says_why_and_leaves_nothing(
     assert refused.value.code == "spark-start"
     assert complaint in (refused.value.detail or "")
     assert [path.suffix for path in (tmp_path / "logs").iterdir()] == [".log"]
-    assert not list(tmp_path.glob("strandline-*/run-*"))
+    assert not list(tmp_path.glob("strandline-*/run-*/spark-*"))
 
 
 # --- workers ----------------------------------------------------------------------------------------------------------
@@ -350,7 +350,7 @@ def test_ctrl_c_spares_the_jvm_and_kill_9_does_not(life: Life) -> None:
     life.process.wait()
     _, alive = psutil.wait_procs([jvm, *family], timeout=30)
     assert not alive
-    scratch._sweep(Path(life.facts["scratch"]).parent)
+    temporary._sweep(Path(life.facts["scratch"]).parents[1])
     assert not Path(life.facts["scratch"]).exists()
 
 

@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -30,6 +29,7 @@ from strandline.execution.lease import LEASE, LOCK, Lease
 from strandline.execution.records import DIRECTORY as RECORDS
 from strandline.execution.records import BatchRecords
 from strandline.physical.plan import Pipeline
+from strandline.temporary import temporary_directory
 
 IDENTITY: Final = "queries.json"
 KIND: Final = DocumentKind("identity", 2)
@@ -55,7 +55,7 @@ class Checkpoint:
 
     @staticmethod
     def temporary() -> Checkpoint:
-        return Checkpoint(Path(tempfile.mkdtemp(prefix="strandline-")), is_temporary=True)
+        return Checkpoint(temporary_directory("checkpoint"), is_temporary=True)
 
     @property
     def _identity(self) -> Path:

@@ -20,14 +20,10 @@ from strandline.execution.measuring import Wish
 from strandline.execution.records import RecordReference
 from strandline.execution.shedding import Shedder
 from strandline.execution.sources.base import Source
+from strandline.execution.sources.clock import SteadyClock
 from strandline.temporal import SECOND, Instant
 
 TICK_US = SECOND  # how often a stream by arrival tells the time while nothing arrives
-
-
-def now() -> Instant:
-    """The driver's clock."""
-    return time.time_ns() // 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +128,12 @@ class Advance:
         sources: Mapping[str, Source],
         batch_rows: int,
         tasks: int,
-        clock: Callable[[], Instant] = now,
+        clock: Callable[[], Instant] | None = None,
         shedder: Shedder | None = None,
         wish: Callable[[], Wish] = tuple,
     ) -> None:
         self.sources = sources
-        self.clock = clock
+        self.clock = clock or SteadyClock()
         self.shedder = shedder
         self.wish = wish  # what a batch is asked to measure
         self.batch_rows = batch_rows
@@ -204,6 +200,8 @@ class Advance:
         It grows from batch to batch, also where the clock is set back. Nothing can arrive earlier than now, so a stream
         that is silent says so from time to time and holds nobody up.
         """
+        if isinstance(self.clock, SteadyClock):
+            self.clock.go_on_from(before.arrived)  # it may have been set back between two runs
         arrived = max(self.clock(), before.arrived + 1)
         something = after.at > before.at or after.ended
         return replace(after, arrived=arrived) if something or arrived - before.arrived >= TICK_US else before

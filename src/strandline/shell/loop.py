@@ -138,11 +138,16 @@ class _Prompt:
         startup = self.startup
         if not startup.loaded.is_set() or startup.failed or not startup.ready.is_set():
             return " Spark did not start: a query tells why" if startup.failed else f" {startup.phase} …"
-        running = startup.session().running()
+        session = startup.session()
+        if (lost := session.database.engine_lost) is not None:
+            return f" {lost.message}: the next query starts Spark again"
+        running = session.running()
         if not running:
             return f" {startup.options.engine}: ready"
         latest = running[-1]
         latest.meter.look()
+        if (waiting := latest.query.waiting_for) is not None:
+            return f" {latest.label} waits for {waiting}"
         others = f" and {len(running) - 1} more running" if len(running) > 1 else ""
         width = self.prompt.app.output.get_size().columns
         return f" {latest.label}{others} │ {latest.meter.line()}"[: width - 1]

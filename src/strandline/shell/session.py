@@ -14,6 +14,7 @@ from rich.console import RenderableType
 from strandline.console import SafeConsole
 from strandline.engine import Database
 from strandline.errors import QueryError, Span, StrandlineError
+from strandline.faults import explain_fault
 from strandline.lang import ast
 from strandline.lang.parser import parse
 from strandline.listing import Listing
@@ -79,7 +80,7 @@ class Session:
         except StrandlineError as error:
             self._complain(error)
         except Exception as error:  # a defect of ours is no reason to lose the queries that run
-            self._complain(QueryError(f"{type(error).__name__}: {error}", code="internal"))
+            self._complain(explain_fault(error) or QueryError(f"{type(error).__name__}: {error}", code="internal"))
 
     def _complain(self, error: StrandlineError) -> None:
         self.failures += 1
@@ -246,8 +247,6 @@ class Session:
 
     def close(self) -> None:
         """Stop every query; the engine goes with the database."""
-        for entry in self.running():
-            entry.query.stop()
         self.database.close()
 
 

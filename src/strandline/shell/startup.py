@@ -12,7 +12,7 @@ from strandline.errors import SetupError, StrandlineError
 from strandline.shell.ending import Ending
 
 if TYPE_CHECKING:
-    from strandline.engine import EngineName
+    from strandline.engine import Database, EngineName
     from strandline.security.allow import Allow
     from strandline.shell.session import Session
 
@@ -60,11 +60,23 @@ class Startup:
         return self._session
 
     def engine(self) -> None:
-        """Return when queries can run; raise why they cannot."""
+        """Return when queries can run; raise why they cannot. A Spark that was lost is started again."""
         self.awaited.set()
         self.ready.wait()
         if self._error is not None:
             raise self._error
+        if self._session is not None and (lost := self._session.database.engine_lost) is not None:
+            self._restart(self._session.database, lost)
+
+    def _restart(self, database: Database, lost: StrandlineError) -> None:
+        self.ready.clear()
+        self._note(f"{lost.message}; starting Spark again")
+        try:
+            database.warm(lambda phase: self._note(f"Spark was lost; {phase}"))
+        finally:
+            self.phase = "ready"
+            self.ready.set()
+            self.changed()
 
     @property
     def failed(self) -> bool:

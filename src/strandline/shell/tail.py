@@ -24,6 +24,7 @@ from rich.console import RenderableType
 
 from strandline.console import SafeConsole
 from strandline.errors import QueryError, StrandlineError
+from strandline.faults import explain_fault
 from strandline.shell.session import Entry, Session, failure, rows_of
 from strandline.shell.style import STYLE
 from strandline.shell.views import FORMS, Form, show
@@ -80,6 +81,8 @@ class Tail:
             self.form = self.form or self.entry.form
         except StrandlineError as error:
             self.error = error
+        except Exception as error:
+            self.error = explain_fault(error) or QueryError(f"{type(error).__name__}: {error}", code="internal")
 
     # ---- while it is shown -------------------------------------------------------------------------------------------
 

@@ -7,6 +7,8 @@ nothing), and makes what it needs there (`begin`). Then it takes batch after bat
 
 from __future__ import annotations
 
+import threading
+import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +78,16 @@ class Outlet:
     # Where the files of such a sink are, and whether their readers may take them away.
     directory: Path | None = None
     consumed: bool = False
+    # Set when the query is being stopped: whoever waits in `take` gives up, and raises `interrupted()`.
+    stopping: threading.Event
+    # Since when the outlet is taking a batch, by `time.monotonic`; None between batches.
+    taking_since: float | None = None
+
+    def __new__(cls, *arguments: object, **options: object) -> Self:
+        # Here, so that an outlet of somebody else's need not call our constructor.
+        outlet = super().__new__(cls)
+        outlet.stopping = threading.Event()
+        return outlet
 
     def fit(self, standing: Standing) -> None:
         """Refuse a place whose content does not go with the checkpoint. Nothing is changed."""
@@ -88,6 +100,7 @@ class Outlet:
 
     def interrupt(self) -> None:
         """End what `take` waits for, from another thread: the query is being stopped. The batch runs again."""
+        self.stopping.set()
 
     def kept(self) -> list[pa.Table] | None:
         """The answer so far, if it can be read again in this process."""
@@ -95,6 +108,11 @@ class Outlet:
 
     def close(self) -> None:
         """Let go of connections; what was written stays."""
+
+
+def interrupted(place: str) -> SinkError:
+    """What ends a wait for `place` when the query is stopped; nobody sees it."""
+    return SinkError(f"the query was stopped while it waited for {place}", code="sink-interrupted")
 
 
 class Sink(ABC):
@@ -148,14 +166,13 @@ def listener(outlet: Outlet, query: str, columns: Schema, delivery: Delivery) ->
 
     def hear(report: BatchReport) -> None:
         table = report.answer(query)
-        outlet.take(Delivered(report.batch, nothing if table is None else table, delivery.progress(query).until))
+        outlet.taking_since = time.monotonic()
+        try:
+            outlet.take(Delivered(report.batch, nothing if table is None else table, delivery.progress(query).until))
+        finally:
+            outlet.taking_since = None
 
     return hear
-
-
-def interrupted(place: str) -> SinkError:
-    """What ends a wait for `place` when the query is stopped; nobody sees it."""
-    return SinkError(f"the query was stopped while it waited for {place}", code="sink-interrupted")
 
 
 def refuse_twice(names: list[str]) -> None:

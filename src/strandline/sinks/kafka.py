@@ -7,7 +7,8 @@ A batch is one Kafka transaction. Its number goes into the same transaction, as 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Self
@@ -21,13 +22,14 @@ from strandline.plugins import Needs, Traits
 from strandline.security.allow import Reach
 from strandline.security.kafka import kafka_reaches
 from strandline.security.secret import Secret, reveal
-from strandline.sinks.base import Arguments, Delivered, Outlet, Sink, Standing, refuse_twice, refuse_unfit
+from strandline.sinks.base import Arguments, Delivered, Outlet, Sink, Standing, interrupted, refuse_twice, refuse_unfit
 from strandline.sinks.rows import iso_instant, json_rows
 from strandline.sinks.webhook import pairs
 from strandline.types import Schema
 
 BATCHES: Final = "strandline_batches"
 _SECONDS: Final = 60.0  # for a broker to answer
+_STEP: Final = 0.5  # seconds for which one call waits: nothing can interrupt it
 _PATIENCE: Final = 5.0  # for a topic to be made, which not every broker does
 _HANDED_OVER: Final = 10_000  # messages that wait in the library before it is asked to send
 
@@ -106,10 +108,10 @@ class _Sending(Outlet):
             settings["transactional.id"] = self._name
         with self._failures():
             self._producer = self._library.Producer(self._settings(settings))
-            self._producer.list_topics(self._sink.topic, timeout=_SECONDS)
+            self._patiently(lambda: self._producer.list_topics(self._sink.topic, timeout=_STEP))
             if self._sink.transactional:
                 # This also ends what a process before us has left open, and shuts it out.
-                self._producer.init_transactions(_SECONDS)
+                self._patiently(lambda: self._producer.init_transactions(_STEP))
                 self._last = self._last_batch()
 
     def take(self, delivered: Delivered) -> None:
@@ -125,9 +127,9 @@ class _Sending(Outlet):
                 mark = {"topic": self._sink.topic, "batch": delivered.batch, "complete_until": until}
                 self._producer.produce(BATCHES, json.dumps(mark), self._name, partition=0)
                 self._send(delivered.table)
-                self._producer.commit_transaction(_SECONDS)
+                self._patiently(lambda: self._producer.commit_transaction(_STEP))
             except self._library.KafkaException:
-                self._producer.abort_transaction(_SECONDS)
+                self._patiently(lambda: self._producer.abort_transaction(_STEP))
                 raise
         self._last = delivered.batch
 
@@ -145,9 +147,35 @@ class _Sending(Outlet):
         for number, (key, value) in enumerate(zip(keys, json_rows(table), strict=True)):
             self._producer.produce(self._sink.topic, value, key, on_delivery=sent)
             if number % _HANDED_OVER == _HANDED_OVER - 1:
-                self._producer.flush(_SECONDS)
-        if self._producer.flush(_SECONDS) or failed:
+                self._flush()
+        if self._flush() or failed:
             raise self._library.KafkaException(failed[0] if failed else "messages were not sent in time")
+
+    def _flush(self) -> int:
+        """Wait until what was handed over is sent; how many messages are not after a minute."""
+        deadline = time.monotonic() + _SECONDS
+        while (left := int(self._producer.flush(_STEP))) and time.monotonic() < deadline:
+            self._refuse_if_stopping()
+        return left
+
+    def _patiently(self, call: Callable[[], Any]) -> Any:
+        """Call the library in short steps for up to a minute: a call of its own can neither be interrupted nor, on the
+        main thread, be left by Ctrl-C."""
+        deadline = time.monotonic() + _SECONDS
+        while True:
+            try:
+                return call()
+            except self._library.KafkaException as error:
+                cause = error.args[0] if error.args else None
+                codes = (self._library.KafkaError._TIMED_OUT, self._library.KafkaError._TRANSPORT)
+                waits = isinstance(cause, self._library.KafkaError) and (cause.retriable() or cause.code() in codes)
+                if not waits or time.monotonic() > deadline:
+                    raise
+            self._refuse_if_stopping()
+
+    def _refuse_if_stopping(self) -> None:
+        if self.stopping.is_set():
+            raise interrupted(f"topic {self._sink.topic}")
 
     def _last_batch(self) -> int:
         """The last batch whose transaction was committed; -1 without one."""
@@ -167,7 +195,9 @@ class _Sending(Outlet):
 
     def _next(self, consumer: Any) -> Any:
         """The next message of the topic of batches; None at its end."""
-        message = consumer.poll(_SECONDS)
+        deadline = time.monotonic() + _SECONDS
+        while (message := consumer.poll(_STEP)) is None and time.monotonic() < deadline:
+            self._refuse_if_stopping()
         if message is None:
             raise self._library.KafkaException(f"{BATCHES} could not be read in time")
         if message.error() is None:
@@ -178,7 +208,7 @@ class _Sending(Outlet):
 
     def _ensure_batches(self, consumer: Any) -> None:
         """Make the topic of batches such that it keeps the last message of every query."""
-        if BATCHES in consumer.list_topics(timeout=_SECONDS).topics:
+        if BATCHES in self._patiently(lambda: consumer.list_topics(timeout=_STEP)).topics:
             return
         admin = Needs("confluent_kafka.admin", "kafka").load()
         topic = admin.NewTopic(BATCHES, 1, config={"cleanup.policy": "compact"})

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Self
 
@@ -22,6 +23,8 @@ from strandline.sinks.tables import (
     Known,
     Shows,
     Store,
+    StoreBusy,
+    StoreLost,
     TableSink,
     TableSpec,
     failures,
@@ -44,6 +47,19 @@ _TYPES: Final = {
 }
 # Texts of times and numbers mean the same whatever the server's defaults are.
 _SETTINGS: Final = "SET datestyle = 'ISO, YMD'; SET timezone = 'UTC'; SET extra_float_digits = 1"
+# A lock that others hold is waited for in steps, so that the wait can be told of. A server that is gone without a word
+# is noticed in half a minute.
+_LOCK_TIMEOUT: Final = "SET lock_timeout = '5s'"
+_CONNECTION: Final = {
+    "connect_timeout": "5",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
+_CANCEL_SECONDS: Final = 1.0
+# SQLSTATEs of what another attempt may mend: lost connections, too many of them, deadlocks, a server that restarts.
+_TRANSIENT: Final = ("08", "40", "53300", "57P01", "57P02", "57P03")
 _MANY: Final = 50_000  # rows to delete in one statement
 _LONGEST_NAME: Final = 63  # bytes; more are cut off
 _FILES: Final = ("passfile", "sslcert", "sslkey", "sslrootcert", "sslcrl", "sslcrldir", "sslkeylogfile")
@@ -112,24 +128,26 @@ class _Server(Store):
     """A connection that is opened when it is needed, and again after it was lost between two batches."""
 
     def __init__(self, dsn: Callable[[], str], psycopg: Any, schema: str) -> None:
-        self.place = "PostgreSQL"
+        self.place = "the PostgreSQL server"
+        self.unreachable = "Look at the connection string, and whether the server runs."
         self._dsn, self._psycopg = dsn, psycopg
         self._batches = _quoted(f"{schema}.{BATCHES}" if schema else BATCHES)
         self._connection: Any = None
+        self._cancelled = False
 
     @property
     def _open(self) -> Any:
         if self._connection is None or self._connection.closed:
+            if self._cancelled:
+                raise StoreLost("the query is being stopped")
             try:
-                self._connection = self._psycopg.connect(self._dsn(), autocommit=True)
-                self._connection.execute(_SETTINGS)
+                dsn = self._dsn()
+                given = self._psycopg.conninfo.conninfo_to_dict(dsn)
+                defaults = {name: value for name, value in _CONNECTION.items() if name not in given}
+                self._connection = self._psycopg.connect(dsn, autocommit=True, **defaults)
+                self._connection.execute(f"{_SETTINGS}; {_LOCK_TIMEOUT}")
             except self._psycopg.Error as error:
-                raise SinkError(
-                    "the PostgreSQL server cannot be reached",
-                    code="sink-unwritable",
-                    detail=" ".join(str(error).split()),
-                    hint="Look at the connection string, and whether the server runs.",
-                ) from None
+                raise StoreLost(" ".join(str(error).split())) from None
         return self._connection
 
     @contextmanager
@@ -137,12 +155,33 @@ class _Server(Store):
         connection = self._open
         with failures(self.place, (self._psycopg.Error, UnicodeError)):
             try:
-                connection.execute("SELECT 1")
-            except self._psycopg.OperationalError:  # the server went and may be back: nothing has begun yet
-                connection.close()
-                connection = self._open
-            with connection.transaction():
-                yield
+                try:
+                    connection.execute("SELECT 1")
+                except self._psycopg.OperationalError:  # the server went and may be back: nothing has begun yet
+                    connection.close()
+                    connection = self._open
+                with connection.transaction():
+                    yield
+            except self._psycopg.errors.LockNotAvailable as error:
+                raise StoreBusy(" ".join(str(error).split())) from None
+            except self._psycopg.OperationalError as error:
+                if connection.closed or (error.sqlstate or "08000").startswith(_TRANSIENT):
+                    connection.close()
+                    raise StoreLost(" ".join(str(error).split())) from None
+                raise
+
+    def cancel(self, insistent: bool) -> None:
+        self._cancelled = True
+        connection = self._connection
+        if connection is None or connection.closed:
+            return
+        with suppress(Exception):  # the server may be gone, or the connection closed meanwhile
+            if not insistent:
+                connection.cancel_safe(timeout=_CANCEL_SECONDS)
+                return
+            # A server that does not answer is not waited for: whoever reads from it is told that it has gone.
+            with socket.socket(fileno=os.dup(connection.fileno())) as line:
+                line.shutdown(socket.SHUT_RDWR)
 
     def lock(self, sink: str) -> Known | None:
         statement = f"SELECT owner, query, batch FROM {self._batches} WHERE sink = %s FOR UPDATE"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final, Self
@@ -22,6 +22,7 @@ from strandline.sinks.tables import (
     Known,
     Shows,
     Store,
+    StoreBusy,
     TableSink,
     TableSpec,
     failures,
@@ -32,7 +33,9 @@ from strandline.sinks.tables import (
 from strandline.temporal import Instant
 from strandline.types import Type
 
-_PATIENCE: Final = 60.0  # seconds for which others may keep the file locked
+_BUSY_SECONDS: Final = 60.0  # for which others may keep the file locked
+_STEP_SECONDS: Final = 0.2  # for which one attempt waits: nothing can interrupt it
+_BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 # What has no form of its own in SQLite is a text: DECIMALs stay exact, times sort.
 _TYPES: Final = {"BOOLEAN": "BOOLEAN", "INT": "INTEGER", "BIGINT": "INTEGER", "INTERVAL": "INTEGER", "DOUBLE": "REAL"}
 _ERRORS: Final = (sqlite3.Error, OverflowError, UnicodeError)
@@ -73,6 +76,8 @@ class SQLite(TableSink):
 class _File(Store):
     def __init__(self, path: Path) -> None:
         self.place = str(path)
+        self.busy_seconds = _BUSY_SECONDS
+        self.unreachable = "Choose another file, or correct its permissions."
         self._path = path
         self._connection: sqlite3.Connection | None = None
 
@@ -81,30 +86,38 @@ class _File(Store):
         if self._connection is None:
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
-                self._connection = sqlite3.connect(
-                    self._path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+                connection = sqlite3.connect(
+                    self._path, timeout=_STEP_SECONDS, isolation_level=None, check_same_thread=False
                 )
-                self._connection.execute("PRAGMA schema_version")  # a file of another kind shows itself here
+                connection.execute("PRAGMA schema_version")  # a file of another kind shows itself here
             except (OSError, sqlite3.Error) as error:
+                if _is_busy(error):
+                    raise StoreBusy(str(error)) from None
                 raise SinkError(
                     f"the SQLite file {self._path} cannot be opened",
                     code="sink-unwritable",
                     detail=str(error),
-                    hint="Choose another file, or mend its permissions.",
+                    hint=self.unreachable,
                 ) from None
+            self._connection = connection
         return self._connection
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         connection = self._open
         with failures(self.place, _ERRORS):
-            connection.execute("BEGIN IMMEDIATE")
             try:
-                yield
-                connection.execute("COMMIT")
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    yield
+                    connection.execute("COMMIT")
+                finally:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+            except sqlite3.OperationalError as error:
+                if _is_busy(error):
+                    raise StoreBusy(str(error)) from None
+                raise
 
     def lock(self, sink: str) -> Known | None:
         row = self._open.execute(f"SELECT owner, query, batch FROM {BATCHES} WHERE sink = ?", (sink,)).fetchone()
@@ -153,10 +166,20 @@ class _File(Store):
         whole = pl.struct(column.alias("a")).struct.json_encode()
         return pl.when(column.is_not_null()).then(whole.str.strip_prefix('{"a":').str.strip_suffix("}"))
 
+    def cancel(self, insistent: bool) -> None:
+        connection = self._connection
+        if connection is not None:
+            with suppress(sqlite3.Error):  # it was closed meanwhile
+                connection.interrupt()
+
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _is_busy(error: Exception) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY
 
 
 def _column(name: str, kind: Type, table: TableSpec) -> str:

@@ -14,8 +14,11 @@ The times of the two side tables are microseconds since 1970.
 
 from __future__ import annotations
 
+import logging
+import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
@@ -26,7 +29,7 @@ import pyarrow as pa
 from strandline.errors import SinkError
 from strandline.execution.answers import VALID_FROM, VALID_UNTIL, from_answer
 from strandline.execution.batch import FROM, UNTIL
-from strandline.sinks.base import Arguments, Delivered, Outlet, Sink, Standing, refuse_twice, refuse_unfit
+from strandline.sinks.base import Arguments, Delivered, Outlet, Sink, Standing, interrupted, refuse_twice, refuse_unfit
 from strandline.sinks.snapshot import ROW, Changes, Live, last_instant, step
 from strandline.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.types import BIGINT, Column, Schema, Type
@@ -35,6 +38,10 @@ Shows: TypeAlias = Literal["elements", "snapshot"]
 BATCHES: Final = "strandline_batches"
 ROW_ID: Final = "row_id"
 SIDE_TABLES: Final = ("__ends", "__waiting")
+_ATTEMPTS: Final = 6  # to write a batch where the connection breaks: over half a minute
+_FIRST_PAUSE: Final = 1.0  # seconds; it doubles from one attempt to the next
+_LOG_EVERY: Final = 10.0  # seconds between two lines about a lock that is waited for
+_log = logging.getLogger("strandline.sinks")
 _INSTANT: Final = Type("INSTANT")  # an instant of ours; each database has its own form of them
 
 
@@ -60,10 +67,20 @@ class TableSpec:
         return [name for name, _ in self.columns]
 
 
+class StoreLost(Exception):
+    """The connection broke, or could not be made: a transaction that was under way may have been committed or not."""
+
+
+class StoreBusy(Exception):
+    """Somebody else holds a lock for longer than a statement waits; the transaction was rolled back."""
+
+
 class Store(ABC):
     """A database as a sink needs it: what is different between them."""
 
     place: str  # for messages
+    busy_seconds: float | None = None  # how long others may hold a lock; None for as long as they want
+    unreachable: str = ""  # the hint for a database that cannot be opened
 
     @abstractmethod
     def transaction(self) -> AbstractContextManager[None]:
@@ -109,6 +126,10 @@ class Store(ABC):
     @abstractmethod
     def close(self) -> None: ...
 
+    @abstractmethod
+    def cancel(self, insistent: bool) -> None:
+        """End, from another thread, what a statement waits for; `insistent` if asking for it did not help."""
+
     def array_text(self, column: pl.Expr, kind: Type) -> pl.Expr:
         """An array as a text that the database understands."""
         raise AssertionError("each database writes arrays in its own way")
@@ -130,6 +151,7 @@ class TableOutlet(Outlet):
         self._waiting = TableSpec(f"{table}__waiting", ((ROW_ID, BIGINT), *named, *times), keyed=True)
         self._live: Live | None = None
         self._live_batch = -1
+        self._is_writing = False
         for each in (self._main, self._waiting):
             refuse_twice(each.names)
 
@@ -138,6 +160,9 @@ class TableOutlet(Outlet):
         return [self._main] if self._shows == "elements" else [self._main, self._ends, self._waiting]
 
     def fit(self, standing: Standing) -> None:
+        self._patiently(lambda: self._fit(standing), attempts=1)
+
+    def _fit(self, standing: Standing) -> None:
         with self._store.transaction():
             known = self._store.lock(self._main.name) if self._store.columns(BATCHES) is not None else None
             present = self._store.columns(self._main.name)
@@ -176,6 +201,9 @@ class TableOutlet(Outlet):
             refuse_unfit(self._place, -1, standing, expected=known.batch)
 
     def begin(self, standing: Standing) -> None:
+        self._patiently(lambda: self._begin(standing), attempts=1)
+
+    def _begin(self, standing: Standing) -> None:
         with self._store.transaction():
             self._store.make_batches_table()
             for table in self._all:
@@ -184,6 +212,56 @@ class TableOutlet(Outlet):
                 self._store.enter(self._main.name, standing.owner, self._query)
 
     def take(self, delivered: Delivered) -> None:
+        """Write a batch; again where the connection broke. If it was committed after all, its number tells."""
+        self._patiently(lambda: self._write(delivered), _ATTEMPTS)
+
+    def interrupt(self) -> None:
+        super().interrupt()
+        if self._is_writing:
+            threading.Thread(target=self._cancel, name="strandline-cancel", daemon=True).start()
+
+    def _cancel(self) -> None:
+        """Cancel until nothing is being written: a statement may begin just after another was cancelled."""
+        began = time.monotonic()
+        while self._is_writing:
+            self._store.cancel(insistent=time.monotonic() - began > 1.0)
+            time.sleep(0.1)
+
+    def _patiently(self, write: Callable[[], None], attempts: int) -> None:
+        """Write once nobody else holds the lock; at most `attempts` times where the connection breaks."""
+        began = time.monotonic()
+        attempt, next_line = 1, began + _LOG_EVERY
+        while True:
+            self._is_writing = True
+            try:
+                return write()
+            except StoreBusy as busy:
+                waited = time.monotonic() - began
+                if self._store.busy_seconds is not None and waited > self._store.busy_seconds:
+                    raise _refused(self._store.place, f"{busy} (for {waited:.0f} s)") from None
+                if time.monotonic() > next_line:
+                    next_line += _LOG_EVERY
+                    _log.warning("%s is locked, waiting for %.0f s", self._place, waited)
+                pause = 0.0
+            except StoreLost as lost:
+                if attempts == 1:
+                    raise _unreachable(self._store, str(lost)) from None
+                if attempt == attempts:
+                    after = f"{lost} (after {attempts} attempts in {time.monotonic() - began:.0f} s)"
+                    raise _refused(self._store.place, after) from None
+                pause = _FIRST_PAUSE * 2 ** (attempt - 1)
+                attempt += 1
+                _log.warning("%s: %s; attempt %d of %d in %.0f s", self._place, lost, attempt, attempts, pause)
+            except SinkError:
+                if self.stopping.is_set():
+                    raise interrupted(self._place) from None
+                raise
+            finally:
+                self._is_writing = False
+            if self.stopping.wait(pause):
+                raise interrupted(self._place)
+
+    def _write(self, delivered: Delivered) -> None:
         live: Live | None = None
         with self._store.transaction():
             known = self._store.lock(self._main.name)
@@ -296,12 +374,20 @@ def failures(place: str, errors: tuple[type[Exception], ...]) -> Iterator[None]:
     try:
         yield
     except errors as error:
-        raise SinkError(
-            f"{place} refused what was to be written",
-            code="sink-failed",
-            detail=" ".join(str(error).split()),
-            hint="Nothing of this batch was kept. Mend it and start the same query again: it goes on there.",
-        ) from None
+        raise _refused(place, " ".join(str(error).split())) from None
+
+
+def _refused(place: str, reason: str) -> SinkError:
+    return SinkError(
+        f"{place} refused what was to be written",
+        code="sink-failed",
+        detail=reason,
+        hint="Fix the cause and start the same query again: it resumes with this batch, which is written once.",
+    )
+
+
+def _unreachable(store: Store, reason: str) -> SinkError:
+    return SinkError(f"{store.place} cannot be opened", code="sink-unwritable", detail=reason, hint=store.unreachable)
 
 
 class TableSink(Sink):

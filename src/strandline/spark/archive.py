@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from strandline.spark.java import Java
-from strandline.spark.scratch import base_directory
+from strandline.temporary import base_directory
 
 
 def archive_file(java: Java, pyspark: Path) -> Path:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import os
 import sys
 from typing import Final
 
@@ -25,6 +26,14 @@ THREAD_LIMITS: Final = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "OPEN
 MEMORY_SETTINGS: Final = {"MALLOC_MMAP_THRESHOLD_": "1073741824", "MALLOC_TRIM_THRESHOLD_": "2147483648"}
 """Array code allocates and frees a few megabytes at a time. By default the C library gives each piece back to the
 system, which then clears it again for the next one: a quarter of the CPU time of an aggregation."""
+
+SAFE_PATH: Final = {"PYTHONSAFEPATH": "1"}
+"""`python -m` puts the working directory before the standard library: a `json.py` that lies there would run in every
+process of Spark's. With this Python does not."""
+
+IMPORT_PATH: Final = "STRANDLINE_IMPORT_PATH"
+"""Where the driver finds the user's modules. Workers look there after all else: what a function imports is found, and
+nothing is shadowed."""
 
 OWN_WORKER: Final = "strandline.spark.worker"
 _HEAVY: Final = ("pyspark.worker", "numpy", "pyarrow", "pyarrow.compute", "pandas", "polars", "numba")
@@ -50,6 +59,7 @@ def preload() -> None:
 
 def main() -> None:
     """Import, then serve forks until Spark closes our standard input."""
+    sys.path += [path for path in os.environ.get(IMPORT_PATH, "").split(os.pathsep) if path and path not in sys.path]
     # Standard output carries the protocol with Spark; a package that greets the world must not speak there.
     with contextlib.redirect_stdout(sys.stderr):
         preload()

@@ -14,6 +14,7 @@ import re
 import secrets
 
 from strandline.errors import QueryError, StrandlineError
+from strandline.faults import explain_fault_text
 
 _MARK = "STRANDLINE-ERROR"
 _LONGEST = 300  # characters of a message
@@ -35,6 +36,8 @@ def explain_failure(text: str, secret: str, log_file: str | None) -> StrandlineE
     for signature, data in re.findall(rf"{_MARK} ([0-9a-f]{{64}}) ([A-Za-z0-9+/=]+)", text):
         if hmac.compare_digest(signature, _sign(data, secret)):
             return StrandlineError.from_json(json.loads(base64.b64decode(data)))
+    if (fault := explain_fault_text(text)) is not None:
+        return fault
     return QueryError(
         f"the query has failed: {summary(text)}",
         code="query-failed",

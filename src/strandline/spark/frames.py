@@ -31,6 +31,7 @@ from strandline.execution.sources.dataframe import ROWS
 from strandline.execution.sources.journal import Journal
 from strandline.execution.sources.runs import merged, write_runs
 from strandline.spark.failure import summary
+from strandline.spark.session import is_broken_connection
 from strandline.types import (
     BIGINT,
     BOOLEAN,
@@ -131,7 +132,17 @@ class FrameFeed:
         return _nothing, ()
 
     def start(self, directory: Path) -> Feeder:
-        return StreamFeeder(self, directory) if self.frame.isStreaming else TableFeeder(self, directory)
+        try:
+            is_streaming = self.frame.isStreaming
+        except Exception as error:
+            if not is_broken_connection(error):
+                raise
+            raise SourceError(
+                f'the Spark of the DataFrame of stream "{self.name}" is gone',
+                code="spark-lost",
+                hint="DROP STREAM, make the DataFrame again from db.spark, and register it.",
+            ) from None
+        return StreamFeeder(self, directory) if is_streaming else TableFeeder(self, directory)
 
     def failed(self, error: BaseException) -> SourceError:
         """What Spark said, in a line."""

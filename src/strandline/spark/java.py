@@ -113,7 +113,7 @@ def _ask(executable: Path) -> _Answer | str:
     text = ""
     # A Java before 9 does not start with --list-modules: ask again, so that it is passed over for the right reason.
     for question in ("--list-modules", "-version"):
-        command = [str(executable), "-XshowSettings:properties", question]
+        command = [str(executable), "-XX:-UsePerfData", "-XshowSettings:properties", question]
         try:
             run = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_SECONDS, errors="replace")
         except (OSError, subprocess.TimeoutExpired) as error:

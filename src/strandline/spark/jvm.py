@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import importlib.util
+import logging
 import os
 import re
 import signal
@@ -15,24 +16,32 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from strandline.errors import SetupError
+from strandline.errors import QueryError, SetupError, StrandlineError
+from strandline.execution.interrupts import finishes_within
 from strandline.spark import zygote
 from strandline.spark.archive import archive_options
-from strandline.spark.daemon import THREAD_LIMITS
+from strandline.spark.daemon import IMPORT_PATH, SAFE_PATH, THREAD_LIMITS
 from strandline.spark.java import VECTOR_MODULE, Java
 from strandline.spark.scratch import Scratch
 from strandline.spark.settings import is_local, java_options, nameless
 
 if TYPE_CHECKING:
     from py4j.clientserver import ClientServer
+    from pyspark.core.context import SparkContext
     from pyspark.sql import SparkSession
 
 SPARK_VERSION: Final = "4.3"
 
+_log = logging.getLogger("strandline.spark")
+
 _GATEWAY_SECONDS: Final = 120.0  # until the JVM answers; a loaded machine with a cold disk needs ten
-_EXIT_SECONDS: Final = 15.0
+# For Spark to stop, and for its JVM to end after that; then it is killed, which does no harm: queries have ended by
+# then, and on this machine all that Spark leaves behind is in the scratch directory. Elsewhere executors are let go.
+_STOP_SECONDS, _EXIT_SECONDS, _CLUSTER_SECONDS = 1.5, 0.5, 15.0
+_OBITUARY_SECONDS: Final = 2.0  # between the end of a connection and that of its process
+_OUT_OF_MEMORY: Final = (3, 52)  # exit codes: of -XX:+ExitOnOutOfMemoryError, and of Spark's own handler
 _ARCHIVE_SECONDS: Final = 300.0
 
 
@@ -95,7 +104,9 @@ class Jvm:
             if nameless():
                 _log_in(self._gateway)
             with _keeping_interrupts():
-                return SparkSession(SparkContext(gateway=self._gateway))
+                context = SparkContext(gateway=self._gateway)
+            _keep_off_the_screen(context)
+            return SparkSession(context)
 
     def _wait_for_gateway(self) -> tuple[int, str]:
         deadline = time.monotonic() + _GATEWAY_SECONDS
@@ -109,12 +120,33 @@ class Jvm:
         port, length = struct.unpack(">ii", content[:8])
         return port, content[8 : 8 + length].decode()
 
-    def close(self, spark: SparkSession | None = None) -> None:
-        """Stop `spark` if it still can be, then the JVM, and forget both, so that another session can be started."""
-        if spark is not None and self._gateway is not None and self._process.poll() is None:
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def lost(self, after_error: bool = False) -> StrandlineError | None:
+        """The error of queries whose JVM has ended; None while it lives.
+
+        `after_error` says that a connection to it broke: then its process may be a moment from its end.
+        """
+        if after_error:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_OBITUARY_SECONDS)
+        code = self._process.poll()
+        return None if code is None else spark_lost(code, self.scratch)
+
+    def close(self, spark: SparkSession | None = None, hung: bool = False) -> None:
+        """Stop `spark` if it still can be, then the JVM, and forget both, so that another session can be started.
+
+        `hung` says that something in it does not end: then it is not asked, but killed.
+        """
+        if spark is not None and self._gateway is not None and self.is_alive and not hung:
             # A JVM that dies under our hands has stopped as well.
-            with contextlib.suppress(Exception):
-                spark.stop()
+            hung = not finishes_within(self._patience(_STOP_SECONDS), spark.stop)
+        if hung:
+            self._process.kill()
+        if spark is not None:
+            _forget_session(spark)
         if self._gateway is not None:
             _forget_gateway(self._gateway)
             self._gateway = None
@@ -123,7 +155,7 @@ class Jvm:
                 with contextlib.suppress(OSError):
                     process.stdin.close()
         try:
-            self._process.wait(_ARCHIVE_SECONDS if self._archiving else _EXIT_SECONDS)
+            self._process.wait(self._patience(_EXIT_SECONDS))
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -131,12 +163,17 @@ class Jvm:
             self._zygote.wait()
         self.scratch.remove()
 
+    def _patience(self, seconds: float) -> float:
+        if self._archiving:
+            return _ARCHIVE_SECONDS
+        return seconds if is_local(self._master) else _CLUSTER_SECONDS
+
 
 def _start_zygote(scratch: Scratch, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """The process from which planning processes are forked; it ends with its standard input, as the JVM does."""
     with scratch.log_file.open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", zygote.__name__, zygote.address(str(scratch.directory))],
+            [sys.executable, "-P", "-m", zygote.__name__, zygote.address(str(scratch.directory))],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
@@ -162,6 +199,8 @@ def _environment(java: Java, pyspark: Path, master: str) -> dict[str, str]:
         "SPARK_CONNECT_MODE": "0",
         # Workers on different executors must agree on the hash of a string.
         "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"),
+        **SAFE_PATH,
+        IMPORT_PATH: os.pathsep.join(os.path.abspath(path) for path in sys.path),
     }
     if is_local(master):
         # No look-up of the machine's name, which may have no address, and no warning about it.
@@ -221,6 +260,47 @@ def _log_in(gateway: ClientServer) -> None:
     hadoop.setLoginUser(hadoop.createRemoteUser(f"uid-{os.getuid()}"))
 
 
+class _GatewayLog:
+    """In place of the `logging` module in py4j: what it has to say of broken connections is for our own log."""
+
+    @staticmethod
+    def info(message: str, *arguments: object, **options: Any) -> None:
+        _log.debug(message, *arguments, **options)
+
+    @staticmethod
+    def exception(message: str, *arguments: object) -> None:
+        _log.debug(message, *arguments, exc_info=True)
+
+
+def _keep_off_the_screen(context: SparkContext) -> None:
+    """Route what py4j and PySpark print when their JVM ends: it ends by a name of ours (`spark-lost`)."""
+    import py4j.java_gateway
+
+    def handle_error(request: object, address: object) -> None:
+        _log.debug("the connection for accumulators has ended", exc_info=True)
+
+    py4j.java_gateway.logging = _GatewayLog
+    context._accumulatorServer.handle_error = handle_error  # type: ignore[method-assign,assignment]
+
+
+def _forget_session(spark: SparkSession) -> None:
+    """What `spark.stop()` leaves undone where there is no JVM to talk to."""
+    from pyspark.core.context import SparkContext
+    from pyspark.sql import SparkSession as Sessions
+    from pyspark.sql.context import SQLContext
+
+    context = spark.sparkContext
+    if SparkContext._active_spark_context is not context:
+        return
+    context._jsc = None
+    if (server := getattr(context, "_accumulatorServer", None)) is not None:
+        finishes_within(1.0, server.shutdown)
+    SparkContext._active_spark_context = None
+    Sessions._instantiatedSession = None
+    Sessions._activeSession = None
+    SQLContext._instantiatedContext = None
+
+
 def _forget_gateway(gateway: ClientServer) -> None:
     from pyspark.core.context import SparkContext
 
@@ -273,6 +353,26 @@ def pyspark_directory() -> Path:
             hint=f"Run `pip install 'pyspark=={SPARK_VERSION}.*'`, in an environment of its own if need be.",
         )
     return Path(spec.origin).parent
+
+
+def spark_lost(code: int, scratch: Scratch) -> StrandlineError:
+    """Spark's JVM has ended under the queries of this process."""
+    how = f"exit code {code}"
+    remedy = ""
+    if code in _OUT_OF_MEMORY:
+        how = "out of memory"
+        remedy = 'Give it more memory: connect(config={"spark.driver.memory": "4g"}), or use smaller batches. '
+    elif code < 0:
+        how = f"killed by signal {-code} ({signal.Signals(-code).name})"
+        if -code == signal.SIGKILL:
+            remedy = "The system kills processes when memory runs out: `dmesg` tells. "
+    return QueryError(
+        f"Spark's JVM has ended: {how}",
+        code="spark-lost",
+        detail=f"Its log is {scratch.log_file}.",
+        hint=f"{remedy}Start the query again: Spark is started anew, and with a checkpoint the query resumes where it "
+        "was.",
+    )
 
 
 def not_started(reason: str, scratch: Scratch) -> SetupError:

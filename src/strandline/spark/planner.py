@@ -22,6 +22,7 @@ from strandline.execution.shedding import Shedder
 from strandline.execution.sources.base import Source, open_source
 from strandline.physical.plan import Pipeline
 from strandline.spark.failure import seal_error
+from strandline.temporary import remove_socket, socket_path
 
 
 class Planner:
@@ -44,7 +45,7 @@ class Planner:
         # A Unix socket in a directory that only we can enter, and only for those who have the secret of the run: Spark
         # starts the other end on this machine.
         self._secret = secret
-        self._listener = Listener(authkey=bytes.fromhex(secret))
+        self._listener = Listener(socket_path("planner"), authkey=bytes.fromhex(secret))
         self.address = str(self._listener.address)
         self._open: list[Connection] = []
         threading.Thread(target=self._welcome, name="strandline-planner", daemon=True).start()
@@ -55,6 +56,7 @@ class Planner:
 
     def close(self) -> None:
         self._listener.close()
+        remove_socket(self.address)
         for connection in self._open:
             connection.close()
         self._advance.close()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import threading
 import uuid
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +19,19 @@ from strandline.errors import StrandlineError
 from strandline.execution.advance import Offset
 from strandline.execution.chain import CheckpointChain
 from strandline.execution.delivery import Delivery
+from strandline.execution.interrupts import STOP_SECONDS, finishes_within
 from strandline.execution.shedding import Shedder
 from strandline.execution.wire import decode
+from strandline.faults import explain_fault, name_place, worker_lost
 from strandline.spark.failure import explain_failure
 from strandline.spark.planner import Planner
+from strandline.spark.session import is_broken_connection
 from strandline.spark.source import SCHEMA, PipelineSource
 from strandline.spark.worker import Job, stage_function
+
+_RESTARTS = 3  # of Spark's query in one batch, when processes of Spark's are lost
+
+_log = logging.getLogger("strandline.query")
 
 
 class SparkRun:
@@ -42,22 +52,32 @@ class SparkRun:
         shedder: Shedder | None,
         name: str,
         log_file: str | None,
+        lost: Callable[[bool], StrandlineError | None],
+        interrupt: Callable[[], None],
     ) -> None:
         self.delivery = delivery
+        self.name = name
         self.log_file = log_file
+        self.hung = False  # whether something in it did not end when it was stopped
+        self._lost = lost  # why there is no JVM any more; its argument is whether a connection to it broke
+        self._interrupt = interrupt  # ends what its sinks wait for
+        self._delivering = threading.Lock()
         self._wrote_last = threading.Event()
         self._over = threading.Event()
         self._failure: StrandlineError | None = None
         self._refusal: StrandlineError | None = None  # what a sink said
-        self._stopped = False
+        self._stop_asked = threading.Event()
+        self._closed = False  # whether it was stopped
         self._stopping = threading.Lock()
+        self._wiring = (spark, job, name)
+        self._restarts, self._restarted_after = 0, delivery.last_batch
         spark.dataSource.register(PipelineSource)
         self._secret = job.secret
         self.planner = Planner(
             job.pipeline, chain, last_offset, batch_rows, job.secret, shedder, delivery.subscriptions.wish
         )
         try:
-            self.query = self._start(spark, job, name)
+            self.query = self._start(*self._wiring)
         except BaseException:
             self.planner.close()  # sources are open by now
             raise
@@ -73,10 +93,21 @@ class SparkRun:
             frame = frame.mapInArrow(stage_function(job, stage), SCHEMA)
         return (
             frame.writeStream.queryName(f"{name} {uuid.uuid4().hex[:8]}")  # Spark wants names to be unique
-            .foreachBatch(self._deliver)
+            .foreachBatch(self._deliver_unless_stopped)
             .option("checkpointLocation", str(Path(job.checkpoint) / "spark"))
             .start()
         )
+
+    def _deliver_unless_stopped(self, frame: DataFrame, batch: int) -> None:
+        """Deliver a batch while the query runs. Once it was stopped, another may go on from its checkpoint."""
+        with self._delivering:
+            if self._stop_asked.is_set():
+                raise InterruptedError("the query was stopped")
+            try:
+                self._deliver(frame, batch)
+            except (OSError, MemoryError) as error:
+                self._refusal = self._refusal or explain_fault(error)
+                raise
 
     def _deliver(self, frame: DataFrame, batch: int) -> None:
         column = frame.toArrow()["data"]
@@ -90,28 +121,86 @@ class SparkRun:
 
     def _watch(self) -> None:
         try:
+            failure = self._follow()
+            while failure is not None and self._is_worth_a_restart(failure):
+                failure = self._restart(failure)
+            if not self._stop_asked.is_set():
+                self._failure = failure
+            self.stop()
+        finally:
+            self._release()
+            self._log_end()
+            self._over.set()
+
+    def _follow(self) -> StrandlineError | None:
+        """Wait for the end of Spark's query; what made it fail, if something did."""
+        try:
             while not self._wrote_last.wait(0.05) and self.query.isActive:
                 pass
             if self._wrote_last.is_set():
                 self.query.processAllAvailable()  # lets Spark commit the last batch
-            if not self._stopped and (error := self.query.exception()) is not None:
-                self._failure = self._refusal or self._explain(_message(error))
-            elif not self._stopped and not self.delivery.ended:
-                self._failure = self._explain("Spark terminated the query without an error message")
-            self.stop()
+            if (error := self.query.exception()) is not None:
+                return self._explain(error)
+            if self._stop_asked.is_set() or self.delivery.ended:
+                return None
+            return self._explain_text("Spark terminated the query without an error message")
         except Exception as error:  # the JVM is gone, or has something to say about our last batch
-            if not self._stopped:
-                self._failure = self._refusal or self._explain(_message(error))
-        finally:
-            self._release()
-            self._over.set()
+            return self._explain(error)
+
+    def _explain(self, error: Exception) -> StrandlineError:
+        if (lost := self._lost(is_broken_connection(error))) is not None:
+            return lost
+        if self._refusal is not None:
+            return name_place(self._refusal, self._places)
+        if _is_from_lost_planner(error):
+            return worker_lost("Spark's planning process has ended.")
+        return name_place(self._explain_text(_message(error)), self._places)
+
+    @property
+    def _places(self) -> list[str]:
+        """The directories that the query writes to."""
+        job = self._wiring[1]
+        return [job.checkpoint, *(target.directory for target in job.targets.values())]
+
+    def _is_worth_a_restart(self, failure: StrandlineError) -> bool:
+        """Whether processes of Spark's were lost, and not again and again in the same batch."""
+        if failure.code != "worker-lost" or self._stop_asked.is_set():
+            return False
+        if self.delivery.last_batch > self._restarted_after:
+            self._restarts, self._restarted_after = 0, self.delivery.last_batch
+        return self._restarts < _RESTARTS
+
+    def _restart(self, failure: StrandlineError) -> StrandlineError | None:
+        """Start Spark's query again, from its checkpoint, and follow it."""
+        pause = 2.0**self._restarts
+        self._restarts += 1
+        told = "query %s: %s; restart %d of %d after batch %d in %.0f s"
+        about = (self.name, failure.message, self._restarts, _RESTARTS, self.delivery.last_batch, pause)
+        _log.warning(told, *about)
+        if self._stop_asked.wait(pause):
+            return None
+        try:
+            with self._stopping:
+                if self._closed:
+                    return None
+                self.query = self._start(*self._wiring)
+        except Exception as error:
+            return self._explain(error)
+        return self._follow()
+
+    def _log_end(self) -> None:
+        if self._failure is not None:
+            _log.error("query %s failed: %s: %s", self.name, self._failure.code, self._failure.message)
+        else:
+            how = "ended" if self.delivery.ended else "stopped"
+            _log.info("query %s %s after batch %d", self.name, how, self.delivery.last_batch)
 
     def _release(self) -> None:
         """Nothing is written any more: another run may go on from the checkpoint."""
         if self.delivery.chain is not None:
             self.delivery.chain.release()
 
-    def _explain(self, text: str) -> StrandlineError:
+    def _explain_text(self, text: str) -> StrandlineError:
         return explain_failure(text, self._secret, self.log_file)
 
     def await_end(self, timeout: float | None = None) -> bool:
@@ -126,13 +215,33 @@ class SparkRun:
             raise self._failure
 
     def stop(self) -> None:
+        """End the query. What hangs in it is left behind, with a warning: see `hung`."""
+        self._stop_asked.set()
         with self._stopping:
-            if not self._stopped:
-                self._stopped = True
-                self.query.stop()
+            if not self._closed:
+                self._closed = True
+                self._interrupt()
+                ended = finishes_within(STOP_SECONDS, self._stop_query)
+                # Spark's thread may be gone while a batch is still on its way to a sink.
+                ended = ended and self._has_delivered(1.0)
                 self.planner.close()
+                if not ended:
+                    self.hung = True
+                    self._over.set()
+                    _log.warning("query %s does not stop: it was left behind", self.name)
         if threading.current_thread() is not self._watcher:
             self._over.wait()
+
+    def _has_delivered(self, seconds: float) -> bool:
+        """Wait for the batch that is being delivered, if there is one."""
+        free = self._delivering.acquire(timeout=seconds)
+        if free:
+            self._delivering.release()
+        return free
+
+    def _stop_query(self) -> None:
+        if self._lost(False) is None:
+            self.query.stop()
 
     def rows_left(self) -> int | None:
         """About how many rows of the sources have not been read; None if they cannot tell."""
@@ -140,7 +249,12 @@ class SparkRun:
 
     def durations(self) -> list[dict[str, Any]]:
         """What recent batches took, by phase, in milliseconds."""
-        return [{"batch": p["batchId"], **p["durationMs"]} for p in self.query.recentProgress]
+        try:
+            return [{"batch": p["batchId"], **p["durationMs"]} for p in self.query.recentProgress]
+        except Exception:
+            if self._lost(True) is not None:
+                return []
+            raise
 
 
 def ship_package(spark: SparkSession, directory: Path) -> None:
@@ -152,6 +266,13 @@ def ship_package(spark: SparkSession, directory: Path) -> None:
         for path in sorted(root.rglob("*.py")):
             file.write(path, Path("strandline") / path.relative_to(root))
     spark.sparkContext.addPyFile(str(archive))
+
+
+def _is_from_lost_planner(error: BaseException) -> bool:
+    """Whether the process that Spark asks how far the sources have come was lost: the connection to it broke."""
+    stack = str(getattr(getattr(error, "_cause", None), "_stackTrace", ""))
+    broken = re.match(r"java\.(?:net\.SocketException|io\.EOFException|io\.IOException: Broken pipe)", stack)
+    return broken is not None and "PythonStreamingSourceRunner" in stack
 
 
 def _message(error: BaseException) -> str:

@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import re
 import shutil
-import tempfile
-import time
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
-from strandline.errors import SetupError
-
-_KEEP_LOGS_SECONDS: Final = 7 * 24 * 3600.0
+from strandline.temporary import base_directory, temporary_directory
 
 
 class Scratch:
-    """The directory of one session, and its log, which stays.
-
-    A lock on the directory says that its owner lives: the kernel releases it however a process ends, so whoever comes
-    next can tell what was left behind and remove it.
-    """
+    """The directory of one session, and its log, which stays."""
 
     def __init__(self, log_directory: Path | None) -> None:
-        base = base_directory()
-        _sweep(base)
-        self.directory = Path(tempfile.mkdtemp(prefix="run-", dir=base))
-        self._lock: IO[str] | None = (self.directory / "lock").open("w")
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-        logs = log_directory or base
+        self.directory = temporary_directory("spark")
+        logs = log_directory or base_directory()
         logs.mkdir(parents=True, exist_ok=True)
         self.log_file = (logs / f"spark-{os.getpid()}.log").absolute()
-        self.log_settings = self.log_file.with_suffix(".log4j2.properties")
+        self.log_settings = self.directory / "log4j2.properties"
         self.log_settings.write_text(_LOG_SETTINGS.format(file=self.log_file))
         self.log_file.touch()
         self._log_start = self.log_file.stat().st_size
@@ -58,10 +44,6 @@ class Scratch:
 
     def remove(self) -> None:
         shutil.rmtree(self.directory, ignore_errors=True)
-        self.log_settings.unlink(missing_ok=True)
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
 
 
 def _telling(text: str) -> str | None:
@@ -86,37 +68,3 @@ appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss.SSS}} %-5p %c{{1}}: %m%n%
 logger.native.name = org.apache.hadoop.util.NativeCodeLoader
 logger.native.level = error
 """
-
-
-def base_directory() -> Path:
-    """The one directory of this user for logs and scratch files. Its name is no secret, so its owner is checked."""
-    try:
-        base = Path(tempfile.gettempdir()) / f"strandline-{os.getuid()}"
-        base.mkdir(mode=0o700, exist_ok=True)
-        status = base.lstat()
-        usable = base.is_dir() and not base.is_symlink() and status.st_uid == os.getuid()
-    except OSError as error:
-        raise SetupError(
-            f"the temporary directory is not usable: {error}",
-            code="temporary-directory",
-            hint="Set TMPDIR to a directory that you can write to.",
-        ) from error
-    if not usable:
-        raise SetupError(
-            f"{base} belongs to somebody else",
-            code="temporary-directory",
-            hint="Set TMPDIR to a directory of your own.",
-        )
-    return base
-
-
-def _sweep(base: Path) -> None:
-    """Remove the directories of sessions whose process has died, and old logs."""
-    for directory in base.glob("run-*"):
-        with contextlib.suppress(OSError), (directory / "lock").open("r+") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(directory, ignore_errors=True)
-    for log in base.glob("spark-*.log*"):
-        with contextlib.suppress(OSError):
-            if time.time() - log.stat().st_mtime > _KEEP_LOGS_SECONDS:
-                log.unlink()

@@ -12,6 +12,8 @@ The command still comes from Spark's own launcher, and PySpark is handed the gat
 from __future__ import annotations
 
 import atexit
+import contextlib
+import logging
 import os
 import sys
 import threading
@@ -20,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from strandline.errors import SetupError
+from strandline.errors import QueryError, SetupError, StrandlineError
 from strandline.spark.archive import archive_file
 from strandline.spark.java import Java, find_java
 from strandline.spark.jvm import Jvm, not_started, pyspark_directory
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+_log = logging.getLogger("strandline.spark")
+
 
 class Session:
     """A Spark session of our own and the JVM under it."""
@@ -40,6 +44,7 @@ class Session:
         self.java = java
         self.log_file = jvm.scratch.log_file
         self._jvm = jvm
+        self._open = True
         self._warming = _Warming(spark) if warm else None
         atexit.register(self.stop)
 
@@ -54,10 +59,20 @@ class Session:
         if self._warming is not None:
             self._warming.join(self.log_file)
 
-    def stop(self) -> None:
-        """Stop Spark and its JVM, and remove what they left on disk except the log. A second call does nothing."""
+    def lost(self, after_error: bool = False) -> StrandlineError | None:
+        """Why there is no Spark any more; None while its JVM lives. See `Jvm.lost`."""
+        return self._jvm.lost(after_error)
+
+    def stop(self, hung: bool = False) -> None:
+        """Stop Spark and its JVM, and remove what they left on disk except the log. A second call does nothing.
+
+        `hung` says that a query in it does not end: then the JVM is killed.
+        """
         atexit.unregister(self.stop)
-        self._jvm.close(self.spark)
+        if self._open:
+            self._open = False
+            self._jvm.close(self.spark, hung)
+            _log.info("Spark stopped")
 
 
 def start(
@@ -98,7 +113,9 @@ def _start(
     try:
         settings = settings_for(master, config, scratch)
         jvm = Jvm(java, pyspark, master, settings, scratch, archive)
-        return Session(jvm.connect(), java, jvm, warm)
+        session = Session(jvm.connect(), java, jvm, warm)
+        _log.info("Spark started on %s with Java %s, log %s", master, java.version, scratch.log_file)
+        return session
     except BaseException as error:
         # Also after Ctrl-C: a JVM without a session is of use to nobody.
         if jvm is not None:
@@ -118,6 +135,30 @@ def _refuse_second_session() -> None:
             code="spark-active",
             hint="Use that one: strandline.connect(spark=session). Or stop it first.",
         )
+
+
+def is_broken_connection(error: BaseException) -> bool:
+    """Whether a conversation with the JVM broke off, and not what was said in it."""
+    from py4j.protocol import Py4JError, Py4JJavaError
+
+    if isinstance(error, Py4JError):
+        return not isinstance(error, Py4JJavaError)
+    return isinstance(error, ConnectionError | EOFError)
+
+
+def given_session_lost(spark: SparkSession) -> StrandlineError | None:
+    """Why a session that was given to us cannot be used any more; None while it can."""
+    reason = "its JVM has ended"
+    with contextlib.suppress(Exception):
+        context = spark.sparkContext._jsc
+        if context is not None and not context.sc().isStopped():
+            return None
+        reason = "it was stopped"
+    return QueryError(
+        f"the Spark session that was given to connect() cannot be used any more: {reason}",
+        code="spark-lost",
+        hint="Make another session and connect with it: queries resume from their checkpoints.",
+    )
 
 
 class _Warming:

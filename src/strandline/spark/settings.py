@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from strandline.spark.daemon import MEMORY_SETTINGS, THREAD_LIMITS
+from strandline.spark.daemon import MEMORY_SETTINGS, SAFE_PATH, THREAD_LIMITS
 from strandline.spark.scratch import Scratch
 
 MIB: Final = 1024**2
 
 _LONGEST_SOCKET_DIRECTORY: Final = 60  # the path of a Unix socket has 104 bytes or little more; its name takes 42
 _FEW_CORES: Final = 4
+TASK_ATTEMPTS: Final = 4  # Spark's own default outside of local mode
 
 
 def usable_cores() -> int:
@@ -47,6 +48,12 @@ def _first_line(path: str) -> str:
 def resolve(master: str | None) -> str:
     """`local[*]` with its cores counted, so that plans and settings can name the number."""
     return re.sub(r"^local\[\*", f"local[{usable_cores()}", master or "local[*]")
+
+
+def _with_retries(master: str) -> str:
+    """Let a task be tried as often as on a cluster. Spark's local mode gives up after the first failure, also when the
+    system has killed a worker process; our tasks write files by rename, so they may run twice."""
+    return re.sub(r"^local\[(\d+)]$", rf"local[\1,{TASK_ATTEMPTS}]", master)
 
 
 def is_local(master: str) -> bool:
@@ -81,14 +88,17 @@ def default_config(master: str, scratch: Path) -> dict[str, str]:
     """
     config = {
         "spark.app.name": "strandline",
-        "spark.master": master,
+        "spark.master": _with_retries(master),
         # Quiet.
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Workers that start warm (daemon.py) and stay.
         "spark.python.daemon.module": "strandline.spark.daemon",
         "spark.python.worker.reuse": "true",
-        **{f"spark.executorEnv.{variable}": value for variable, value in {**THREAD_LIMITS, **MEMORY_SETTINGS}.items()},
+        **{
+            f"spark.executorEnv.{variable}": value
+            for variable, value in {**THREAD_LIMITS, **MEMORY_SETTINGS, **SAFE_PATH}.items()
+        },
         # Adaptive execution plans every stage anew and may merge partitions; each of our queries is planned by us.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
@@ -156,6 +166,8 @@ def java_options(scratch: Scratch) -> list[str]:
     options = [
         "-XX:TieredStopAtLevel=1",
         "-XX:-UsePerfData",
+        # A JVM without memory goes on with some of its threads dead, and queries hang. One that ends is noticed.
+        "-XX:+ExitOnOutOfMemoryError",
         # When a `foreachBatch` fails, Spark matches the message, which contains a whole Java trace, with a pattern that
         # recurses for every character. On a stack of the usual size that overflows, and the query dies without a word.
         "-Xss32m",

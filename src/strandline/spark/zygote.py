@@ -28,7 +28,7 @@ def interpreter(directory: str, python: str) -> str:
     script = f"""#!/bin/sh
 case "$*" in
   "-m {PLANNING}") exec {caller} ;;
-  *) exec {quote(python)} "$@" ;;
+  *) exec {quote(python)} -P "$@" ;;
 esac
 """
     with open(path, "w") as file:
@@ -47,7 +47,7 @@ def call(where: str, python: str) -> None:
         try:
             connection.connect(where)
         except OSError:
-            os.execv(python, [python, "-m", PLANNING])
+            os.execv(python, [python, "-P", "-m", PLANNING])
         connection.sendall(json.dumps(dict(os.environ)).encode() + b"\n")
         connection.recv(1)
 

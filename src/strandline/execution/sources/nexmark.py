@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -17,7 +16,7 @@ from strandline.errors import Span
 from strandline.execution.scalars.basis import polars_type
 from strandline.execution.sources.auctions import EPOCH, KINDS, PER_EPOCH, SHUFFLE, House, events_of
 from strandline.execution.sources.base import Arguments, Chunk, Source
-from strandline.execution.sources.clock import first_start
+from strandline.execution.sources.clock import first_start, now
 from strandline.execution.sources.conform import conform, converts_always
 from strandline.plugins import Traits
 from strandline.temporal import BEFORE_ALL, SECOND, Instant, instant
@@ -85,7 +84,7 @@ class NexmarkSource(Source):
     def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
         end = position + limit_rows
         if self.pace:
-            elapsed = Fraction(int(time.time() * SECOND) - self._clock_start(), SECOND)
+            elapsed = Fraction(now() - self._clock_start(), SECOND)
             end = min(end, int(elapsed * self._house.rate))
         if self.events is not None:
             end = min(end, self.events)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from strandline.catalog import BaseStream
 from strandline.errors import Span
 from strandline.execution.kernels.hashing import mix
 from strandline.execution.sources.base import Arguments, Chunk, Source
-from strandline.execution.sources.clock import first_start
+from strandline.execution.sources.clock import first_start, now
 from strandline.execution.sources.conform import conform
 from strandline.plugins import Traits
 from strandline.temporal import SECOND, instant
@@ -111,7 +110,7 @@ class RateSource(Source):
         options = self._options()
         end = position + limit_rows
         if options.pace:
-            end = min(end, options.rows_by((time.time() * SECOND - self._clock_start()) / SECOND))
+            end = min(end, options.rows_by((now() - self._clock_start()) / SECOND))
         if options.total is not None:
             end = min(end, options.total)
         end = max(end, position)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import shutil
 import socket
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +15,7 @@ from strandline.execution.sources.base import Arguments, Chunk
 from strandline.execution.sources.received import Received
 from strandline.security.allow import Host, Reach
 from strandline.security.secret import Secret
+from strandline.temporary import temporary_directory
 
 LONGEST_LINE = 16 * 2**20
 SHOWN_OF_LONG_LINE = 1_000
@@ -109,7 +110,7 @@ class Receiver:
         assert isinstance(most_bytes, int)
         self.stream = stream
         self._in_memory = directory is None
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._temporary: Path | None = None
         self.received = Received(directory / "received" if directory is not None else Path())
         self.end_marker = str(end_marker).encode() if end_marker is not None else None
         self.most_bytes = most_bytes  # what may wait on disk; who sends must wait then
@@ -117,8 +118,8 @@ class Receiver:
 
     def open(self) -> None:
         if self._in_memory:
-            self._temporary = tempfile.TemporaryDirectory(prefix="strandline-")
-            self.received.directory = Path(self._temporary.name)
+            self._temporary = temporary_directory("received")
+            self.received.directory = self._temporary
         self.received.open()
 
     def verify(self, position: int) -> None:
@@ -129,7 +130,7 @@ class Receiver:
     def close(self) -> None:
         self.received.close()
         if self._temporary is not None:
-            self._temporary.cleanup()
+            shutil.rmtree(self._temporary, ignore_errors=True)
 
     @property
     def is_full(self) -> bool:
