@@ -138,8 +138,8 @@ class _Threaded:
                 if self._run.step() is None:
                     self._stop.wait(0.01)
         except BaseException as error:
-            # Whoever asks for the end may interrupt a sink: then the batch at hand was not delivered.
-            if not self._stop.is_set():
+            # Whoever asks for the end interrupts a sink that waits: then the batch at hand was not delivered.
+            if not self._stop.is_set() and getattr(error, "code", None) != "sink-interrupted":
                 fault = explain_fault(error)
                 self._failure = error if fault is None else name_place(fault, self._places)
         finally:
