@@ -273,7 +273,9 @@ class Query:
         answer = self._group.answers.get(self.name)
         return {
             "query": self.name,
+            "read": {name: beat.read for name, beat in beats.items()},
             "rows_in": {name: beat.rows for name, beat in beats.items()},
+            "applied": {name: beat.rows for name, beat in beats.items()},
             "rows_out": delivery.rows_out.get(self.name, 0),
             "dropped": {name: beat.dropped.get(self.name, 0) for name, beat in beats.items()},
             "late": {name: beat.late for name, beat in beats.items()},

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from strandline.errors import damaged
+from strandline.execution.bad_input import check_input
 from strandline.execution.measuring import Edge, Measurements, Wish, both, merged_edges
 from strandline.execution.operators.base import Progress
 from strandline.execution.progress import Heartbeat, progress_of, together
@@ -86,6 +87,7 @@ class Delivery:
 
     def deliver(self, batch: int, messages: Iterable[Message]) -> BatchReport:
         report = _report(batch, messages)
+        check_input(self.pipeline.streams, report.heartbeats, report.rejected)
         self._keep_aside(report)
         # A batch that ran before a crash runs again: its rows were counted, so count from before it.
         again = batch == self.last_batch
