@@ -243,16 +243,15 @@ class FileSource(Source):
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         data = data.removesuffix(b"\n")
         numbers = pl.int_range(unit.row, unit.row + data.count(b"\n") + 1, eager=True)
-        longest = self.options.max_line
-        if len(data) > longest:
+        if unit.overlong:
+            longest = self.options.max_line
             lines = data.split(b"\n")
-            fit = pl.Series([len(line) <= longest for line in lines], dtype=pl.Boolean)
-            overlong = [n for n, fits in enumerate(fit) if not fits]
-            if overlong:
-                problem = planning.too_long(longest)
-                yield reject(self.stream, place, [(numbers[n], problem, show_bytes(lines[n])) for n in overlong])
-                data = b"\n".join(line for line, fits in zip(lines, fit, strict=True) if fits)
-                numbers = numbers.filter(fit)
+            overlong = np.array([len(line) > longest for line in lines], np.bool_)
+            problem = planning.too_long(longest)
+            entries = [(numbers[n], problem, show_bytes(lines[n])) for n in np.flatnonzero(overlong).tolist()]
+            yield reject(self.stream, place, entries)
+            data = b"\n".join(line for line, is_long in zip(lines, overlong, strict=True) if not is_long)
+            numbers = numbers.filter(pl.Series(~overlong))
         if data.strip():
             yield from conform_lines(data, self.stream, place, numbers, skip_empty=True)
 

@@ -74,7 +74,7 @@ def show_line(line: bytes) -> str:
 
 def _parse(data: bytes, schema: dict[str, pl.String], count: int) -> pl.DataFrame | None:
     """The objects of lines; None if some line is none, or must be looked at."""
-    if b"\\ud" in data or b"\\uD" in data:
+    if b"\\" in data and (b"\\ud" in data or b"\\uD" in data):
         return None
     try:
         frame = pl.read_ndjson(io.BytesIO(data), schema=schema)

@@ -158,7 +158,10 @@ def _plan_parquet(file: InputFile, path: str, stream: BaseStream) -> Iterator[Un
         names = Counter(parquet.schema_arrow.names)
         types = column_types(parquet.schema_arrow, [name for name, _ in stream.columns if names[name] == 1])
         metadata = parquet.metadata
-        rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+        declared = {name for name, _ in stream.columns}
+        groups = [
+            _group_of(metadata.row_group(number), declared, file.size) for number in range(metadata.num_row_groups)
+        ]
     problem = _column_problem(stream, names)
     if problem is not None:
         yield problem_unit(file, problem, whole=True)
@@ -169,16 +172,30 @@ def _plan_parquet(file: InputFile, path: str, stream: BaseStream) -> Iterator[Un
     fits = all(name in stream.time_columns or converts_always(types[name], kind) for name, kind in stream.columns)
     facts = replace(file.facts(), kind="parquet", checksum=checksum, mark=checksum, fits=fits)
     row = 1
-    for number, count in enumerate(rows):
-        last = number == len(rows) - 1
+    for number, (count, problem) in enumerate(groups):
+        last = number == len(groups) - 1
         if number >= file.offset:
-            place = replace(facts, begin=number, end=number + 1, row=row, rows=count, last=last)
-            if 0 <= count <= MOST_ROWS_OF_GROUP:
-                yield place
-            else:
-                problem = f"row group {number} has {count:,} rows; at most {MOST_ROWS_OF_GROUP:,} are read at once"
-                yield replace(place, rows=0, problem=problem)
+            unit = replace(facts, begin=number, end=number + 1, row=row, rows=count, last=last)
+            if problem is not None:
+                unit = replace(
+                    unit, rows=0, problem=f"row group {number} with {count:,} rows cannot be read: {problem}"
+                )
+            yield unit
         row += max(count, 0)
+
+
+def _group_of(group: pq.RowGroupMetaData, declared: set[str], size: int) -> tuple[int, str | None]:
+    """How many rows a row group has, and what is wrong with what the footer says of it. Libraries take its word: they
+    break off the process, or ask for all memory there is."""
+    if not 0 <= group.num_rows <= MOST_ROWS_OF_GROUP:
+        return group.num_rows, f"at most {MOST_ROWS_OF_GROUP:,} rows are read at once"
+    for number in range(group.num_columns):
+        column = group.column(number)
+        if column.path_in_schema.partition(".")[0] in declared:
+            begin = column.dictionary_page_offset or column.data_page_offset
+            if begin < 0 or column.total_compressed_size < 0 or begin + column.total_compressed_size > size:
+                return group.num_rows, f"the pages of column {column.path_in_schema} lie outside of the file"
+    return group.num_rows, None
 
 
 def _column_problem(stream: BaseStream, names: Counter[str]) -> str | None:
@@ -206,6 +223,7 @@ class Span:
     end: int
     records: int
     checksum: int = 0
+    overlong: int = 0  # lines among them that are too long
     raw: bytes | None = None  # the beginning of a line that is too long
 
 
@@ -298,6 +316,7 @@ def _plan_stream(
 
 def _unit_of(facts: Unit, span: Span, row: int, form: Form, max_line: int) -> Unit:
     unit = replace(facts, begin=span.begin, end=span.end, row=row, rows=span.records, checksum=span.checksum)
+    unit = replace(unit, overlong=span.overlong)
     if span.raw is None:
         return unit
     shown = show_bytes(form.decode(span.raw) if form.seekable else span.raw)
@@ -390,7 +409,7 @@ def _scan(stream: Stream, offset: int, quotes: bool, longest_line: int, final: b
         records = split(buffer, quotes, longest_line, final and at_end)
         if len(records):
             checksum = zlib.crc32(memoryview(buffer)[: records.end])
-            yield Span(offset, offset + records.end, len(records), checksum)
+            yield Span(offset, offset + records.end, len(records), checksum, int(records.overlong.sum()))
             offset += records.end
             buffer = buffer[records.end :]
         if at_end:

@@ -58,6 +58,8 @@ def split(data: bytes, quotes: bool, longest_line: int, final: bool) -> Records:
     if len(data) <= longest_line:
         return records
     lengths = ends - records.starts
+    if not len(lengths) or lengths.max() <= longest_line:
+        return records
     has_break = np.isin(array[ends - 1], (_LINE_FEED, _CARRIAGE_RETURN))
     crlf = (lengths > 1) & (array[ends - 1] == _LINE_FEED) & (array[np.maximum(ends - 2, 0)] == _CARRIAGE_RETURN)
     return Records(ends, records.unclosed, lengths - has_break - crlf > longest_line)

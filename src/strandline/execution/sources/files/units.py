@@ -43,6 +43,7 @@ class Unit:
     compression: str | None = None
     encoding: str = "utf-8"
     skips: int = 0
+    overlong: int = 0  # how many lines are too long
     fits: bool = False  # whether every column converts for sure, so that only its time can make a row malformed
     last: bool = False  # whether nothing of the file is left
     whole: bool = False  # whether the problem is one of the whole file, which is read when it is corrected
