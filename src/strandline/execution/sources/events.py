@@ -27,6 +27,9 @@ class EventsSource(Source):
         place = stream.source.arguments[0] if stream.source.arguments else None
         self.journal = Journal(Path(str(place))) if place is not None else None
 
+    def identity(self) -> dict[str, object]:
+        return {"function": "events"}
+
     def check(self, span: Span | None) -> None:
         arguments = Arguments(self.stream, span)
         arguments.done(most=1)

@@ -153,11 +153,12 @@ class FileSource(Source):
         return end, tracker.is_complete and end == len(self.log)
 
     def _end_of_batch(self, position: int, limit_rows: int) -> int:
-        """As many entries as have so many rows together, at least one."""
+        """As many entries as have so many rows together, at least one that has any."""
         if position >= len(self.log):
             return position
-        most = self._rows[position] + limit_rows
-        return max(position + 1, bisect_right(self._rows, most, lo=position) - 1)
+        before = self._rows[position]
+        first = min(bisect_right(self._rows, before, lo=position), len(self.log))
+        return max(first, bisect_right(self._rows, before + limit_rows, lo=position) - 1)
 
     def _tracked(self) -> Tracker:
         """What is known of the files; after a restart, from the log."""

@@ -46,6 +46,9 @@ class HttpSource(Source):
         self.receiver = Receiver(stream, directory, marker, backlog)
         self._server: Server | None = None
 
+    def identity(self) -> dict[str, object]:
+        return {"function": "http"}  # where it listens, and who may come in, decides nothing about what was taken
+
     def check(self, span: Span | None) -> None:
         arguments = Arguments(self.stream, span)
         address_of(arguments)

@@ -62,6 +62,16 @@ class KafkaSource(Source):
         self._looked = self._asked_partitions = -1e9
         self._rows_seen: dict[int, float] = {}
 
+    def identity(self) -> dict[str, object]:
+        return {
+            "function": "kafka",
+            "topic": self.topic.name,
+            "format": self.format,
+            "start": self.start,
+            "until": self.until,
+            "isolation.level": self.settings.get("isolation.level", "read_committed"),
+        }
+
     def check(self, span: Span | None) -> None:
         arguments = Arguments(self.stream, span)
         if self.format != "json":

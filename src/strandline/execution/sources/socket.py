@@ -48,6 +48,9 @@ class SocketSource(Source):
         self._door: socket.socket | None = None
         self._threads: list[threading.Thread] = []
 
+    def identity(self) -> dict[str, object]:
+        return {"function": "socket"}
+
     def check(self, span: Span | None) -> None:
         arguments = Arguments(self.stream, span)
         address_of(arguments)
