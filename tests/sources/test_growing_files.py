@@ -1,4 +1,4 @@
-"""Followed files that grow, are rotated, cut off, replaced, changed or removed: nothing twice, nothing lost in silence."""
+"""Files that grow, are rotated, cut off, replaced, changed or removed: nothing twice, nothing lost in silence."""
 
 from __future__ import annotations
 

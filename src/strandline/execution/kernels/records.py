@@ -20,9 +20,10 @@ def quoted_records(
     """The ends of the records, line breaks included, and what is wrong with each.
 
     A field whose first character is a quote goes on to the next quote that is not doubled, also over line breaks, as
-    long as these lie within `quoted_span` bytes from the start of the record. Where no quote follows, the first line of
-    the record is a record by itself, UNCLOSED, and reading goes on with the line after it. A line with more than
-    `longest_line` bytes is a record by itself, too. Without `final` more data may follow: what is not decided is left.
+    long as these lie within `quoted_span` bytes from the start of the record and a comma or a line break follows the
+    quote. Where there is no such quote, the first line of the record is a record by itself, UNCLOSED, and reading goes
+    on with the line after it. A line with more than `longest_line` bytes is a record by itself, too. Without `final`
+    more data may follow: what is not decided is left.
     """
     quote, comma, line_feed, carriage_return = 34, 44, 10, 13
     size = len(data)
@@ -67,6 +68,9 @@ def quoted_records(
                         break
                     if at + 1 < size and data[at + 1] == quote:
                         at += 1
+                    elif first_end >= 0 and at + 1 < size and data[at + 1] not in (comma, line_feed, carriage_return):
+                        give_up = True
+                        continue
                     else:
                         state = 1
             elif byte == comma:
@@ -75,7 +79,7 @@ def quoted_records(
                 state = 2 if byte == quote else 1
             at += 1
         if not give_up:
-            overlong = size - line > longest_line
+            overlong = at - line > longest_line
             if line > start and (overlong or (final and state == 2)):
                 give_up = True
             elif final and start < size:

@@ -13,6 +13,7 @@ from strandline.temporal import EARLIEST, FOREVER, LAST_END, LATEST, Instant
 from strandline.types import Type
 
 _ROW = "@row"
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999, from 1970 on
 SHOWN_CHARACTERS = 1_000  # of a malformed row that are kept
 
 
@@ -74,6 +75,13 @@ def _as_text(name: str, kind: pl.DataType) -> pl.Expr:
         return pl.when(pl.col(name).is_not_null()).then(pl.struct(name).struct.json_encode())
     if kind == pl.Object:
         return pl.lit("an object")
+    if kind in (pl.Date, pl.Datetime):  # Polars panics where it has to write a time outside of its calendar
+        unit = kind.time_unit if isinstance(kind, pl.Datetime) else None
+        per_day = {None: 1, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}[unit]
+        physical = pl.col(name).to_physical().cast(pl.Int64)
+        in_calendar = (physical // per_day).is_between(_FIRST_DAY, _LAST_DAY)
+        shown = pl.when(in_calendar).then(pl.col(name)).cast(pl.String, strict=False)
+        return pl.coalesce(shown, physical.cast(pl.String))
     return pl.col(name).cast(pl.String, strict=False)
 
 

@@ -26,7 +26,13 @@ from strandline.execution.sources.conform import conform, converts_always
 from strandline.execution.sources.files import planning
 from strandline.execution.sources.files.content import Form, file_changed, known_encoding, read_range, show_bytes
 from strandline.execution.sources.files.csv_rows import read_csv
-from strandline.execution.sources.files.parquet import READ_ERRORS, footer_checksum, read_row_groups, types_of
+from strandline.execution.sources.files.parquet import (
+    READ_ERRORS,
+    footer_checksum,
+    read_row_groups,
+    types_of,
+    why_unreadable,
+)
 from strandline.execution.sources.files.planning import FileOptions, InputFile, plan_file
 from strandline.execution.sources.files.tracking import Folder, Tracker
 from strandline.execution.sources.files.units import Unit, UnitLog, shared_log
@@ -300,7 +306,7 @@ class FileSource(Source):
             raw = read_row_groups(path, unit, chosen)
             chunk = conform(raw, self.stream, place, unit.row)
         except READ_ERRORS as error:
-            problem = f"row group {unit.begin} with {unit.rows:,} rows cannot be read: {_first_line(error)}"
+            problem = f"row group {unit.begin} with {unit.rows:,} rows cannot be read: {why_unreadable(error)}"
             return replace(
                 reject(self.stream, place, [(unit.row, problem, "")]), reached=self._latest_if_timed(path, unit)
             )
@@ -344,7 +350,3 @@ def reject(stream: BaseStream, place: str, rows: list[tuple[int, str, str]]) -> 
     """A chunk of rejected entries: row, reason and content of each."""
     rejected = pl.DataFrame([(place, *row) for row in rows], schema=REJECT_SCHEMA, orient="row")
     return Chunk(no_rows(stream), rejected, read=len(rows))
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:300]

@@ -215,6 +215,19 @@ class _Decompressed:
         return data
 
 
+class _StaysOpen(io.RawIOBase):
+    """A file that whoever reads it does not close."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        return self._file.read(size)
+
+
 class _Zstandard:
     """What zstd unpacks. The library drops what the failing call had unpacked, so the last bytes are asked for again,
     in ever smaller steps."""
@@ -227,7 +240,7 @@ class _Zstandard:
 
     def _open(self) -> None:
         self._file.seek(0)
-        self._stream = pa.CompressedInputStream(pa.PythonFile(self._file, mode="r"), "zstd")
+        self._stream = pa.CompressedInputStream(pa.PythonFile(_StaysOpen(self._file), mode="r"), "zstd")
 
     def read(self, size: int, /) -> bytes:
         while True:

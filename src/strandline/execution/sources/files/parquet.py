@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+import threading
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -36,7 +38,8 @@ def read_row_groups(path: str, unit: Unit, columns: Sequence[str]) -> pl.DataFra
     except pl.exceptions.PolarsError:  # a type that it does not know, perhaps of a column that nobody wants
         alike = False
     if alike:
-        frame = scan.slice(unit.row - 1, unit.rows).select(columns).collect()
+        with without_panics():
+            frame = scan.slice(unit.row - 1, unit.rows).select(columns).collect()
     else:
         with pq.ParquetFile(path, memory_map=True) as file:
             table = file.read_row_groups(list(range(unit.begin, unit.end)), columns=list(columns), use_threads=False)
@@ -46,6 +49,68 @@ def read_row_groups(path: str, unit: Unit, columns: Sequence[str]) -> pl.DataFra
     if frame.height != unit.rows:
         raise ValueError(f"{frame.height} rows instead of {unit.rows}")
     return frame
+
+
+class _Panics:
+    """Holds back what Polars writes to standard error when it panics over a damaged page: a report of its own program,
+    on the screen of somebody who has a damaged file. What anybody else writes meanwhile is passed on."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._readers = 0
+        self._screen = self._aside = -1
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._readers += 1
+            if self._readers == 1:
+                try:
+                    self._screen = os.dup(2)
+                    self._aside = _memory_file()
+                    os.dup2(self._aside, 2)
+                except OSError:  # no standard error, or no file left to open
+                    self._give_back()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._lock:
+            self._readers -= 1
+            if self._readers == 0 and self._aside >= 0:
+                os.dup2(self._screen, 2)
+                size = os.lseek(self._aside, 0, os.SEEK_END)
+                if size:
+                    text = os.pread(self._aside, size, 0)
+                    if b"panicked at" not in text:
+                        os.write(2, text)
+            if self._readers == 0:
+                self._give_back()
+
+    def _give_back(self) -> None:
+        for handle in (self._screen, self._aside):
+            if handle >= 0:
+                os.close(handle)
+        self._screen = self._aside = -1
+
+
+def _memory_file() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("strandline-panics")
+    handle, path = tempfile.mkstemp()
+    os.unlink(path)
+    return handle
+
+
+_panics: Final = _Panics()
+
+
+def without_panics() -> _Panics:
+    return _panics
+
+
+def why_unreadable(error: BaseException) -> str:
+    """The first line of what a library says; a panic says something of its own program."""
+    if isinstance(error, pl.exceptions.PanicException):
+        return "a page is damaged"
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]
 
 
 def column_types(schema: pa.Schema, columns: Sequence[str]) -> Mapping[str, pl.DataType]:
