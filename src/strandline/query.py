@@ -262,7 +262,8 @@ class Query:
         return in_form(_joined(self._group.rejected.get(stream)), form)
 
     def metrics(self) -> dict[str, Any]:
-        """Counters and gauges: rows in and out, late, rejected, progress, state, CPU time of the operators, batches.
+        """Counters and gauges: rows read, applied, late, rejected and dropped by stream; rows of the answer, progress,
+        state, CPU time of the operators, batches. What was read was applied, late or rejected.
 
         `rows_left` is about how many rows the sources still hold; None where none of them can tell. `forgotten` is how
         many rows of the answer memory no longer has, `kept_since` from when on it is whole; None for all of it.

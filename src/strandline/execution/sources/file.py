@@ -331,7 +331,7 @@ def _options(stream: BaseStream, arguments: Arguments, follow: bool) -> FileOpti
     if name is not None and encoding is None:
         raise arguments.error(f"file() does not know the encoding '{name}'; as examples, 'utf-8', 'latin-1', 'utf-16'")
     header = bool(arguments.option("header", bool, True))
-    max_line = arguments.option("max_line", int, 16 * 2**20)
+    max_line = arguments.option("max_line", int, 16_777_216)
     assert isinstance(max_line, int)
     if not 1 <= max_line <= _MOST_LINE:
         raise arguments.error(f"max_line of file() is a number of bytes from 1 to {_MOST_LINE:,}")

@@ -382,7 +382,8 @@ class Tracker:
                 file.take_over(unit)
                 units.append(unit)
                 planned += max(unit.rows, 1)
-                continue
+                if not unit.last:
+                    continue
             self._queue.popleft()
             file.is_queued, file.units = False, None
             if not self.options.follow:
