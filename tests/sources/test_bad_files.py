@@ -442,6 +442,24 @@ def test_bad_input_stops_where_it_is_told_to(tmp_path: Path, clause: str, bad: i
     assert caught.value.detail is not None and "a.csv, row 2: k: 'x0' is not INT" in caught.value.detail
 
 
+def test_a_restart_decides_alike_and_another_clause_goes_on(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", f"1,a,{moment(0)}", f"x,a,{moment(1)}", f"3,a,{moment(2)}")
+
+    def run(clause: str) -> Query:
+        with sl.connect(engine="local", checkpoint=tmp_path / "checkpoint") as database:
+            database.sql(f"CREATE STREAM s {COLUMNS} SOURCE file('{path}') ORDERED BY ts {clause}")
+            query: Query = database.sql("SELECT k, v FROM s", sink=sl.Parquet(tmp_path / "out"), name="q")
+            query.await_end(60)
+            return query
+
+    for _ in range(2):
+        with pytest.raises(SourceError) as caught:
+            run("ON BAD INPUT STOP")
+        assert caught.value.code == "bad-input"
+    assert balanced(run("ON BAD INPUT SKIP")) == {"read": 3, "applied": 2, "late": 0, "rejected": 1}
+    assert pq.read_table(tmp_path / "out")["k"].to_pylist() == [1, 3]
+
+
 def test_a_share_needs_a_hundred_rows() -> None:
     stream = BaseStream("s", (("k", INT),), SourceCall("file"), None, bad_input=BadInput(True, most_share=0.01))
     check_bad_input(stream, Heartbeat("s", rows=98, rejected=1, read=99))
