@@ -78,6 +78,23 @@ class StreamStatistics:
 
 
 @dataclass(frozen=True, slots=True)
+class BadInput:
+    """What rejected rows do to the queries of a stream: nothing, or they stop them once there are more than `most_rows`
+    or, of all that were read, than `most_share`."""
+
+    stops: bool = False
+    most_rows: int | None = None
+    most_share: float | None = None
+
+    def __str__(self) -> str:
+        if not self.stops:
+            return "skip"
+        if self.most_share is not None:
+            return f"stop after {self.most_share * 100:g} percent"
+        return f"stop after {self.most_rows:,} rows" if self.most_rows else "stop"
+
+
+@dataclass(frozen=True, slots=True)
 class BaseStream:
     """A stream that comes from outside: its columns, its source and the promise about its order.
 
@@ -95,6 +112,7 @@ class BaseStream:
     end_column: str | None = None
     statistics: StreamStatistics = field(default_factory=StreamStatistics)
     feed: Feed | None = field(default=None, compare=False, repr=False)
+    bad_input: BadInput = BadInput()
 
     @property
     def has_intervals(self) -> bool:

@@ -86,14 +86,19 @@ def _source_facts(stream: BaseStream) -> list[tuple[str, str | None, str | None]
     if stream.name.startswith(SYSTEM):
         return []
     if stream.time_column is None:
-        return [("source", None, show_source(stream.source)), *_time_facts(stream)]
+        return [("source", None, show_source(stream.source)), *_time_facts(stream), *_bad_input_facts(stream)]
     idle = f"after {show_duration(stream.idle_after_us)}" if stream.idle_after_us is not None else "never"
     return [
         ("source", None, show_source(stream.source)),
         *_time_facts(stream),
         ("disorder", None, show_duration(stream.disorder_us) if stream.disorder_us else "none"),
         ("idle", None, idle),
+        *_bad_input_facts(stream),
     ]
+
+
+def _bad_input_facts(stream: BaseStream) -> list[tuple[str, str | None, str | None]]:
+    return [("bad input", None, str(stream.bad_input))] if stream.bad_input.stops else []
 
 
 def _time_facts(stream: BaseStream) -> list[tuple[str, str | None, str | None]]:

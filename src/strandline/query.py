@@ -288,7 +288,8 @@ class Query:
         return in_form(_joined(self._group.rejected.get(stream)), form)
 
     def metrics(self) -> dict[str, Any]:
-        """Counters and gauges: rows in and out, late, rejected, progress, state, CPU time of the operators, batches.
+        """Counters and gauges: rows read, applied, late, rejected and dropped by stream; rows of the answer, progress,
+        state, CPU time of the operators, batches. What was read was applied, late or rejected.
 
         `rows_left` is about how many rows the sources still hold; None where none of them can tell. `forgotten` is how
         many rows of the answer memory no longer has, `kept_since` from when on it is whole; None for all of it.
@@ -300,7 +301,9 @@ class Query:
         answer = self._group.answers.get(self.name)
         return {
             "query": self.name,
+            "read": {name: beat.read for name, beat in beats.items()},
             "rows_in": {name: beat.rows for name, beat in beats.items()},
+            "applied": {name: beat.rows for name, beat in beats.items()},
             "rows_out": delivery.rows_out.get(self.name, 0),
             "dropped": {name: beat.dropped.get(self.name, 0) for name, beat in beats.items()},
             "late": {name: beat.late for name, beat in beats.items()},

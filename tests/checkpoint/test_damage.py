@@ -92,7 +92,7 @@ def is_committed(directory: Path) -> bool:
 
 def files_of(moment: Path) -> list[Path]:
     """Every file that a restart reads."""
-    ignored = ("lock", "lease.json", "flow.json", "statistics.json", "units.jsonl")
+    ignored = ("lock", "lease.json", "flow.json", "statistics.json")
     found = [p for top in ("c", "out") for p in (moment / top).rglob("*") if p.is_file() and p.name not in ignored]
     return sorted(path.relative_to(moment) for path in found)
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from strandline.errors import damaged
+from strandline.execution.bad_input import check_input
 from strandline.execution.chain import CheckpointChain, DeliveredFile, OutputKind, state_directory
 from strandline.execution.durable import checksum_file, encode_name, sync_directory, sync_file
 from strandline.execution.measuring import Edge, Measurements, Wish, both, merged_edges
@@ -104,6 +105,7 @@ class Delivery:
         if self.chain is not None:
             self.chain.lease.check()
         report = read_messages(batch, messages)
+        check_input(self.pipeline.streams, report.heartbeats, report.rejected)
         self._make_durable(report)
         files = [*self._write_side_outputs(report), *self._publish_results(report)]
         self._count(report)

@@ -58,6 +58,7 @@ def ingest(
         began = working_seconds()
         for chunk in source.read(piece.start, piece.end, wanted):
             out.count_reading(stream.name, chunk.rows.height, working_seconds() - began)
+            beat = replace(beat, read=beat.read + chunk.count, high=max(beat.high, chunk.reached))
             if chunk.rejected.height:
                 out.for_driver.append(Message("rejected", stream.name, DRIVER, table=to_table(chunk.rejected)))
                 beat = replace(beat, rejected=beat.rejected + chunk.rejected.height)

@@ -17,7 +17,8 @@ class Heartbeat:
     """What a source knows about its time after a batch.
 
     `progress`: no later row will be accepted with a time before it. `low` and `high`: the earliest and latest time of
-    an accepted row so far. The counts are totals since the query began.
+    an accepted row so far. The counts are totals since the query began: `read` is what the source delivered, bad units
+    included, and is always the sum of the accepted `rows`, the `late` and the `rejected` ones.
 
     A source may have partitions, each in an order of its own. Then `partitions` has the progress of each: no later row
     of that partition will be accepted with a time before it. The slowest decides, but for those in `resting`, of which
@@ -41,6 +42,7 @@ class Heartbeat:
     kept: Settings = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
     measure: Wish = ()
+    read: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -75,9 +77,21 @@ class Heartbeat:
             max(self.kept, other.kept, key=len),  # both have the same, or one of them has not heard of the latest
             {q: self.dropped.get(q, 0) + other.dropped.get(q, 0) for q in {*self.dropped, *other.dropped}},
             both(self.measure, other.measure),
+            self.read + other.read,
         )
         # A task knows how far its own partitions have come; only together they know which is the slowest.
         return replace(whole, progress=max(whole.progress, whole.slowest()))
+
+
+def check_balance(beat: Heartbeat) -> None:
+    """Every row that a source delivered was accepted, late or rejected, and every dropped row was accepted first."""
+    counted = beat.rows + beat.late + beat.rejected
+    most_dropped = max(beat.dropped.values(), default=0)
+    if beat.read != counted or most_dropped > beat.rows:
+        raise AssertionError(
+            f'stream "{beat.stream}": {beat.read} rows were read, but {beat.rows} accepted, {beat.late} late and '
+            f"{beat.rejected} rejected; {most_dropped} dropped"
+        )
 
 
 def together(beats: Iterable[Heartbeat]) -> dict[str, Heartbeat]:

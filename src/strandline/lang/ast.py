@@ -508,10 +508,19 @@ class Hint(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class BadInput(Node):
+    """`ON BAD INPUT SKIP`, `STOP`, `STOP AFTER n [ROWS]` or `STOP AFTER n PERCENT`: a share, then."""
+
+    stops: bool
+    most_rows: int | None = None
+    most_share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CreateStream(Node):
-    """`CREATE STREAM name (columns) SOURCE … ORDERED BY column [WITHIN …] [IDLE AFTER …] [WITH (…)]`; in place of
-    ORDERED BY stands `VALID FROM column UNTIL column` where rows bring their intervals, and nothing where their arrival
-    counts. Without columns they are those that the source knows of, and so is the time."""
+    """`CREATE STREAM name (columns) SOURCE … ORDERED BY column [WITHIN …] [IDLE AFTER …] [ON BAD INPUT …] [WITH (…)]`;
+    in place of ORDERED BY stands `VALID FROM column UNTIL column` where rows bring their intervals, and nothing where
+    their arrival counts. Without columns they are those that the source knows of, and so is the time."""
 
     name: Identifier
     columns: tuple[ColumnDefinition, ...]
@@ -521,6 +530,7 @@ class CreateStream(Node):
     idle_after: Duration | None
     end_column: Identifier | None = None
     hints: tuple[Hint, ...] = ()
+    bad_input: BadInput | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -233,6 +233,7 @@ class _Parser(Queries):
         time_column, end_column = self.time_columns()
         within: ast.Duration | None = None
         idle_after: ast.Duration | None = None
+        bad_input: ast.BadInput | None = None
         while True:
             clause = self.token
             if within is None and self.accept("WITHIN"):
@@ -240,14 +241,34 @@ class _Parser(Queries):
             elif idle_after is None and self.accept("IDLE"):
                 self.expect("AFTER")
                 idle_after = self.duration("IDLE AFTER", least=1)
-            elif self.sees_any(("WITHIN", "IDLE")):
+            elif bad_input is None and self.accept("ON"):
+                bad_input = self.bad_input(clause)
+            elif self.sees_any(("WITHIN", "IDLE", "ON")):
                 raise self.error(f"{clause.keyword} is given twice", "duplicate-clause", clause.span)
             else:
                 break
         hints = self.hints()
-        return ast.CreateStream(
-            name, columns, source, time_column, within, idle_after, end_column, hints, span=self.since(start)
-        )
+        order = (time_column, within, idle_after, end_column)
+        return ast.CreateStream(name, columns, source, *order, hints, bad_input, span=self.since(start))
+
+    def bad_input(self, start: Token) -> ast.BadInput:
+        """`BAD INPUT { SKIP | STOP [ AFTER n [ ROWS ] | AFTER n PERCENT ] }`, after ON."""
+        hint = "Write ON BAD INPUT SKIP, STOP, STOP AFTER 1000 ROWS, or STOP AFTER 1 PERCENT."
+        self.expect("BAD", hint=hint)
+        self.expect("INPUT", hint=hint)
+        if self.accept("SKIP"):
+            return ast.BadInput(False, span=self.since(start))
+        self.expect("STOP", hint=hint)
+        if not self.accept("AFTER"):
+            return ast.BadInput(True, most_rows=0, span=self.since(start))
+        number = self.token
+        if number.kind is not Kind.NUMBER:
+            raise self.unexpected("a number of rows, or of percent", hint)
+        if self.peek().keyword == "PERCENT":
+            return ast.BadInput(True, most_share=self.percent("of the rows"), span=self.since(start))
+        rows = self.whole_number("a number of rows", 1, 2**62)
+        self.accept("ROWS")
+        return ast.BadInput(True, most_rows=rows, span=self.since(start))
 
     def hints(self) -> tuple[ast.Hint, ...]:
         """`WITH (rate = 5000, distinct(k) = 100)`, or nothing."""

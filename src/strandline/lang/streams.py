@@ -9,7 +9,7 @@ import re
 from datetime import timedelta
 from typing import Final
 
-from strandline.catalog import BaseStream, KnownRows, SourceCall, StreamStatistics
+from strandline.catalog import BadInput, BaseStream, KnownRows, SourceCall, StreamStatistics
 from strandline.errors import BindError
 from strandline.lang import ast
 from strandline.lang.phrases import RESERVED
@@ -42,7 +42,12 @@ def bind_create_stream(statement: ast.CreateStream, known: KnownRows | None = No
         idle_after_us=statement.idle_after.microseconds if statement.idle_after else None,
         end_column=_end_column(statement, columns),
         statistics=_statistics(statement, columns, known),
+        bad_input=_bad_input(statement.bad_input),
     )
+
+
+def _bad_input(clause: ast.BadInput | None) -> BadInput:
+    return BadInput() if clause is None else BadInput(clause.stops, clause.most_rows, clause.most_share)
 
 
 def _statistics(

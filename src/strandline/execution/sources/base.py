@@ -35,6 +35,10 @@ class Chunk:
     a source knows more than its rows tell: nothing that follows has a time before it.
 
     The rows of a source with partitions are all of one, which `partition` names: they are in order among themselves.
+
+    `read` is how many rows and bad units the source counted itself, before it converted anything; None where it counts
+    nothing of its own. `reached`, where rows were rejected together though their times could be read, is the latest of
+    these: what follows is late as if they had come.
     """
 
     rows: pl.DataFrame
@@ -42,6 +46,13 @@ class Chunk:
     whole: Callable[[], pl.DataFrame] | None = None
     promise: Instant = BEFORE_ALL
     partition: str | None = None
+    read: int | None = None
+    reached: Instant = BEFORE_ALL
+
+    @property
+    def count(self) -> int:
+        """How many rows and bad units the source delivers with it."""
+        return self.rows.height + self.rejected.height if self.read is None else self.read
 
 
 class Source(ABC):
@@ -66,6 +77,22 @@ class Source(ABC):
     @abstractmethod
     def check(self, span: Span | None) -> None:
         """Complain about arguments that cannot work, before anything starts."""
+
+    def identity(self) -> dict[str, object]:
+        """What decides which rows the stream has: a checkpoint belongs to it. Without paths of the machine, addresses
+        and secrets, so that data may move and passwords may change."""
+        call = self.stream.source
+        return {"function": call.function, "arguments": list(call.arguments), "options": dict(call.options)}
+
+    def seal(self, position: int) -> str:
+        """The digest of the source's own log up to a position, which is kept in the offset. Empty where there is no
+        log: then positions mean the same for ever."""
+        return ""
+
+    def verify(self, position: int, seal: str, cut: bool = False) -> None:  # noqa: B027
+        """Make sure that the source's own log says the same up to a position as when `seal` was taken; raises
+        `checkpoint-damaged` if not. With `cut`, on the driver at a restart, drop what lies beyond: it belongs to
+        batches that were never planned."""
 
     def open(self) -> None:  # noqa: B027 - most have nothing to open
         """Called once before the first `advance` of a run, in the driver's process: a receiver opens its door here."""
@@ -103,19 +130,6 @@ class Source(ABC):
         for `latest`.
         """
         return None
-
-    def seal(self, position: int) -> str:
-        """The digest of the source's own log up to a position, which the offset keeps; empty without such a log."""
-        return ""
-
-    def verify(self, position: int, seal: str, cut: bool = False) -> None:  # noqa: B027
-        """Make sure that what the source has written down up to a position is what it was when the offset was decided
-        on. With `cut`, before a restart, what lies beyond is dropped: no batch has read it."""
-
-    def identity(self) -> dict[str, object]:
-        """What decides which rows the stream has: without paths of the machine, addresses and secrets."""
-        call = self.stream.source
-        return {"function": call.function, "arguments": list(call.arguments), "options": dict(call.options)}
 
     def brings_rows(self, start: int, end: int) -> bool:
         """Whether there is anything to read between two positions; else only what is known of partitions changed."""

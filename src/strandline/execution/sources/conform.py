@@ -13,6 +13,8 @@ from strandline.temporal import EARLIEST, FOREVER, LAST_END, LATEST, Instant
 from strandline.types import Type
 
 _ROW = "@row"
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999, from 1970 on
+SHOWN_CHARACTERS = 1_000  # of a malformed row that are kept
 
 
 def conform(raw: pl.DataFrame, stream: BaseStream, place: str, numbers: pl.Series | int) -> Chunk:
@@ -32,7 +34,7 @@ def conform(raw: pl.DataFrame, stream: BaseStream, place: str, numbers: pl.Serie
         wrong = pl.col(name).is_not_null() & value.is_null()
         converted.append(value.alias(name))
         bad.append(wrong)
-        text = pl.col(name).cast(pl.String, strict=False).str.slice(0, 60)
+        text = _as_text(name, raw.schema[name]).str.slice(0, 60)
         reasons.append(pl.when(wrong).then(pl.format("{}: '{}' is not {}", pl.lit(name), text, pl.lit(str(kind)))))
     rows = raw.select(names).with_columns(converted) if converted else raw.select(names)
     rows = rows.with_columns(_validity(stream))
@@ -44,7 +46,7 @@ def conform(raw: pl.DataFrame, stream: BaseStream, place: str, numbers: pl.Serie
     for mask in masks.get_columns() if masks.width else []:
         rejected = rejected | mask
     if not rejected.any():
-        return Chunk(rows, pl.DataFrame(schema=REJECT_SCHEMA))
+        return Chunk(rows, pl.DataFrame(schema=REJECT_SCHEMA), read=raw.height)
     if isinstance(numbers, int):
         numbers = pl.int_range(numbers, numbers + raw.height, eager=True)
     because = (
@@ -56,10 +58,31 @@ def conform(raw: pl.DataFrame, stream: BaseStream, place: str, numbers: pl.Serie
             pl.coalesce(*reasons, *(pl.when(wrong).then(pl.lit(reason)) for wrong, reason in wrong_times)).alias(
                 "reason"
             ),
-            pl.struct(pl.col(n).cast(pl.String, strict=False) for n in names).struct.json_encode().alias("content"),
+            pl.struct(_as_text(n, raw.schema[n]).alias(n) for n in names)
+            .struct.json_encode()
+            .str.slice(0, SHOWN_CHARACTERS)
+            .alias("content"),
         )
     )
-    return Chunk(rows.filter(~rejected), because)
+    return Chunk(rows.filter(~rejected), because, read=raw.height)
+
+
+def _as_text(name: str, kind: pl.DataType) -> pl.Expr:
+    """A value as it is shown where it does not fit; for values of any type."""
+    if kind == pl.Binary:
+        return pl.col(name).bin.slice(0, SHOWN_CHARACTERS).bin.encode("hex")
+    if kind.is_nested():
+        return pl.when(pl.col(name).is_not_null()).then(pl.struct(name).struct.json_encode())
+    if kind == pl.Object:
+        return pl.lit("an object")
+    if kind in (pl.Date, pl.Datetime):  # Polars panics where it has to write a time outside of its calendar
+        unit = kind.time_unit if isinstance(kind, pl.Datetime) else None
+        per_day = {None: 1, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}[unit]
+        physical = pl.col(name).to_physical().cast(pl.Int64)
+        in_calendar = (physical // per_day).is_between(_FIRST_DAY, _LAST_DAY)
+        shown = pl.when(in_calendar).then(pl.col(name)).cast(pl.String, strict=False)
+        return pl.coalesce(shown, physical.cast(pl.String))
+    return pl.col(name).cast(pl.String, strict=False)
 
 
 def _validity(stream: BaseStream) -> list[pl.Expr]:
@@ -98,7 +121,7 @@ def _within(column: str, low: Instant, high: Instant) -> pl.Expr:
 def _time(column: str, kind: Type) -> pl.Expr:
     """The time of a row in microseconds: a TIMESTAMP, midnight of a DATE, or a BIGINT that counts microseconds."""
     if kind.name == "DATE":
-        return pl.col(column).cast(pl.Datetime("us")).to_physical()
+        return pl.col(column).cast(pl.Datetime("us"), strict=False).to_physical()
     return pl.col(column).to_physical().cast(pl.Int64)
 
 
@@ -113,7 +136,8 @@ def converts_always(source: pl.DataType, kind: Type) -> bool:
         return source in (pl.Int8, pl.Int16, pl.UInt8, pl.UInt16)
     if target == pl.Float64:
         return source == pl.Float32 or source in (pl.Int8, pl.Int16, pl.Int32, pl.UInt8, pl.UInt16, pl.UInt32)
-    return isinstance(source, pl.Datetime) and isinstance(target, pl.Datetime)
+    # Milliseconds reach further than microseconds.
+    return isinstance(source, pl.Datetime) and isinstance(target, pl.Datetime) and source.time_unit != "ms"
 
 
 def _convert(value: pl.Expr, source: pl.DataType, kind: Type) -> pl.Expr:
@@ -125,6 +149,8 @@ def _convert(value: pl.Expr, source: pl.DataType, kind: Type) -> pl.Expr:
         return _convert(value.cast(pl.String), pl.String(), kind)
     if isinstance(source, pl.Datetime) and source.time_zone is not None:
         value = value.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+    if source.is_nested() or source in (pl.Binary, pl.Object):
+        return pl.lit(None, dtype=target)
     if source.is_float() and target.is_integer():
         whole = value.cast(target, strict=False)
         return pl.when(whole.cast(pl.Float64) == value).then(whole)

@@ -38,6 +38,9 @@ class DataFrameSource(Source):
         self._feeding: Feeding | None = None
         self._asked: deque[int] = deque(maxlen=BATCHES_KEPT)
 
+    def identity(self) -> dict[str, object]:
+        return {"function": "dataframe"}
+
     def check(self, span: Span | None) -> None:
         raise SourceError(
             "a DataFrame cannot be named in SQL",

@@ -32,14 +32,14 @@ class EventsSource(Source):
     def reaches(cls, call: SourceCall) -> list[Reach]:
         return [FilePath(str(directory)) for directory in call.arguments]
 
+    def identity(self) -> dict[str, object]:
+        return {"function": "events"}
+
     def check(self, span: Span | None) -> None:
         arguments = Arguments(self.stream, span)
         arguments.done(most=1)
         if self.stream.source.arguments and not isinstance(self.stream.source.arguments[0], str):
             raise arguments.error("events() takes the name of a directory")
-
-    def identity(self) -> dict[str, object]:
-        return {"function": "events"}
 
     def verify(self, position: int, seal: str, cut: bool = False) -> None:
         if cut and self.journal is not None:

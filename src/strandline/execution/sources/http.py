@@ -53,6 +53,9 @@ class HttpSource(Source):
     def reaches(cls, call: SourceCall) -> list[Reach]:
         return address_reached(call)
 
+    def identity(self) -> dict[str, object]:
+        return {"function": "http"}  # where it listens, and who may come in, decides nothing about what was taken
+
     def check(self, span: Span | None) -> None:
         arguments = Arguments(self.stream, span)
         address_of(arguments)

@@ -69,6 +69,16 @@ class KafkaSource(Source):
         settings = {name: value for name, value in call.options.items() if "." in name}
         return kafka_reaches(str(next(iter(call.arguments), "")), settings)
 
+    def identity(self) -> dict[str, object]:
+        return {
+            "function": "kafka",
+            "topic": self.topic.name,
+            "format": self.format,
+            "start": self.start,
+            "until": self.until,
+            "isolation.level": self.settings.get("isolation.level", "read_committed"),
+        }
+
     def check(self, span: Span | None) -> None:
         arguments = Arguments(self.stream, span)
         if self.format != "json":

@@ -72,6 +72,9 @@ class SocketSource(Source):
     def reaches(cls, call: SourceCall) -> list[Reach]:
         return address_reached(call)
 
+    def identity(self) -> dict[str, object]:
+        return {"function": "socket"}
+
     def check(self, span: Span | None) -> None:
         arguments = Arguments(self.stream, span)
         address_of(arguments)
