@@ -192,18 +192,27 @@ def _examine_state(path: Path, recorded: Mapping[int, BatchRecord], problems: li
 
 
 def _examine_sources(path: Path, offset: Offset, problems: list[Problem]) -> None:
+    for check in _source_checks(path, offset):
+        with _collecting(problems):
+            check()
+
+
+def check_sources(path: Path, offset: Offset) -> None:
+    """Make sure that what the sources have written down up to an offset is whole."""
+    for check in _source_checks(path, offset):
+        check()
+
+
+def _source_checks(path: Path, offset: Offset) -> Iterator[Callable[[], None]]:
     for name, position in offset.positions.items():
-        directory = path / "sources" / encode_name(name)
-        for check in source_checks(directory, position.at, position.seal):
-            with _collecting(problems):
-                check()
+        yield from _log_checks(path / "sources" / encode_name(name), position.at, position.seal)
 
 
-def source_checks(directory: Path, position: int, seal: str) -> Iterator[Callable[[], None]]:
+def _log_checks(directory: Path, position: int, seal: str) -> Iterator[Callable[[], None]]:
     """What can be checked of the log of a source without its declaration, by the files that are there."""
-    if (directory / "units.log").exists() or (seal and not (directory / "offsets.json").exists()):
+    if seal and not (directory / "offsets.json").exists():
         yield lambda: ChainedLog(directory / "units.log").verify(position, seal)
-    if (directory / "offsets.json").exists():
+    if seal and (directory / "offsets.json").exists():
         yield lambda: OffsetLog(directory).verify(position, seal, cut=False)
     if (directory / "received").is_dir():
         yield lambda: Received(directory / "received").check(position)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from strandline.checkpoint.examine import list_damaged_files, read_outputs, whole_batches
+from strandline.checkpoint.examine import check_sources, list_damaged_files, read_outputs, whole_batches
 from strandline.checkpoint.identity import read_identity
 from strandline.checkpoint.replay import keep_for_replay
 from strandline.checkpoint.spark_log import SparkLog
@@ -82,7 +82,7 @@ def _go_back(path: Path, target: int, outputs: OutputDirectories, sinks: dict[st
     log, records = SparkLog(path), BatchRecords(path)
     done = Repair(path, target, directory=_new_directory(path))
     later = [batch for batch in log.offset_batches() if batch > target]
-    intact = _intact_offsets(log, target)
+    intact = _intact_offsets(path, log, target)
     done.discarded_batches = later
     done.replanned = [batch for batch in later if batch not in intact]
     _refuse_changed_batches(path, done, sinks)
@@ -111,15 +111,17 @@ def _go_back(path: Path, target: int, outputs: OutputDirectories, sinks: dict[st
     return done
 
 
-def _intact_offsets(log: SparkLog, target: int) -> dict[int, Offset]:
-    """The offsets after a batch, as long as each of them can be read."""
+def _intact_offsets(path: Path, log: SparkLog, target: int) -> dict[int, Offset]:
+    """The offsets from a batch on, as long as each of them, and what the sources have written down for it, is whole."""
     intact: dict[int, Offset] = {}
     for batch in log.offset_batches():
         if batch >= target:
             try:
-                intact[batch] = log.read_offset(batch)[0]
+                offset, _ = log.read_offset(batch)
+                check_sources(path, offset)
             except CheckpointError:
                 break
+            intact[batch] = offset
     return intact
 
 

@@ -51,6 +51,15 @@ def replayed_until(checkpoint: Path) -> int:
     return max((int(name[:-5]) for name in names if name[:-5].isdigit()), default=-1)
 
 
+def last_replayed(checkpoint: Path) -> Offset | None:
+    """The last offset that is planned again: logs of sources are needed up to there."""
+    batch = replayed_until(checkpoint)
+    if batch < 0:
+        return None
+    path = checkpoint / DIRECTORY / f"{batch}.json"
+    return _offset(read_document(path, KIND)[1], path)
+
+
 def forget_replayed(checkpoint: Path, batch: int) -> None:
     """Forget the offset of a batch that has run again, and the directory with the last of them."""
     directory = checkpoint / DIRECTORY

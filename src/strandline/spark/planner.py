@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 from typing import Any
 
-from strandline.checkpoint.replay import forget_replayed, planned_again
+from strandline.checkpoint.replay import forget_replayed, last_replayed, planned_again
 from strandline.errors import StrandlineError, damaged
 from strandline.execution.advance import Advance, Offset, Position, pieces
 from strandline.execution.chain import CheckpointChain
@@ -40,7 +40,7 @@ class Planner:
     ) -> None:
         self._chain = chain
         sources = open_sources(pipeline, chain.path)
-        verify_sources(sources, last)
+        verify_sources(sources, last_replayed(chain.path) or last)
         self._advance = Advance(sources, batch_rows, tasks=pipeline.buckets, shedder=shedder, wish=wish)
         # A Unix socket in a directory that only we can enter, and only for those who have the secret of the run: Spark
         # starts the other end on this machine.
