@@ -1,0 +1,211 @@
+"""Attack strandline: `make attack`, or one trial again with `--seed S --kind K --trial T`.
+
+Trials run in a few processes that stay, each with a Spark of its own; this one hands them out, watches the clock, and
+adds up the verdicts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fnmatch
+import multiprocessing
+import os
+import queue
+import random
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, Final
+
+HERE: Final = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(HERE.parent.parent / "src"))
+
+from attack.hook import family
+from attack.report import render, write_docs
+from attack.verdict import Tally, Trial, Verdict
+
+os.environ["STRANDLINE_COSTS"] = "built-in"
+
+TRIAL_SECONDS: Final = 150.0  # a base run may be part of it
+BASE_SECONDS: Final = 400.0
+
+
+def plan(kinds: Sequence[str], seed: int, share: float) -> list[Trial]:
+    """The trials of a run: kind by kind in turn, so that one that is cut short has some of each."""
+    from attack.kinds import all_kinds
+
+    known = all_kinds()
+    chosen = [kind for kind in known.values() if not kinds or any(fnmatch.fnmatch(kind.name, k) for k in kinds)]
+    trials = [
+        (number / kind.trials, Trial(seed, kind.name, number))
+        for kind in chosen
+        for number in range(max(1, round(kind.trials * share)))
+    ]
+    random.Random(seed).shuffle(trials)
+    return [trial for _, trial in sorted(trials, key=lambda entry: entry[0])]
+
+
+def run_trial(world: Any, trial: Trial) -> Verdict:
+    """Make one trial; what fails in it is a defect of the attack, and counts as one of the product until it is known."""
+    from attack.kinds import all_kinds
+
+    try:
+        return all_kinds()[trial.kind].run(world, random.Random(trial.key))
+    except Exception:
+        return Verdict("internal", "the trial itself failed: " + traceback.format_exc()[-900:])
+
+
+def serve(connection: Connection, directory: Path) -> None:
+    """An attacking process: trials come, verdicts go."""
+    from attack.world import World
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    world = World(directory)
+    try:
+        while (trial := connection.recv()) is not None:
+            connection.send((trial, run_trial(world, trial)))
+    except EOFError:
+        pass
+    finally:
+        world.close()
+
+
+class Attacker:
+    """An attacking process, as the one that hands out trials sees it."""
+
+    def __init__(self, root: Path, number: int) -> None:
+        self._root, self._number, self._starts = root, number, 0
+        self.trial: Trial | None = None
+        self._start()
+
+    def _start(self) -> None:
+        self._starts += 1
+        ours, theirs = multiprocessing.Pipe()
+        directory = self._root / f"{self._number}-{self._starts}"
+        context = multiprocessing.get_context("spawn")
+        self.process = context.Process(target=serve, args=(theirs, directory))
+        self.process.start()
+        theirs.close()
+        self.connection = ours
+        self._since = time.monotonic()
+
+    def give(self, trial: Trial) -> None:
+        self.trial, self._since = trial, time.monotonic()
+        self.connection.send(trial)
+
+    def take(self) -> tuple[Trial, Verdict]:
+        trial = self.trial
+        assert trial is not None
+        self.trial = None
+        try:
+            return self.connection.recv()  # type: ignore[no-any-return]
+        except (EOFError, OSError):
+            self.restart()
+            return trial, Verdict("internal", "the process that ran the query died")
+
+    @property
+    def is_overdue(self) -> bool:
+        return self.trial is not None and time.monotonic() - self._since > BASE_SECONDS
+
+    def restart(self) -> None:
+        self.kill()
+        self._start()
+
+    def kill(self) -> None:
+        for pid in family(self.process.pid or -1):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.join()
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.connection.send(None)
+        self.process.join(30)
+        if self.process.is_alive():
+            self.kill()
+
+
+def attack(trials: Iterable[Trial], processes: int, minutes: float | None) -> Iterator[tuple[Trial, Verdict]]:
+    """Make trials, and tell of each when it is over."""
+    waiting: queue.SimpleQueue[Trial] = queue.SimpleQueue()
+    for trial in trials:
+        waiting.put(trial)
+    end = time.monotonic() + 60 * minutes if minutes else float("inf")
+    scratch = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="strandline-attack-", dir=scratch, ignore_cleanup_errors=True) as root:
+        attackers = [Attacker(Path(root), number) for number in range(processes)]
+        try:
+            while True:
+                for attacker in attackers:
+                    if attacker.trial is None and not waiting.empty() and time.monotonic() < end:
+                        attacker.give(waiting.get())
+                busy = {attacker.connection: attacker for attacker in attackers if attacker.trial is not None}
+                if not busy:
+                    return
+                for connection in wait(list(busy), timeout=1.0):
+                    assert isinstance(connection, Connection)
+                    yield busy[connection].take()
+                for attacker in attackers:
+                    if attacker.is_overdue and attacker.trial is not None:
+                        trial, attacker.trial = attacker.trial, None
+                        attacker.restart()
+                        yield trial, Verdict("hang", f"no verdict within {BASE_SECONDS:.0f} s")
+        finally:
+            for attacker in attackers:
+                attacker.close()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=0, help="decides every trial")
+    parser.add_argument("--kind", action="append", default=[], help="only these kinds, as a pattern: 'kill/*'")
+    parser.add_argument("--trial", type=int, help="only the trial of this number")
+    parser.add_argument("--trials", type=int, help="about how many; default: all of a full run")
+    parser.add_argument("--minutes", type=float, help="begin no trial after so long")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--list", action="store_true", help="show the kinds")
+    parser.add_argument("--write-docs", action="store_true", help="put the table into docs/reliability.md")
+    parser.add_argument("--log", type=Path, help="a file for one line per trial")
+    options = parser.parse_args(arguments)
+    trials = plan(options.kind, options.seed, 1.0)
+    if options.list:
+        print(*dict.fromkeys(trial.kind for trial in trials), sep="\n")
+        return 0
+    if options.trial is not None:
+        trials = [Trial(options.seed, kind, options.trial) for kind in dict.fromkeys(trial.kind for trial in trials)]
+    elif options.trials is not None and options.trials < len(trials):
+        trials = trials[: options.trials]
+    elif options.trials is not None:
+        trials = plan(options.kind, options.seed, options.trials / max(1, len(trials)))
+    tallies: dict[str, Tally] = {}
+    began = time.monotonic()
+    violations = 0
+    with contextlib.ExitStack() as stack:
+        log = stack.enter_context(options.log.open("a")) if options.log else None
+        for number, (trial, verdict) in enumerate(attack(trials, min(options.processes, len(trials)), options.minutes), 1):
+            tallies.setdefault(trial.kind, Tally()).add(verdict)
+            if log is not None:
+                print(f"{verdict.name}\t{trial.kind}\t{trial.number}\t{verdict.note}", file=log, flush=True)
+            if verdict.is_violation:
+                violations += 1
+                print(f"{verdict.name}: {trial.command}\n    {verdict.note}", flush=True)
+            elif options.trial is not None:
+                print(f"{verdict.name}: {verdict.note}")
+            if number % 100 == 0:
+                print(f"{number} trials, {violations} violations, {time.monotonic() - began:.0f} s", flush=True)
+    print(render(tallies))
+    print(f"{sum(t.trials for t in tallies.values()):,} trials in {(time.monotonic() - began) / 60:.1f} minutes, seed {options.seed}")
+    if options.write_docs:
+        write_docs(tallies, options.seed)
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
