@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
+from attack.kind import Kind
 from attack.damage_kinds import (
     ATTACKED,
     crash,
@@ -23,22 +22,7 @@ from attack.damage_kinds import (
     take_twin,
 )
 from attack.tree import DAMAGES
-from attack.verdict import Verdict
-from attack.world import Image, World
-
-Run: TypeAlias = Callable[[World, random.Random], Verdict]
-Place: TypeAlias = Literal["spark", "local", "process"]
-
-
-@dataclass(frozen=True)
-class Kind:
-    """One way to attack. `place` is what it needs: the Spark that stays, nothing, or processes of its own."""
-
-    name: str
-    run: Run
-    trials: int  # of a full run
-    place: Place = "spark"
-
+from attack.world import Image
 
 def _damage() -> list[Kind]:
     made = []

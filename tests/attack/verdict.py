@@ -23,7 +23,7 @@ ALLOWED: Final = ("exact", "refused", "skipped")
 INTERNAL: Final = ("internal", "query-failed")
 
 _TRACE: Final = re.compile(
-    r"Traceback \(most recent call last\)|^\s+at (org|java|scala|py4j|jdk)\.|\b(Py4J\w*Error|java\.lang\.\w+)",
+    r"Traceback \(most recent call last\)|^\s+at (org|java|scala|py4j|jdk)\.|panicked at|\b(Py4J\w*Error|java\.lang\.\w+)",
     re.MULTILINE,
 )
 

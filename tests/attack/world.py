@@ -165,7 +165,7 @@ class World:
     def _photographed(self, live: Path, images: Path) -> Iterator[None]:
         """Take images before every file operation of Python, and at random moments for those of the JVM."""
         (self.control / "count").unlink(missing_ok=True)
-        orders = {"root": str(live), "images": str(images), "pid": os.getpid(), "share": 0.5}
+        orders = {"root": str(live), "images": str(images), "pid": os.getpid(), "share": 0.3}
         hook.write_orders(self.control, **orders)
         chance = subprocess.Popen([sys.executable, str(HERE / "chance.py"), str(self.control)])
         try:
@@ -192,7 +192,7 @@ class World:
         return self._run(scenario, live, **options)
 
     def _run(self, scenario: Scenario, live: Path, first: bool = False, **options: Any) -> Outcome:
-        with _screen() as screen:
+        with watched_screen() as screen:
             outcome = self._run_quietly(scenario, live, first, options)
         return Outcome(outcome.results, outcome.code, outcome.text, screen())
 
@@ -207,11 +207,14 @@ class World:
                 for query in queries:
                     if not query.await_end(max(0.1, end - time.monotonic())):
                         return Outcome(code="hang", text=str(query.metrics()))
-            return Outcome(read_results(live / "out"))
         except StrandlineError as error:
             return Outcome(code=error.code, text=error.render())
         except Exception as error:
             return Outcome(code="internal", text=f"{type(error).__name__}: {error}")
+        try:
+            return Outcome(read_results(live / "out"))
+        except (pa.ArrowException, OSError, sqlite3.Error) as error:
+            return Outcome({"unreadable": [str(error)]})
 
     def judge(self, base: Base, outcome: Outcome, refuse: Callable[[Outcome], Verdict]) -> Verdict:
         """The verdict on a restart; `refuse` judges errors."""
@@ -232,7 +235,7 @@ def _image(path: Path) -> Image:
 
 
 @contextlib.contextmanager
-def _screen() -> Iterator[Callable[[], str]]:
+def watched_screen() -> Iterator[Callable[[], str]]:
     """What this process writes to its standard error meanwhile, whoever in it does."""
     said = ""
     with tempfile.TemporaryFile() as file:
