@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from attack.scenarios import scenarios
+from attack.scenarios import token
 from attack.tree import DAMAGES, FILE_KINDS, changes, copy_tree, digest, file_kind, files_of
 from attack.verdict import Verdict, has_trace, judge_refusal
 from attack.world import Base, Image, Outcome, World, pick
@@ -58,12 +58,14 @@ def applicable(world: World, kind: str) -> list[str]:
         "late-rows": ("csv", "json", "case-arrivals", "case-intervals", "kafka", "http"),
         "database": ("sqlite",),
     }
-    return list(writers.get(kind, tuple(scenarios())))
+    return [name for name in writers.get(kind, world.names) if name in world.names]
 
 
 def draw_image(world: World, dice: random.Random, kind: str, twice: bool = False) -> tuple[Base, Image] | None:
     """A scenario and an image of it with a file of the kind."""
     names = applicable(world, kind)
+    if not names:
+        return None
     base = world.base(dice.choice(names))
     images = [image for image in base.images_with(kind) if len(image.files[kind]) > twice]
     return (base, pick(dice, images)) if images else None
@@ -214,7 +216,7 @@ def mix_moments(part: Callable[[str], bool], later: bool) -> Callable[[World, ra
     """A part of the tree is that of an earlier (or later) moment of the same run: a backup of half of it."""
 
     def trial(world: World, dice: random.Random) -> Verdict:
-        base = world.base(dice.choice(list(scenarios())))
+        base = world.base(dice.choice(world.names))
         image = pick(dice, base.images)
         others = [i for i in base.images if (i.commits > image.commits if later else i.commits < image.commits)]
         if not others:
@@ -232,7 +234,7 @@ def remove_part(part: Callable[[str], bool]) -> Callable[[World, random.Random],
     """A part of the tree is gone."""
 
     def trial(world: World, dice: random.Random) -> Verdict:
-        base = world.base(dice.choice(list(scenarios())))
+        base = world.base(dice.choice(world.names))
         image = pick(dice, base.images)
         live = world.stage(base, image.path)
         gone = [relative for relative in files_of(live) if part(relative)]
@@ -249,7 +251,7 @@ def take_twin(part: Callable[[str], bool]) -> Callable[[World, random.Random], V
     """A part of the tree comes from another run of the same queries."""
 
     def trial(world: World, dice: random.Random) -> Verdict:
-        base = world.base(dice.choice(list(scenarios())))
+        base = world.base(dice.choice(world.names))
         image = pick(dice, base.images)
         live = world.stage(base, image.path)
         _replace_part(live, base.twin, part)
@@ -261,7 +263,7 @@ def take_twin(part: Callable[[str], bool]) -> Callable[[World, random.Random], V
 
 def move_tree(world: World, dice: random.Random) -> Verdict:
     """Checkpoint and results in another directory, as restored from a backup: the run goes on."""
-    names = [name for name in scenarios() if name not in ("events", "sqlite")]
+    names = [name for name in world.names if name not in ("events", "sqlite")]
     base = world.base(dice.choice(names))
     image = pick(dice, base.images)
     world.forget()
@@ -274,6 +276,20 @@ def move_tree(world: World, dice: random.Random) -> Verdict:
         shutil.rmtree(moved, ignore_errors=True)
 
 
+def rotate_token(world: World, dice: random.Random) -> Verdict:
+    """The token of an http stream is another one than before: the run goes on."""
+    if "http" not in world.names:
+        return Verdict("skipped", "no http stream")
+    base = world.base("http")
+    image = pick(dice, base.images)
+    live = world.stage(base, image.path)
+    token[0] = f"other{dice.randrange(1000)}"
+    try:
+        return restart(world, base, live, frozenset(), (), f"{image.label}: another token")
+    finally:
+        token[0] = "first"
+
+
 # ---- crashes ---------------------------------------------------------------------------------------------------------
 
 
@@ -281,7 +297,7 @@ def crash(which: Callable[[Image], bool]) -> Callable[[World, random.Random], Ve
     """kill -9 of everything at a file operation: the restart must be exact."""
 
     def trial(world: World, dice: random.Random) -> Verdict:
-        for name in dice.sample(list(scenarios()), len(scenarios())):
+        for name in dice.sample(world.names, len(world.names)):
             base = world.base(name)
             images = [image for image in base.images if which(image)]
             if images:
@@ -295,7 +311,7 @@ def crash(which: Callable[[Image], bool]) -> Callable[[World, random.Random], Ve
 
 def crash_twice(world: World, dice: random.Random) -> Verdict:
     """A finished run starts again: nothing happens to its results."""
-    base = world.base(dice.choice(list(scenarios())))
+    base = world.base(dice.choice(world.names))
     live = world.stage(base, base.final)
     return restart(world, base, live, frozenset(), (), "started again after its end")
 
@@ -304,14 +320,13 @@ def cut_power(how: str) -> Callable[[World, random.Random], Verdict]:
     """What was written since the last commit is lost in part: any subset of those files is emptied, torn or gone."""
 
     def trial(world: World, dice: random.Random) -> Verdict:
-        base = world.base(dice.choice(list(scenarios())))
+        base = world.base(dice.choice(world.names))
         image = pick(dice, base.images)
         first = min((i for i in base.images if i.commits == image.commits), key=lambda i: i.path.name)
         recent = [
             relative
             for relative in files_of(image.path)
-            if file_kind(relative) not in ("input", "lease")
-            and not _same(image.path / relative, first.path / relative)
+            if file_kind(relative) not in ("input", "lease") and not _same(image.path / relative, first.path / relative)
         ]
         if not recent:
             return Verdict("skipped", "nothing was written since the last commit")

@@ -1,9 +1,8 @@
 """Watches file operations of a process, through Python's audit events.
 
-Two uses. *Images*: before each operation below the directory of a run, all other processes of the run are stopped and
-the directory is copied. The copy is what kill -9 of all of them at this moment leaves, and many of them can be restarted
-in the time that one real kill takes. *Kills*: the process, and everything that belongs to the run, is killed at the n-th
-operation.
+Two uses. *Images*: before an operation below the directory of a run, all other processes of the run are stopped and the
+directory is copied. The copy is what kill -9 of all of them at this moment leaves, and ten of them can be restarted in
+the time that one real kill takes. *Kills*: all processes of the run are killed at the n-th operation.
 
 This module is imported by every Python process of a run, before anything else: it imports the standard library only.
 """

@@ -39,7 +39,17 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "long": ("n" * 200, "n" * 256, "ä" * 130, "n" * 5000, "x/" * 400),
     "dots and spaces": (".", "...", ".hidden", " ", "a b", " a", "a ", "a.", "a.parquet", "-rf"),
     "unicode": ("ä", "a\u0308", "😀", "İ", "ﬀ", "\u200b", "Ａ", "ß"),
-    "reserved": ("_late", "_rejected", ".strandline", "CON", "aux.txt", "lock", "_strandline.json", "checkpoint", "sys"),
+    "reserved": (
+        "_late",
+        "_rejected",
+        ".strandline",
+        "CON",
+        "aux.txt",
+        "lock",
+        "_strandline.json",
+        "checkpoint",
+        "sys",
+    ),
     "quotes": ('a"b', "a'b", "a`b", "a;DROP STREAM s", "a--b", "$(touch x)", "%s%n", "{0.__class__}", "a*b?", "[a]"),
 }
 _PLACES: Final = ("stream", "query", "sink", "script query", "events")
@@ -129,7 +139,8 @@ def name_alike(world: World, dice: random.Random) -> Verdict:
         try:
             with sl.connect(engine="local") as database:
                 text = f"CREATE STREAM s (n INT, ts BIGINT) SOURCE {_ROWS} ORDERED BY ts;"
-                text += f"CREATE STREAM {_quoted(one)} AS SELECT n FROM s; CREATE STREAM {_quoted(two)} AS SELECT n + 1 AS m FROM s"
+                text += f"CREATE STREAM {_quoted(one)} AS SELECT n FROM s;"
+                text += f"CREATE STREAM {_quoted(two)} AS SELECT n + 1 AS m FROM s"
                 for query in start_script(database, read_script(database, text), out, None):
                     assert query.await_end(30)
         except StrandlineError as error:
@@ -337,7 +348,9 @@ def meet_receiver(kind: str) -> Run:
                 return Verdict("escaped", "the Authorization header went to another host")
             got = {row.get("x") for row in [*server.rows, *other.rows]}
             if verdict.name == "exact" and got != {"a", "b"}:
-                return Verdict("wrong", f"delivered, but the receivers have {sorted(map(str, got))}; GETs: {other.gets}")
+                return Verdict(
+                    "wrong", f"delivered, but the receivers have {sorted(map(str, got))}; GETs: {other.gets}"
+                )
             return verdict
 
     return trial
@@ -400,7 +413,9 @@ def _request(*headers: bytes, body: bytes = _ROW) -> bytes:
 # Requests that must not be taken: their length is said in two ways, or not at all.
 _BAD_REQUESTS: Final[dict[str, bytes]] = {
     "two lengths": _request(b"Content-Length: 18", b"Content-Length: 5"),
-    "length and chunks": _request(b"Content-Length: 18", b"Transfer-Encoding: chunked", body=b"12\r\n" + _ROW + b"\r\n0\r\n\r\n"),
+    "length and chunks": _request(
+        b"Content-Length: 18", b"Transfer-Encoding: chunked", body=b"12\r\n" + _ROW + b"\r\n0\r\n\r\n"
+    ),
     "negative length": _request(b"Content-Length: -1"),
     "length with a sign": _request(b"Content-Length: +18"),
     "length of two numbers": _request(b"Content-Length: 18, 18"),

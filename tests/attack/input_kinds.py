@@ -183,7 +183,9 @@ def _line(edit: Callable[[bytes], bytes]) -> Change:
 
 # Damage after which all other lines must still be applied.
 ROW_DAMAGE: Final[dict[str, Change]] = {
-    "bad value": _cells(b"[1,2]", b"two", b"99999999999999999999", b"1e999", b"{}", b"true", b'"\\ud800"', b"NaN", b"-"),
+    "bad value": _cells(
+        b"[1,2]", b"two", b"99999999999999999999", b"1e999", b"{}", b"true", b'"\\ud800"', b"NaN", b"-"
+    ),
     "invalid UTF-8": _cells(b"\xff\xfe", b"\xc3", b"\xed\xa0\x80", b"\xf5\x80\x80\x80"),
     "time out of range": _cells(b"9223372036854775808", b"-9223372036854775809", b"9223372036854775807"),
     "fields missing": _line(lambda line: line[: len(line) // 2]),
@@ -314,7 +316,9 @@ def _balance(query: Query, directory: Directory) -> Verdict:
     if missing:
         return Verdict("wrong", f"{len(missing)} sound rows are missing, {missing[0]} among them")
     heard = {row["id"] // 100 for row in results if row["id"] is not None}
-    heard |= {int(number) for row in query.rejected("t").to_pylist() for number in re.findall(r"/(\d{3})\.", row["place"])}
+    heard |= {
+        int(number) for row in query.rejected("t").to_pylist() for number in re.findall(r"/(\d{3})\.", row["place"])
+    }
     silent = [number for number in directory.speaking if number not in heard]
     if silent:
         return Verdict("wrong", f"rows of {len(silent)} files are neither applied nor rejected")

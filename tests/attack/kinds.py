@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from attack.kind import Kind
 from attack.damage_kinds import (
     ATTACKED,
     crash,
@@ -18,11 +17,14 @@ from attack.damage_kinds import (
     remove_part,
     replace_foreign,
     replace_stale,
+    rotate_token,
     swap_files,
     take_twin,
 )
+from attack.kind import Kind
 from attack.tree import DAMAGES
 from attack.world import Image
+
 
 def _damage() -> list[Kind]:
     made = []
@@ -57,7 +59,7 @@ def _directories() -> list[Kind]:
             Kind(f"tree/{name}/removed", remove_part(part), 6),
             Kind(f"tree/{name}/of-another-run", take_twin(part), 5),
         ]
-    return [*made, Kind("tree/moved", move_tree, 30)]
+    return [*made, Kind("tree/moved", move_tree, 30), Kind("tree/token rotated", rotate_token, 10)]
 
 
 def _first(image: Image) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -14,13 +14,19 @@ END: Final = "<!-- attack: end -->"
 
 
 def grouped(tallies: Mapping[str, Tally]) -> dict[str, Tally]:
-    """Kinds in order; what could not be tried at all is left out."""
-    return {kind: tally for kind, tally in sorted(tallies.items()) if tally.trials}
+    """By the first two parts of their names: all damage to one kind of file is one line. What could not be tried at all
+    is left out."""
+    groups: dict[str, list[Tally]] = {}
+    for kind, tally in sorted(tallies.items()):
+        if tally.trials:
+            groups.setdefault("/".join(kind.split("/")[:2]), []).append(tally)
+    return {name: total(members) for name, members in groups.items()}
 
 
-def total(tallies: Mapping[str, Tally]) -> Tally:
-    whole = Tally()
-    for tally in tallies.values():
+def total(tallies: Iterable[Tally]) -> Tally:
+    whole = Tally(kinds=0)
+    for tally in tallies:
+        whole.kinds += tally.kinds
         whole.trials += tally.trials
         whole.weight += tally.weight
         whole.exact += tally.exact
@@ -38,25 +44,26 @@ def render(tallies: Mapping[str, Tally]) -> str:
     """The table as text."""
     shown = grouped(tallies)
     width = max([len(kind) for kind in shown] + [5])
-    lines = [f"{'kind':{width}}  trials   exact  refused  violations"]
-    for kind, tally in [*shown.items(), ("all", total(shown))]:
-        lines.append(
-            f"{kind:{width}}  {tally.trials:6,}  {tally.exact:6,}  {tally.refused:7,}  {_violations(tally)}"
-        )
+    lines = [f"{'kind':{width}}  kinds  trials   exact  refused  violations"]
+    for kind, tally in [*shown.items(), ("all", total(shown.values()))]:
+        figures = f"{tally.kinds:5}  {tally.trials:6,}  {tally.exact:6,}  {tally.refused:7,}"
+        lines.append(f"{kind:{width}}  {figures}  {_violations(tally)}")
     return "\n".join(lines)
 
 
 def markdown(tallies: Mapping[str, Tally], seed: int) -> str:
     shown = grouped(tallies)
-    whole = total(shown)
+    whole = total(shown.values())
+    files = sum(tally.weight for kind, tally in tallies.items() if kind.startswith("input/"))
     lines = [
-        f"Seed {seed}: {whole.trials:,} trials of {len(shown)} kinds; {whole.weight:,} damaged files and rows among them.",
+        f"Seed {seed}: {whole.trials:,} trials of {whole.kinds:,} kinds; those of input have {files:,} damaged files.",
         "",
-        "| kind | trials | exact | refused | violations |",
-        "| --- | ---: | ---: | ---: | --- |",
+        "| attacked | kinds | trials | exact | refused | violations |",
+        "| --- | ---: | ---: | ---: | ---: | --- |",
     ]
     for kind, tally in [*shown.items(), ("**all**", whole)]:
-        lines.append(f"| {kind} | {tally.trials:,} | {tally.exact:,} | {tally.refused:,} | {_violations(tally)} |")
+        figures = f"{tally.kinds} | {tally.trials:,} | {tally.exact:,} | {tally.refused:,}"
+        lines.append(f"| {kind} | {figures} | {_violations(tally)} |")
     return "\n".join(lines)
 
 

@@ -24,17 +24,50 @@ from pathlib import Path
 from typing import Any, Final
 
 HERE: Final = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
-sys.path.insert(0, str(HERE.parent.parent / "src"))
+if __package__ is None or __package__ == "":  # run as a script
+    sys.path[:0] = [str(HERE.parent), str(HERE.parent.parent / "src")]
 
-from attack.hook import family
-from attack.report import render, write_docs
-from attack.verdict import Tally, Trial, Verdict
+from attack.hook import family  # noqa: E402
+from attack.report import render, write_docs  # noqa: E402
+from attack.verdict import Tally, Trial, Verdict  # noqa: E402
 
-os.environ["STRANDLINE_COSTS"] = "built-in"
+os.environ["STRANDLINE_COSTS"] = "built-in"  # plans are the same whatever this machine was calibrated to
 
-TRIAL_SECONDS: Final = 150.0  # a base run may be part of it
-BASE_SECONDS: Final = 400.0
+TRIAL_SECONDS: Final = 400.0  # a base run may be part of it
+SEEDS: Final = HERE / "seeds.txt"
+SHORT: Final = (
+    "checkpoint/state-segment/bit-flipped",
+    "checkpoint/state-manifest/stale",
+    "checkpoint/batch-record/digit-changed",
+    "checkpoint/delivered-log/line-lost",
+    "checkpoint/identity/truncated",
+    "checkpoint/commit/deleted",
+    "checkpoint/results/of-another-run",
+    "checkpoint/rejected-rows/emptied",
+    "tree/checkpoint/older",
+    "tree/results/older",
+    "tree/shard/of-another-run",
+    "kill/before open",
+    "kill/before os.rename",
+    "kill/at random",
+    "kill/after the end",
+    "power/emptied",
+    "power/truncated",
+    "input/*/bits flipped",
+    "input/json/bad value",
+    "input/csv/CR line ends",
+    "names/*",
+    "code/CSV file",
+    "code/answer of a webhook",
+    "webhook/redirect 307",
+    "http/length and chunks",
+)
+
+
+def read_seeds() -> list[Trial]:
+    """Trials that once failed."""
+    lines = [line.split("|") for line in SEEDS.read_text().splitlines() if line and not line.startswith("#")]
+    return [Trial(int(seed), kind.strip(), int(number)) for kind, seed, number, _ in lines]
 
 
 def plan(kinds: Sequence[str], seed: int, share: float) -> list[Trial]:
@@ -53,7 +86,8 @@ def plan(kinds: Sequence[str], seed: int, share: float) -> list[Trial]:
 
 
 def run_trial(world: Any, trial: Trial) -> Verdict:
-    """Make one trial; what fails in it is a defect of the attack, and counts as one of the product until it is known."""
+    """Make one trial. What fails in it may be a defect of the attack; it counts as one of the product until that is
+    known."""
     from attack.kinds import all_kinds
 
     try:
@@ -62,12 +96,12 @@ def run_trial(world: Any, trial: Trial) -> Verdict:
         return Verdict("internal", "the trial itself failed: " + traceback.format_exc()[-900:])
 
 
-def serve(connection: Connection, directory: Path) -> None:
+def serve(connection: Connection, directory: Path, names: tuple[str, ...]) -> None:
     """An attacking process: trials come, verdicts go."""
     from attack.world import World
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    world = World(directory)
+    world = World(directory, names)
     try:
         while (trial := connection.recv()) is not None:
             connection.send((trial, run_trial(world, trial)))
@@ -80,8 +114,8 @@ def serve(connection: Connection, directory: Path) -> None:
 class Attacker:
     """An attacking process, as the one that hands out trials sees it."""
 
-    def __init__(self, root: Path, number: int) -> None:
-        self._root, self._number, self._starts = root, number, 0
+    def __init__(self, root: Path, number: int, names: tuple[str, ...]) -> None:
+        self._root, self._number, self._names, self._starts = root, number, names, 0
         self.trial: Trial | None = None
         self._start()
 
@@ -90,7 +124,7 @@ class Attacker:
         ours, theirs = multiprocessing.Pipe()
         directory = self._root / f"{self._number}-{self._starts}"
         context = multiprocessing.get_context("spawn")
-        self.process = context.Process(target=serve, args=(theirs, directory))
+        self.process = context.Process(target=serve, args=(theirs, directory, self._names))
         self.process.start()
         theirs.close()
         self.connection = ours
@@ -112,7 +146,7 @@ class Attacker:
 
     @property
     def is_overdue(self) -> bool:
-        return self.trial is not None and time.monotonic() - self._since > BASE_SECONDS
+        return self.trial is not None and time.monotonic() - self._since > TRIAL_SECONDS
 
     def restart(self) -> None:
         self.kill()
@@ -132,7 +166,9 @@ class Attacker:
             self.kill()
 
 
-def attack(trials: Iterable[Trial], processes: int, minutes: float | None) -> Iterator[tuple[Trial, Verdict]]:
+def attack(
+    trials: Iterable[Trial], processes: int, minutes: float | None, names: tuple[str, ...] = ()
+) -> Iterator[tuple[Trial, Verdict]]:
     """Make trials, and tell of each when it is over."""
     waiting: queue.SimpleQueue[Trial] = queue.SimpleQueue()
     for trial in trials:
@@ -140,7 +176,7 @@ def attack(trials: Iterable[Trial], processes: int, minutes: float | None) -> It
     end = time.monotonic() + 60 * minutes if minutes else float("inf")
     scratch = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="strandline-attack-", dir=scratch, ignore_cleanup_errors=True) as root:
-        attackers = [Attacker(Path(root), number) for number in range(processes)]
+        attackers = [Attacker(Path(root), number, names) for number in range(processes)]
         try:
             while True:
                 for attacker in attackers:
@@ -156,10 +192,25 @@ def attack(trials: Iterable[Trial], processes: int, minutes: float | None) -> It
                     if attacker.is_overdue and attacker.trial is not None:
                         trial, attacker.trial = attacker.trial, None
                         attacker.restart()
-                        yield trial, Verdict("hang", f"no verdict within {BASE_SECONDS:.0f} s")
+                        yield trial, Verdict("hang", f"no verdict within {TRIAL_SECONDS:.0f} s")
         finally:
             for attacker in attackers:
                 attacker.close()
+
+
+def choose_trials(options: argparse.Namespace) -> list[Trial]:
+    """What the options ask for."""
+    if options.short:
+        seen = read_seeds()
+        return [*seen, *(trial for trial in plan(SHORT, options.seed, 0.0) if trial not in seen)]
+    trials = plan(options.kind, options.seed, 1.0)
+    if options.trial is not None:
+        return [Trial(options.seed, kind, options.trial) for kind in dict.fromkeys(trial.kind for trial in trials)]
+    if options.trials is None:
+        return [*(read_seeds() if not options.kind else ()), *trials]
+    if options.trials <= len(trials):
+        return trials[: options.trials]
+    return plan(options.kind, options.seed, options.trials / max(1, len(trials)))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -170,41 +221,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--trials", type=int, help="about how many; default: all of a full run")
     parser.add_argument("--minutes", type=float, help="begin no trial after so long")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--scenarios", default="", help="only these, separated by commas")
+    parser.add_argument("--short", action="store_true", help="seeds that once failed, and one trial of some kinds")
     parser.add_argument("--list", action="store_true", help="show the kinds")
     parser.add_argument("--write-docs", action="store_true", help="put the table into docs/reliability.md")
     parser.add_argument("--log", type=Path, help="a file for one line per trial")
     options = parser.parse_args(arguments)
-    trials = plan(options.kind, options.seed, 1.0)
+    trials = choose_trials(options)
     if options.list:
         print(*dict.fromkeys(trial.kind for trial in trials), sep="\n")
         return 0
-    if options.trial is not None:
-        trials = [Trial(options.seed, kind, options.trial) for kind in dict.fromkeys(trial.kind for trial in trials)]
-    elif options.trials is not None and options.trials < len(trials):
-        trials = trials[: options.trials]
-    elif options.trials is not None:
-        trials = plan(options.kind, options.seed, options.trials / max(1, len(trials)))
+    names = tuple(filter(None, options.scenarios.split(",")))
     tallies: dict[str, Tally] = {}
     began = time.monotonic()
-    violations = 0
     with contextlib.ExitStack() as stack:
         log = stack.enter_context(options.log.open("a")) if options.log else None
-        for number, (trial, verdict) in enumerate(attack(trials, min(options.processes, len(trials)), options.minutes), 1):
+        verdicts = attack(trials, min(options.processes, len(trials)), options.minutes, names)
+        for number, (trial, verdict) in enumerate(verdicts, 1):
             tallies.setdefault(trial.kind, Tally()).add(verdict)
             if log is not None:
-                print(f"{verdict.name}\t{trial.kind}\t{trial.number}\t{verdict.note}", file=log, flush=True)
+                note = " ".join(verdict.note.split())
+                print(f"{verdict.name}\t{trial.kind}\t{trial.number}\t{note}", file=log, flush=True)
             if verdict.is_violation:
-                violations += 1
                 print(f"{verdict.name}: {trial.command}\n    {verdict.note}", flush=True)
             elif options.trial is not None:
                 print(f"{verdict.name}: {verdict.note}")
             if number % 100 == 0:
-                print(f"{number} trials, {violations} violations, {time.monotonic() - began:.0f} s", flush=True)
+                print(f"{number} trials, {time.monotonic() - began:.0f} s", flush=True)
     print(render(tallies))
-    print(f"{sum(t.trials for t in tallies.values()):,} trials in {(time.monotonic() - began) / 60:.1f} minutes, seed {options.seed}")
+    print(f"{(time.monotonic() - began) / 60:.1f} minutes, seed {options.seed}")
     if options.write_docs:
         write_docs(tallies, options.seed)
-    return 1 if violations else 0
+    return 1 if any(tally.violations for tally in tallies.values()) else 0
 
 
 if __name__ == "__main__":

@@ -122,7 +122,10 @@ def _script_of_files(ending: str, queries: str = _FILE_QUERIES) -> Callable[[Pat
     return text
 
 
-def _write_csv(directory: Path) -> None:
+script_over_csv: Final = _script_of_files("csv")
+
+
+def write_csv(directory: Path) -> None:
     _nothing(directory)
     for number in range(8):
         lines = ["k,v,s,ts", *(f"{k},{v},{s},{ts}" for k, v, s, ts in _rows(number, 12))]
@@ -208,20 +211,25 @@ def _events() -> Scenario:
     return Scenario("events", 10, _nothing, start, own_checkpoint=True, is_given=True)
 
 
+token = ["first"]  # of the http stream: a trial may change it between two runs
+
+
 def _http() -> Scenario:
     port = free_port()
     rows = _rows(6, 60)
 
     def text(directory: Path) -> str:
         return (
-            f"CREATE STREAM h {_COLUMNS} SOURCE http('127.0.0.1:{port}', end_marker => 'END')"
+            f"CREATE STREAM h {_COLUMNS} SOURCE http('127.0.0.1:{port}', end_marker => 'END', token => '{token[0]}')"
             " ORDERED BY ts WITHIN 2 SECONDS;"
             "CREATE STREAM totals AS SELECT k, COUNT(*) AS n FROM h WINDOW(RANGE 3 SECONDS) GROUP BY k"
         )
 
     def feed() -> None:
         for first in range(0, len(rows), 6):
-            lines = [json.dumps(dict(zip("kvs", row[:3], strict=True)) | {"ts": row[3]}) for row in rows[first : first + 6]]
+            lines = [
+                json.dumps(dict(zip("kvs", row[:3], strict=True)) | {"ts": row[3]}) for row in rows[first : first + 6]
+            ]
             _post(port, "\n".join(lines).encode())
         _post(port, b"END\n")
 
@@ -229,7 +237,9 @@ def _http() -> Scenario:
 
 
 def _post(port: int, body: bytes) -> None:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", body, timeout=20) as answer:
+    headers = {"Authorization": f"Bearer {token[0]}"}
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/", body, headers)
+    with urllib.request.urlopen(request, timeout=20) as answer:
         assert answer.status == 200
 
 
@@ -267,11 +277,11 @@ def scenarios() -> dict[str, Scenario]:
     """All of them, by name."""
     made = [
         *(_case_scenario(file) for file in _CHOSEN),
-        Scenario("csv", 5, _write_csv, run_as_script(_script_of_files("csv"))),
+        Scenario("csv", 5, write_csv, run_as_script(script_over_csv)),
         Scenario("json", 5, _write_json, run_as_script(_script_of_files("jsonl"))),
         Scenario("parquet", 12, _write_parquet, run_as_script(_script_of_files("parquet"))),
-        Scenario("two-streams", 5, _write_csv, run_as_script(_script_of_two)),
-        Scenario("sqlite", 5, _write_csv, run_as_script(_script_to_sqlite)),
+        Scenario("two-streams", 5, write_csv, run_as_script(_script_of_two)),
+        Scenario("sqlite", 5, write_csv, run_as_script(_script_to_sqlite)),
         _events(),
         _http(),
         _kafka(),

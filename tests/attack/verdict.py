@@ -23,7 +23,8 @@ ALLOWED: Final = ("exact", "refused", "skipped")
 INTERNAL: Final = ("internal", "query-failed")
 
 _TRACE: Final = re.compile(
-    r"Traceback \(most recent call last\)|^\s+at (org|java|scala|py4j|jdk)\.|panicked at|\b(Py4J\w*Error|java\.lang\.\w+)",
+    r"Traceback \(most recent call last\)|panicked at|^\s+at (org|java|scala|py4j|jdk)\."
+    r"|\b(Py4J\w*Error|java\.lang\.\w+)",
     re.MULTILINE,
 )
 
@@ -60,8 +61,9 @@ class Trial:
 
 @dataclass(slots=True)
 class Tally:
-    """The outcomes of the trials of one kind."""
+    """The outcomes of the trials of one kind, or of several."""
 
+    kinds: int = 1
     trials: int = 0
     weight: int = 0
     exact: int = 0

@@ -32,7 +32,7 @@ from strandline.errors import StrandlineError
 from strandline.execution.kernels.changes import coalesce
 
 HERE: Final = Path(__file__).parent
-RUN_SECONDS: Final = 40.0  # a restart takes about one; a run that takes so long hangs
+RUN_SECONDS: Final = 60.0  # a restart takes about one; a run that takes so long hangs
 BASE_SECONDS: Final = 240.0  # with everybody stopped for every image
 BUCKETS: Final = 2
 
@@ -84,14 +84,15 @@ class Outcome:
 class World:
     """The Spark, the directories and the base runs of one attacking process."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, names: tuple[str, ...] = ()) -> None:
         self.directory = directory
+        self.names = names or tuple(scenarios())  # of the scenarios that are attacked
         self.control = directory / "control"
         self.control.mkdir(parents=True, exist_ok=True)
         self._bases: dict[str, Base] = {}
         self._root: Database | None = None
-        self._moves: bool | None = None
         self._numbers = 0
+        self._is_warm = False  # the first run loads and compiles
 
     @staticmethod
     def make_environment(control: Path) -> dict[str, str]:
@@ -197,7 +198,7 @@ class World:
         return Outcome(outcome.results, outcome.code, outcome.text, screen())
 
     def _run_quietly(self, scenario: Scenario, live: Path, first: bool, options: dict[str, Any]) -> Outcome:
-        end = time.monotonic() + (BASE_SECONDS if first else RUN_SECONDS)
+        end = time.monotonic() + (RUN_SECONDS if self._is_warm and not first else BASE_SECONDS)
         try:
             with self.connect(scenario, live, **options) as database:
                 queries = scenario.start(database, live)
@@ -211,6 +212,7 @@ class World:
             return Outcome(code=error.code, text=error.render())
         except Exception as error:
             return Outcome(code="internal", text=f"{type(error).__name__}: {error}")
+        self._is_warm = True
         try:
             return Outcome(read_results(live / "out"))
         except (pa.ArrowException, OSError, sqlite3.Error) as error:
@@ -304,7 +306,8 @@ def differ(actual: Results, expected: Results) -> str:
 
 
 def pick(dice: random.Random, images: list[Image]) -> Image:
-    """An image, those of all batches alike."""
+    """An image, those of all batches alike; about the same one for the same dice, though no two base runs are alike."""
     batches = sorted({image.commits for image in images})
-    chosen = dice.choice(batches)
-    return dice.choice([image for image in images if image.commits == chosen])
+    chosen = batches[int(dice.random() * len(batches))]
+    candidates = [image for image in images if image.commits == chosen]
+    return candidates[int(dice.random() * len(candidates))]
