@@ -493,7 +493,7 @@ KINDS: Final = [
         3,
         "process",
     ),
-    Kind("faults/few open files", limit(resource.RLIMIT_NOFILE, (40, 80, 160), "open files"), 3, "process"),
+    Kind("faults/few open files", limit(resource.RLIMIT_NOFILE, (120, 250, 500), "open files"), 3, "process"),
     *(
         Kind(f"faults/PostgreSQL {how}", lose_database(how), 2, "process")
         for how in ("stopped", "connections cut", "locked")

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 HERE: Final = Path(__file__).parent
 if __package__ is None or __package__ == "":  # run as a script
-    sys.path[:0] = [str(HERE.parent), str(HERE.parent.parent / "src")]
+    sys.path.insert(0, str(HERE.parent))
 
 from attack.hook import family  # noqa: E402
 from attack.report import render, write_docs  # noqa: E402
