@@ -307,7 +307,7 @@ def _balance(query: Query, directory: Directory) -> Verdict:
         return Verdict("wrong", f"{applied} rows applied, {len(results)} rows in the results")
     if (late, rejected) != (len(query.late("t")), len(query.rejected("t"))):
         return Verdict("wrong", f"{late} late and {rejected} rejected rows are counted, others are kept")
-    read = metrics.get("rows_read", {}).get("t")
+    read = metrics.get("read", {}).get("t")  # earlier versions do not say it
     if read is not None and read != applied + late + rejected + metrics["dropped"]["t"]:
         return Verdict("wrong", f"{read} rows read, {applied} applied, {late} late, {rejected} rejected")
     there = Counter((row["id"], row["v"], row["s"], row["ts"]) for row in results)

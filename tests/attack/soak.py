@@ -1,8 +1,9 @@
 """A run under load that is killed again and again: `make soak MINUTES=30`.
 
 A generator writes files at a given rate of rows per second, `strandline run` follows them on Spark, and all its
-processes are killed every two minutes and started again. In the end the results must be those that DuckDB computes from the same
-files, the memory of all processes must not have grown after minute 5, nor the number of files in the checkpoint.
+processes are killed every two minutes and started again. In the end the results must be those that DuckDB computes from
+the same files, and neither the memory of all processes nor the number of files in the checkpoint may have grown after
+minute 5.
 """
 
 from __future__ import annotations
