@@ -102,8 +102,15 @@ def restart(
 
 
 def _names(*relative: str) -> tuple[str, ...]:
-    """What an error may call a file: by its path, or its last two parts."""
-    return tuple(dict.fromkeys("/".join(path.split("/")[-2:]) for path in relative))
+    """What an error may call a file: its last two parts, or what the first number in its name tells of one that is gone
+    (`e/000000000000054-*`)."""
+    names: list[str] = []
+    for path in relative:
+        folder, name = path.split("/")[-2:]
+        names.append(f"{folder}/{name}")
+        if number := re.match(r"\D{0,10}\d{6,}", name):
+            names.append(f"{folder}/{number[0]}")
+    return tuple(dict.fromkeys(names))
 
 
 def damage_file(kind: str, damage: str) -> Callable[[World, random.Random], Verdict]:

@@ -29,7 +29,9 @@ from attack.world import Image
 def _damage() -> list[Kind]:
     made = []
     for kind in ATTACKED:
-        made += [Kind(f"checkpoint/{kind}/{damage}", damage_file(kind, damage), 5) for damage in DAMAGES]
+        # The bytes of a database are its own care; that it is gone or that of another moment is noticed.
+        damages = ["deleted"] if kind == "database" else list(DAMAGES)
+        made += [Kind(f"checkpoint/{kind}/{damage}", damage_file(kind, damage), 5) for damage in damages]
         made += [
             Kind(f"checkpoint/{kind}/stale", replace_stale(kind), 5),
             Kind(f"checkpoint/{kind}/swapped", swap_files(kind), 5),

@@ -40,12 +40,13 @@ _KINDS: Final[tuple[tuple[str, str], ...]] = (
     (r"(^|/)_strandline\.json$", "results-owner"),
     (r"\.parquet$", "results"),
     (r"learned", "learned"),
-    (r"\.(sqlite|db)(-\w+)?$", "database"),
+    (r"\.sqlite-\w+$", "temporary"),
+    (r"\.sqlite$", "database"),
 )
 FILE_KINDS: Final = tuple(dict.fromkeys(kind for _, kind in _KINDS))
 _PATTERNS: Final = tuple((re.compile(pattern), kind) for pattern, kind in _KINDS)
 
-# Files that may differ after a refusal: who holds the checkpoint, and what is written for people.
+# Files that may differ after a refusal: who holds the checkpoint. What is temporary may be gone, too.
 _MAY_CHANGE: Final = re.compile(r"(^|/)(lock|lease\.json|[^/]*\.lock)$")
 
 
@@ -81,7 +82,7 @@ def digest(root: Path) -> dict[str, str]:
     """The digests of all files below a directory that must not change."""
     digests = {}
     for relative in files_of(root):
-        if not _MAY_CHANGE.search(relative):
+        if not _MAY_CHANGE.search(relative) and file_kind(relative) != "temporary":
             digests[relative] = hashlib.blake2b((root / relative).read_bytes(), digest_size=12).hexdigest()
     return digests
 
