@@ -113,6 +113,19 @@ def _names(*relative: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+def _linked(relative: str) -> tuple[str, ...]:
+    """The files at both ends of the links of a file: where two do not fit together, either may be the wrong one."""
+    kind, number = file_kind(relative), _number(relative)
+    if kind not in ("offset", "commit", "batch-record"):
+        return _names(relative)
+    batches = (number - 1, number, number + 1)
+    return (
+        *_names(relative),
+        *(f"{folder}/{batch}" for batch in batches for folder in ("offsets", "commits")),
+        *(f"batches/{batch:09d}" for batch in batches if batch >= 0),
+    )
+
+
 def damage_file(kind: str, damage: str) -> Callable[[World, random.Random], Verdict]:
     """One file of a kind is damaged, at a random moment of the run."""
 
@@ -150,7 +163,8 @@ def replace_stale(kind: str) -> Callable[[World, random.Random], Verdict]:
             if older:
                 live = world.stage(base, image.path)
                 shutil.copyfile(dice.choice(older).path / relative, live / relative)
-                return restart(world, base, live, codes_of(kind), _names(relative), f"{image.label}: {relative} stale")
+                names = _linked(relative)
+                return restart(world, base, live, codes_of(kind), names, f"{image.label}: {relative} stale")
         return Verdict("skipped", f"files of kind {kind} never change")
 
     return trial
@@ -173,7 +187,7 @@ def swap_files(kind: str) -> Callable[[World, random.Random], Verdict]:
         (live / one).write_bytes(second)
         (live / two).write_bytes(first)
         what = f"{image.label}: {one} swapped with {two}"
-        return restart(world, base, live, codes_of(kind), _names(one, two), what)
+        return restart(world, base, live, codes_of(kind), (*_linked(one), *_linked(two)), what)
 
     return trial
 
@@ -197,7 +211,10 @@ def replace_foreign(kind: str) -> Callable[[World, random.Random], Verdict]:
         live = world.stage(base, image.path)
         shutil.copyfile(base.twin / relative, live / relative)
         allowed = codes_of(kind) | {"checkpoint-foreign"}
-        return restart(world, base, live, allowed, _names(relative), f"{image.label}: {relative} of another run")
+        names = _linked(relative)
+        if kind == "identity":  # a sound identity, and results that are not its own
+            allowed, names = allowed | RESULT_CODES, ()
+        return restart(world, base, live, allowed, names, f"{image.label}: {relative} of another run")
 
     return trial
 
