@@ -340,6 +340,15 @@ def crash_twice(world: World, dice: random.Random) -> Verdict:
     return restart(world, base, live, frozenset(), (), "started again after its end")
 
 
+def stop_and_continue(world: World, dice: random.Random) -> Verdict:
+    """A session that has run other queries before is stopped and continued while it runs one (a laptop that sleeps)."""
+    base = world.base(dice.choice(world.names))
+    image = pick(dice, base.images)
+    live = world.stage(base, image.path)
+    with world.paused():
+        return restart(world, base, live, frozenset(), (), f"{image.label}: stopped and continued")
+
+
 def cut_power(how: str) -> Callable[[World, random.Random], Verdict]:
     """What was written since the last commit is lost in part: any subset of those files is emptied, torn or gone."""
 

@@ -18,6 +18,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -117,21 +118,28 @@ def _text(path: Any) -> str | None:
 
 def take_image(orders: dict[str, Any], number: int, label: str) -> None:
     """Copy the directory of the run while everybody else stands still."""
-    own = {os.getpid(), *orders.get("spared", ())}
-    others = [pid for pid in family(orders["pid"]) if pid not in own]
-    for pid in others:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGSTOP)
-    try:
-        from attack.tree import copy_tree
+    from attack.tree import copy_tree
 
-        target = Path(orders["images"]) / f"{number:06d}"
-        copy_tree(Path(orders["root"]), target)
+    with everybody_stopped(orders["pid"]):
+        copy_tree(Path(orders["root"]), Path(orders["images"]) / f"{number:06d}")
         (Path(orders["images"]) / f"{number:06d}.label").write_text(label)
+
+
+@contextlib.contextmanager
+def everybody_stopped(pid: int) -> Iterator[None]:
+    """All processes of a run but this one are stopped meanwhile."""
+    others = [member for member in family(pid) if member != os.getpid()]
+    _signal(others, signal.SIGSTOP)
+    try:
+        yield
     finally:
-        for pid in others:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
+        _signal(others, signal.SIGCONT)
+
+
+def _signal(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def family(pid: int) -> list[int]:

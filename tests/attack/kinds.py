@@ -18,6 +18,7 @@ from attack.damage_kinds import (
     replace_foreign,
     replace_stale,
     rotate_token,
+    stop_and_continue,
     swap_files,
     take_twin,
 )
@@ -79,6 +80,7 @@ def _crashes() -> list[Kind]:
         Kind("kill/at random", crash(lambda image: image.label == "at random"), 120),
         Kind("kill/first start", crash(_first), 80),
         Kind("kill/after the end", crash_twice, 20),
+        Kind("kill/stopped and continued", stop_and_continue, 30),
         *(Kind(f"power/{how}", cut_power(how), 60) for how in ("emptied", "truncated", "zeroed", "deleted")),
         Kind("power/newest offset empty", cut_power_spark("offset"), 40),
         Kind("power/newest commit empty", cut_power_spark("commit"), 40),

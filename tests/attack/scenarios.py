@@ -75,11 +75,16 @@ _CHOSEN: Final[dict[str, tuple[int, ...]]] = {
 }
 
 
+# Queries that tie the streams of a file into one pipeline: others would have started when one is refused.
+_TIES: Final = {"arrivals": ("SELECT x FROM s UNION ALL SELECT x FROM strict UNION ALL SELECT x FROM dirty",)}
+
+
 def case_script(file: str, chosen: Sequence[int]) -> str:
     streams, *parts = (CASES / f"{file}.case").read_text().split("\n-- ")
     queries = [part.partition("\n")[2].partition("\n----")[0] for part in parts]
     chosen_queries = [queries[i % len(queries)] for i in chosen]
-    return ";\n".join([streams, *(f"CREATE STREAM case{i} AS {q}" for i, q in enumerate(chosen_queries))])
+    texts = [*chosen_queries, *_TIES.get(file, ())]
+    return ";\n".join([streams, *(f"CREATE STREAM case{i} AS {text}" for i, text in enumerate(texts))])
 
 
 def _case_scenario(file: str) -> Scenario:

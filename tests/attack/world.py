@@ -130,7 +130,9 @@ class World:
             shutil.rmtree(self.directory / name, ignore_errors=True)
             try:
                 self._bases[name] = self._make_base(scenarios()[name])
-            except AssertionError:  # a run that does not stand being stopped and continued; `pause/…` is about that
+            except (
+                AssertionError
+            ):  # a run that does not stand being stopped and continued; `kill/stopped and continued` is about that
                 if attempt == 3:
                     raise
         return self._bases[name]
@@ -164,10 +166,20 @@ class World:
 
     @contextlib.contextmanager
     def _photographed(self, live: Path, images: Path) -> Iterator[None]:
-        """Take images before every file operation of Python, and at random moments for those of the JVM."""
+        """Take images before file operations of Python, and at random moments for those of the JVM."""
         (self.control / "count").unlink(missing_ok=True)
-        orders = {"root": str(live), "images": str(images), "pid": os.getpid(), "share": 0.3}
-        hook.write_orders(self.control, **orders)
+        with self._ordered(root=str(live), images=str(images), share=0.3):
+            yield
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop this process, and all of its Spark, at random moments."""
+        with self._ordered(pause=True):
+            yield
+
+    @contextlib.contextmanager
+    def _ordered(self, **orders: Any) -> Iterator[None]:
+        hook.write_orders(self.control, pid=os.getpid(), **orders)
         chance = subprocess.Popen([sys.executable, str(HERE / "chance.py"), str(self.control)])
         try:
             yield
