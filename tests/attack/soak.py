@@ -144,6 +144,7 @@ def grows(points: Sequence[tuple[float, float]]) -> bool:
 
 def judge(directory: Path) -> list[str]:
     """Compare results with those of DuckDB over the same files; what differs, in words."""
+    slide = WINDOW_S * SECOND
     with duckdb.connect() as database:
         database.execute(
             f"""
@@ -151,20 +152,26 @@ def judge(directory: Path) -> list[str]:
               FROM read_parquet('{directory}/in/*.parquet', filename => true);
             -- A row is late if it is more than two seconds behind: by construction those that are ten behind.
             CREATE VIEW applied AS SELECT k, v, ts FROM rows WHERE ts >= {BEGIN} + second * {SECOND} - 2 * {SECOND};
-            CREATE TABLE wanted AS SELECT k, COUNT(*) AS n, SUM(v)::HUGEINT AS total, (ts // {WINDOW_S * SECOND}) AS w
+            CREATE TABLE wanted AS SELECT k, COUNT(*) AS n, SUM(v)::HUGEINT AS total, (ts // {slide}) AS w
               FROM applied GROUP BY ALL;
             CREATE TABLE found AS SELECT k, n, total::HUGEINT AS total,
               epoch_us(valid_from) AS b, epoch_us(valid_until) AS e
               FROM read_parquet('{directory}/out/per_key/*.parquet');
-            -- Elements are valid from a microsecond before a multiple of the slide; equal ones may be one.
-            CREATE TABLE pieces AS SELECT k, n, total, UNNEST(range((b + 1) // {WINDOW_S * SECOND} - 1,
-              (e + 1) // {WINDOW_S * SECOND} - 1)) AS w FROM found;
+            -- The content of window w is valid from a microsecond before its end, for a slide. Elements come in pieces,
+            -- and equal ones that touch may be one: what counts is that all of the slide is covered, once.
+            CREATE TABLE cut AS SELECT *, UNNEST(range((b + 1) // {slide} - 1, (e + {slide}) // {slide} - 1)) AS w
+              FROM found;
+            CREATE TABLE pieces AS SELECT k, n, total, w FROM cut GROUP BY ALL
+              HAVING SUM(least(e, (w + 2) * {slide} - 1) - greatest(b, (w + 1) * {slide} - 1)) = {slide};
+            CREATE TABLE others AS SELECT k, n, total, w FROM cut GROUP BY ALL
+              HAVING SUM(least(e, (w + 2) * {slide} - 1) - greatest(b, (w + 1) * {slide} - 1)) <> {slide};
             """
         )
         flaws = []
         for name, query in {
             "rows of per_key that are missing": "SELECT * FROM wanted EXCEPT ALL SELECT k, n, total, w FROM pieces",
             "rows of per_key that are wrong": "SELECT k, n, total, w FROM pieces EXCEPT ALL SELECT * FROM wanted",
+            "rows of per_key that last too long or too short": "SELECT * FROM others",
             "rows of few that are missing": _few(directory, "wanted"),
             "rows of few that are wrong": _few(directory, "found"),
             "late rows that are missing": _late(directory, "wanted"),

@@ -7,14 +7,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
-from attack import tree
+import strandline as sl
+from attack import soak, tree
 from attack.kinds import all_kinds
 from attack.report import BEGIN, END, PAGE
 from attack.run import SHORT, plan, read_seeds
 from attack.verdict import Tally, Verdict, has_trace, judge_refusal
 from attack.world import differ
+from strandline.script import read_script, start_script
 
 HERE = Path(__file__).parent
 
@@ -80,3 +83,27 @@ def test_results_that_differ_are_told_apart() -> None:
 def test_the_page_has_its_marks() -> None:
     text = PAGE.read_text()
     assert text.count(BEGIN) == text.count(END) == 1 and text.index(BEGIN) < text.index(END)
+
+
+def test_the_judge_of_the_soak_notices_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for number in range(25):
+        pq.write_table(soak.rows_of(number, 2_000, seed=1), tmp_path / "in" / f"{number:06d}.parquet")
+    (tmp_path / "in" / "_END").touch()
+    text = soak.SCRIPT.format(directory=tmp_path, window=soak.WINDOW_S)
+    with sl.connect(engine="local", batch_rows=10_000) as database:
+        for query in start_script(database, read_script(database, text), tmp_path / "out", None):
+            assert query.await_end(60)
+    assert soak.judge(tmp_path) == []
+    for name in ("per_key", "few", "_late/t"):
+        file = sorted((tmp_path / "out" / name).glob("*.parquet"))[0]
+        whole = file.read_bytes()
+        pq.write_table(pq.read_table(file)[:-1], file)
+        assert [flaw for flaw in soak.judge(tmp_path) if "missing" in flaw], name
+        file.write_bytes(whole)
+
+
+def test_growth_is_told_from_noise() -> None:
+    flat = [(float(minute), 1000.0 + minute % 3 * 20) for minute in range(5, 30, 2)]
+    rising = [(float(minute), 1000.0 + minute * 30) for minute in range(5, 30, 2)]
+    assert not soak.grows(flat) and soak.grows(rising)
