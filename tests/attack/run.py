@@ -243,7 +243,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 note = " ".join(verdict.note.split())
                 print(f"{verdict.name}\t{trial.kind}\t{trial.number}\t{note}", file=log, flush=True)
             if verdict.is_violation:
-                print(f"{verdict.name}: {trial.command}\n    {verdict.note}", flush=True)
+                only = f" --scenarios {options.scenarios}" if names else ""
+                print(f"{verdict.name}: {trial.command}{only}\n    {verdict.note}", flush=True)
             elif options.trial is not None:
                 print(f"{verdict.name}: {verdict.note}")
             if number % 100 == 0:
