@@ -371,6 +371,7 @@ def _behaviour(kind: str, other: Receiver, dice: random.Random) -> Callable[[Any
             for _ in range(3 * 2**10):
                 handler.wfile.write(bytes(2**20))
         elif kind == "dripping answer":
+            handler.server.rows += _rows_of(body)
             handler.send_response(200)
             handler.send_header("Content-Length", "1000")
             handler.end_headers()
