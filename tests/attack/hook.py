@@ -91,14 +91,13 @@ class _Hook:
 
 
 def _touched(event: str, arguments: tuple[Any, ...]) -> tuple[str | None, bool]:
-    """The path of an operation and whether it changes something. Of those that read, only documents are of interest:
-    before a worker reads one, it must hear of new orders."""
+    """The path of an operation and whether it changes something. Before a worker reads, it must hear of new orders."""
     if event == "open":
         path, mode, flags = arguments
         if not isinstance(path, str):
             return None, False
         writes = any(sign in mode for sign in "wax+") if isinstance(mode, str) else bool((flags or 0) & _WRITING)
-        return (path if writes or path.endswith(".json") else None), writes
+        return path, writes
     if event in ("os.rename", "os.link"):
         return _text(arguments[1]), True
     if event in ("os.remove", "os.truncate", "os.rmdir"):
@@ -162,11 +161,18 @@ def family(pid: int) -> list[int]:
 
 
 def forget_caches() -> None:
-    """New orders are a new run for a worker that Spark has kept: what it knows of files may not outlive that."""
-    store = sys.modules.get("strandline.execution.store")
-    for name, value in list(vars(store).items()) if store is not None else ():
-        if name.startswith("_") and isinstance(value, dict) and not name.startswith("__"):
-            value.clear()
+    """New orders are a new run for a process that stays: what it knows of files may not outlive that.
+
+    Caches of modules have names like `_opened`; constants are written in capitals.
+    """
+    for name, module in list(sys.modules.items()):
+        if name.startswith(("strandline.execution", "strandline.checkpoint", "strandline.spark")):
+            for own, value in list(vars(module).items()):
+                if own.startswith("_") and own == own.lower() and not own.startswith("__"):
+                    if isinstance(value, dict | set):
+                        value.clear()
+                    elif hasattr(value, "cache_clear"):
+                        value.cache_clear()
 
 
 def write_orders(control: Path, **orders: Any) -> None:

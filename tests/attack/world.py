@@ -188,9 +188,10 @@ class World:
             chance.wait()  # it leaves by itself: killed in the midst of an image it would leave everybody stopped
 
     def forget(self) -> None:
-        """Let workers that Spark has kept forget what they know of files."""
+        """Let this process, and workers that Spark has kept, forget what they know of files."""
         self._numbers += 1
         hook.write_orders(self.control, number=self._numbers)
+        hook.forget_caches()
 
     # ---- trials ------------------------------------------------------------------------------------------------------
 
