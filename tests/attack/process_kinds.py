@@ -58,7 +58,7 @@ class Live:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            preexec_fn=before,
+            preexec_fn=lambda: _prepare(before),
         )
         self.started.append(process)
         return process
@@ -81,6 +81,13 @@ class Live:
     def close(self) -> None:
         for process in self.started:
             kill_family(process)
+
+
+def _prepare(more: Callable[[], None] | None) -> None:
+    """For the start of a process: what runs in the background of a shell ignores Ctrl-C, and passes that on."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if more is not None:
+        more()
 
 
 def kill_family(process: subprocess.Popen[str]) -> None:
