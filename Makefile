@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all fuzz fuzz-optimizer check format bench bench-peers docs pictures clean
+.PHONY: demo test test-all fuzz fuzz-optimizer attack soak check format bench bench-peers docs pictures clean
 
 demo: $(READY)  ## continuous queries over a generated stream, live, about a minute
 	$(BIN)/strandline demo
@@ -22,6 +22,13 @@ fuzz: $(READY)  ## random queries judged by DuckDB and PostgreSQL; N=questions S
 
 fuzz-optimizer: $(READY)  ## random queries, and the plans that rules make of them, must mean the same; N=pairs SEED=first seed
 	$(BIN)/python tests/fuzz_optimizer.py $(or $(N),2000) --seed $(SEED)
+
+attack: $(READY)  ## damage, kills, faults and hostile input, about half an hour; N=trials SEED=… MINUTES=… KINDS='kill/* input/*' DOCS=1
+	$(BIN)/python tests/attack/run.py --seed $(SEED) $(if $(N),--trials $(N)) $(if $(MINUTES),--minutes $(MINUTES)) \
+	  $(foreach kind,$(KINDS),--kind '$(kind)') $(if $(DOCS),--write-docs)
+
+soak: $(READY)  ## 50,000 rows/s on Spark with a kill every two minutes, judged at the end; MINUTES=30 RATE=50000
+	$(BIN)/python tests/attack/soak.py --minutes $(or $(MINUTES),30) --rate $(or $(RATE),50000) --seed $(SEED)
 
 check: $(READY)  ## format, lint, types
 	$(BIN)/ruff format --check src tests examples benchmarks
