@@ -26,7 +26,14 @@ from strandline.catalog import SYSTEM, BaseStream, Catalog, DerivedStream, Known
 from strandline.checkpoint.examine import write_outputs
 from strandline.checkpoint.identity import Checkpoint, indent
 from strandline.checkpoint.replay import replayed_until
-from strandline.checkpoint.verify import OutputDirectories, VerifiedChain, verify_chain, verify_delivered
+from strandline.checkpoint.verify import (
+    OutputDirectories,
+    VerifiedChain,
+    make_ready,
+    verify_chain,
+    verify_delivered,
+    verify_sources,
+)
 from strandline.describe import describe, show_queries, show_shedding, show_sinks, show_streams, show_views
 from strandline.errors import CatalogError, QueryError, SetupError, SinkError, StrandlineError
 from strandline.execution.delivery import Delivery
@@ -466,6 +473,7 @@ class Database:
         sources = {stream.name: open_source(stream).identity() for stream in pipeline.streams}
         checkpoint.recognise(pipeline, text, sources, sinks, known)
         verified = verify_chain(checkpoint.path, checkpoint.lease)
+        verify_sources(pipeline, checkpoint.path, verified.last_offset)
         aside = aside or next((near for query in queries if (near := query.sink.beside) is not None), None)
         outlets = {q.name: q.sink.open(q.name, columns[q.name]) for q in queries}
         directories = {name: outlet.directory for name, outlet in outlets.items() if outlet.directory is not None}
@@ -511,7 +519,9 @@ class Database:
         consumed = frozenset(name for name, outlet in group.outlets.items() if outlet.consumed)
         outputs = OutputDirectories(delivery.directories, delivery.side_outputs, consumed)
         verify_delivered(verified.chain, outputs)
+        # From here on something is changed.
         checkpoint.claim()
+        make_ready(verified)
         write_outputs(checkpoint.path, outputs, {q.name: q.sink.kind for q in queries if q.sink.identity is not None})
         write_flow(checkpoint.path, delivery.pipeline)
         for query in queries:

@@ -143,6 +143,7 @@ def verdict(spark_database: Database, directory: Path, inputs: Path, expected: p
     finally:
         query.stop()
     assert results(directory).equals(expected), f"{file}: wrong results"
+    assert side_rows(directory) == (FILES, FILES), f"{file}: wrong late or rejected rows"
     return "exact"
 
 

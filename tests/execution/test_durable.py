@@ -162,14 +162,27 @@ def test_a_head_is_the_last_value_that_was_written(tmp_path: Path) -> None:
     assert HeadFile(head.path).read() == "more"
 
 
-def test_a_write_that_was_interrupted_leaves_the_value_before(tmp_path: Path) -> None:
+@pytest.mark.parametrize("copy", [0, 1])
+def test_damage_of_one_copy_is_no_loss(tmp_path: Path, copy: int) -> None:
     head = HeadFile(tmp_path / "head")
     for value in (1, 2, 3):
         head.write(value)
     content = bytearray(head.path.read_bytes())
-    content[512 + 40] ^= 255  # the third value is in the second slot
+    content[512 * copy + 40] ^= 255
     head.path.write_bytes(content)
-    assert HeadFile(head.path).read() == 2
+    assert HeadFile(head.path).read() == 3
+
+
+def test_a_write_that_was_interrupted_leaves_one_of_both_values(tmp_path: Path) -> None:
+    head = HeadFile(tmp_path / "head")
+    head.write("before")
+    before = head.path.read_bytes()
+    head.write("after")
+    after = head.path.read_bytes()
+    head.path.write_bytes(after[:512] + before[512:])
+    assert HeadFile(head.path).read() == "after"
+    head.path.write_bytes(after[:38] + before[38:512] + before[512:])
+    assert HeadFile(head.path).read() == "before"
 
 
 @pytest.mark.parametrize("content", [b"", b"x" * 1024, b"\0" * 1024, b"x" * 100])

@@ -17,11 +17,10 @@ from strandline.checkpoint.spark_log import SparkLog
 from strandline.checkpoint.verify import OutputDirectories, check_newest, damaged_files, read_forgotten, verify_state
 from strandline.errors import CheckpointError, StrandlineError, damaged
 from strandline.execution.advance import Offset
-from strandline.execution.chain import DELIVERED_LOG, DeliveredFile
+from strandline.execution.chain import DELIVERED_LOG, DeliveredFile, source_directory
 from strandline.execution.durable import (
     ChainedLog,
     DocumentKind,
-    encode_name,
     read_document,
     scan_chain,
     write_document,
@@ -205,7 +204,7 @@ def check_sources(path: Path, offset: Offset) -> None:
 
 def _source_checks(path: Path, offset: Offset) -> Iterator[Callable[[], None]]:
     for name, position in offset.positions.items():
-        yield from _log_checks(path / "sources" / encode_name(name), position.at, position.seal)
+        yield from _log_checks(source_directory(path, name), position.at, position.seal)
 
 
 def _log_checks(directory: Path, position: int, seal: str) -> Iterator[Callable[[], None]]:
@@ -213,7 +212,7 @@ def _log_checks(directory: Path, position: int, seal: str) -> Iterator[Callable[
     if seal and not (directory / "offsets.json").exists():
         yield lambda: ChainedLog(directory / "units.log").verify(position, seal)
     if seal and (directory / "offsets.json").exists():
-        yield lambda: OffsetLog(directory).verify(position, seal, cut=False)
+        yield lambda: OffsetLog(directory).verify(position, seal)
     if (directory / "received").is_dir():
         yield lambda: Received(directory / "received").check(position)
     if (directory / "rows").is_dir():

@@ -22,7 +22,7 @@ from strandline.errors import CheckpointError, StrandlineError
 from strandline.execution.advance import Offset
 from strandline.execution.chain import DELIVERED_LOG
 from strandline.execution.delivery import side_output
-from strandline.execution.durable import ChainedLog, sync_directory
+from strandline.execution.durable import ChainedLog, sync_directory, write_file
 from strandline.execution.lease import Lease
 from strandline.execution.records import BatchRecord, BatchRecords
 
@@ -149,7 +149,7 @@ def _restore_commit(log: SparkLog, target: int, done: Repair) -> None:
     if target > 0 and target - 1 not in log.commit_batches():
         # Spark looks for the commit of the batch before; its content is always the same.
         log.commits.mkdir(parents=True, exist_ok=True)
-        (log.commits / str(target - 1)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+        write_file(log.commits / str(target - 1), log.COMMIT)
 
 
 def _cut_delivered(path: Path, record: BatchRecord) -> None:

@@ -23,6 +23,8 @@ _VERSION: Final = "v1"
 class SparkLog:
     """The logs below a checkpoint. Every file that does not say what it must is named as damaged."""
 
+    COMMIT: Final = b'v1\n{"nextBatchWatermarkMs":0}'  # of a query without watermarks of Spark's
+
     def __init__(self, checkpoint: Path) -> None:
         self.metadata = checkpoint / SPARK / "metadata"
         self.offsets = checkpoint / SPARK / "offsets"
@@ -59,6 +61,12 @@ class SparkLog:
                 raise damaged(path)
         except ValueError:
             raise damaged(path) from None
+
+    def remove_temporary_files(self) -> None:
+        """Remove what interrupted writes of Spark's have left."""
+        for directory in (self.offsets, self.commits):
+            for path in directory.glob(".*.tmp"):
+                path.unlink(missing_ok=True)
 
     def check_metadata(self) -> str:
         """The digest of the file with the id of the query."""

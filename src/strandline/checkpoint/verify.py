@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,10 +15,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from strandline.checkpoint.replay import last_replayed
 from strandline.checkpoint.spark_log import SparkLog, is_empty, remove_entry
 from strandline.errors import SinkError, damaged
-from strandline.execution.advance import Offset
-from strandline.execution.chain import DELIVERED_LOG, CheckpointChain, DeliveredFile, state_directory
+from strandline.execution.advance import Offset, Position
+from strandline.execution.chain import (
+    DELIVERED_LOG,
+    CheckpointChain,
+    DeliveredFile,
+    source_directory,
+    state_directory,
+)
 from strandline.execution.delivery import side_output
 from strandline.execution.durable import (
     START,
@@ -27,10 +35,13 @@ from strandline.execution.durable import (
     scan_chain,
     sync_directory,
     write_document,
+    write_file,
 )
 from strandline.execution.lease import Lease
 from strandline.execution.records import RECORDS_KEPT, BatchRecord, BatchRecords, RecordReference
+from strandline.execution.sources.base import Source, open_source
 from strandline.execution.store import verify_version
+from strandline.physical.plan import Pipeline
 
 FULL_CHECK_BYTES: Final = 4 * 2**30  # of delivered files whose content is read at a start; of the others only the size
 _THREADS: Final = 4
@@ -43,20 +54,22 @@ class VerifiedChain:
     chain: CheckpointChain
     last_offset: Offset | None
     is_committed: bool  # whether the batch of the last offset is over for Spark
+    unsynced: tuple[Path, ...] = ()  # entries of Spark's logs that a power cut has left empty
 
 
 def verify_chain(path: Path, lease: Lease) -> VerifiedChain:
-    """Check Spark's logs, the batch records and the state; raises the first thing that is wrong."""
+    """Check Spark's logs, the batch records and the state; raises the first thing that is wrong. Nothing is changed."""
     log, records = SparkLog(path), BatchRecords(path)
-    _drop_unsynced(log, records)
     chain = CheckpointChain(path, lease)
-    batches = _contiguous(log.offset_batches(), log.offsets)
+    batches, commits, unsynced = _entries(log, records)
+    _refuse_gaps(batches, log.offsets)
+    _refuse_gaps(commits, log.commits)
     if not batches:
-        return _without_offsets(chain, log, records)
+        return _without_offsets(chain, log, records, unsynced)
     metadata = log.check_metadata()
     offsets = {batch: log.read_offset(batch) for batch in batches}
     _check_settings(log, batches)
-    committed = _check_commits(log, batches[-1])
+    committed = _check_commits(log, commits, batches, unsynced)
     last, _ = offsets[batches[-1]]
     _check_links(records, offsets)
     recorded = records.newest(last.batch)
@@ -75,10 +88,46 @@ def verify_chain(path: Path, lease: Lease) -> VerifiedChain:
     if needed is not None:
         verify_state(path, needed[0])
     _refuse_later_records(records, last.batch)
-    return VerifiedChain(chain, last, committed == last.batch)
+    return VerifiedChain(chain, last, committed == last.batch, unsynced)
 
 
-def _without_offsets(chain: CheckpointChain, log: SparkLog, records: BatchRecords) -> VerifiedChain:
+def make_ready(verified: VerifiedChain) -> None:
+    """Clear away what crashes and power cuts have left in Spark's logs, now that everything else is known to be whole.
+
+    An empty commit of the last batch is removed: that batch runs again. One of an earlier batch is written again, since
+    a later offset proves that the batch was over. An empty offset is removed: offsets are synced before anything of
+    their batch can be seen. Without any offset Spark expects its directory to be empty.
+    """
+    log = SparkLog(verified.chain.path)
+    for path in verified.unsynced:
+        if (
+            path.parent == log.commits
+            and verified.last_offset is not None
+            and int(path.name) < verified.last_offset.batch
+        ):
+            write_file(path, log.COMMIT)
+        else:
+            remove_entry(path)
+    if verified.last_offset is None and verified.chain.record is None:
+        shutil.rmtree(log.metadata.parent, ignore_errors=True)
+    log.remove_temporary_files()
+
+
+def _entries(log: SparkLog, records: BatchRecords) -> tuple[list[int], list[int], tuple[Path, ...]]:
+    """The batches in the offset log and in the commit log, without those that a power cut has left empty; and these."""
+    offsets, commits, unsynced = log.offset_batches(), log.commit_batches(), list[Path]()
+    if commits and is_empty(log.commits / str(commits[-1])):
+        unsynced.append(log.commits / str(commits.pop()))
+    if offsets and is_empty(log.offsets / str(offsets[-1])):
+        last = offsets[-1]
+        if records.newest(last) is None and (not commits or commits[-1] < last):
+            unsynced.append(log.offsets / str(offsets.pop()))
+    return offsets, commits, tuple(unsynced)
+
+
+def _without_offsets(
+    chain: CheckpointChain, log: SparkLog, records: BatchRecords, unsynced: tuple[Path, ...]
+) -> VerifiedChain:
     """A checkpoint whose first batch was not planned yet, or one of the local engine, which has no log of Spark's."""
     if log.commit_batches():
         raise damaged(log.offsets / str(log.commit_batches()[-1]))
@@ -89,29 +138,13 @@ def _without_offsets(chain: CheckpointChain, log: SparkLog, records: BatchRecord
         if newest[0].offset:
             raise damaged(log.offsets / str(newest[0].batch))
         chain.record, chain.head = newest
-    return VerifiedChain(chain, None, True)
+    return VerifiedChain(chain, None, True, unsynced)
 
 
-def _drop_unsynced(log: SparkLog, records: BatchRecords) -> None:
-    """Remove the newest entries of Spark's logs if they are empty: a power cut came before they were on disk.
-
-    An empty commit is a batch that runs again. An empty offset without a record is a batch that is planned again:
-    offsets are synced before anything of their batch can be seen.
-    """
-    commits, offsets = log.commit_batches(), log.offset_batches()
-    if commits and is_empty(log.commits / str(commits[-1])):
-        remove_entry(log.commits / str(commits.pop()))
-    if offsets and is_empty(log.offsets / str(offsets[-1])):
-        last = offsets[-1]
-        if records.newest(last) is None and (not commits or commits[-1] < last):
-            remove_entry(log.offsets / str(last))
-
-
-def _contiguous(batches: list[int], directory: Path) -> list[int]:
+def _refuse_gaps(batches: list[int], directory: Path) -> None:
     for batch in range(batches[0], batches[-1]) if batches else ():
         if batch not in batches:
             raise damaged(directory / str(batch))
-    return batches
 
 
 def _check_settings(log: SparkLog, batches: list[int]) -> None:
@@ -127,16 +160,18 @@ def _settings(log: SparkLog, batch: int) -> object:
         raise damaged(log.offsets / str(batch)) from None
 
 
-def _check_commits(log: SparkLog, last: int) -> int:
+def _check_commits(log: SparkLog, commits: list[int], batches: list[int], unsynced: tuple[Path, ...]) -> int:
     """The last batch that is over; it is the last that was planned, or the one before."""
-    commits = _contiguous(log.commit_batches(), log.commits)
+    last = batches[-1]
     for batch in commits:
         log.check_commit(batch)
     committed = commits[-1] if commits else -1
     if committed > last:
         raise damaged(log.offsets / str(committed))
-    if committed < last - 1:
+    if committed < last - 1 and log.commits / str(last - 1) not in unsynced:
         raise damaged(log.commits / str(last - 1))
+    if committed < last and last > 0 and last - 1 not in batches:
+        raise damaged(log.offsets / str(last - 1))  # a batch that runs again begins there
     return committed
 
 
@@ -182,6 +217,33 @@ def verify_state(path: Path, record: BatchRecord) -> int:
         return sum(pool.map(check, record.state))
 
 
+# Sources
+
+
+def verify_sources(pipeline: Pipeline, path: Path, last: Offset | None) -> None:
+    """Compare what the sources have written down with the last offset. Nothing is changed."""
+    for source, position in _sources(pipeline, path, last):
+        source.verify(position.at, position.seal)
+
+
+def resume_sources(pipeline: Pipeline, path: Path, last: Offset | None) -> dict[str, Source]:
+    """The sources, ready to go on after the last offset: what no batch has read is dropped from their logs."""
+    sources = {}
+    for source, position in _sources(pipeline, path, last):
+        source.verify(position.at, position.seal)
+        source.resume(position.at)
+        sources[source.stream.name] = source
+    return sources
+
+
+def _sources(pipeline: Pipeline, path: Path, last: Offset | None) -> Iterator[tuple[Source, Position]]:
+    # Batches that are to be repeated after a repair need the logs as far as they reached.
+    reached = last_replayed(path) or last
+    for stream in pipeline.streams:
+        position = Position() if reached is None else reached.positions[stream.name]
+        yield open_source(stream, source_directory(path, stream.name)), position
+
+
 # Delivered files
 
 
@@ -223,7 +285,6 @@ class OutputDirectories:
 def verify_delivered(chain: CheckpointChain, outputs: OutputDirectories) -> None:
     """Compare every file that was delivered with what was delivered, and go on with the log of them."""
     if chain.record is None:
-        chain.delivered.cut(0)
         return
     count, expected = chain.record.delivered
     before = chain.before(chain.record.batch)
@@ -244,7 +305,7 @@ def verify_delivered(chain: CheckpointChain, outputs: OutputDirectories) -> None
     for _, error in damaged_files(listed, outputs.consumed):
         raise error
     chain.delivered.verify(count, expected)
-    chain.delivered.cut(count)
+    chain.delivered.drop(count)  # what follows belongs to a batch that runs again
 
 
 def damaged_files(

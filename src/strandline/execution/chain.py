@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from strandline.execution.durable import ChainedLog, digest, sync_directory, sync_file
+from strandline.execution.durable import ChainedLog, digest, encode_name, sync_directory, sync_file
 from strandline.execution.lease import Lease
 from strandline.execution.records import BatchRecord, BatchRecords, RecordReference
 
@@ -114,6 +114,11 @@ def digest_file(path: Path) -> str:
         return digest(path.read_bytes())
     except FileNotFoundError:
         return ""
+
+
+def source_directory(checkpoint: Path, stream: str) -> Path:
+    """Where a source keeps its log."""
+    return checkpoint / "sources" / encode_name(stream)
 
 
 def state_directory(checkpoint: Path, shard: str) -> Path:

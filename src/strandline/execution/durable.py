@@ -214,6 +214,10 @@ class ChainedLog:
                 file.truncate(self.last.end)
                 os.fsync(file.fileno())
 
+    def drop(self, count: int) -> None:
+        """Drop all but the first entries from memory; the file is cut by the next `append`."""
+        del self.lines[count - self.forgotten :]
+
     def forget(self, count: int) -> None:
         """Keep the first entries in the file only."""
         if count > self.forgotten:
@@ -272,11 +276,11 @@ def scan_chain(path: Path, after: Line | None = None) -> Iterator[Line]:
 class HeadFile:
     """A small JSON value that is rewritten in place: the head of what one process appends to and acknowledges.
 
-    Two slots take turns, each with a number and a checksum, so that a crash in the middle of a write leaves the value
-    before it. A write is one `pwrite` and one sync of a file whose size does not change.
+    It is there twice, each copy with a number and a checksum in a sector of its own: a crash in the middle of a write
+    leaves one of them, and damage of one is no loss. A write is one `pwrite` and one sync; the size does not change.
     """
 
-    _SLOT: Final = 512
+    _COPY: Final = 512
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -291,37 +295,30 @@ class HeadFile:
             return None
         except OSError:
             raise damaged(self.path) from None
-        slots = [slot for start in (0, self._SLOT) if (slot := _slot(data[start : start + self._SLOT])) is not None]
-        if len(data) != 2 * self._SLOT or not slots:
+        copies = [copy for start in (0, self._COPY) if (copy := _slot(data[start : start + self._COPY])) is not None]
+        if len(data) != 2 * self._COPY or not copies:
             raise damaged(self.path)
-        self._number, value = max(slots, key=lambda slot: slot[0])
-        # The other slot is the one before it, or the one whose writing was interrupted; an older one is out of turn.
-        if len(slots) == 2 and abs(slots[0][0] - slots[1][0]) != 1:
-            raise damaged(self.path)
+        self._number, value = max(copies, key=lambda copy: copy[0])
         return value
 
     def write(self, value: Any) -> None:
         """Replace the value; it is on disk when this returns."""
         if self._file is None:
             self.read()
-        number = self._number + 1
-        body = json.dumps([number, value], separators=(",", ":"))
-        slot = f"{digest(body.encode())} {body}".encode().ljust(self._SLOT - 1) + b"\n"
-        assert len(slot) == self._SLOT, "a head is small"
+        body = json.dumps([self._number + 1, value], separators=(",", ":"))
+        copy = f"{digest(body.encode())} {body}".encode().ljust(self._COPY - 1) + b"\n"
+        assert len(copy) == self._COPY, "a head is small"
         if self._file is None:
-            self._open(slot)
+            self._open(copy)
         assert self._file is not None
-        os.pwrite(self._file, slot, (number % 2) * self._SLOT)
+        os.pwrite(self._file, copy + copy, 0)
         os.fsync(self._file)
-        self._number = number
+        self._number += 1
 
     def _open(self, first: bytes) -> None:
         if not self.path.exists():
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            # Never half a file: it appears with its first value in both places.
-            body = json.dumps([0, None], separators=(",", ":"))
-            empty = f"{digest(body.encode())} {body}".encode().ljust(self._SLOT - 1) + b"\n"
-            write_file(self.path, empty + first)
+            write_file(self.path, first + first)  # never half a file
             sync_directory(self.path.parent)
         self._file = os.open(self.path, os.O_RDWR)
 

@@ -171,4 +171,6 @@ def busy(directory: Path, holder: Holder | None) -> CheckpointError:
 
 
 def _describe(holder: Holder) -> str:
+    if not holder.token:
+        return "It has ended since."
     return f"The writer is process {holder.process} on {holder.host}."

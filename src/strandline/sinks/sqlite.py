@@ -102,6 +102,9 @@ class _File(Store):
             self._connection = connection
         return self._connection
 
+    def exists(self) -> bool:
+        return self._path.exists()
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         connection = self._open

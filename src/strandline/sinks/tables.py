@@ -82,6 +82,10 @@ class Store(ABC):
     busy_seconds: float | None = None  # how long others may hold a lock; None for as long as they want
     unreachable: str = ""  # the hint for a database that cannot be opened
 
+    def exists(self) -> bool:
+        """Whether there is a database to look into; looking must not make one."""
+        return True
+
     @abstractmethod
     def transaction(self) -> AbstractContextManager[None]:
         """All or nothing."""
@@ -160,6 +164,9 @@ class TableOutlet(Outlet):
         return [self._main] if self._shows == "elements" else [self._main, self._ends, self._waiting]
 
     def fit(self, standing: Standing) -> None:
+        if not self._store.exists():
+            self._fit_unknown(None, standing)
+            return
         self._patiently(lambda: self._fit(standing), attempts=1)
 
     def _fit(self, standing: Standing) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import socket
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -12,17 +14,18 @@ from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 from typing import Any
 
-from strandline.checkpoint.replay import forget_replayed, last_replayed, planned_again
+from strandline.checkpoint.replay import forget_replayed, planned_again
+from strandline.checkpoint.verify import resume_sources
 from strandline.errors import StrandlineError, damaged
-from strandline.execution.advance import Advance, Offset, Position, pieces
+from strandline.execution.advance import Advance, Offset, pieces
 from strandline.execution.chain import CheckpointChain
-from strandline.execution.durable import encode_name
 from strandline.execution.measuring import Wish
 from strandline.execution.shedding import Shedder
-from strandline.execution.sources.base import Source, open_source
 from strandline.physical.plan import Pipeline
 from strandline.spark.failure import seal_error
 from strandline.temporary import remove_socket, socket_path
+
+_CLOSE_SECONDS = 2.0
 
 
 class Planner:
@@ -39,8 +42,7 @@ class Planner:
         wish: Callable[[], Wish] = tuple,
     ) -> None:
         self._chain = chain
-        sources = open_sources(pipeline, chain.path)
-        verify_sources(sources, last_replayed(chain.path) or last)
+        sources = resume_sources(pipeline, chain.path, last)
         self._advance = Advance(sources, batch_rows, tasks=pipeline.buckets, shedder=shedder, wish=wish)
         # A Unix socket in a directory that only we can enter, and only for those who have the secret of the run: Spark
         # starts the other end on this machine.
@@ -48,31 +50,38 @@ class Planner:
         self._listener = Listener(socket_path("planner"), authkey=bytes.fromhex(secret))
         self.address = str(self._listener.address)
         self._open: list[Connection] = []
-        threading.Thread(target=self._welcome, name="strandline-planner", daemon=True).start()
+        self._closing = threading.Event()
+        self._welcoming = threading.Thread(target=self._welcome, name="strandline-planner", daemon=True)
+        self._welcoming.start()
 
     @property
     def rows_left(self) -> int | None:
         return self._advance.rows_left
 
     def close(self) -> None:
+        """End the threads before their sockets are closed: a call that waits would go on with whatever gets the same
+        number next."""
+        self._closing.set()
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as knock:
+            knock.connect(self.address)
+        self._welcoming.join(_CLOSE_SECONDS)
         self._listener.close()
         remove_socket(self.address)
         for connection in self._open:
-            connection.close()
+            _hang_up(connection)
         self._advance.close()
 
     def _welcome(self) -> None:
-        with contextlib.suppress(OSError):  # when the listener is closed
-            while True:
-                try:
-                    connection = self._listener.accept()
-                except (AuthenticationError, EOFError, ConnectionError):
-                    continue  # a stranger
-                self._open.append(connection)
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+        while not self._closing.is_set():
+            try:
+                connection = self._listener.accept()
+            except (AuthenticationError, EOFError, OSError):
+                continue  # a stranger, or the end
+            self._open.append(connection)
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: Connection) -> None:
-        with contextlib.suppress(OSError):  # when either end is closed
+        with contextlib.suppress(OSError), connection:  # when either end is closed
             while (asked := _heard(connection)) is not None:
                 what, *about = json.loads(asked)
                 connection.send_bytes(json.dumps(self._answer(what, about)).encode())
@@ -111,6 +120,12 @@ class Planner:
         return len(pieces(before.positions, after.positions))
 
 
+def _hang_up(connection: Connection) -> None:
+    """Let whoever reads from a connection find its end; the connection is closed by that thread."""
+    with contextlib.suppress(OSError, ValueError), socket.socket(fileno=os.dup(connection.fileno())) as own:
+        own.shutdown(socket.SHUT_RDWR)
+
+
 def _heard(connection: Connection) -> bytes | None:
     """The next message; None when either end is closed. One that is closed in the middle of the call has no handle left
     to read from, and Python calls that a TypeError."""
@@ -118,22 +133,6 @@ def _heard(connection: Connection) -> bytes | None:
         return connection.recv_bytes()
     except (OSError, EOFError, TypeError):
         return None
-
-
-def open_sources(pipeline: Pipeline, checkpoint: Path) -> dict[str, Source]:
-    """The sources of a pipeline, with the places of their logs."""
-    return {stream.name: open_source(stream, source_directory(checkpoint, stream.name)) for stream in pipeline.streams}
-
-
-def source_directory(checkpoint: Path, stream: str) -> Path:
-    return checkpoint / "sources" / encode_name(stream)
-
-
-def verify_sources(sources: Mapping[str, Source], last: Offset | None) -> None:
-    """Compare what the sources have written down with the last offset, and drop what no batch has read."""
-    for name, source in sources.items():
-        position = Position() if last is None else last.positions[name]
-        source.verify(position.at, position.seal, cut=True)
 
 
 def read_offset(data: Mapping[str, Any], checkpoint: Path) -> Offset:

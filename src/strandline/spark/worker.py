@@ -20,7 +20,7 @@ from pyspark import TaskContext
 from strandline.algebra.user import user_functions
 from strandline.errors import StrandlineError, damaged
 from strandline.execution.advance import Offset, pieces
-from strandline.execution.chain import STATE
+from strandline.execution.chain import STATE, source_directory
 from strandline.execution.ingest import ingest
 from strandline.execution.progress import Heartbeat
 from strandline.execution.records import BatchRecords
@@ -32,7 +32,7 @@ from strandline.execution.wire import DRIVER, Message, decode, encode
 from strandline.physical.plan import Pipeline
 from strandline.spark.failure import seal_error
 from strandline.spark.packing import packed
-from strandline.spark.planner import read_offset, source_directory
+from strandline.spark.planner import read_offset
 
 EXCHANGE = "exchange"  # what workers on one machine hand over; of no use to a restart
 
@@ -79,7 +79,7 @@ def _read_piece(job: Job, number: int, start: Mapping[str, Any], end: Mapping[st
     before, after = read_offset(start, Path(job.checkpoint)), read_offset(end, Path(job.checkpoint))
     piece = pieces(before.positions, after.positions)[number]
     source, position = job.source(piece.stream), after.positions[piece.stream]
-    source.verify(position.at, position.seal)
+    source.check_seal(position.at, position.seal)
     # Batches are counted here by offsets, so that files of an answer are named alike when Spark runs one again.
     answer = answers_of(job.pipeline, job.targets, after.batch, f"0-{number}")
     out = Outbox(job.pipeline.buckets, number, answer)

@@ -89,10 +89,15 @@ class Source(ABC):
         log: then positions mean the same for ever."""
         return ""
 
-    def verify(self, position: int, seal: str, cut: bool = False) -> None:  # noqa: B027
-        """Make sure that the source's own log says the same up to a position as when `seal` was taken; raises
-        `checkpoint-damaged` if not. With `cut`, on the driver at a restart, drop what lies beyond: it belongs to
-        batches that were never planned."""
+    def verify(self, position: int, seal: str) -> None:  # noqa: B027
+        """Make sure that what the source has written down up to a position is what it was when `seal` was taken, by
+        reading it again; raises `checkpoint-damaged` if not. On the driver before a restart; nothing is changed."""
+
+    def resume(self, position: int) -> None:  # noqa: B027
+        """Go on after a position that was verified: what the log has beyond it belongs to no batch, and is dropped."""
+
+    def check_seal(self, position: int, seal: str) -> None:  # noqa: B027
+        """The same as `verify` in a worker, for every batch: what was read before need not be read again."""
 
     def open(self) -> None:  # noqa: B027 - most have nothing to open
         """Called once before the first `advance` of a run, in the driver's process: a receiver opens its door here."""

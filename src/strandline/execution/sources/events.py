@@ -41,8 +41,8 @@ class EventsSource(Source):
         if self.stream.source.arguments and not isinstance(self.stream.source.arguments[0], str):
             raise arguments.error("events() takes the name of a directory")
 
-    def verify(self, position: int, seal: str, cut: bool = False) -> None:
-        if cut and self.journal is not None:
+    def verify(self, position: int, seal: str) -> None:
+        if self.journal is not None:
             self.journal.verify(position)
 
     def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:

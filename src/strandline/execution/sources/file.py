@@ -148,13 +148,17 @@ class FileSource(Source):
     def seal(self, position: int) -> str:
         return self._shared().digest(position)
 
-    def verify(self, position: int, seal: str, cut: bool = False) -> None:
-        log = self.log if cut else self._shared()
+    def verify(self, position: int, seal: str) -> None:
         if position > 0:
-            log.verify(position, seal)
-        if cut:
-            log.cut(position)
-            self._tracker = None
+            self.log.verify(position, seal)
+
+    def resume(self, position: int) -> None:
+        self.log.cut(position)
+        self._tracker = None
+
+    def check_seal(self, position: int, seal: str) -> None:
+        if position > 0:
+            self._shared().verify(position, seal)
 
     def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
         tracker = self._tracked()

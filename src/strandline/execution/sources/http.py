@@ -83,9 +83,8 @@ class HttpSource(Source):
             self._server = None
         self.receiver.close()
 
-    def verify(self, position: int, seal: str, cut: bool = False) -> None:
-        if cut:
-            self.receiver.verify(position)
+    def verify(self, position: int, seal: str) -> None:
+        self.receiver.verify(position)
 
     def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
         return self.receiver.advance(position, limit_rows)

@@ -109,9 +109,11 @@ class Journal:
         for entry in sorted(entries, key=lambda entry: (entry.start, entry.end)):
             if entry.kind == "until" and entry.checksum != zlib.crc32(entry.label.encode()):
                 raise damaged(self.directory / entry.name)
-            if entry.start != self.reach:
-                if not self.forgetful or entry.start < self.reach:
-                    raise damaged(self.directory / entry.name)
+            if entry.start < self.reach:
+                raise damaged(self.directory / entry.name)
+            if entry.start > self.reach:
+                if not self.forgetful:
+                    raise damaged(self.directory / f"{self.reach:015d}-*")
                 self._entries.clear()  # what lies before a gap is being forgotten while we look
             self._entries.append(entry)
         if self.reach < acknowledged:

@@ -114,8 +114,14 @@ class KafkaSource(Source):
     def seal(self, position: int) -> str:
         return self.log.seal(position)
 
-    def verify(self, position: int, seal: str, cut: bool = False) -> None:
-        self.log.verify(position, seal, cut)
+    def verify(self, position: int, seal: str) -> None:
+        self.log.verify(position, seal)
+
+    def resume(self, position: int) -> None:
+        self.log.cut(position)
+
+    def check_seal(self, position: int, seal: str) -> None:
+        self.log.verify(position, seal)
 
     def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
         if not self.log.rounds:

@@ -82,18 +82,20 @@ class OffsetLog:
         """The digest of the rounds up to a position, at which one ends."""
         return next((each.digest for each in self.rounds if each.end == position), "")
 
-    def verify(self, position: int, seal: str, cut: bool) -> None:
-        """Make sure that the rounds up to a position are those whose digest was kept; with `cut`, drop later ones."""
-        if self.path is None:
+    def verify(self, position: int, seal: str) -> None:
+        """Make sure that the rounds up to a position are those whose digest was kept."""
+        if self.path is None or position == 0:
             return
-        if position > 0:
-            self.load()
-            if self.seal(position) != seal:
-                raise damaged(self.path)
-        if cut:
-            self.rounds = [each for each in self.rounds if each.end <= position]
-            if not self.rounds:
-                self.ends, self.forgotten = None, START
+        self.load()
+        if self.seal(position) != seal:
+            raise damaged(self.path)
+
+    def cut(self, position: int) -> None:
+        """Drop the rounds after a position."""
+        self.rounds = [each for each in self.rounds if each.end <= position]
+        if not self.rounds:
+            self.ends, self.forgotten = None, START
+            if self.path is not None:
                 self.path.unlink(missing_ok=True)
 
     def load(self) -> None:

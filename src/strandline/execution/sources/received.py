@@ -83,8 +83,8 @@ class Received:
         self.ended = head.ended
         size, lines = 0, head.lines if not self._starts else self._starts[0]
         for number, start in enumerate(self._starts):
-            if start != lines:
-                raise damaged(self._path(start))
+            if start != lines:  # the file before it has too many, or too few
+                raise damaged(self._path(self._starts[number - 1]))
             data = _read(self._path(start))
             size = 0
             for count, end, _ in _blocks(data):

@@ -224,9 +224,8 @@ class SocketSource(Source):
             self.receiver.failure = error
         return False
 
-    def verify(self, position: int, seal: str, cut: bool = False) -> None:
-        if cut:
-            self.receiver.verify(position)
+    def verify(self, position: int, seal: str) -> None:
+        self.receiver.verify(position)
 
     def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
         return self.receiver.advance(position, limit_rows)
