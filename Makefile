@@ -10,8 +10,8 @@ READY := $(VENV)/.ready
 demo: $(READY)  ## continuous queries over a generated stream, live, about a minute
 	$(BIN)/strandline demo
 
-test: $(READY)  ## the fast suite: about eleven minutes on two cores
-	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder --durations=15
+test: $(READY)  ## the fast suite; skipped tests are listed at the end
+	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder --durations=15 -rs
 
 test-all: $(READY)  ## everything, with the long recovery runs
 	STRANDLINE_LONG=1 $(BIN)/python -m pytest --durations=25

@@ -97,12 +97,6 @@ class _Files(Outlet):
                 code="results-exist",
                 hint="Choose another directory, or remove the old results.",
             )
-        if standing.answered >= 0 and not files and not self.consumed:
-            raise SinkError(
-                f"the results of {self._query} that the checkpoint knows of are gone from {self._path}",
-                code="results-missing",
-                hint="Put them back, or begin again with another directory.",
-            )
         if not standing.fresh and files:
             self._refuse_others(standing)
         found = max(map(_batch, files), default=-1)
