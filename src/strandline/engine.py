@@ -40,6 +40,7 @@ from strandline.execution.delivery import Delivery
 from strandline.execution.durable import encode_name
 from strandline.execution.shedding import Allowed, Shedder
 from strandline.execution.sources.base import confine_source, known_rows, open_source
+from strandline.faults import named_faults
 from strandline.feeds import Feeds
 from strandline.lang import ast
 from strandline.lang.binder import bind_derived_stream, bind_query, bind_reading, bind_view
@@ -449,7 +450,8 @@ class Database:
         self._refuse_taken_names([query.name for query in queries])
         checkpoint = Checkpoint(place, take_over=self.take_over) if place is not None else Checkpoint.temporary()
         try:
-            return self._start_on(queries, checkpoint, aside)
+            with named_faults():
+                return self._start_on(queries, checkpoint, aside)
         except BaseException:
             checkpoint.close()
             raise

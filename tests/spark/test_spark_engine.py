@@ -137,17 +137,31 @@ def test_callbacks_and_snapshots_while_a_query_runs(spark_database: Database) ->
     assert watched.batch_durations()
 
 
-def test_a_file_that_changes_under_the_query_is_named(spark_database: Database, tmp_path: Path) -> None:
-    table = pa.table({"k": [1], "ts": pa.array([0], pa.timestamp("us"))})
-    pq.write_table(table, tmp_path / "a.parquet")
-    database = sl.connect(spark=spark_database.spark, checkpoint=tmp_path / "c")
-    database.sql(
-        f"CREATE STREAM f (k BIGINT, x BIGINT, ts TIMESTAMP) SOURCE file('{tmp_path}/*.parquet') ORDERED BY ts"
-    )
-    query = database.sql("SELECT k, x FROM f")
-    with pytest.raises(SourceError, match='column "x" of stream "f" is not in'):
-        query.await_end(60)
+def test_an_error_of_a_worker_arrives_under_its_name(spark_database: Database, tmp_path: Path) -> None:
+    """A file that changes after it was planned and before it is read: the worker finds another checksum."""
+    (tmp_path / "in").mkdir()
+    for number in range(30):
+        (tmp_path / "in" / f"{number:02}.csv").write_text(f"k,ts\n1,2024-01-01 00:00:{number:02}\n")
+    database = sl.connect(spark=spark_database.spark, checkpoint=tmp_path / "c", batch_rows=1)
+    database.sql(f"CREATE STREAM f (k BIGINT, ts TIMESTAMP) SOURCE file('{tmp_path}/in/*.csv') ORDERED BY ts")
+
+    def start() -> Query:
+        return database.sql("SELECT k FROM f", name="q", sink=sl.Parquet(tmp_path / "out"))
+
+    query = start()
+    until(lambda: query.metrics()["batches"] >= 2)
     query.stop()
+    log = tmp_path / "c" / "q" / "spark"
+    planned = int(last_number(log / "offsets"))
+    if planned == int(last_number(log / "commits")):
+        (log / "commits" / str(planned)).unlink()  # as if the last batch had not come to its end
+    for path in (tmp_path / "in").iterdir():
+        path.write_text(path.read_text().replace("1,2024", "2,2024"))
+    again = start()
+    with pytest.raises(SourceError) as caught:
+        again.await_end(60)
+    again.stop()
+    assert caught.value.code == "file-changed" and ".csv" in caught.value.message
 
 
 def test_rows_keep_the_time_of_their_arrival_when_a_batch_runs_again(

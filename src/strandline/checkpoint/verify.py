@@ -180,20 +180,25 @@ def _check_links(records: BatchRecords, offsets: Mapping[int, tuple[Offset, str]
     oldest = max(min(offsets), max(offsets) - RECORDS_KEPT)  # what is older may have been forgotten
     for batch, (offset, _) in offsets.items():
         if offset.after.batch != batch - 1:
-            raise damaged(records.directory.parent / "spark" / "offsets" / str(batch))
+            raise damaged(_offset_path(records, batch))
         if batch <= oldest:
             continue
-        record = records.read(offset.after)
-        if record.offset != offsets[batch - 1][1]:
-            raise damaged(records.path(offset.after))
+        if records.read(offset.after).offset != offsets[batch - 1][1]:
+            raise damaged(_offset_path(records, batch - 1))
 
 
 def check_newest(
     recorded: tuple[BatchRecord, RecordReference], last: Offset, checksum: str, records: BatchRecords
 ) -> None:
     record, reference = recorded
-    if record.offset != checksum or record.before != last.after:
+    if record.before != last.after:
         raise damaged(records.path(reference))
+    if record.offset != checksum:
+        raise damaged(_offset_path(records, last.batch))
+
+
+def _offset_path(records: BatchRecords, batch: int) -> Path:
+    return SparkLog(records.directory.parent).offsets / str(batch)
 
 
 def _before(records: BatchRecords, last: Offset) -> tuple[BatchRecord, RecordReference] | None:
@@ -204,7 +209,7 @@ def _refuse_later_records(records: BatchRecords, last: int) -> None:
     """A record of a batch whose offset is gone: the checkpoint is older than what it has delivered."""
     for reference in records.listed():
         if reference.batch > last:
-            raise damaged(records.directory.parent / "spark" / "offsets" / str(reference.batch))
+            raise damaged(_offset_path(records, reference.batch))
 
 
 def verify_state(path: Path, record: BatchRecord) -> int:

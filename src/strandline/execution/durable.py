@@ -87,11 +87,7 @@ def write_file(path: Path, data: bytes | memoryview, *, sync: bool = True) -> No
 
 def sync_directory(directory: Path) -> None:
     """Make the names of a directory durable."""
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync_file(directory)
 
 
 def sync_file(path: Path) -> None:
