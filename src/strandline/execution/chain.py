@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -14,7 +13,6 @@ from strandline.execution.records import BatchRecord, BatchRecords, RecordRefere
 
 DELIVERED_LOG: Final = "delivered.log"
 STATE: Final = "state"
-_SYNCING_THREADS: Final = 8
 
 OutputKind = Literal["result", "late", "rejected"]
 
@@ -72,9 +70,10 @@ class CheckpointChain:
         """Make durable what a batch has written, and its offset, before anybody else can see anything of it."""
         logs = [self.path / "spark" / "offsets" / str(batch), self.path / "spark" / "metadata"]
         files = [path for path in logs if path.exists()] + list(paths)
-        with ThreadPoolExecutor(_SYNCING_THREADS, thread_name_prefix="strandline-sync") as pool:
-            list(pool.map(sync_file, files))
-            list(pool.map(sync_directory, {path.parent for path in files}))
+        for path in files:
+            sync_file(path)
+        for directory in {path.parent for path in files}:
+            sync_directory(directory)
 
     def commit(
         self,
