@@ -69,7 +69,9 @@ class Received:
     def check(self, position: int) -> None:
         """Make sure that everything that was acknowledged from a position on is there, as it came."""
         self._look()
-        if position > self.written or (self._starts and self._starts[0] > position):
+        if self._starts and self._starts[0] > position:
+            raise damaged(self._path(position))  # or what begins before it
+        if position > self.written:
             raise damaged(self.directory)
 
     def _look(self) -> int:
