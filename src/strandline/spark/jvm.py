@@ -8,6 +8,7 @@ import importlib.util
 import logging
 import os
 import re
+import resource
 import signal
 import struct
 import subprocess
@@ -36,6 +37,7 @@ SPARK_VERSION: Final = "4.3"
 
 _log = logging.getLogger("strandline.spark")
 
+_OTHER_OPEN_FILES: Final = 200  # of the JVM beside the jars: its own modules, sockets, files of state
 _GATEWAY_SECONDS: Final = 120.0  # until the JVM answers; a loaded machine with a cold disk needs ten
 # For Spark to stop, and for its JVM to end after that; then it is killed, which does no harm: queries have ended by
 # then, and on this machine all that Spark leaves behind is in the scratch directory. Elsewhere executors are let go.
@@ -67,6 +69,7 @@ class Jvm:
         self._master = master
         self._archiving = archive is not None
         self._gateway: ClientServer | None = None
+        _check_open_files(pyspark)
         environment = _environment(java, pyspark, master)
         command = _launcher_command(java, pyspark, settings, environment, scratch)
         options = [*java_options(scratch), *archive_options(java, pyspark, archive)]
@@ -223,6 +226,21 @@ def _launcher_jar(pyspark: Path) -> tuple[Path, str]:
         code="pyspark-incomplete",
         hint="Install pyspark, not pyspark-client.",
     )
+
+
+def _check_open_files(pyspark: Path) -> None:
+    """Refuse to start Java where it may not open the jars of Spark: it would fail with an error about something else.
+
+    Java raises its own soft limit to the hard one, so the hard limit decides.
+    """
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    needed = sum(1 for _ in (pyspark / "jars").glob("*.jar")) + _OTHER_OPEN_FILES
+    if limit != resource.RLIM_INFINITY and limit < needed:
+        raise SetupError(
+            f"Spark did not start: a process may open {limit:,} files here, and Spark needs {needed:,}",
+            code="too-many-files",
+            hint="Raise the limit of the shell or the service (`ulimit -Hn`, `LimitNOFILE=`) and start again.",
+        )
 
 
 def _launcher_command(

@@ -47,12 +47,18 @@ class Scratch:
 
 
 def _telling(text: str) -> str | None:
-    """The first error in the words of Java, with a second line if there is one; else the last thing that was said."""
+    """The first error in the words of Java, with a second line if there is one; else the last thing that was said.
+
+    Names of threads and of exception classes are for the log: only their messages are shown.
+    """
     lines = [line.strip() for line in text.splitlines() if line.strip() and not re.match(r"\s+at |\s*\.\.\. ", line)]
     for index, line in enumerate(lines):
         if re.search(r"Exception|Error", line):
-            return "\n".join(lines[index : index + 2])
+            return "\n".join(_JAVA_NAMES.sub("", each) or each for each in lines[index : index + 2])
     return lines[-1] if lines else None
+
+
+_JAVA_NAMES: Final = re.compile(r'^(?:Exception in thread "[^"]*" )?(?:[\w$]+(?:\.[\w$]+)+: )*')
 
 
 _LOG_SETTINGS: Final = """\
