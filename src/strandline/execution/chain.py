@@ -68,7 +68,9 @@ class CheckpointChain:
 
     def sync(self, batch: int, paths: Iterable[Path]) -> None:
         """Make durable what a batch has written, and its offset, before anybody else can see anything of it."""
-        logs = [self.path / "spark" / "offsets" / str(batch), self.path / "spark" / "metadata"]
+        logs = [self.path / "spark" / "offsets" / str(batch)]
+        if self.record is None:
+            logs.append(self.path / "spark" / "metadata")  # which never changes
         files = [path for path in logs if path.exists()] + list(paths)
         for path in files:
             sync_file(path)
@@ -86,7 +88,7 @@ class CheckpointChain:
         """Write the record of a batch, the last act of it."""
         self.lease.check()
         before = self.before(batch)
-        count, _ = self.records.read(before).delivered if before.batch >= 0 else (0, "")
+        count = self._delivered_before(before)
         if self.delivered.count > count:  # the batch runs again
             self.delivered.cut(count)
         self.delivered.append([file.to_json() for file in files])
@@ -102,6 +104,13 @@ class CheckpointChain:
             totals=totals,
         )
         self.head, self.record = self.records.write(record, self.lease.epoch), record
+
+    def _delivered_before(self, before: RecordReference) -> int:
+        """How many files had been delivered before a batch."""
+        if before.batch < 0:
+            return 0
+        record = self.record if before == self.head and self.record is not None else self.records.read(before)
+        return record.delivered[0]
 
     def release(self) -> None:
         self.lease.release()

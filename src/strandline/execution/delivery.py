@@ -138,14 +138,13 @@ class Delivery:
             rows = sum(part.rows for part in parts)
             whole = Path(parts[0].path)
             if len(parts) == 1:
-                size, checksum = parts[0].size, parts[0].checksum
+                size, checksum = parts[0].sums.size, parts[0].sums.checksum
                 sync_file(whole)
             else:
-                whole = whole.with_suffix(".joined")
-                size, checksum = join_parquet([Path(part.path) for part in parts], whole)
+                size, checksum = join_parquet([(Path(part.path), part.sums) for part in parts])
             os.replace(whole, final)
             sync_directory(directory)
-            for part in parts:
+            for part in parts[1:]:
                 Path(part.path).unlink(missing_ok=True)
             yield DeliveredFile("result", query, final.name, size, checksum, rows)
 
@@ -271,7 +270,7 @@ def read_messages(batch: int, messages: Iterable[Message]) -> BatchReport:
                 report.answers.setdefault(message.name, []).append(message.table)
                 report.rows_out[message.name] = report.rows_out.get(message.name, 0) + message.table.num_rows
             case "file":
-                report.staged.setdefault(message.name, []).append(StagedFile(**message.facts))
+                report.staged.setdefault(message.name, []).append(StagedFile.from_json(message.facts))
                 report.rows_out[message.name] = report.rows_out.get(message.name, 0) + message.facts["rows"]
             case "state":
                 report.state[message.name] = StoredVersion(**message.facts)

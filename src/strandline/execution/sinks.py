@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from strandline.execution.answers import to_answer
-from strandline.execution.durable import checksum_file, encode_name
+from strandline.execution.durable import encode_name
+from strandline.execution.parquet_join import PartSums, sum_part
 from strandline.execution.runtime import Answer
 from strandline.execution.wire import DRIVER, Message
 from strandline.physical.plan import Pipeline
@@ -36,8 +38,11 @@ class StagedFile:
 
     path: str
     rows: int
-    size: int
-    checksum: int
+    sums: PartSums
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> StagedFile:
+        return StagedFile(data["path"], data["rows"], PartSums(**data["sums"]))
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:
@@ -69,7 +74,7 @@ def answers_of(pipeline: Pipeline, targets: Mapping[str, ParquetTarget], batch: 
         staged = Path(target.staging) / f"{encode_name(query)}-{batch:09d}-{task}.staged"
         staged.parent.mkdir(parents=True, exist_ok=True)
         write_parquet(table, staged)
-        file = StagedFile(str(staged), table.num_rows, staged.stat().st_size, checksum_file(staged))
+        file = StagedFile(str(staged), table.num_rows, sum_part(staged))
         return Message("file", query, DRIVER, facts=asdict(file))
 
     return answer
