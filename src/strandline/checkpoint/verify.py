@@ -68,10 +68,10 @@ def verify_chain(path: Path, lease: Lease) -> VerifiedChain:
         return _without_offsets(chain, log, records, unsynced)
     metadata = log.check_metadata()
     offsets = {batch: log.read_offset(batch) for batch in batches}
-    _check_settings(log, batches)
     committed = _check_commits(log, commits, batches, unsynced)
     last, _ = offsets[batches[-1]]
     _check_links(records, offsets)
+    _check_settings(log, batches)
     recorded = records.newest(last.batch)
     if committed == last.batch and recorded is None:
         raise damaged(records.directory / f"{last.batch:09d}-*.json")
@@ -148,7 +148,8 @@ def _refuse_gaps(batches: list[int], directory: Path) -> None:
 
 
 def _check_settings(log: SparkLog, batches: list[int]) -> None:
-    """Spark carries its settings from offset to offset; no digest covers those of the newest."""
+    """Spark carries its settings from offset to offset; no digest covers those of the newest, so they are compared with
+    those before, which are known to be whole by now."""
     if len(batches) > 1 and _settings(log, batches[-1]) != _settings(log, batches[-2]):
         raise damaged(log.offsets / str(batches[-1]))
 
