@@ -75,11 +75,11 @@ def test_operators_are_counted_in_every_batch(database: Database) -> None:
     give(database, query, ROWS)
     operators = query.statistics().operators
     found = {each.kind: each for each in operators}
-    assert (found["Select"].rows_in, found["Select"].rows_out, found["Select"].selectivity) == (40, 20, 0.5)
-    assert found["SweepAggregate"].cpu_seconds > 0
-    assert found["SweepAggregate"].state_rows > 0
+    assert (found["Filter"].rows_in, found["Filter"].rows_out, found["Filter"].selectivity) == (40, 20, 0.5)
+    assert found["IncrementalAggregate"].cpu_seconds > 0
+    assert found["IncrementalAggregate"].state_rows > 0
     assert query.metrics()["cpu_seconds"] == pytest.approx(sum(o.cpu_seconds for o in operators))
-    assert found["Select"].cost_us == pytest.approx(found["Select"].cpu_seconds * SECOND / 40)
+    assert found["Filter"].cost_us == pytest.approx(found["Filter"].cpu_seconds * SECOND / 40)
 
 
 def test_rows_that_were_dropped_do_not_enter_the_plan(database: Database) -> None:
@@ -88,7 +88,7 @@ def test_rows_that_were_dropped_do_not_enter_the_plan(database: Database) -> Non
     delivery = query._group.delivery
     delivery.heartbeats = {"a": replace(delivery.heartbeats["a"], dropped={"q1": 10, "other": 5})}
     found = {each.kind: each for each in query.statistics().operators}
-    assert (found["Read"].rows_in, found["Read"].rows_out, found["Select"].rows_in) == (40, 30, 30)
+    assert (found["Read"].rows_in, found["Read"].rows_out, found["Filter"].rows_in) == (40, 30, 30)
 
 
 def test_seconds_are_counted_once_also_if_a_batch_comes_again(database: Database, tmp_path: Path) -> None:
@@ -348,8 +348,8 @@ def test_tables_without_rows_are_tables_all_the_same() -> None:
 def test_operators_are_a_table(database: Database) -> None:
     query = database.sql(GROUPED)
     give(database, query, ROWS)
-    text = "SELECT kind, rows_in, rows_out, selectivity FROM sys.operators WHERE query = 'q1' AND kind = 'Select'"
-    assert listed(database, text) == [("Select", 40, 20, 0.5)]
+    text = "SELECT kind, rows_in, rows_out, selectivity FROM sys.operators WHERE query = 'q1' AND kind = 'Filter'"
+    assert listed(database, text) == [("Filter", 40, 20, 0.5)]
     [(cost,)] = listed(database, "SELECT MIN(cpu_seconds * 1e6 / rows_in - us_per_row) AS x FROM sys.operators")
     assert cost == pytest.approx(0, abs=1e-9)
     held = listed(database, "SELECT SUM(state_rows) AS r, SUM(state_bytes) AS b FROM sys.operators")
@@ -382,7 +382,8 @@ def test_the_whole_language_works_over_them(database: Database) -> None:
       GROUP BY q.name HAVING COUNT(*) > 1 ORDER BY n DESC"""
     assert [name for name, _ in listed(database, join)] == ["q1", "q2"]
     nested = (
-        "SELECT name FROM sys.queries WHERE name IN (SELECT query FROM sys.operators WHERE kind = 'SweepAggregate')"
+        "SELECT name FROM sys.queries"
+        " WHERE name IN (SELECT query FROM sys.operators WHERE kind = 'IncrementalAggregate')"
     )
     assert listed(database, nested) == [("q1",)]
     named = "WITH s AS (SELECT DISTINCT query FROM sys.edges) SELECT upper(query) AS name FROM s ORDER BY query DESC"
@@ -470,9 +471,9 @@ def test_a_running_plan_is_shown_with_what_was_measured(database: Database) -> N
     assert text.startswith("q1, complete up to 2024-01-01 00:00:19.5: 40 rows in 19.5 s of stream time, ")
     table = table_of(text)
     assert table["operator"][:4] == ["rows in", "rows out", "share", "out/s"]
-    assert table["Select CAST(a.k AS BIGINT) % 2 = 0"][:4] == ["40", "20", "0.5", "1.03"]
+    assert table["Filter CAST(a.k AS BIGINT) % 2 = 0"][:4] == ["40", "20", "0.5", "1.03"]
     assert table["Read a"][:4] == ["40", "40", "1", "2.05"]
-    aggregate = next(o for o in query.statistics().operators if o.kind == "SweepAggregate")
+    aggregate = next(o for o in query.statistics().operators if o.kind == "IncrementalAggregate")
     *_, rows, _, size = table[aggregate.text]  # between them what was expected
     assert [rows, size] == [f"{aggregate.state_rows:,}", f"{aggregate.state_bytes:,}"]
 
@@ -480,10 +481,10 @@ def test_a_running_plan_is_shown_with_what_was_measured(database: Database) -> N
 def test_what_was_expected_stands_beside(database: Database) -> None:
     query = database.sql(GROUPED)
     give(database, query, ROWS)
-    step = next(o.step for o in query.statistics().operators if o.kind == "SweepAggregate")
+    step = next(o.step for o in query.statistics().operators if o.kind == "IncrementalAggregate")
     query._group.expected = lambda: {step: Expected(12_345.6, 0.0789, 42.0)}
     head, *rows = query.explain(analyze=True).split("\n\n")[1].splitlines()
-    line = next(row for row in rows if "SweepAggregate" in row)
+    line = next(row for row in rows if "IncrementalAggregate" in row)
     for name, figure in (("out/s", "12,346"), ("CPU ms/s", "78.9"), ("state rows", "42")):
         after = head.index("est.", head.index(name)) + len("est.")
         assert line[:after].split()[-1] == figure

@@ -61,7 +61,7 @@ def test_time_that_stands_names_who_holds_it(database: Database) -> None:
 def test_a_filter_that_passes_nothing(database: Database) -> None:
     text = give(database, database.sql("SELECT k FROM a WINDOW(RANGE 1 SECOND) WHERE k > 100"), a=[(1, 0), (2, 1)])
     assert text.startswith('q1 has no result: the filter "a.k > 100" lets nothing through\n')
-    assert marked(text) == ["Select a.k > 100                0   ← here"]
+    assert marked(text) == ["Filter a.k > 100            0   ← here"]
     assert "Read a                        2" in text
 
 

@@ -17,7 +17,7 @@ from strandline.physical.plan import Pipeline
 from strandline.temporal import BEFORE_ALL, FOREVER, show_instant
 
 FLOW = "flow.json"
-_JOINS = ("SymmetricJoin", "MatchJoin")
+_JOINS = ("HashJoin", "OuterHashJoin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +165,12 @@ def _unmatched(evidence: Evidence) -> Iterator[_Verdict]:
 
 def _blamed(evidence: Evidence, step: str) -> str:
     at = evidence.flow.steps[step]
-    return f'the filter "{at.text.removeprefix("Select ")}"' if at.kind == "Select" else f'"{at.text}"'
+    return f'the filter "{at.text.removeprefix("Filter ")}"' if at.kind == "Filter" else f'"{at.text}"'
 
 
 def _remedy(evidence: Evidence, step: str) -> str | None:
     at = evidence.flow.steps[step]
-    if at.kind == "Select":
+    if at.kind == "Filter":
         return "No row satisfies it so far. Are units and spelling those of the data?"
     if at.kind not in _JOINS:
         return None

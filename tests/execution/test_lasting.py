@@ -49,8 +49,8 @@ def physical(text: str) -> str:
 
 
 def test_the_short_way_is_taken_where_nothing_ends() -> None:
-    assert "FirstValues" in physical(QUERIES[0]) and "RemoveDuplicates" not in physical(QUERIES[0])
-    assert "Arrivals" in physical(QUERIES[7]) and "stage 2" not in physical(QUERIES[7])
+    assert "FirstOccurrence" in physical(QUERIES[0]) and "Distinct" not in physical(QUERIES[0])
+    assert "InsertStream" in physical(QUERIES[7]) and "stage 2" not in physical(QUERIES[7])
     assert "stage 1" not in physical(QUERIES[5]), "the rows as they are read"
 
 
@@ -58,5 +58,5 @@ def test_the_short_way_is_taken_where_nothing_ends() -> None:
 def test_it_is_not_taken_where_something_may_end(window: str) -> None:
     stream = arrange("s", COLUMNS, [], 0)
     assert not lasts(bind(f"SELECT k FROM s {window}", [stream]))
-    assert "FirstValues" not in physical(f"SELECT k, COUNT(DISTINCT x) AS n FROM s {window} GROUP BY k")
-    assert "NetChanges insert" in physical(f"ISTREAM(SELECT k FROM s {window})")
+    assert "FirstOccurrence" not in physical(f"SELECT k, COUNT(DISTINCT x) AS n FROM s {window} GROUP BY k")
+    assert "ChangeStream insert" in physical(f"ISTREAM(SELECT k FROM s {window})")

@@ -51,7 +51,7 @@ def test_a_calibration_is_fitted_written_and_used(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(calibration, "QUERIES", few)
     told: list[str] = []
     found = calibrate(told.append, (Setting(300, 2, 0.5, False), Setting(2_000, 2, 0.5, True)))
-    assert {"SymmetricJoin", "SweepAggregate", "Exchange", "Answer", "Batch", "Read"} <= set(found.seconds)
+    assert {"HashJoin", "IncrementalAggregate", "Exchange", "Result", "Batch", "Read"} <= set(found.seconds)
     assert len(told) == len(few) + 1
     assert "rows/s" in show(found)
     place = write(found, tmp_path / "deep" / "costs.json")
@@ -68,7 +68,7 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(StrandlineError, match="not there") as missing:
         constants()
     assert missing.value.hint is not None and "calibrate" in missing.value.hint
-    for text in ("{", "[]", json.dumps({"seconds": {"Select": {"row": 1}}})):
+    for text in ("{", "[]", json.dumps({"seconds": {"Filter": {"row": 1}}})):
         place.write_text(text)
         with pytest.raises(StrandlineError, match="not a file of"):
             constants()
@@ -92,7 +92,7 @@ def test_a_checkpoint_remembers_the_constants_of_its_plan(tmp_path: Path) -> Non
     again = Checkpoint(tmp_path / "q")
     assert again.costs() == built_in().to_json()
     # Without a price for rows and results, only pairs count, and nothing is gained by an order.
-    other = {"seconds": {"SymmetricJoin": {"pair": 1.0}}, "facts": {}}
+    other = {"seconds": {"HashJoin": {"pair": 1.0}}, "facts": {}}
     with remembered(again.costs()):
         assert choose([("q", planner.plan(bound(THREE, STREAMS)))], planner.streams, 1) == pipeline
     with remembered(other):

@@ -106,7 +106,7 @@ def test_duplicates_cover_each_other() -> None:
 
 
 def test_every_operator_has_a_price() -> None:
-    kinds = {each.__name__ for each in get_args(physical.Node)} - {"Port", "Exchange", "KeptShare"}
+    kinds = {each.__name__ for each in get_args(physical.Node)} - {"Input", "Exchange", "SamplingRate"}
     assert kinds <= set(built_in().seconds)
     assert all(units and all(price > 0 for price in units.values()) for units in built_in().seconds.values())
 

@@ -153,7 +153,7 @@ def test_plans(terminal: Terminal) -> None:
     run(terminal, "SELECT sym FROM trades WHERE qty > 5;", "has ended")
     fresh(terminal)
     assert "● Read trades" in run(terminal, ".graph", "answer of")
-    assert "Select trades.qty > 5" in run(terminal, ".explain", "stage 0")
+    assert "Filter trades.qty > 5" in run(terminal, ".explain", "stage 0")
 
 
 def test_why_an_answer_is_empty(terminal: Terminal) -> None:

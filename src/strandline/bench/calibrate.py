@@ -30,9 +30,10 @@ from strandline.execution.local import LocalRun
 from strandline.execution.sources.base import open_source
 from strandline.optimizer.costs import Constants, calibration_file
 from strandline.optimizer.pipeline import optimize
+from strandline.physical import plan as physical
 from strandline.physical.choose import choose
 from strandline.physical.estimates import estimate
-from strandline.physical.plan import Coalesce, Pipeline, ToQuery, numbered
+from strandline.physical.plan import Pipeline, numbered
 from strandline.temporal import SECOND
 
 Floats = NDArray[np.float64]
@@ -149,14 +150,14 @@ def _samples(name: str, query: str, setting: Setting) -> Iterator[Sample]:
         run.step(batch, START + (number + 1) * SECOND)
     found = estimate(pipeline, statistics_of(streams))
     kinds = {
-        f"{fragment.id}.{number}": type(node).__name__
+        f"{fragment.id}.{number}": node.tag
         for fragment in pipeline.fragments
         for number, node in enumerate(numbered(fragment.root))
     }
     for step, seconds in run.seconds().items():
         yield Sample(kinds[step], found.steps[step].work, seconds / COUNTED)
     for fragment in pipeline.fragments:
-        kind = "Answer" if isinstance(fragment.route, ToQuery) else "Exchange"
+        kind = "Result" if isinstance(fragment.route, physical.ResultOf) else "Exchange"
         yield Sample(kind, found.sending[fragment.id].work, run.sending[fragment.id] / COUNTED)
 
 
@@ -203,7 +204,7 @@ def _pipeline(name: str, query: str, setting: Setting) -> Pipeline:
 def _coalesced(pipeline: Pipeline) -> Pipeline:
     """The same with a coalesce at the end, which no query asks for."""
     *others, last = pipeline.fragments
-    return replace(pipeline, fragments=(*others, replace(last, root=Coalesce(last.root))))
+    return replace(pipeline, fragments=(*others, replace(last, root=physical.Coalesce(last.root))))
 
 
 def _reading() -> Iterator[Sample]:

@@ -27,8 +27,9 @@ from strandline.lang import ast
 from strandline.lang.binder import bind_query
 from strandline.lang.parser import parse_one
 from strandline.optimizer.pipeline import optimize
+from strandline.physical import plan as physical
 from strandline.physical.choose import choose
-from strandline.physical.plan import Pipeline, ToPort, ports
+from strandline.physical.plan import Pipeline, ports
 from strandline.temporal import SECOND
 from strandline.types import BIGINT, DOUBLE, TIMESTAMP
 
@@ -81,7 +82,7 @@ class Core:
         for fragment in self.pipeline.fragments:
             inputs = {port.name: waiting[port.name] for port in ports(fragment.root) if port.name in waiting}
             out = self.runners[fragment.id].step(inputs, progress)
-            if isinstance(fragment.route, ToPort):
+            if isinstance(fragment.route, physical.ExchangeTo):
                 waiting[fragment.route.port] = out
             else:
                 answered += len(out)

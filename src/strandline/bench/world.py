@@ -24,7 +24,8 @@ from strandline.execution.wire import decode, encode
 from strandline.lang import ast
 from strandline.lang.binder import bind_query
 from strandline.lang.parser import parse_one
-from strandline.physical.plan import Pipeline, ToPort, ports
+from strandline.physical import plan as physical
+from strandline.physical.plan import Pipeline, ports
 from strandline.plugins import Traits
 from strandline.temporal import SECOND
 from strandline.types import BIGINT, DOUBLE, TIMESTAMP, Type
@@ -174,7 +175,7 @@ class TimedRun:
             box = Outbox(1, 0, answers_of(self.pipeline, {}, 0, "0"))
             box.route(fragment.route, out.frame)
             box.close()
-            if isinstance(fragment.route, ToPort):
+            if isinstance(fragment.route, physical.ExchangeTo):
                 for message in decode(encode(box.by_bucket.get(0, []))):
                     waiting[message.name] = Batch(message.frame)
             self.sending[fragment.id] += time.process_time() - began

@@ -28,11 +28,12 @@ from strandline.execution.durable import (
 from strandline.execution.lease import LEASE, LOCK, Lease
 from strandline.execution.records import DIRECTORY as RECORDS
 from strandline.execution.records import BatchRecords
+from strandline.physical.fingerprint import fingerprint_plan
 from strandline.physical.plan import Pipeline
 from strandline.temporary import temporary_directory
 
 IDENTITY: Final = "queries.json"
-KIND: Final = DocumentKind("identity", 2)
+KIND: Final = DocumentKind("identity", 3)
 
 
 class Checkpoint:
@@ -121,10 +122,11 @@ class Checkpoint:
     ) -> None:
         """Make sure that the checkpoint belongs to these queries and their results, or to nobody. Changes nothing.
 
-        `sources` is what decides which rows the streams have, by stream, and `sinks` what of the sinks is not a matter
-        of place, by query. `made_with` is what the plan was made with, for a restart to remember.
+        `plan` is its text, for people. `sources` is what decides which rows the streams have, by stream, and `sinks`
+        what of the sinks is not a matter of place, by query. `made_with` is what the plan was made with, for a restart
+        to remember.
         """
-        fingerprint = _fingerprint(pipeline, plan, sources, sinks)
+        fingerprint = _fingerprint(pipeline, sources, sinks)
         names = [query.name for query in pipeline.queries]
         if not self.fresh:
             known = self._known()
@@ -174,9 +176,7 @@ def read_identity(checkpoint: Path) -> dict[str, Any]:
     return identity
 
 
-def _fingerprint(
-    pipeline: Pipeline, plan: str, sources: Mapping[str, Mapping[str, object]], sinks: Mapping[str, str]
-) -> str:
+def _fingerprint(pipeline: Pipeline, sources: Mapping[str, Mapping[str, object]], sinks: Mapping[str, str]) -> str:
     """A digest of the queries and of what decides which rows their streams have."""
     streams = [
         [s.name, [[name, str(kind)] for name, kind in s.columns], sources.get(s.name), list(s.time_columns),
@@ -185,7 +185,7 @@ def _fingerprint(
     ]  # fmt: skip
     # By name and types: what a function does may change, as long as it fits in.
     functions = [str(function) for _, function in sorted(user_functions(pipeline).items())]
-    identity = {"plan": plan, "streams": streams, "sinks": dict(sinks), "functions": functions}
+    identity = {"plan": fingerprint_plan(pipeline), "streams": streams, "sinks": dict(sinks), "functions": functions}
     return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
 
 

@@ -41,7 +41,7 @@ from strandline.execution.progress import Heartbeat, progress_of, together
 from strandline.execution.state import State
 from strandline.execution.wire import DRIVER, Message, to_table
 from strandline.physical import plan as physical
-from strandline.physical.plan import Fragment, Node, Pipeline, Port, ToPort, ToQuery
+from strandline.physical.plan import Fragment, Node, Pipeline
 
 # The states of the operators of each fragment, by fragment id, in the order of `FragmentRunner.operators`.
 States: TypeAlias = dict[str, list[State]]
@@ -52,64 +52,64 @@ Answer: TypeAlias = Callable[[str, pl.DataFrame], Message]
 def operator_for(node: Node) -> Operator:
     """The running operator of a physical one."""
     match node:
-        case physical.Select(predicate, _):
+        case physical.Filter(predicate, _):
             return FilterOperator(predicate)
         case physical.Project(outputs, _):
             return MapOperator(outputs)
-        case physical.ExtendValidity(range_us, slide_us, _):
+        case physical.TimeWindow(range_us, slide_us, _):
             return WindowOperator(range_us, slide_us)
         case physical.Reorder():
             return ReorderOperator()
-        case physical.SymmetricJoin(left_keys, right_keys, condition, left, right):
+        case physical.HashJoin(left_keys, right_keys, condition, left, right):
             return JoinOperator(left_keys, right_keys, condition, physical.schema(left), physical.schema(right))
-        case physical.LastRows(partition, rows, slide, by_value, source):
+        case physical.CountWindow(partition, rows, slide, by_value, source):
             return CountWindowOperator(partition, rows, slide, by_value, physical.schema(source))
-        case physical.LastSession(partition, gap_us, source):
+        case physical.SessionWindow(partition, gap_us, source):
             return SessionWindowOperator(partition, gap_us, physical.schema(source))
-        case physical.RoundUp(granule_us, _):
+        case physical.AlignTime(granule_us, _):
             return RoundUpOperator(granule_us)
-        case physical.NetChanges(change, source):
+        case physical.ChangeStream(change, source):
             return NetChangesOperator(change, physical.schema(source))
-        case physical.Arrivals():
+        case physical.InsertStream():
             return ArrivalsOperator()
-        case physical.SweepTop(partition, order, limit, source):
+        case physical.TopK(partition, order, limit, source):
             return TopOperator(partition, order, limit, physical.schema(source))
-        case physical.SweepRank(place, partition, order, most, source):
+        case physical.Rank(place, partition, order, most, source):
             return TopOperator(partition, order, most, physical.schema(source), place)
-        case physical.FirstRows(partition, order, limit, range_us, slide_us, _):
+        case physical.TopKPrefilter(partition, order, limit, range_us, slide_us, _):
             return FirstRowsOperator(partition, order, limit, range_us, slide_us)
-        case physical.MatchJoin(kind, left_keys, right_keys, condition, left, right, mark):
+        case physical.OuterHashJoin(kind, left_keys, right_keys, condition, left, right, mark):
             schemas = physical.schema(left), physical.schema(right)
             return MatchJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark)
-        case physical.SweepAggregate(keys, aggregates, source):
+        case physical.IncrementalAggregate(keys, aggregates, source):
             return AggregateOperator(keys, aggregates, physical.schema(source))
-        case physical.RemoveDuplicates(source):
+        case physical.Distinct(source):
             return DistinctOperator(physical.schema(source))
-        case physical.FirstValues(keys, values, source):
+        case physical.FirstOccurrence(keys, values, source):
             return FirstValuesOperator(keys, values, physical.schema(source))
-        case physical.Merge(columns, _):
+        case physical.UnionAll(columns, _):
             return MergeOperator(columns)
         case physical.Repeat(copies, _):
             return RepeatOperator(copies)
         case physical.Coalesce(source):
             return CoalesceOperator(physical.schema(source))
-        case physical.KeptShare(column, query, windows, _):
+        case physical.SamplingRate(column, query, windows, _):
             return KeptShareOperator(column, query, windows)
         case physical.Split(length_us, repeats, _):
             return SplitOperator(length_us, repeats)
-        case physical.Port() | physical.Exchange():
+        case physical.Input() | physical.Exchange():
             raise AssertionError(f"{type(node).__name__} is not an operator that runs")
 
 
 @lru_cache(maxsize=256)  # a fragment is wired anew for every chunk that is read, and comparing large trees takes time
-def _wiring(root: Node) -> tuple[list[tuple[Node, list[Port | int]]], Port | int]:
+def _wiring(root: Node) -> tuple[list[tuple[Node, list[physical.Input | int]]], physical.Input | int]:
     """The operators in the order in which they step, each with where its inputs come from: a port, or the operator of
     that number; and where the output does."""
     nodes = physical.numbered(root)
     number_of = {node: number for number, node in enumerate(nodes)}
 
-    def place(node: Node) -> Port | int:
-        return node if isinstance(node, Port) else number_of[node]
+    def place(node: Node) -> physical.Input | int:
+        return node if isinstance(node, physical.Input) else number_of[node]
 
     return [(node, [place(source) for source in physical.sources(node)]) for node in nodes], place(root)
 
@@ -128,7 +128,7 @@ class FragmentRunner:
         """The output up to the progress; inputs by port."""
         done: list[Batch] = []
 
-        def given(source: Port | int) -> Batch:
+        def given(source: physical.Input | int) -> Batch:
             if isinstance(source, int):
                 return done[source]
             return inputs[source.name] if source.name in inputs else Batch.empty(source.columns)
@@ -212,11 +212,11 @@ class Outbox:
     def send(self, bucket: int, message: Message) -> None:
         self.by_bucket.setdefault(bucket, []).append(message)
 
-    def route(self, route: ToPort | ToQuery, frame: pl.DataFrame) -> None:
+    def route(self, route: physical.ExchangeTo | physical.ResultOf, frame: pl.DataFrame) -> None:
         """Send the output of a fragment where it belongs."""
         if not frame.height:
             return
-        if isinstance(route, ToQuery):
+        if isinstance(route, physical.ResultOf):
             self.answers.setdefault(route.query, []).append(frame)
             return
         for bucket, part in _by_bucket(route, frame, self.buckets):
@@ -234,7 +234,7 @@ class Outbox:
             self.for_driver.append(Message("measured", "", DRIVER, facts=found))
 
 
-def _by_bucket(route: ToPort, frame: pl.DataFrame, buckets: int) -> Iterable[tuple[int, pl.DataFrame]]:
+def _by_bucket(route: physical.ExchangeTo, frame: pl.DataFrame, buckets: int) -> Iterable[tuple[int, pl.DataFrame]]:
     """Distribute rows over the buckets; within a bucket they keep their order."""
     match route.mode:
         case "one":

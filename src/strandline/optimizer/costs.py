@@ -45,7 +45,7 @@ class Constants:
     @cached_property
     def joins(self) -> JoinCosts:
         """What the search for an order of joins goes by: rows, results and pairs of an ordinary join."""
-        known = self.seconds["SymmetricJoin"]
+        known = self.seconds["HashJoin"]
 
         def of(unit: str) -> float:
             return known.get(unit, 0.0)
@@ -101,7 +101,7 @@ def calibration_file() -> Path | None:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError:
         return None
-    return cache / "strandline" / "costs.json"
+    return cache / "strandline" / "costs-v2.json"  # version 1 had other names of operators
 
 
 @lru_cache(maxsize=4)
@@ -109,7 +109,7 @@ def _read(place: Path, changed: int) -> Constants:
     try:
         data = json.loads(place.read_text())
         seconds = {str(k): {str(u): float(s) for u, s in units.items()} for k, units in data["seconds"].items()}
-        seconds["SymmetricJoin"]  # without it there is no order of joins
+        seconds["HashJoin"]  # without it there is no order of joins
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         raise StrandlineError(
             f"{place} is not a file of strandline calibrate",

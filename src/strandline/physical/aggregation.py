@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from strandline.algebra.expressions import AggregateCall, Call, ColumnRef, Expression, Literal
-from strandline.physical.plan import FirstValues, Merge, Node, Project, RemoveDuplicates, SweepAggregate, schema
+from strandline.physical import plan as physical
+from strandline.physical.plan import Node, schema
 from strandline.types import BIGINT, BOOLEAN, Column
 
 Calls: TypeAlias = tuple[tuple[Column, AggregateCall], ...]
@@ -23,7 +24,7 @@ def sweep(keys: tuple[str, ...], aggregates: Calls, source: Node, lasts: bool) -
     COUNT(k) beside GROUP BY k, is aggregated as a copy that only the rows have.
     """
     if not any(call.distinct for _, call in aggregates):
-        return SweepAggregate(keys, aggregates, source)
+        return physical.IncrementalAggregate(keys, aggregates, source)
     if lasts and not any(call.distinct and call.order for _, call in aggregates):
         return _sweep_first_values(keys, aggregates, source)
     by_id = {column.id: column for column in schema(source)}
@@ -39,7 +40,7 @@ def sweep(keys: tuple[str, ...], aggregates: Calls, source: Node, lasts: bool) -
     columns = (*(by_id[id] for id in (*keys, *plain)), *copies.values(), here, *once.values(), *inner.values())
 
     def way(node: Node, known: dict[str, Expression]) -> Node:
-        return Project(tuple((c, known.get(c.id, Literal(None, c.type))) for c in columns), node)
+        return physical.Project(tuple((c, known.get(c.id, Literal(None, c.type))) for c in columns), node)
 
     def same(*ids: str) -> dict[str, Expression]:
         return {id: ColumnRef(id, by_id[id].type) for id in ids}
@@ -52,9 +53,9 @@ def sweep(keys: tuple[str, ...], aggregates: Calls, source: Node, lasts: bool) -
         known = {**same(*keys), column.id: value}
         if id in inner:
             known[inner[id].id] = Call("[]", (value, Literal(1, BIGINT)), inner[id].type)
-        ways.append(way(RemoveDuplicates(Project(values, source)), known))
+        ways.append(way(physical.Distinct(physical.Project(values, source)), known))
     calls = tuple((column, _rerouted(call, here, copies, once, inner)) for column, call in aggregates)
-    return SweepAggregate(keys, calls, Merge(columns, tuple(ways)))
+    return physical.IncrementalAggregate(keys, calls, physical.UnionAll(columns, tuple(ways)))
 
 
 def _sweep_first_values(keys: tuple[str, ...], aggregates: Calls, source: Node) -> Node:
@@ -71,8 +72,8 @@ def _sweep_first_values(keys: tuple[str, ...], aggregates: Calls, source: Node) 
         value = once[call.argument.id]
         return replace(call, argument=ColumnRef(value.id, value.type), distinct=False)
 
-    marked = FirstValues(keys, tuple((column, id) for id, column in once.items()), source)
-    return SweepAggregate(keys, tuple((column, rerouted(call)) for column, call in aggregates), marked)
+    marked = physical.FirstOccurrence(keys, tuple((column, id) for id, column in once.items()), source)
+    return physical.IncrementalAggregate(keys, tuple((column, rerouted(call)) for column, call in aggregates), marked)
 
 
 def _rerouted(

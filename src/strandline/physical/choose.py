@@ -26,41 +26,9 @@ from strandline.algebra.schema import schema as logical_schema
 from strandline.algebra.tree import sources as logical_sources
 from strandline.algebra.tree import streams_read
 from strandline.catalog import BaseStream
+from strandline.physical import plan as physical
 from strandline.physical.aggregation import sweep
-from strandline.physical.plan import (
-    Arrivals,
-    Exchange,
-    ExtendValidity,
-    FirstRows,
-    Fragment,
-    KeptShare,
-    LastRows,
-    LastSession,
-    MatchJoin,
-    MatchKind,
-    Merge,
-    Mode,
-    NetChanges,
-    Node,
-    Pipeline,
-    Port,
-    Project,
-    QueryPlan,
-    RemoveDuplicates,
-    Reorder,
-    Repeat,
-    RoundUp,
-    Select,
-    Split,
-    SweepAggregate,
-    SweepRank,
-    SweepTop,
-    SymmetricJoin,
-    ToPort,
-    ToQuery,
-    schema,
-    sources,
-)
+from strandline.physical.plan import Fragment, MatchKind, Mode, Node, Pipeline, QueryPlan, schema, sources
 from strandline.types import BIGINT, BOOLEAN, DOUBLE, Column, Type
 
 KEPT_SHARE: Final = Column("kept_share", "kept_share", DOUBLE)  # of an answer that may lack rows
@@ -93,8 +61,8 @@ class AtSource:
 
     def applied(self, node: Node) -> Node:
         if self.window is not None:
-            node = ExtendValidity(*self.window, node)
-        return node if self.granule is None else RoundUp(self.granule, node)
+            node = physical.TimeWindow(*self.window, node)
+        return node if self.granule is None else physical.AlignTime(self.granule, node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +86,7 @@ def choose(
         read = streams_read(plan)
         built = _build(plan)
         if name in shed:
-            built = replace(built, node=KeptShare(KEPT_SHARE, name, windows_of(plan), built.node))
+            built = replace(built, node=physical.SamplingRate(KEPT_SHARE, name, windows_of(plan), built.node))
         columns = (*logical_schema(plan), KEPT_SHARE) if name in shed else logical_schema(plan)
         queries.append(QueryPlan(name, columns, read))
         fragments += _cut(built, name, read, len(fragments))
@@ -140,13 +108,13 @@ def windows_of(plan: Plan) -> tuple[tuple[str, int | None], ...]:
 def _build(plan: Plan) -> Built:
     match plan:
         case logical.Scan(stream, _, columns):
-            return Built(Port(f"source:{stream}", columns), AtSource())
+            return Built(physical.Input(f"source:{stream}", columns), AtSource())
         case logical.Filter(predicate, source):
             built = _build(source)
-            return replace(built, node=Select(predicate, built.node))
+            return replace(built, node=physical.Filter(predicate, built.node))
         case logical.Map(outputs, source):
             built = _build(source)
-            return Built(Project(outputs, built.node), _after_map(built.where, outputs))
+            return Built(physical.Project(outputs, built.node), _after_map(built.where, outputs))
         case logical.TimeWindow(range_us, slide_us, source):
             built = _build(source)
             if not is_chronon(source):
@@ -154,28 +122,33 @@ def _build(plan: Plan) -> Built:
                 assert length is not None and range_us is not None, "the binder admits nothing else over intervals"
                 built = _exchange(built, "spread", ()) if isinstance(built.where, AtSource) else built
                 # Pieces may be cut anywhere; one that begins within a granule says nothing about its beginning.
-                built = replace(built, node=Split(length, range_us // length, Reorder(RoundUp(length, built.node))))
+                built = replace(
+                    built,
+                    node=physical.Split(
+                        length, range_us // length, physical.Reorder(physical.AlignTime(length, built.node))
+                    ),
+                )
             return _window(built, range_us, slide_us)
         case logical.CountWindow(partition, rows, slide, source):
             built = _partitioned(_build(source), partition)
             by_value = not keeps_arrival_order(source)
-            return replace(built, node=LastRows(partition, rows, slide, by_value, built.node))
+            return replace(built, node=physical.CountWindow(partition, rows, slide, by_value, built.node))
         case logical.SessionWindow(partition, gap_us, source):
             built = _partitioned(_build(source), partition)
-            return replace(built, node=LastSession(partition, gap_us, built.node))
+            return replace(built, node=physical.SessionWindow(partition, gap_us, built.node))
         case logical.Granularity(granule_us, source):
             return _granular(_build(source), granule_us)
         case logical.Changes("insert", source) if lasts(source):
             return _arrivals(_build(source))
         case logical.Changes(kind, source):
             built = _to_keys(_build(source), tuple(column.id for column in logical_schema(source)))
-            return replace(built, node=NetChanges(kind, built.node))
+            return replace(built, node=physical.ChangeStream(kind, built.node))
         case logical.TopRows(partition, order, limit, source):
             built = _brought_together(_build(source), partition, order, limit)
-            return replace(built, node=SweepTop(partition, order, limit, built.node))
+            return replace(built, node=physical.TopK(partition, order, limit, built.node))
         case logical.Rank(place, partition, order, most, source):
             built = _brought_together(_build(source), partition, order, most)
-            return replace(built, node=SweepRank(place, partition, order, most, built.node))
+            return replace(built, node=physical.Rank(place, partition, order, most, built.node))
         case logical.Join():
             return _join(plan)
         case logical.OuterJoin(full):
@@ -191,7 +164,7 @@ def _build(plan: Plan) -> Built:
             return Built(node, _restricted(built.where, frozenset(keys)) if keys else InOne())
         case logical.Distinct(source):
             built = _to_keys(_build(source), tuple(column.id for column in logical_schema(source)))
-            return Built(RemoveDuplicates(built.node), built.where)
+            return Built(physical.Distinct(built.node), built.where)
         case logical.Union(columns, inputs):
             return _union(columns, [_build(source) for source in inputs])
         case logical.SetOperation():
@@ -210,20 +183,20 @@ def _brought_together(built: Built, partition: tuple[str, ...], order: tuple[Sor
         range_us, slide_us = built.where.window
         # In a window that moves with every instant each row has a time of its own, when it alone is still there.
         if range_us is None or slide_us > 1:
-            built = replace(built, node=FirstRows(partition, order, limit, range_us, slide_us, built.node))
+            built = replace(built, node=physical.TopKPrefilter(partition, order, limit, range_us, slide_us, built.node))
             return _partitioned(built, partition)
     if partition:
         return _to_keys(built, partition)
     # Whoever is not among the first in its bucket is not among the first of all.
     built = _exchange(built, "spread", ()) if isinstance(built.where, AtSource) else built
-    return _to_one(replace(built, node=SweepTop((), order, limit, built.node)))
+    return _to_one(replace(built, node=physical.TopK((), order, limit, built.node)))
 
 
 def _granular(built: Built, granule_us: int) -> Built:
     if isinstance(built.where, AtSource) and built.where.granule is None:
         return replace(built, where=replace(built.where, granule=granule_us))
     built = _exchange(built, "spread", ()) if isinstance(built.where, AtSource) else built
-    return replace(built, node=Reorder(RoundUp(granule_us, built.node)))
+    return replace(built, node=physical.Reorder(physical.AlignTime(granule_us, built.node)))
 
 
 def _window(built: Built, range_us: int | None, slide_us: int) -> Built:
@@ -232,8 +205,8 @@ def _window(built: Built, range_us: int | None, slide_us: int) -> Built:
         # one timestamp instead of two.
         assert built.where == AtSource(), "the binder admits a window over a chronon stream only"
         return replace(built, where=AtSource((range_us, slide_us)))
-    node: Node = ExtendValidity(range_us, slide_us, built.node)
-    return replace(built, node=Reorder(node) if slide_us > 1 else node)
+    node: Node = physical.TimeWindow(range_us, slide_us, built.node)
+    return replace(built, node=physical.Reorder(node) if slide_us > 1 else node)
 
 
 def _arrivals(built: Built) -> Built:
@@ -241,7 +214,7 @@ def _arrivals(built: Built) -> Built:
     if built.where == AtSource((None, 1)):
         return replace(built, where=AtSource())  # the rows as they were read
     built = _exchange(built, "spread", ()) if isinstance(built.where, AtSource) else built
-    return replace(built, node=Arrivals(built.node))
+    return replace(built, node=physical.InsertStream(built.node))
 
 
 def _join(plan: logical.Join) -> Built:
@@ -252,7 +225,7 @@ def _join(plan: logical.Join) -> Built:
         # Any bucket can pair its share of the left with all of the right.
         left = left if isinstance(left.where, Hashed | Spread | InOne) else _exchange(left, "spread", ())
         right = _to_one(right) if isinstance(left.where, InOne) else _exchange(right, "all", ())
-        return Built(SymmetricJoin((), (), rest, left.node, right.node), left.where)
+        return Built(physical.HashJoin((), (), rest, left.node, right.node), left.where)
     left, l_refs = _with_keys(left, l_keys, "left")
     right, r_refs = _with_keys(right, r_keys, "right")
     left_ids, right_ids = tuple(k.id for k in l_refs), tuple(k.id for k in r_refs)
@@ -261,9 +234,9 @@ def _join(plan: logical.Join) -> Built:
         where: Hashed | Spread | InOne = InOne()
     else:
         where = Hashed(tuple(frozenset((left_ids[i], right_ids[i])) for i in fit))
-    node: Node = SymmetricJoin(l_refs, r_refs, rest, left.node, right.node)
+    node: Node = physical.HashJoin(l_refs, r_refs, rest, left.node, right.node)
     if schema(node) != columns:  # computed keys have served
-        node = Project(tuple((c, ColumnRef(c.id, c.type)) for c in columns), node)
+        node = physical.Project(tuple((c, ColumnRef(c.id, c.type)) for c in columns), node)
         where = _restricted(where, frozenset(c.id for c in columns))
     return Built(node, where)
 
@@ -277,22 +250,22 @@ def _match_join(
     if not l_keys and kind == "full":
         # Whether nobody matches an element can be said only where all of the other side is, and here for both.
         left, right = _to_one(left), _to_one(right)
-        return Built(MatchJoin(kind, (), (), rest, left.node, right.node), InOne())
+        return Built(physical.OuterHashJoin(kind, (), (), rest, left.node, right.node), InOne())
     if not l_keys:
         left = left if isinstance(left.where, Hashed | Spread | InOne) else _exchange(left, "spread", ())
         right = _to_one(right) if isinstance(left.where, InOne) else _exchange(right, "all", ())
-        return Built(MatchJoin(kind, (), (), rest, left.node, right.node, mark), left.where)
+        return Built(physical.OuterHashJoin(kind, (), (), rest, left.node, right.node, mark), left.where)
     left, l_refs = _with_keys(left, l_keys, "left")
     right, r_refs = _with_keys(right, r_keys, "right")
     left_ids, right_ids = tuple(k.id for k in l_refs), tuple(k.id for k in r_refs)
     left, right, fit = _side_by_side(left, left_ids, right, right_ids)
-    node: Node = MatchJoin(kind, l_refs, r_refs, rest, left.node, right.node, mark)
+    node: Node = physical.OuterHashJoin(kind, l_refs, r_refs, rest, left.node, right.node, mark)
     # An element of the right without a partner lies by its own key, and has NULL for that of the left.
     where: Hashed | Spread | InOne = (
         Spread() if kind == "full" else Hashed(tuple(frozenset((left_ids[i],)) for i in fit))
     )
     if schema(node) != columns:
-        node = Project(tuple((c, ColumnRef(c.id, c.type)) for c in columns), node)
+        node = physical.Project(tuple((c, ColumnRef(c.id, c.type)) for c in columns), node)
         where = _restricted(where, frozenset(c.id for c in columns))
     return Built(node, where)
 
@@ -346,16 +319,16 @@ def _with_keys(built: Built, keys: tuple[Expression, ...], side: str) -> tuple[B
     if not computed:
         return built, tuple(refs)
     kept: list[tuple[Column, Expression]] = [(c, ColumnRef(c.id, c.type)) for c in columns]
-    return replace(built, node=Project((*kept, *computed), built.node)), tuple(refs)
+    return replace(built, node=physical.Project((*kept, *computed), built.node)), tuple(refs)
 
 
 def _union(columns: tuple[Column, ...], inputs: list[Built]) -> Built:
     placed = [b if not isinstance(b.where, AtSource) else _exchange(b, "spread", ()) for b in inputs]
     if any(isinstance(b.where, InOne) for b in placed):
         placed = [_to_one(b) for b in placed]
-        return Built(Merge(columns, tuple(b.node for b in placed)), InOne())
+        return Built(physical.UnionAll(columns, tuple(b.node for b in placed)), InOne())
     where = _union_place(columns, placed)
-    return Built(Merge(columns, tuple(b.node for b in placed)), where)
+    return Built(physical.UnionAll(columns, tuple(b.node for b in placed)), where)
 
 
 def _set_operation(plan: logical.SetOperation) -> Built:
@@ -370,25 +343,25 @@ def _set_operation(plan: logical.SetOperation) -> Built:
         left, right = _to_exact_keys(left, by), _to_exact_keys(right, by)
     marks = tuple(Column(f"{side} {keys[0]}", side, BOOLEAN) for side in ("left", "right"))
     marked = (_marked(side.node, plan.columns, marks, here) for here, side in enumerate((left, right)))
-    node: Node = Merge((*plan.columns, *marks), tuple(marked))
+    node: Node = physical.UnionAll((*plan.columns, *marks), tuple(marked))
     counts = tuple(Column(f"{mark.id} copies", mark.name, BIGINT) for mark in marks)
     calls = (AggregateCall("count", ColumnRef(mark.id, BOOLEAN), BIGINT) for mark in marks)
-    node = SweepAggregate(keys, tuple(zip(counts, calls, strict=True)), node)
-    node = Repeat(_copies(plan.kind, *(ColumnRef(column.id, BIGINT) for column in counts)), node)
-    return Built(Project(tuple((c, ColumnRef(c.id, c.type)) for c in plan.columns), node), left.where)
+    node = physical.IncrementalAggregate(keys, tuple(zip(counts, calls, strict=True)), node)
+    node = physical.Repeat(_copies(plan.kind, *(ColumnRef(column.id, BIGINT) for column in counts)), node)
+    return Built(physical.Project(tuple((c, ColumnRef(c.id, c.type)) for c in plan.columns), node), left.where)
 
 
 def _renamed(built: Built, columns: tuple[Column, ...]) -> Built:
     """The same elements under other column names, by position."""
     outputs = tuple((c, ColumnRef(s.id, s.type)) for c, s in zip(columns, schema(built.node), strict=True))
-    return Built(Project(outputs, built.node), _after_map(built.where, outputs))
+    return Built(physical.Project(outputs, built.node), _after_map(built.where, outputs))
 
 
 def _marked(node: Node, columns: tuple[Column, ...], marks: tuple[Column, ...], side: int) -> Node:
     """A side of a set operation with a mark that says which side it is."""
     named: list[tuple[Column, Expression]] = [(c, ColumnRef(c.id, c.type)) for c in columns]
     marked = [(mark, Literal(True if number == side else None, BOOLEAN)) for number, mark in enumerate(marks)]
-    return Project((*named, *marked), node)
+    return physical.Project((*named, *marked), node)
 
 
 def _copies(kind: logical.SetKind, left: ColumnRef, right: ColumnRef) -> Expression:
@@ -477,9 +450,9 @@ def _to_one(built: Built) -> Built:
 
 
 def _exchange(built: Built, mode: Mode, keys: tuple[str, ...]) -> Built:
-    node: Node = Exchange(mode, keys, built.node)
+    node: Node = physical.Exchange(mode, keys, built.node)
     if isinstance(built.where, AtSource):
-        node = Reorder(built.where.applied(node))
+        node = physical.Reorder(built.where.applied(node))
     return Built(node, Spread())
 
 
@@ -489,16 +462,16 @@ def _cut(built: Built, query: str, streams: frozenset[str], first: int) -> list[
     done: list[Fragment] = []
     numbers = count()
 
-    def carve(node: Node, feeders: dict[Exchange, tuple[Node, int, Port]]) -> tuple[Node, int]:
+    def carve(node: Node, feeders: dict[physical.Exchange, tuple[Node, int, physical.Input]]) -> tuple[Node, int]:
         """The tree with ports in place of exchanges, and the stage in which it can run; what feeds the ports.
 
         What a fragment asks for twice is brought to it once.
         """
-        if isinstance(node, Port):
+        if isinstance(node, physical.Input):
             return node, 0
-        if isinstance(node, Exchange):
+        if isinstance(node, physical.Exchange):
             if node not in feeders:
-                port = Port(f"{query}.{next(numbers)}", schema(node.source))
+                port = physical.Input(f"{query}.{next(numbers)}", schema(node.source))
                 feeders[node] = (*finish(node.source), port)
             return feeders[node][2], feeders[node][1] + 1
         parts = [carve(source, feeders) for source in sources(node)]
@@ -506,38 +479,43 @@ def _cut(built: Built, query: str, streams: frozenset[str], first: int) -> list[
 
     def finish(node: Node) -> tuple[Node, int]:
         """Carve one fragment; its feeders, now that its stage is known, become fragments that route to it."""
-        feeders: dict[Exchange, tuple[Node, int, Port]] = {}
+        feeders: dict[physical.Exchange, tuple[Node, int, physical.Input]] = {}
         carved, stage = carve(node, feeders)
         for exchange, (below, below_stage, port) in feeders.items():
-            route = ToPort(port.name, stage, exchange.mode, exchange.keys)
+            route = physical.ExchangeTo(port.name, stage, exchange.mode, exchange.keys)
             done.append(_fragment(below, query, below_stage, route, first + len(done), streams))
         return carved, stage
 
     carved, stage = finish(root)
-    done.append(_fragment(carved, query, stage, ToQuery(query), first + len(done), streams))
+    done.append(_fragment(carved, query, stage, physical.ResultOf(query), first + len(done), streams))
     return sorted(done, key=lambda fragment: fragment.stage)
 
 
 def _fragment(
-    root: Node, query: str, stage: int, route: ToPort | ToQuery, number: int, streams: frozenset[str]
+    root: Node,
+    query: str,
+    stage: int,
+    route: physical.ExchangeTo | physical.ResultOf,
+    number: int,
+    streams: frozenset[str],
 ) -> Fragment:
     return Fragment(f"f{number + 1}", query, stage, root, route, streams, everywhere=not _only_in_one(root))
 
 
 def _only_in_one(node: Node) -> bool:
     """Whether the fragment aggregates without keys: an empty bucket would answer too, and must not."""
-    if isinstance(node, SweepAggregate) and not node.keys:
+    if isinstance(node, physical.IncrementalAggregate) and not node.keys:
         return True
     return any(_only_in_one(source) for source in sources(node))
 
 
 def _with_sources(node: Node, inputs: tuple[Node, ...]) -> Node:
     match node:
-        case SymmetricJoin() | MatchJoin():
+        case physical.HashJoin() | physical.OuterHashJoin():
             return replace(node, left=inputs[0], right=inputs[1])
-        case Merge():
+        case physical.UnionAll():
             return replace(node, sources=inputs)
-        case Port():
+        case physical.Input():
             return node
         case _:
             return replace(node, source=inputs[0])

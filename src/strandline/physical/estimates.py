@@ -13,8 +13,9 @@ from typing import Final
 from strandline.catalog import BaseStream
 from strandline.optimizer.characteristics import LONGEST, RATE, Statistics, read
 from strandline.optimizer.costs import Constants, constants
+from strandline.physical import plan as physical
 from strandline.physical.flow import SOURCE
-from strandline.physical.plan import Fragment, Node, Pipeline, Port, ToPort, ToQuery, numbered, ports, schema, sources
+from strandline.physical.plan import Fragment, Node, Pipeline, numbered, ports, schema, sources
 from strandline.physical.rates import Flow, flow_out
 from strandline.physical.work import kept, width
 from strandline.temporal import SECOND
@@ -110,13 +111,13 @@ class _Walk:
                 steps[f"{fragment.id}.{number}"] = self._step(node, known, fragment)
             flow = known[fragment.root]
             sending[fragment.id] = self._sending(fragment, flow)
-            if isinstance(fragment.route, ToPort):
+            if isinstance(fragment.route, physical.ExchangeTo):
                 self.feeders[fragment.route.port] = fragment, flow
         reading = {stream.name: self._reading(stream) for stream in self.pipeline.streams}
         driving = self._driving(list(reading.values()))
         return Estimates(steps, reading, sending, driving, self.batch, self.pipeline.buckets)
 
-    def _enters(self, port: Port, fragment: Fragment) -> Flow:
+    def _enters(self, port: physical.Input, fragment: Fragment) -> Flow:
         if port.name.startswith(SOURCE):
             stream = self.streams[port.name.removeprefix(SOURCE)]
             known = self.statistics.get(stream.name, stream.statistics)
@@ -124,7 +125,7 @@ class _Walk:
             early = max(self.streams[name].disorder_us for name in fragment.streams) / SECOND
             return Flow(read(known, port.columns, stream.has_intervals), early=early)
         feeder, flow = self.feeders[port.name]
-        assert isinstance(feeder.route, ToPort)
+        assert isinstance(feeder.route, physical.ExchangeTo)
         buckets = 1 if feeder.route.mode == "one" else self.pipeline.buckets
         copies = buckets if feeder.route.mode == "all" else 1
         return Flow(flow.stream, flow.cut, flow.whole, flow.early, buckets, copies)
@@ -135,7 +136,7 @@ class _Walk:
         out = known[node].stream
         arriving = sum(each.arriving for each in below)
         length = max(each.stream.length for each in (*below, known[node]))
-        cost = self.prices.cost(type(node).__name__, found.work)
+        cost = self.prices.cost(node.tag, found.work)
         return Estimate(arriving, out.rate, length, out.granule, found.rows, found.bytes, cost, found.work)
 
     def _steps(self, fragment: Fragment) -> float:
@@ -143,10 +144,14 @@ class _Walk:
         return (self.pipeline.buckets if fragment.stage and fragment.everywhere else 1) / self.batch
 
     def _sending(self, fragment: Fragment, flow: Flow) -> Estimate:
-        copies = self.pipeline.buckets if isinstance(fragment.route, ToPort) and fragment.route.mode == "all" else 1
+        copies = (
+            self.pipeline.buckets
+            if isinstance(fragment.route, physical.ExchangeTo) and fragment.route.mode == "all"
+            else 1
+        )
         rate = flow.stream.rate * copies
         work = {"row": rate, "byte": rate * width(schema(fragment.root)), "step": self._steps(fragment)}
-        cost = self.prices.cost("Answer" if isinstance(fragment.route, ToQuery) else "Exchange", work)
+        cost = self.prices.cost("Result" if isinstance(fragment.route, physical.ResultOf) else "Exchange", work)
         return Estimate(rate, rate, flow.stream.length, flow.stream.granule, 0.0, 0.0, cost, work)
 
     def _reading(self, stream: BaseStream) -> Estimate:

@@ -15,38 +15,8 @@ from strandline.algebra.explain import (
     show_session,
     show_window,
 )
-from strandline.physical.plan import (
-    Arrivals,
-    Coalesce,
-    Exchange,
-    ExtendValidity,
-    FirstRows,
-    FirstValues,
-    Fragment,
-    KeptShare,
-    LastRows,
-    LastSession,
-    MatchJoin,
-    Merge,
-    NetChanges,
-    Node,
-    Pipeline,
-    Port,
-    Project,
-    RemoveDuplicates,
-    Reorder,
-    Repeat,
-    RoundUp,
-    Select,
-    Split,
-    SweepAggregate,
-    SweepRank,
-    SweepTop,
-    SymmetricJoin,
-    ToPort,
-    numbers,
-    sources,
-)
+from strandline.physical import plan as physical
+from strandline.physical.plan import Fragment, Node, Pipeline, numbers, sources
 from strandline.temporal import show_duration
 
 
@@ -60,17 +30,16 @@ class Line:
 
 
 def show_pipeline(pipeline: Pipeline) -> str:
-    """All fragments, stage by stage; a stage begins after an exchange. It is the identity of a plan: nothing but the
-    plan is in it."""
+    """All fragments, stage by stage; a stage begins after an exchange."""
     return "\n".join(line.text for line in pipeline_lines(pipeline))
 
 
 def pipeline_lines(pipeline: Pipeline) -> list[Line]:
     """The same line by line."""
     lines: list[Line] = []
-    feeders = {f.route.port: f.id for f in pipeline.fragments if isinstance(f.route, ToPort)}
+    feeders = {f.route.port: f.id for f in pipeline.fragments if isinstance(f.route, physical.ExchangeTo)}
     for stage in range(pipeline.stages + 1):
-        where = "at the sources" if stage == 0 else f"in {pipeline.buckets} buckets"
+        where = "at the sources" if stage == 0 else f"in {pipeline.buckets} shards"
         lines.append(Line(f"stage {stage}, {where}"))
         for fragment in pipeline.at(stage):
             lines.append(Line(f"  {fragment.id} → {_show_route(fragment)}", fragment.id))
@@ -80,20 +49,20 @@ def pipeline_lines(pipeline: Pipeline) -> list[Line]:
 
 def _show_route(fragment: Fragment) -> str:
     route = fragment.route
-    return show_exchange(route) if isinstance(route, ToPort) else f"answer of {route.query}"
+    return show_exchange(route) if isinstance(route, physical.ExchangeTo) else f"result of {route.query}"
 
 
-def show_exchange(route: ToPort) -> str:
+def show_exchange(route: physical.ExchangeTo) -> str:
     """How elements get to the bucket where they are needed."""
     match route.mode:
         case "hash":
-            return f"exchange by {', '.join(route.keys)}"
+            return f"exchange hash({', '.join(route.keys)})"
         case "spread":
-            return "exchange, spread evenly"
+            return "exchange round robin"
         case "all":
-            return "exchange, a copy to every bucket"
+            return "exchange broadcast"
         case "one":
-            return "exchange to one bucket"
+            return "exchange to a single shard"
 
 
 def _show_tree(
@@ -101,7 +70,7 @@ def _show_tree(
 ) -> Iterator[Line]:
     """A tree; what appears twice in it runs once and is shown once."""
     text = "  " * depth + show_node(node, feeders)
-    if isinstance(node, Port):
+    if isinstance(node, physical.Input):
         yield Line(text, node.name if node.name.startswith("source:") else None)
         return
     number = known[node]
@@ -117,58 +86,58 @@ def _show_tree(
 def show_node(node: Node, feeders: Mapping[str, str]) -> str:
     """An operator without what is below it; `feeders` names the fragment that sends to a port."""
     match node:
-        case Port(name, columns):
+        case physical.Input(name, columns):
             listed = ", ".join(c.id for c in columns)
             if name.startswith("source:"):
                 return f"Read {name.removeprefix('source:')} ({listed})"
-            return f"From {feeders[name]} ({listed})"
-        case Select(predicate, _):
-            return f"Select {show_expression(predicate)}"
-        case Project(outputs, _):
+            return f"Exchange from {feeders[name]} ({listed})"
+        case physical.Filter(predicate, _):
+            return f"Filter {show_expression(predicate)}"
+        case physical.Project(outputs, _):
             return f"Project {show_outputs(outputs)}"
-        case ExtendValidity(range_us, slide_us, _):
-            return f"ExtendValidity {show_window(range_us, slide_us)}"
-        case LastRows(partition, rows, slide, by_value, _):
-            return f"LastRows {show_rows(partition, rows, slide)}{', ties by value' if by_value else ''}"
-        case LastSession(partition, gap_us, _):
-            return f"LastSession {show_session(partition, gap_us)}"
-        case RoundUp(granule_us, _):
-            return f"RoundUp to {show_duration(granule_us)}"
-        case NetChanges(change, _):
-            return f"NetChanges {change}"
-        case Arrivals():
-            return "Arrivals"
-        case SweepTop(partition, order, limit, _):
-            return f"SweepTop {limit} {show_order(partition, order)}"
-        case SweepRank(place, partition, order, most, _):
-            return f"SweepRank {show_rank(place, partition, order, most)}"
-        case FirstRows(partition, order, limit, range_us, slide_us, _):
-            return f"FirstRows {limit} {show_order(partition, order)} in {show_window(range_us, slide_us)}"
-        case Reorder():
+        case physical.TimeWindow(range_us, slide_us, _):
+            return f"TimeWindow {show_window(range_us, slide_us)}"
+        case physical.CountWindow(partition, rows, slide, by_value, _):
+            return f"CountWindow {show_rows(partition, rows, slide)}{', ties by value' if by_value else ''}"
+        case physical.SessionWindow(partition, gap_us, _):
+            return f"SessionWindow {show_session(partition, gap_us)}"
+        case physical.AlignTime(granule_us, _):
+            return f"AlignTime to {show_duration(granule_us)}"
+        case physical.ChangeStream(change, _):
+            return f"ChangeStream {change}"
+        case physical.InsertStream():
+            return "InsertStream"
+        case physical.TopK(partition, order, limit, _):
+            return f"TopK {limit} {show_order(partition, order)}"
+        case physical.Rank(place, partition, order, most, _):
+            return f"Rank {show_rank(place, partition, order, most)}"
+        case physical.TopKPrefilter(partition, order, limit, range_us, slide_us, _):
+            return f"TopKPrefilter {limit} {show_order(partition, order)} in {show_window(range_us, slide_us)}"
+        case physical.Reorder():
             return "Reorder"
-        case SymmetricJoin() | MatchJoin():
-            kind = f"{node.kind.capitalize()} " if isinstance(node, MatchJoin) else ""
+        case physical.HashJoin() | physical.OuterHashJoin():
+            kind = f"{node.kind.capitalize()} " if isinstance(node, physical.OuterHashJoin) else ""
             pairs = ", ".join(f"{one.id} = {two.id}" for one, two in zip(node.left_keys, node.right_keys, strict=True))
             rest = "" if node.condition is None else f" if {show_expression(node.condition)}"
             return f"{kind}{'HashJoin on ' + pairs if pairs else 'NestedJoin'}{rest}"
-        case SweepAggregate(keys, aggregates, _):
+        case physical.IncrementalAggregate(keys, aggregates, _):
             by = f" by {', '.join(keys)}" if keys else ""
             computed = ", ".join(show_aggregate(c, a) for c, a in aggregates)
-            return f"SweepAggregate{by}{': ' if computed else ''}{computed}"
-        case RemoveDuplicates():
-            return "RemoveDuplicates"
-        case FirstValues(keys, values, _):
+            return f"IncrementalAggregate{by}{': ' if computed else ''}{computed}"
+        case physical.Distinct():
+            return "Distinct"
+        case physical.FirstOccurrence(keys, values, _):
             by = f" by {', '.join(keys)}" if keys else ""
-            return f"FirstValues{by}: {', '.join(f'{column.id} := {id}' for column, id in values)}"
-        case Merge(columns, _):
-            return f"Merge ({', '.join(c.id for c in columns)})"
-        case Repeat(copies, _):
+            return f"FirstOccurrence{by}: {', '.join(f'{column.id} := {id}' for column, id in values)}"
+        case physical.UnionAll(columns, _):
+            return f"UnionAll ({', '.join(c.id for c in columns)})"
+        case physical.Repeat(copies, _):
             return f"Repeat {show_expression(copies)} times"
-        case Coalesce():
+        case physical.Coalesce():
             return "Coalesce"
-        case Split(length_us, _, _):
+        case physical.Split(length_us, _, _):
             return f"Split into {show_duration(length_us)}"
-        case KeptShare(column, _, windows, _):
-            return f"KeptShare of {', '.join(dict.fromkeys(stream for stream, _ in windows))} as {column.name}"
-        case Exchange(mode, keys, _):
+        case physical.SamplingRate(column, _, windows, _):
+            return f"SamplingRate of {', '.join(dict.fromkeys(stream for stream, _ in windows))} as {column.name}"
+        case physical.Exchange(mode, keys, _):
             return f"Exchange {mode} {', '.join(keys)}"

@@ -91,15 +91,15 @@ def _asked_for(pipeline: Pipeline, stream: str) -> list[str]:
             match node:
                 case physical.Project(outputs, _):
                     copies |= {c.id: copies[e.id] for c, e in outputs if isinstance(e, ColumnRef) and e.id in copies}
-                case physical.SymmetricJoin(left, right) | physical.MatchJoin(_, left, right):
+                case physical.HashJoin(left, right) | physical.OuterHashJoin(_, left, right):
                     asked |= dict.fromkeys(ref.id for ref in (*left, *right))
-                case physical.SweepAggregate(keys) | physical.LastRows(keys) | physical.LastSession(keys):
+                case physical.IncrementalAggregate(keys) | physical.CountWindow(keys) | physical.SessionWindow(keys):
                     asked |= dict.fromkeys(keys)
-                case physical.SweepTop(keys) | physical.SweepRank(_, keys):
+                case physical.TopK(keys) | physical.Rank(_, keys):
                     asked |= dict.fromkeys(keys)
-                case physical.RemoveDuplicates(source):
+                case physical.Distinct(source):
                     asked |= dict.fromkeys(column.id for column in schema(source))
-                case physical.FirstValues(keys, values):
+                case physical.FirstOccurrence(keys, values):
                     asked |= dict.fromkeys((*keys, *(id for _, id in values)))
     return list(dict.fromkeys(copies[id] for id in asked if id in copies))
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from strandline.physical import plan as physical
 from strandline.physical.explain import show_node
-from strandline.physical.plan import Fragment, Node, Pipeline, Port, ToPort, ToQuery, numbered, sources
+from strandline.physical.plan import Fragment, Node, Pipeline, numbered, sources
 
 SOURCE = "source:"
 
@@ -46,10 +47,10 @@ class Flow:
 
 def flow_of(pipeline: Pipeline) -> Flow:
     """The graph of a pipeline; exchanges are left out, since nothing is lost in them."""
-    feeders = {f.route.port: f for f in pipeline.fragments if isinstance(f.route, ToPort)}
+    feeders = {f.route.port: f for f in pipeline.fragments if isinstance(f.route, physical.ExchangeTo)}
 
     def name_of(fragment: Fragment, node: Node) -> str:
-        if not isinstance(node, Port):
+        if not isinstance(node, physical.Input):
             return f"{fragment.id}.{numbered(fragment.root).index(node)}"
         if node.name.startswith(SOURCE):
             return node.name
@@ -62,7 +63,7 @@ def flow_of(pipeline: Pipeline) -> Flow:
         for number, node in enumerate(numbered(fragment.root)):
             inputs = tuple(name_of(fragment, source) for source in sources(node))
             words = show_node(node, {})
-            steps[f"{fragment.id}.{number}"] = Step(fragment.id, number, type(node).__name__, words, inputs)
-        if isinstance(fragment.route, ToQuery):
+            steps[f"{fragment.id}.{number}"] = Step(fragment.id, number, node.tag, words, inputs)
+        if isinstance(fragment.route, physical.ResultOf):
             answers[fragment.route.query] += (name_of(fragment, fragment.root),)
     return Flow(steps, answers, {query.name: tuple(sorted(query.streams)) for query in pipeline.queries})

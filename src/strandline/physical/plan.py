@@ -8,7 +8,7 @@ whose leaves are ports; its route says where its output goes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from strandline.algebra.expressions import AggregateCall, ColumnRef, Expression, SortKey
 from strandline.algebra.operators import ChangeKind
@@ -17,17 +17,19 @@ from strandline.types import Column, Schema
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class Input:
     """Where elements enter a fragment: rows of a source (stage 0) or what an exchange delivers."""
 
+    tag: ClassVar[str] = "Input"
     name: str
     columns: Schema
 
 
 @dataclass(frozen=True, slots=True)
-class Select:
+class Filter:
     """Filter."""
 
+    tag: ClassVar[str] = "Filter"
     predicate: Expression
     source: Node
 
@@ -36,23 +38,26 @@ class Select:
 class Project:
     """Map."""
 
+    tag: ClassVar[str] = "Project"
     outputs: tuple[tuple[Column, Expression], ...]
     source: Node
 
 
 @dataclass(frozen=True, slots=True)
-class ExtendValidity:
+class TimeWindow:
     """Time window: from timestamps to intervals."""
 
+    tag: ClassVar[str] = "TimeWindow"
     range_us: int | None
     slide_us: int
     source: Node
 
 
 @dataclass(frozen=True, slots=True)
-class LastRows:
+class CountWindow:
     """Count window: the last rows of each partition; those of one instant in order of arrival or `by_value`."""
 
+    tag: ClassVar[str] = "CountWindow"
     partition: tuple[str, ...]
     rows: int
     slide: int
@@ -61,41 +66,46 @@ class LastRows:
 
 
 @dataclass(frozen=True, slots=True)
-class LastSession:
+class SessionWindow:
     """Session window: the rows of the session that goes on, of each partition."""
 
+    tag: ClassVar[str] = "SessionWindow"
     partition: tuple[str, ...]
     gap_us: int
     source: Node
 
 
 @dataclass(frozen=True, slots=True)
-class RoundUp:
+class AlignTime:
     """Granularity: both ends of each interval to the next border of a granule."""
 
+    tag: ClassVar[str] = "AlignTime"
     granule_us: int
     source: Node
 
 
 @dataclass(frozen=True, slots=True)
-class NetChanges:
+class ChangeStream:
     """What comes or goes at each instant, whatever way the intervals are cut."""
 
+    tag: ClassVar[str] = "ChangeStream"
     kind: ChangeKind
     source: Node
 
 
 @dataclass(frozen=True, slots=True)
-class Arrivals:
+class InsertStream:
     """What comes at each instant, where nothing ever goes: each element when it begins."""
 
+    tag: ClassVar[str] = "InsertStream"
     source: Node
 
 
 @dataclass(frozen=True, slots=True)
-class SweepTop:
+class TopK:
     """The first rows in an order, by sweeping over the instants at which something changes."""
 
+    tag: ClassVar[str] = "TopK"
     partition: tuple[str, ...]
     order: tuple[SortKey, ...]
     limit: int
@@ -103,9 +113,10 @@ class SweepTop:
 
 
 @dataclass(frozen=True, slots=True)
-class SweepRank:
+class Rank:
     """Rows with their places in an order, by sweeping over the instants at which something changes."""
 
+    tag: ClassVar[str] = "Rank"
     place: Column
     partition: tuple[str, ...]
     order: tuple[SortKey, ...]
@@ -114,9 +125,10 @@ class SweepRank:
 
 
 @dataclass(frozen=True, slots=True)
-class FirstRows:
+class TopKPrefilter:
     """Rows before their window, without those that can never be among the first in it."""
 
+    tag: ClassVar[str] = "TopKPrefilter"
     partition: tuple[str, ...]
     order: tuple[SortKey, ...]
     limit: int
@@ -129,13 +141,15 @@ class FirstRows:
 class Reorder:
     """Hold back what lies beyond the progress; release ordered slices."""
 
+    tag: ClassVar[str] = "Reorder"
     source: Node
 
 
 @dataclass(frozen=True, slots=True)
-class SymmetricJoin:
+class HashJoin:
     """Join on equal keys (hash look-up) and a further condition; without keys all pairs are looked at."""
 
+    tag: ClassVar[str] = "HashJoin"
     left_keys: tuple[ColumnRef, ...]
     right_keys: tuple[ColumnRef, ...]
     condition: Expression | None
@@ -147,9 +161,10 @@ MatchKind: TypeAlias = Literal["left", "full", "semi", "anti", "mark"]
 
 
 @dataclass(frozen=True, slots=True)
-class MatchJoin:
+class OuterHashJoin:
     """A join that also looks at elements without a partner: outer, semi and anti."""
 
+    tag: ClassVar[str] = "OuterHashJoin"
     kind: MatchKind
     left_keys: tuple[ColumnRef, ...]
     right_keys: tuple[ColumnRef, ...]
@@ -160,35 +175,39 @@ class MatchJoin:
 
 
 @dataclass(frozen=True, slots=True)
-class SweepAggregate:
+class IncrementalAggregate:
     """Aggregate by sweeping over the instants at which something changes."""
 
+    tag: ClassVar[str] = "IncrementalAggregate"
     keys: tuple[str, ...]
     aggregates: tuple[tuple[Column, AggregateCall], ...]
     source: Node
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveDuplicates:
+class Distinct:
     """Duplicate elimination."""
 
+    tag: ClassVar[str] = "Distinct"
     source: Node
 
 
 @dataclass(frozen=True, slots=True)
-class FirstValues:
+class FirstOccurrence:
     """Each element with copies of some values that are NULL unless they come for the first time for these keys: among
     elements that never end, those are the values that count once."""
 
+    tag: ClassVar[str] = "FirstOccurrence"
     keys: tuple[str, ...]
     values: tuple[tuple[Column, str], ...]  # the copy, and of what
     source: Node
 
 
 @dataclass(frozen=True, slots=True)
-class Merge:
+class UnionAll:
     """Union."""
 
+    tag: ClassVar[str] = "UnionAll"
     columns: Schema
     sources: tuple[Node, ...]
 
@@ -197,6 +216,7 @@ class Merge:
 class Repeat:
     """Each element as often as `copies` says."""
 
+    tag: ClassVar[str] = "Repeat"
     copies: Expression
     source: Node
 
@@ -205,6 +225,7 @@ class Repeat:
 class Coalesce:
     """Join touching pieces of equal payload."""
 
+    tag: ClassVar[str] = "Coalesce"
     source: Node
 
 
@@ -212,16 +233,18 @@ class Coalesce:
 class Split:
     """Cut elements into pieces of at most `length_us`; `repeats` is how many of them the window above holds."""
 
+    tag: ClassVar[str] = "Split"
     length_us: int
     repeats: int
     source: Node
 
 
 @dataclass(frozen=True, slots=True)
-class KeptShare:
+class SamplingRate:
     """Results with the share of the rows behind them that drop boxes kept: the product over the streams that are read,
     of each its mean over the window (range in microseconds; None without an end, 0 for the instant alone)."""
 
+    tag: ClassVar[str] = "SamplingRate"
     column: Column
     query: str
     windows: tuple[tuple[str, int | None], ...]
@@ -232,6 +255,7 @@ class KeptShare:
 class Exchange:
     """Bring elements to the bucket where they are needed; only between fragments, never inside one."""
 
+    tag: ClassVar[str] = "Exchange"
     mode: Mode
     keys: tuple[str, ...]
     source: Node
@@ -242,35 +266,35 @@ class Exchange:
 Mode: TypeAlias = Literal["hash", "spread", "all", "one"]
 
 Node: TypeAlias = (
-    Port
-    | Select
+    Input
+    | Filter
     | Project
-    | ExtendValidity
-    | LastRows
-    | LastSession
-    | RoundUp
-    | NetChanges
-    | Arrivals
-    | SweepTop
-    | SweepRank
-    | FirstRows
+    | TimeWindow
+    | CountWindow
+    | SessionWindow
+    | AlignTime
+    | ChangeStream
+    | InsertStream
+    | TopK
+    | Rank
+    | TopKPrefilter
     | Reorder
-    | SymmetricJoin
-    | MatchJoin
-    | SweepAggregate
-    | RemoveDuplicates
-    | FirstValues
-    | Merge
+    | HashJoin
+    | OuterHashJoin
+    | IncrementalAggregate
+    | Distinct
+    | FirstOccurrence
+    | UnionAll
     | Repeat
     | Coalesce
     | Split
-    | KeptShare
+    | SamplingRate
     | Exchange
 )
 
 
 @dataclass(frozen=True, slots=True)
-class ToPort:
+class ExchangeTo:
     """The output goes to a port of a later fragment, by bucket."""
 
     port: str
@@ -280,7 +304,7 @@ class ToPort:
 
 
 @dataclass(frozen=True, slots=True)
-class ToQuery:
+class ResultOf:
     """The output is the answer of a query."""
 
     query: str
@@ -298,7 +322,7 @@ class Fragment:
     query: str
     stage: int
     root: Node
-    route: ToPort | ToQuery
+    route: ExchangeTo | ResultOf
     streams: frozenset[str]
     everywhere: bool
 
@@ -339,7 +363,7 @@ def numbers(root: Node) -> dict[Node, int]:
     found: dict[Node, int] = {}
 
     def visit(node: Node) -> None:
-        if isinstance(node, Port) or node in found:
+        if isinstance(node, Input) or node in found:
             return
         for source in sources(node):
             visit(source)
@@ -352,11 +376,11 @@ def numbers(root: Node) -> dict[Node, int]:
 def sources(node: Node) -> tuple[Node, ...]:
     """The inputs of a physical operator."""
     match node:
-        case Port():
+        case Input():
             return ()
-        case SymmetricJoin() | MatchJoin():
+        case HashJoin() | OuterHashJoin():
             return (node.left, node.right)
-        case Merge():
+        case UnionAll():
             return node.sources
         case _:
             return (node.source,)
@@ -365,27 +389,27 @@ def sources(node: Node) -> tuple[Node, ...]:
 def schema(node: Node) -> Schema:
     """The columns of the elements that a physical operator produces."""
     match node:
-        case Port(_, columns) | Merge(columns, _):
+        case Input(_, columns) | UnionAll(columns, _):
             return columns
         case Project(outputs, _):
             return tuple(column for column, _ in outputs)
-        case MatchJoin("semi" | "anti" | "mark"):
+        case OuterHashJoin("semi" | "anti" | "mark"):
             return schema(node.left) + (() if node.mark is None else (node.mark,))
-        case SymmetricJoin() | MatchJoin():
+        case HashJoin() | OuterHashJoin():
             return schema(node.left) + schema(node.right)
-        case FirstValues(_, values, source):
+        case FirstOccurrence(_, values, source):
             return (*schema(source), *(column for column, _ in values))
-        case SweepRank(place, _, _, _, source) | KeptShare(place, _, _, source):
+        case Rank(place, _, _, _, source) | SamplingRate(place, _, _, source):
             return (*schema(source), place)
-        case SweepAggregate(keys, aggregates, source):
+        case IncrementalAggregate(keys, aggregates, source):
             by_id = {c.id: c for c in schema(source)}
             return (*(by_id[key] for key in keys), *(column for column, _ in aggregates))
         case _:
             return schema(node.source)
 
 
-def ports(node: Node) -> tuple[Port, ...]:
+def ports(node: Node) -> tuple[Input, ...]:
     """The leaves of a fragment, left to right."""
-    if isinstance(node, Port):
+    if isinstance(node, Input):
         return (node,)
     return tuple(port for source in sources(node) for port in ports(source))

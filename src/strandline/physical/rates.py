@@ -35,35 +35,8 @@ from strandline.optimizer.characteristics import (
     unique,
     windowed,
 )
-from strandline.physical.plan import (
-    Arrivals,
-    Coalesce,
-    Exchange,
-    ExtendValidity,
-    FirstRows,
-    FirstValues,
-    KeptShare,
-    LastRows,
-    LastSession,
-    MatchJoin,
-    Merge,
-    NetChanges,
-    Node,
-    Port,
-    Project,
-    RemoveDuplicates,
-    Reorder,
-    Repeat,
-    RoundUp,
-    Select,
-    Split,
-    SweepAggregate,
-    SweepRank,
-    SweepTop,
-    SymmetricJoin,
-    schema,
-    sources,
-)
+from strandline.physical import plan as physical
+from strandline.physical.plan import Node, schema, sources
 from strandline.temporal import SECOND
 from strandline.types import BOOLEAN
 
@@ -107,7 +80,7 @@ class Flow:
         return replace(self, stream=replace(stream, rate=rate, length=length, spread=True), cut=True, whole=whole)
 
 
-def condition_of(node: SymmetricJoin | MatchJoin, keys_only: bool = False) -> Expression | None:
+def condition_of(node: physical.HashJoin | physical.OuterHashJoin, keys_only: bool = False) -> Expression | None:
     """The condition of a join as one expression."""
     equal = [Call("=", pair, BOOLEAN) for pair in zip(node.left_keys, node.right_keys, strict=True)]
     rest = [] if node.condition is None or keys_only else [node.condition]
@@ -120,56 +93,56 @@ def flow_out(node: Node, known: Mapping[Node, Flow], batch: float) -> Flow:
     first = below[0]
     stream = first.stream
     match node:
-        case Select(predicate, _):
+        case physical.Filter(predicate, _):
             return first.after(filtered(stream, predicate))
-        case Project(outputs, _):
+        case physical.Project(outputs, _):
             return first.after(mapped(stream, outputs))
-        case ExtendValidity(range_us, slide_us, _):
+        case physical.TimeWindow(range_us, slide_us, _):
             wait = slide_us / SECOND / 2 if slide_us > 1 else 0.0
             return replace(first, stream=windowed(stream, range_us, slide_us), early=first.early + wait, cut=False)
-        case RoundUp(granule_us, _):
+        case physical.AlignTime(granule_us, _):
             return replace(first, stream=rounded_up(stream, granule_us), early=first.early + granule_us / SECOND / 2)
-        case Reorder():
+        case physical.Reorder():
             return replace(first, early=0.0)
-        case KeptShare():
+        case physical.SamplingRate():
             return first
-        case LastRows(partition, rows, _, _, _):
+        case physical.CountWindow(partition, rows, _, _, _):
             return first.cut_every(batch, in_last_rows(stream, partition, rows))
-        case LastSession(partition, gap_us, _):
+        case physical.SessionWindow(partition, gap_us, _):
             return first.cut_every(batch, in_sessions(stream, partition, gap_us))
-        case NetChanges() | Arrivals():
+        case physical.ChangeStream() | physical.InsertStream():
             return replace(first, stream=changing(first.uncut), cut=True, whole=1.0)
-        case SweepTop(partition, _, limit, _):
+        case physical.TopK(partition, _, limit, _):
             return first.cut_every(batch, first_rows(first.uncut, partition, limit))
-        case SweepRank(place, partition, _, limit, _):
+        case physical.Rank(place, partition, _, limit, _):
             return first.cut_every(batch, ranked(first.uncut, place, partition, limit))
-        case FirstRows(partition, _, limit, range_us, slide_us, _):
+        case physical.TopKPrefilter(partition, _, limit, range_us, slide_us, _):
             together = batch if range_us is None else min(batch, slide_us / SECOND)
             each = stream.rate * together / groups_of(stream, partition)
             return first.after(replace(stream, rate=stream.rate * min(1.0, in_skyband(limit, each) / each)))
-        case SymmetricJoin():
+        case physical.HashJoin():
             return _joined(node, *_sides(below))
-        case MatchJoin():
+        case physical.OuterHashJoin():
             return _matched(node, *_sides(below), batch)
-        case SweepAggregate(keys, _, _):
+        case physical.IncrementalAggregate(keys, _, _):
             return first.cut_every(batch, aggregated(first.uncut, keys))
-        case RemoveDuplicates(source):
+        case physical.Distinct(source):
             return first.after(unique(stream, tuple(c.id for c in schema(source))))
-        case FirstValues(_, values, _):
+        case physical.FirstOccurrence(_, values, _):
             copied = {copy.id: stream.values[id] for copy, id in values if id in stream.values}
             return first.after(replace(stream, values={**stream.values, **copied}))
-        case Merge(columns, inputs):
+        case physical.UnionAll(columns, inputs):
             both = merged(columns, tuple(schema(each) for each in inputs), tuple(each.stream for each in below))
             return replace(first, stream=both, cut=all(each.cut for each in below))
-        case Repeat(copies, source):
+        case physical.Repeat(copies, source):
             return first.after(replace(stream, rate=stream.rate * _mean_copies(copies, source, known)))
-        case Coalesce():
+        case physical.Coalesce():
             rate = stream.rate * (1 - TOUCHING)
             return first.after(replace(stream, rate=rate, length=stream.valid / rate if rate else stream.length))
-        case Split(length_us, _, _):
+        case physical.Split(length_us, _, _):
             pieces = max(1.0, stream.length * SECOND / length_us)
             return first.after(replace(stream, rate=stream.rate * pieces, length=stream.length / pieces))
-        case Port() | Exchange():
+        case physical.Input() | physical.Exchange():
             raise AssertionError(f"{type(node).__name__} is not an operator that runs")
         case _:
             assert_never(node)
@@ -180,12 +153,12 @@ def _sides(below: tuple[Flow, ...]) -> tuple[Flow, Flow]:
     return left, right
 
 
-def _joined(node: SymmetricJoin, left: Flow, right: Flow) -> Flow:
+def _joined(node: physical.HashJoin, left: Flow, right: Flow) -> Flow:
     pairs = joined(condition_of(node), left.stream, right.stream)
     return replace(left, stream=pairs, cut=left.cut or right.cut, copies=min(left.copies, right.copies))
 
 
-def _matched(node: MatchJoin, left: Flow, right: Flow, batch: float) -> Flow:
+def _matched(node: physical.OuterHashJoin, left: Flow, right: Flow, batch: float) -> Flow:
     found = matched(node.kind, condition_of(node), left.stream, right.stream)
     pairs = joined(condition_of(node), left.stream, right.stream)
     if node.kind == "semi":
@@ -212,7 +185,7 @@ def in_skyband(limit: int, rows: float) -> float:
 
 def _mean_copies(copies: Expression, source: Node, known: Mapping[Node, Flow]) -> float:
     """How many copies a set operation leaves of a payload: the mean over groups whose sides are filled at random."""
-    if not (isinstance(source, SweepAggregate) and isinstance(source.source, Merge)):
+    if not (isinstance(source, physical.IncrementalAggregate) and isinstance(source.source, physical.UnionAll)):
         return 1.0
     both = source.source
     groups = groups_of(known[both].stream, source.keys)

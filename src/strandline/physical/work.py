@@ -22,35 +22,8 @@ from strandline.algebra.aggregates import DISPERSIONS, looks_at_members
 from strandline.algebra.costs import own_cost
 from strandline.algebra.expressions import AggregateCall, Expression, children
 from strandline.optimizer.characteristics import LONGEST, groups_of, joined, lonely_share, unique
-from strandline.physical.plan import (
-    Arrivals,
-    Coalesce,
-    Exchange,
-    ExtendValidity,
-    FirstRows,
-    FirstValues,
-    KeptShare,
-    LastRows,
-    LastSession,
-    MatchJoin,
-    Merge,
-    NetChanges,
-    Node,
-    Port,
-    Project,
-    RemoveDuplicates,
-    Reorder,
-    Repeat,
-    RoundUp,
-    Select,
-    Split,
-    SweepAggregate,
-    SweepRank,
-    SweepTop,
-    SymmetricJoin,
-    schema,
-    sources,
-)
+from strandline.physical import plan as physical
+from strandline.physical.plan import Node, schema, sources
 from strandline.physical.rates import Flow, condition_of, in_skyband, pieces_with_partner
 from strandline.physical.segments import LogForecast, foreseen
 from strandline.types import Schema, Type
@@ -91,42 +64,50 @@ def kept(node: Node, known: Mapping[Node, Flow], batch: float, steps: float) -> 
     work: Work = {"row": arriving, "result": out.rate, "step": steps, "byte": moved + out.rate * width(schema(node))}
     rows, each_bytes = 0.0, width(schema(node))
     match node:
-        case Select(predicate, _):
+        case physical.Filter(predicate, _):
             work["computed"] = arriving * expression_cost(predicate)
-        case Project(outputs, _):
+        case physical.Project(outputs, _):
             work["computed"] = arriving * sum(expression_cost(expression) for _, expression in outputs)
-        case Repeat(copies, _):
+        case physical.Repeat(copies, _):
             work["computed"] = arriving * expression_cost(copies)
-        case ExtendValidity() | RoundUp() | Arrivals() | Merge() | FirstRows() | Coalesce() | KeptShare():
+        case (
+            physical.TimeWindow()
+            | physical.AlignTime()
+            | physical.InsertStream()
+            | physical.UnionAll()
+            | physical.TopKPrefilter()
+            | physical.Coalesce()
+            | physical.SamplingRate()
+        ):
             pass  # they keep nothing
-        case Reorder():
+        case physical.Reorder():
             rows = arriving * first.early
             work["touched"] = min(rows / batch, arriving)
-        case SymmetricJoin():
+        case physical.HashJoin():
             rows, each_bytes = _join(node, below[0], below[1], batch, work)
-        case MatchJoin():
+        case physical.OuterHashJoin():
             rows, each_bytes = _match(node, below[0], below[1], batch, work)
-        case RemoveDuplicates(source):
+        case physical.Distinct(source):
             rows = _unique(source, first, batch, work)
             each_bytes += _HASH
-        case FirstValues(keys, values, _):
+        case physical.FirstOccurrence(keys, values, _):
             rows = sum(groups_of(first.stream, (*keys, id)) for _, id in values)
             # Nobody comes who has not been here: the log stands still, in a few segments.
             work["probe"] = arriving * len(values) * 3
-        case SweepAggregate():
+        case physical.IncrementalAggregate():
             rows, each_bytes = _aggregate(node, first, batch, work)
-        case LastRows(partition, window, slide, _, _):
+        case physical.CountWindow(partition, window, slide, _, _):
             per_part = window + (slide - 1) / 2
             rows = min(groups_of(first.stream, partition) * per_part, first.stream.rate * LONGEST)
             work["touched"] = rows / batch
             each_bytes += _HASH
-        case LastSession():
+        case physical.SessionWindow():
             rows = _valid_after(known[node])
             work["touched"] = rows / batch
-        case NetChanges():
+        case physical.ChangeStream():
             rows = 0.0 if first.stream.length >= LONGEST else first.stream.valid
             _sorted(first, batch, work)
-        case SweepTop(partition, _, limit, _) | SweepRank(_, partition, _, limit, _):
+        case physical.TopK(partition, _, limit, _) | physical.Rank(_, partition, _, limit, _):
             groups = groups_of(first.stream, partition)
             each = first.stream.valid / groups
             # Older ones stay until there are twice as many as needed.
@@ -135,10 +116,10 @@ def kept(node: Node, known: Mapping[Node, Flow], batch: float, steps: float) -> 
                 together = limit * max(1.0, first.uncut.length / first.stream.granule)  # of who leaves together
                 rows = groups * min(each, 1.25 * in_skyband(limit, each), together)
             work["touched"] = rows / batch
-        case Split(length_us, _, _):
+        case physical.Split(length_us, _, _):
             rows = first.stream.valid if first.stream.length > length_us / 1e6 else 0.0
             work["touched"] = min(rows / batch, out.rate)
-        case Port() | Exchange():
+        case physical.Input() | physical.Exchange():
             raise AssertionError(f"{type(node).__name__} is not an operator that runs")
         case _:
             assert_never(node)
@@ -174,7 +155,9 @@ def _sorted(flow: Flow, batch: float, work: Work) -> None:
     work["sorted"] = rate if flow.stream.spread else 0.0
 
 
-def _join(node: SymmetricJoin | MatchJoin, left: Flow, right: Flow, batch: float, work: Work) -> tuple[float, float]:
+def _join(
+    node: physical.HashJoin | physical.OuterHashJoin, left: Flow, right: Flow, batch: float, work: Work
+) -> tuple[float, float]:
     """Rows kept on both sides and their mean size; adds what a join does to the work."""
     logs = [_log(side, side.stream.rate, side.stream.length, batch) for side in (left, right)]
     rows = sum(log.rows for log in logs)
@@ -196,7 +179,7 @@ def _join(node: SymmetricJoin | MatchJoin, left: Flow, right: Flow, batch: float
     return rows, size
 
 
-def _match(node: MatchJoin, left: Flow, right: Flow, batch: float, work: Work) -> tuple[float, float]:
+def _match(node: physical.OuterHashJoin, left: Flow, right: Flow, batch: float, work: Work) -> tuple[float, float]:
     rows, size = _join(node, left, right, batch, work)
     pairs = joined(condition_of(node), left.stream, right.stream)
     extra = 0.0
@@ -243,7 +226,7 @@ def _unique(source: Node, first: Flow, batch: float, work: Work) -> float:
     return log.rows + max(left.rate * longest - left.valid, 0.0)
 
 
-def _aggregate(node: SweepAggregate, first: Flow, batch: float, work: Work) -> tuple[float, float]:
+def _aggregate(node: physical.IncrementalAggregate, first: Flow, batch: float, work: Work) -> tuple[float, float]:
     stream = first.stream
     groups = groups_of(stream, node.keys)
     each = stream.valid / groups

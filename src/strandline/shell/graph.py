@@ -7,8 +7,9 @@ from typing import Any
 
 from rich.text import Text
 
+from strandline.physical import plan as physical
 from strandline.physical.explain import show_exchange, show_node
-from strandline.physical.plan import Fragment, Node, Pipeline, Port, ToPort, ToQuery, numbered, sources
+from strandline.physical.plan import Fragment, Node, Pipeline, numbered, sources
 from strandline.query import Query
 from strandline.watching import Meter, show_rate, show_state
 
@@ -23,7 +24,7 @@ def draw(query: Query, meter: Meter) -> Text:
     """
     meter.look()
     picture = _Picture(query.pipeline, meter)
-    answer = next(f for f in query.pipeline.fragments if f.route == ToQuery(query.name))
+    answer = next(f for f in query.pipeline.fragments if f.route == physical.ResultOf(query.name))
     picture.line("", Text.assemble(("answer of ", ""), (query.name, "bold cyan")), picture.answer_facts())
     picture.fragment(answer, "")
     return picture.whole()
@@ -37,7 +38,7 @@ class _Picture:
         self.running = meter.queries[0].is_running
         self.lines: list[Text] = []
         self.facts: list[str] = []
-        self.feeders = {f.route.port: f for f in pipeline.fragments if isinstance(f.route, ToPort)}
+        self.feeders = {f.route.port: f for f in pipeline.fragments if isinstance(f.route, physical.ExchangeTo)}
         self._names = {port: fragment.id for port, fragment in self.feeders.items()}
         self._drawn: set[str] = set()
 
@@ -63,7 +64,7 @@ class _Picture:
         self._node(fragment.id, numbers, fragment.root, indent)
 
     def _node(self, fragment: str, numbers: Mapping[Node, int], node: Node, indent: str) -> None:
-        if isinstance(node, Port):
+        if isinstance(node, physical.Input):
             self._port(node, indent)
             return
         self.line(f"{indent}▲ ", Text(show_node(node, self._names)), self._passed(fragment, numbers[node]))
@@ -87,10 +88,10 @@ class _Picture:
         facts += [f"keeps {counts.rows[number]:,}"] if counts is not None and counts.rows[number] else []
         return ", ".join(facts)
 
-    def _port(self, port: Port, indent: str) -> None:
+    def _port(self, port: physical.Input, indent: str) -> None:
         if port.name in self.feeders:
             fragment = self.feeders[port.name]
-            assert isinstance(fragment.route, ToPort)
+            assert isinstance(fragment.route, physical.ExchangeTo)
             buckets = f"{self.pipeline.buckets} bucket{'' if self.pipeline.buckets == 1 else 's'}"
             self.line(f"{indent}━ ", Text(f"{show_exchange(fragment.route)}, {buckets}", style="yellow"))
             self.fragment(fragment, indent)

@@ -14,17 +14,8 @@ from strandline.algebra.expressions import ColumnRef
 from strandline.errors import printable
 from strandline.execution.batch import FROM, UNTIL
 from strandline.execution.kernels.changes import TIME
-from strandline.physical.plan import (
-    Node,
-    Port,
-    Project,
-    RemoveDuplicates,
-    Reorder,
-    Select,
-    SweepAggregate,
-    SweepTop,
-    ToQuery,
-)
+from strandline.physical import plan as physical
+from strandline.physical.plan import Node
 from strandline.query import Query
 from strandline.shell.feed import Feed
 from strandline.temporal import FOREVER, Instant, show_instant
@@ -45,11 +36,11 @@ def natural_form(query: Query) -> Form:
 
 def _is_momentary(node: Node) -> bool:
     match node:
-        case Port():
+        case physical.Input():
             return True
-        case Select() | Project() | SweepTop() | RemoveDuplicates() | Reorder():
+        case physical.Filter() | physical.Project() | physical.TopK() | physical.Distinct() | physical.Reorder():
             return _is_momentary(node.source)
-        case SweepAggregate(keys, _, source):
+        case physical.IncrementalAggregate(keys, _, source):
             return bool(keys) and _is_momentary(source)
         case _:
             return False
@@ -138,11 +129,11 @@ def _ordered(query: Query, frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _asked_order(query: Query) -> Iterable[tuple[str, bool, bool]]:
-    root = next(f.root for f in query.pipeline.fragments if f.route == ToQuery(query.name))
+    root = next(f.root for f in query.pipeline.fragments if f.route == physical.ResultOf(query.name))
     match root:
-        case Project(outputs, SweepTop(partition, order, _, _)):
+        case physical.Project(outputs, physical.TopK(partition, order, _, _)):
             shown = {value.id: column.id for column, value in outputs if isinstance(value, ColumnRef)}
-        case SweepTop(partition, order, _, _):
+        case physical.TopK(partition, order, _, _):
             shown = {column.id: column.id for column in query.columns}
         case _:
             return

@@ -1,0 +1,75 @@
+"""The identity of a plan for checkpoints: equal for equal plans, whatever their text; different for different ones."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+
+from strandline.algebra import expressions
+from strandline.optimizer.pipeline import optimize
+from strandline.physical import plan as physical
+from strandline.physical.choose import choose
+from strandline.physical.fingerprint import _TAGS, FORMAT, fingerprint_plan
+from strandline.types import BIGINT, DOUBLE, TIMESTAMP
+from support import Arrivals, bind
+
+STREAMS = [Arrivals(name, (("k", BIGINT), ("v", DOUBLE), ("ts", TIMESTAMP)), ()) for name in ("a", "b")]
+
+# Pinned: a digest that changes makes every checkpoint foreign. If the canonical form has to change, raise FORMAT.
+DIGESTS = {
+    "SELECT k, v * 2 AS w FROM a WHERE v > 1.5": "bb450486a9c19690fdbc16703e6c2452",
+    "SELECT k, COUNT(*) AS n FROM a WINDOW(RANGE 10 SECONDS) GROUP BY k": "84bf7c07c78af78e0c28d0179e0e5e3a",
+    "SELECT a.k FROM a WINDOW(RANGE 9 SECONDS), b WINDOW(ROWS 5) WHERE a.k = b.k": "e112bb94b172a884d1ee8fd3539f72f8",
+}
+
+
+def lower(text: str, shards: int = 2) -> physical.Pipeline:
+    return choose([("q", optimize(bind(text, STREAMS)))], [stream.declared for stream in STREAMS], shards)
+
+
+@pytest.mark.parametrize("text", DIGESTS)
+def test_fingerprints_are_pinned(text: str) -> None:
+    assert FORMAT == 1
+    assert fingerprint_plan(lower(text)) == DIGESTS[text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT k, COUNT(*) AS n FROM a WINDOW(RANGE 10 SECONDS) GROUP BY k",
+        "SELECT k, COUNT(*) AS n FROM a WINDOW(RANGE 11 SECONDS) GROUP BY k",
+        "SELECT k, COUNT(*) AS n FROM a WINDOW(RANGE 10 SECONDS SLIDE 5 SECONDS) GROUP BY k",
+        "SELECT k, COUNT(v) AS n FROM a WINDOW(RANGE 10 SECONDS) GROUP BY k",
+        "SELECT k, COUNT(*) AS m FROM a WINDOW(RANGE 10 SECONDS) GROUP BY k",
+        "SELECT k, COUNT(*) AS n FROM b WINDOW(RANGE 10 SECONDS) GROUP BY k",
+        "SELECT k, COUNT(*) AS n FROM a WINDOW(RANGE 10 SECONDS) WHERE v > 1 GROUP BY k",
+        "SELECT k, COUNT(*) AS n FROM a WINDOW(RANGE 10 SECONDS) WHERE v > 1.0000000000000002 GROUP BY k",
+        "SELECT k, COUNT(*) AS n FROM a WINDOW(ROWS 10) GROUP BY k",
+    ],
+)
+def test_other_plans_have_other_fingerprints(text: str) -> None:
+    others = ["SELECT k, COUNT(*) AS n FROM a WINDOW(RANGE 10 SECONDS) WHERE v > 2 GROUP BY k", *DIGESTS]
+    own = fingerprint_plan(lower(text))
+    assert own == fingerprint_plan(lower(text))
+    assert all(own != fingerprint_plan(lower(other)) for other in others if other != text)
+
+
+def test_the_number_of_shards_belongs_to_the_identity() -> None:
+    text = next(iter(DIGESTS))
+    assert fingerprint_plan(lower(text, 2)) != fingerprint_plan(lower(text, 3))
+
+
+def test_every_node_and_expression_has_a_tag_of_its_own() -> None:
+    nodes = {*get_args(physical.Node), *get_args(expressions.Expression)}
+    assert nodes <= set(_TAGS)
+    assert len(set(_TAGS.values())) == len(_TAGS)
+
+
+def test_shared_subplans_are_digested_once() -> None:
+    """A plan whose size doubles with each level of sharing."""
+    source: Any = physical.Input("source:a", ())
+    for _ in range(60):
+        source = physical.UnionAll((), (source, source))
+    fragment = physical.Fragment("f1", "q", 0, source, physical.ResultOf("q"), frozenset({"a"}), True)
+    assert len(fingerprint_plan(physical.Pipeline((), (fragment,), (), 2))) == 32
