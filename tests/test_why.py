@@ -62,7 +62,7 @@ def test_a_filter_that_passes_nothing(database: Database) -> None:
     text = give(database, database.sql("SELECT k FROM a WINDOW(RANGE 1 SECOND) WHERE k > 100"), a=[(1, 0), (2, 1)])
     assert text.startswith('q1 has no result: the filter "a.k > 100" lets nothing through\n')
     assert marked(text) == ["Filter a.k > 100            0   ← here"]
-    assert "Read a                        2" in text
+    assert "Read a                    2" in text
 
 
 def test_a_join_without_a_pair(database: Database) -> None:
