@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import socket
 import time
 from collections.abc import Callable
@@ -21,8 +23,11 @@ def declared(columns: str, call: str, clauses: str = "ORDERED BY ts", directory:
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        return int(door.getsockname()[1])
+    """A port without a listener, below the ephemeral ones, which the system gives to connections."""
+    while True:
+        port = random.SystemRandom().randrange(15_000, 30_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 20) -> None:

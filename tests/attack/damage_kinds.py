@@ -359,7 +359,8 @@ def cut_power(how: str) -> Callable[[World, random.Random], Verdict]:
         recent = [
             relative
             for relative in files_of(image.path)
-            if file_kind(relative) not in ("input", "lease") and not _same(image.path / relative, first.path / relative)
+            if file_kind(relative) not in ("input", "lease", "database")
+            and not _same(image.path / relative, first.path / relative)
         ]
         if not recent:
             return Verdict("skipped", "nothing was written since the last commit")

@@ -31,12 +31,14 @@ _BLOCK_HEAD = re.compile(rb"#(\d+) (\d+) ([0-9a-f]{8})\n")
 
 
 class Head(NamedTuple):
-    """How far lines were acknowledged: how many, in which file the last ones are, and how long it was then."""
+    """How far lines were acknowledged: how many, in which file the last ones are, and how long it was then. `first` is
+    the oldest file that is still needed."""
 
     lines: int
     start: int
     size: int
     ended: bool
+    first: int
 
 
 class Received:
@@ -83,7 +85,10 @@ class Received:
                 raise damaged(self._head.path)
             return 0
         self.ended = head.ended
-        size, lines = 0, head.lines if not self._starts else self._starts[0]
+        self._starts = [start for start in self._starts if start >= head.first]  # an older one was about to be removed
+        if not self._starts or self._starts[0] > head.first:
+            raise damaged(self._path(head.first))
+        size, lines = 0, head.first
         for number, start in enumerate(self._starts):
             if start != lines:  # the file before it has too many, or too few
                 raise damaged(self._path(self._starts[number - 1]))
@@ -95,7 +100,7 @@ class Received:
             acknowledged = len(data) if not is_last else head.size if start == head.start else 0
             if size < acknowledged:
                 raise damaged(self._path(start))
-        if lines < head.lines or (head.lines and not self._starts):
+        if lines < head.lines:
             raise damaged(self._path(head.start))
         self.written = self.kept = lines
         return size
@@ -105,7 +110,7 @@ class Received:
         return None if value is None else Head(*value)
 
     def _write_head(self, size: int) -> None:
-        self._head.write([self.kept, self._starts[-1], size, self.ended])
+        self._head.write(Head(self.kept, self._starts[-1], size, self.ended, self._starts[0]))
 
     def close(self) -> None:
         with self._syncing, self._writing:
@@ -212,8 +217,13 @@ class Received:
             return sum(os.path.getsize(self._path(start)) for start in unread)
 
     def _remove_before(self, position: int) -> None:
+        old: list[int] = []
         while len(self._starts) > 1 and self._starts[1] <= position:
-            self._path(self._starts.pop(0)).unlink(missing_ok=True)
+            old.append(self._starts.pop(0))
+        if old and self._file is not None:
+            self._write_head(self._size)
+        for start in old:
+            self._path(start).unlink(missing_ok=True)
 
     # In any process: reading.
 
