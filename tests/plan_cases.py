@@ -202,10 +202,15 @@ def make_plan_sections(case: Case) -> tuple[Section, ...]:
     planned = plan_queries(case)
     pairs = zip(planned.logical, planned.optimised, strict=True)
     return (
-        *(Section("logical", show_plan(plan)) for plan in planned.logical),
-        *(Section("optimised", show_plan(after) if after != before else UNCHANGED) for before, after in pairs),
-        Section("physical", show_pipeline(planned.pipeline)),
+        *(_show_section("logical", show_plan(plan)) for plan in planned.logical),
+        *(_show_section("optimised", show_plan(after) if after != before else UNCHANGED) for before, after in pairs),
+        _show_section("physical", show_pipeline(planned.pipeline)),
     )
+
+
+def _show_section(name: str, plan: str) -> Section:
+    """A section without the space that ends the line of a map without columns: editors remove it."""
+    return Section(name, "\n".join(line.rstrip() for line in plan.splitlines()))
 
 
 def apply_rule(rule: str, plan: Plan, statistics: Statistics = NOTHING_KNOWN) -> list[Plan]:
@@ -227,8 +232,8 @@ def make_rule_sections(case: Case) -> tuple[Section, ...]:
     before, after = next((result for result in results if result[1]), results[0])
     return (
         *(section for section in case.sections if section.name == PREPARED),
-        Section("before", show_plan(before)),
-        *(Section("after", show_plan(plan)) for plan in after),
+        _show_section("before", show_plan(before)),
+        *(_show_section("after", show_plan(plan)) for plan in after),
         *(section for section in case.sections if section.name == REFUSED),
     )
 
