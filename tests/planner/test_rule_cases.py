@@ -17,10 +17,12 @@ RULES = {"order_joins" if rule == "order of joins" else rule for rule in ALL_RUL
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_rule_makes_the_expected_plans(case: Case) -> None:
     sections = make_rule_sections(case)
-    fires = any(section.name == "after" for section in sections)
-    assert fires == (case.refusal is None), f"{case.name}: the rule {'fires' if fires else 'does not fire'}"
     difference = explain_difference(case, sections)
-    assert difference is None, difference
+    if difference is not None:
+        pytest.fail(difference, pytrace=False)
+    # After an update nothing differs: a case still has to say itself that its rule does not fire.
+    fires = any(section.name == "after" for section in sections)
+    assert fires == (case.refusal is None), f"the rule {'fires' if fires else 'does not fire'}"
 
 
 def test_every_rule_has_a_case_where_it_fires_and_one_where_it_does_not() -> None:
