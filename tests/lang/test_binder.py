@@ -12,21 +12,19 @@ from typing import Any
 import duckdb
 import pytest
 
-from strandline.algebra.explain import show_rank
+from strandline.algebra.explain import show_expression, show_plan
 from strandline.algebra.expressions import (
     Call,
-    Case,
     Cast,
     ColumnRef,
     Expression,
     Literal,
-    UserCall,
+    children,
     columns_of,
     substitute,
 )
 from strandline.algebra.operators import (
     Aggregate,
-    Distinct,
     Filter,
     Join,
     Map,
@@ -34,13 +32,11 @@ from strandline.algebra.operators import (
     Rank,
     Scan,
     SemiJoin,
-    TimeWindow,
     Union,
 )
 from strandline.algebra.schema import schema
 from strandline.algebra.snapshot import Element, snapshot
-from strandline.algebra.tree import sources, transform_up, walk
-from strandline.algebra.values import show as show_value
+from strandline.algebra.tree import transform_up, walk
 from strandline.catalog import BaseStream, Catalog, SourceCall
 from strandline.errors import BindError, StrandlineError
 from strandline.lang import ast
@@ -104,64 +100,31 @@ def refused(text: str) -> BindError:
     return caught.value
 
 
-def lines(plan: Plan, indent: str = "") -> list[str]:
-    match plan:
-        case Scan(stream, _, columns):
-            head = f"Scan {stream}: {', '.join(column.id for column in columns)}"
-        case TimeWindow(range_us, slide_us, _):
-            head = f"TimeWindow {range_us} {slide_us}"
-        case Filter(predicate, _):
-            head = f"Filter {words(predicate)}"
-        case Map(outputs, _):
-            shown = [str(c) if value == ColumnRef(c.id, c.type) else f"{c} := {words(value)}" for c, value in outputs]
-            head = f"Map {', '.join(shown)}"
-        case Join(predicate, _, _):
-            head = "Join" if predicate is None else f"Join {words(predicate)}"
-        case Aggregate(keys, aggregates, _):
-            calls = [
-                f"{c} := {call.function}({words(call.argument) if call.argument else '*'})" for c, call in aggregates
-            ]
-            head = f"Aggregate by {', '.join(keys) or 'nothing'}: {', '.join(calls) or 'nothing'}"
-        case SemiJoin(anti, predicate, _, _):
-            head = f"{'Anti' if anti else 'Semi'}Join {words(predicate) if predicate else ''}"
-        case Rank(place, partition, order, limit, _):
-            head = f"Rank {show_rank(place, partition, order, limit)}"
-        case Distinct():
-            head = "Distinct"
-        case Union(columns, _):
-            head = f"Union {', '.join(map(str, columns))}"
-    return [indent + head, *(line for source in sources(plan) for line in lines(source, indent + "  "))]
+def show_bound_plan(plan: Plan) -> str:
+    """The columns of the result with their types, which EXPLAIN does not show, and the plan."""
+    return f"results: {', '.join(map(str, schema(plan)))}\n{show_plan(plan)}"
 
 
-def words(value: Expression) -> str:
-    match value:
-        case ColumnRef(id, _):
-            return id
-        case Literal(None, kind):
-            return f"NULL:{kind}"
-        case Literal(constant, kind):
-            text = show_value(constant)
-            return f"'{text}'" if kind == VARCHAR else f"{text}:{kind}"
-        case Call(function, arguments, _):
-            return f"{function}({', '.join(map(words, arguments))})"
-        case UserCall(called, arguments):
-            return f"{called.name}({', '.join(map(words, arguments))})"
-        case Case(branches, otherwise, _):
-            whens = "".join(f"WHEN {words(c)} THEN {words(r)} " for c, r in branches)
-            return f"CASE {whens}ELSE {words(otherwise)} END"
-        case Cast(operand, kind):
-            return f"CAST({words(operand)} AS {kind})"
+def show_bound_value(value: Expression) -> str:
+    """The type of an expression, the expression, and the types of its literals from left to right."""
+    literals = [str(literal.type) for literal in literals_of(value)]
+    return f"{value.type} {show_expression(value)}" + (f"\nliterals: {', '.join(literals)}" if literals else "")
+
+
+def literals_of(value: Expression) -> list[Literal]:
+    if isinstance(value, Literal):
+        return [value]
+    return [literal for child in children(value) for literal in literals_of(child)]
 
 
 @pytest.mark.parametrize(("text", "expected"), cases("plans.case"))
 def test_plan(text: str, expected: str) -> None:
-    assert "\n".join(lines(bound(text))) == expected
+    assert show_bound_plan(bound(text)) == expected
 
 
 @pytest.mark.parametrize(("text", "expected"), cases("scalars.case"))
 def test_scalar(text: str, expected: str) -> None:
-    value = value_of(text)
-    assert f"{value.type} {words(value)}" == expected
+    assert show_bound_value(value_of(text)) == expected
 
 
 @pytest.mark.parametrize(("text", "expected"), cases("bind_errors.case"))
@@ -309,7 +272,7 @@ def test_a_derived_stream_is_inlined_as_it_was_declared() -> None:
     catalog = declared()
     plan = bound("SELECT price FROM cheap", catalog)
     catalog.drop("cheap")
-    assert "\n".join(lines(plan)).endswith("Scan bid: bid.auction, bid.Price, bid.ts")
+    assert show_plan(plan).endswith("Scan bid (auction, Price, ts)")
 
 
 # ---- literals --------------------------------------------------------------------------------------------------------
