@@ -15,7 +15,7 @@ import pytest
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "strandline"
 MODULES = sorted(SOURCE.rglob("*.py"))
 
-LEAVES = ("errors", "types", "temporal", "plugins", "security", "faults", "temporary")
+LEAVES = ("errors", "types", "temporal", "plugins", "security", "faults", "temporary", "log")
 BASE = (*LEAVES, "catalog")
 CORE = ("lang", "algebra", "optimizer", "physical", "execution", "spark", "sinks", "query", "listing", "describe")
 
@@ -28,6 +28,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "temporal": LEAVES,
     "faults": ("errors",),
     "temporary": ("errors",),
+    "log": ("errors", "security"),
     "catalog": LEAVES,
     "algebra": BASE,
     "lang": (*BASE, "algebra"),

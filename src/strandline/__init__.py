@@ -76,9 +76,13 @@ def connect(
     the share of the machine that they may use. `take_over` goes on from checkpoints although another run seems to write
     them: that one then stops. `allow` confines what SQL may reach to given directories, hosts,
     connectors, functions and secrets; without it, everything that the process can (docs/security.md).
+
+    The environment variable STRANDLINE_LOG, a level or `level:file`, asks for a log (docs/howto.md).
     """
     from strandline.engine import Database
+    from strandline.log import start_log_once
 
+    start_log_once()
     return Database(
         spark=spark,
         master=master,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import threading
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakSet
 
+from strandline.checkpoint.replay import replayed_until
 from strandline.checkpoint.verify import VerifiedChain
 from strandline.errors import CheckpointError, QueryError, StrandlineError
 from strandline.execution.delivery import Delivery
@@ -21,6 +21,7 @@ from strandline.execution.interrupts import STOP_SECONDS
 from strandline.execution.shedding import Shedder
 from strandline.execution.sinks import ParquetTarget
 from strandline.faults import explain_fault, name_place
+from strandline.log import ENGINE, INFO, RECOVERY, SPARK, WARNING, log_event, log_query_end
 from strandline.physical.plan import Pipeline
 from strandline.query import Run
 from strandline.temporary import temporary_directory
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 
     from strandline.spark.run import SparkRun
     from strandline.spark.session import Session
-
-_log = logging.getLogger("strandline.query")
-_log_spark = logging.getLogger("strandline.spark")
 
 # Told what is being waited for, in a few words.
 Note: TypeAlias = Callable[[str], None]
@@ -112,7 +110,7 @@ class LocalBackend(Backend):
             source_directory=start.checkpoint / "sources",
             shedder=start.shedder,
         )
-        _log_start(start)
+        _log_start(start, "local")
         return _Threaded(run, start)
 
 
@@ -148,7 +146,8 @@ class _Threaded:
             finally:
                 if self._run.delivery.chain is not None:
                     self._run.delivery.chain.release()
-                _log_end(self._name, self._failure, self._run.delivery)
+                delivery = self._run.delivery
+                log_query_end(self._name, self._failure, ended=delivery.ended, last_batch=delivery.last_batch)
                 self._over.set()
 
     def await_end(self, timeout: float | None = None) -> bool:
@@ -172,7 +171,7 @@ class _Threaded:
         self._interrupt()
         if threading.current_thread() is not self._thread and not self._over.wait(STOP_SECONDS):
             self._over.set()
-            _log.warning("query %s does not stop: it was left behind", self._name)
+            log_event(ENGINE, WARNING, "query left behind", name=self._name, reason="it does not stop")
 
     def durations(self) -> list[dict[str, Any]]:
         return []
@@ -203,7 +202,7 @@ class SparkBackend(Backend):
             return self._given, None
         with self._starting:
             if (lost := self.lost()) is not None:
-                _log_spark.warning("%s; starting it again", lost.message)
+                log_event(SPARK, WARNING, "spark lost", code=lost.code, message=lost.message, next="start again")
                 self._end_session()
             if self._session is None:
                 from strandline.spark.session import start
@@ -267,7 +266,7 @@ class SparkBackend(Backend):
         spools = str(spark.sparkContext.master).startswith("local")
         chain = start.verified.chain
         job = Job(start.pipeline, str(start.checkpoint), start.targets, spools, new_secret(), chain.lease.epoch)
-        _log_start(start)
+        _log_start(start, "spark")
         run = SparkRun(
             spark,
             job,
@@ -309,17 +308,33 @@ def _lost(session: Session | None, spark: SparkSession, after_error: bool) -> St
     return given_session_lost(spark) if after_error else None
 
 
-def _log_start(start: Start) -> None:
-    if (batch := start.delivery.last_batch) >= 0:
-        _log.info("query %s resumes after batch %d, checkpoint %s", start.name, batch, start.checkpoint)
-    else:
-        _log.info("query %s started, checkpoint %s", start.name, start.checkpoint)
+def _log_start(start: Start, engine: str) -> None:
+    shards = start.pipeline.buckets
+    log_event(ENGINE, INFO, "query started", name=start.name, engine=engine, checkpoint=start.checkpoint, shards=shards)
+    if start.verified.last_offset is not None or start.delivery.last_batch >= 0:
+        log_resumed(start.name, start.verified, start.delivery)
 
 
-def _log_end(name: str, failure: BaseException | None, delivery: Delivery) -> None:
-    if isinstance(failure, StrandlineError):
-        _log.error("query %s failed: %s: %s", name, failure.code, failure.message)
-    elif failure is not None:
-        _log.error("query %s failed: %s: %s", name, type(failure).__name__, failure)
-    else:
-        _log.info("query %s %s after batch %d", name, "ended" if delivery.ended else "stopped", delivery.last_batch)
+def log_resumed(name: str, verified: VerifiedChain, delivery: Delivery) -> None:
+    """Log where a query resumes: after which batch, up to when it was complete, and which batches run again."""
+    log_event(
+        RECOVERY,
+        INFO,
+        "checkpoint resumed",
+        name=name,
+        last_batch=delivery.last_batch,
+        watermark=delivery.show_watermark(),
+        replay=_show_replay(verified),
+        checkpoint=verified.chain.path,
+    )
+
+
+def _show_replay(verified: VerifiedChain) -> str:
+    """Batches that run again as planned: one that a crash interrupted, and those that a repair discarded."""
+    if (offset := verified.last_offset) is None:
+        return "none"
+    first = offset.batch + 1 if verified.is_committed else offset.batch
+    last = max(replayed_until(verified.chain.path), offset.batch)
+    if last < first:
+        return "none"
+    return f"{first}" if first == last else f"{first}-{last}"

@@ -16,9 +16,10 @@ from typing import Annotated, Literal
 import typer
 
 import strandline
-from strandline.console import await_all, err_console, out_console, show_log, status, summary, write_log
+from strandline.console import await_all, err_console, out_console, show_log, status, summary
 from strandline.errors import StrandlineError
 from strandline.faults import explain_fault
+from strandline.log import start_log, write_log
 from strandline.security.allow import Allow
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=strandline.__doc__)
@@ -38,6 +39,10 @@ AllowOption = Annotated[
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show whole traces, and the log on standard error.")]
 LogOption = Annotated[
     Path | None, typer.Option("--log", help="Append a line to this file when something starts, fails, is tried again.")
+]
+LogLevelOption = Annotated[
+    str | None,
+    typer.Option(help="Least level of the log: debug, info, warning or error; without a file, on standard error."),
 ]
 
 
@@ -89,6 +94,7 @@ def run(
     take_over: TakeOverOption = False,
     allow: AllowOption = None,
     log: LogOption = None,
+    log_level: LogLevelOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Run all queries of a script until the sources end, or until Ctrl-C. The same command again continues."""
@@ -96,8 +102,7 @@ def run(
     from strandline.script import read_script, refuse_busy_checkpoints, start_script
 
     text = _read(script)
-    if log is not None:
-        write_log(log)
+    start_log(log, log_level)
     with _stoppable(), _database(engine, master, buckets, batch_rows, allow, take_over) as database:
         parsed = read_script(database, text)
         if parsed.explanations:
@@ -133,14 +138,14 @@ def shell(
     keep: Annotated[int, typer.Option(min=1, help="How many elements of each answer stay in memory.")] = 1_000_000,
     allow: AllowOption = None,
     log: LogOption = None,
+    log_level: LogLevelOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Type SQL and dot commands, and watch answers while they grow. Spark starts behind the prompt."""
     from strandline.shell.loop import run_shell
     from strandline.shell.startup import Options
 
-    if log is not None:
-        write_log(log)
+    start_log(log, log_level)
     with _stoppable():
         code = run_shell(
             Options(_engine(engine), master, checkpoint, buckets, batch_rows, keep, Allow.parse(allow or ())), init
@@ -178,6 +183,7 @@ def verify(
     buckets: Annotated[int | None, typer.Option(min=1, help="Parallelism of state.")] = None,
     batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
     allow: AllowOption = None,
+    log_level: LogLevelOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Run a script and compare its answers, at every instant, with those of an independent database."""
@@ -185,6 +191,7 @@ def verify(
     from strandline.verify.script import judge
     from strandline.verify.script import verify as verify_script
 
+    start_log(level=log_level)
     text = _read(script)
     with _database(engine, master, buckets, batch_rows, allow) as ours, judge(database, dsn) as theirs:
         with status("running") as spinner:
@@ -217,6 +224,7 @@ def play_scenarios(
     buckets: Annotated[int | None, typer.Option(min=1, help="Parallelism of state.")] = None,
     batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
     allow: AllowOption = None,
+    log_level: LogLevelOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Play scenario files: give their events to their queries and compare the answers with those that they expect."""
@@ -224,6 +232,7 @@ def play_scenarios(
     from strandline.scenario.report import corrected, render
     from strandline.scenario.text import read_scenario
 
+    start_log(level=log_level)
     missed = False
     for path in files:
         scenario = read_scenario(_read(path))
@@ -303,11 +312,13 @@ def sbom(debug: DebugOption = False) -> None:
 def demo(
     seconds: Annotated[int, typer.Option(min=5, help="How long the generated stream lasts.")] = 20,
     engine: EngineOption = "spark",
+    log_level: LogLevelOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Continuous queries over a generated stream, live; ends by itself."""
     from strandline.demo import show
 
+    start_log(level=log_level)
     with _stoppable():
         show(out_console, seconds, _engine(engine))
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +13,7 @@ from rich.markup import escape
 from rich.segment import Segment
 from rich.status import Status
 
-from strandline.errors import StrandlineError, printable
+from strandline.errors import printable
 
 if TYPE_CHECKING:
     from strandline.query import Query
@@ -58,31 +56,6 @@ def show_log(path: Path | None) -> None:
     """Where to look if something goes wrong; for people, not for pipes."""
     if path is not None and err_console.is_terminal:
         err_console.print(f"Spark's log: {path}", markup=False, soft_wrap=True, style="bright_black")
-
-
-def write_log(path: Path | None) -> None:
-    """Send the log of this process to a file, or to standard error: a line per event."""
-    try:
-        handler = logging.StreamHandler() if path is None else logging.FileHandler(path)
-    except OSError as error:
-        raise StrandlineError(
-            f"the log {path} cannot be written", code="log-unwritable", detail=str(error), hint="Choose another file."
-        ) from None
-    handler.setFormatter(_LogLine("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
-    logger = logging.getLogger("strandline")
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
-
-
-class _LogLine(logging.Formatter):
-    """Times in UTC, as everywhere; and what is not printable cannot make two lines of one."""
-
-    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
-        return f"{datetime.fromtimestamp(record.created, UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3]
-
-    def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record).replace("\n", " "))
 
 
 def await_all(queries: Sequence[Query]) -> None:

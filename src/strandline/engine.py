@@ -21,7 +21,7 @@ from strandline.algebra.growth import growing_state
 from strandline.algebra.operators import Plan
 from strandline.algebra.schema import schema
 from strandline.algebra.tree import size, streams_read
-from strandline.backends import Backend, LocalBackend, Note, SparkBackend, Start
+from strandline.backends import Backend, LocalBackend, Note, SparkBackend, Start, log_resumed
 from strandline.catalog import SYSTEM, BaseStream, Catalog, DerivedStream, KnownRows, Reader, Stream, StreamStatistics
 from strandline.checkpoint.examine import write_outputs
 from strandline.checkpoint.identity import Checkpoint, indent
@@ -50,6 +50,7 @@ from strandline.lang.scope import suggestion
 from strandline.lang.streams import bind_connector, bind_create_stream, declaration
 from strandline.learned import Learned
 from strandline.listing import Listing
+from strandline.log import log_failure, log_query_end
 from strandline.optimizer.costs import constants, remembered
 from strandline.optimizer.drops import QueryDrops, show_drops
 from strandline.physical.choose import KEPT_SHARE, choose
@@ -452,7 +453,9 @@ class Database:
         try:
             with named_faults():
                 return self._start_on(queries, checkpoint, aside)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, Exception):
+                log_failure("query not started", "+".join(query.name for query in queries), error)
             checkpoint.close()
             raise
 
@@ -495,6 +498,9 @@ class Database:
                 group.run = self._backend.run(
                     Start(pipeline, verified, targets, self.batch_rows, delivery, group.shedder, group.interrupt)
                 )
+            else:
+                log_resumed(delivery.name, verified, delivery)
+                log_query_end(delivery.name, None, ended=True, last_batch=delivery.last_batch)
         except BaseException:
             group.stop()
             raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 import warnings
@@ -28,6 +27,7 @@ from strandline.execution.shedding import Shedder
 from strandline.execution.subscriptions import Subscription
 from strandline.execution.wire import to_table
 from strandline.listing import Form, in_form
+from strandline.log import SINK, WARNING, log_event
 from strandline.physical.flow import flow_of
 from strandline.physical.plan import Pipeline
 from strandline.sinks import Memory, Outlet, Sink
@@ -39,8 +39,6 @@ from strandline.why import evidence_of, explain_why
 
 CLOSE_SECONDS = 1.0
 WAIT_SECONDS = 2.0  # a sink that takes longer for a batch keeps its query waiting
-
-_log = logging.getLogger("strandline.query")
 
 
 class Run(Protocol):
@@ -136,9 +134,9 @@ class Group:
         if self.run is not None:
             self.interrupt()  # first: the run waits for them
             self.run.stop()
-        for outlet in self.outlets.values():
+        for name, outlet in self.outlets.items():
             if not finishes_within(CLOSE_SECONDS, outlet.close):
-                _log.warning("a sink does not close its connection: it was left behind")
+                log_event(SINK, WARNING, "sink left behind", query=name, reason="it does not close its connection")
         while self.on_stop:
             self.on_stop.pop()()
 

@@ -79,7 +79,7 @@ def test_a_lock_that_is_held_for_long_only_delays(postgresql: Server, caplog: py
             time.sleep(11)  # twice as long as a statement waits
         assert query.await_end(60)
     assert values(postgresql) == list(range(1500))
-    assert [r.name for r in caplog.records if "is locked" in r.getMessage()] == ["strandline.sinks"]
+    assert [r.name for r in caplog.records if "sink locked" in r.getMessage()] == ["strandline.sink"]
 
 
 def test_ctrl_c_does_not_wait_for_a_lock(postgresql: Server, tmp_path: Path) -> None:
@@ -106,8 +106,8 @@ def test_ctrl_c_does_not_wait_for_a_lock(postgresql: Server, tmp_path: Path) -> 
     assert process.returncode == 130
     assert said == "stopped; the same command continues where this run ended\n"
     log = (tmp_path / "log").read_text().splitlines()
-    assert " INFO    strandline.query: query q started, checkpoint " in log[0]
-    assert " INFO    strandline.query: query q stopped after batch " in log[-1]
+    assert " INFO    strandline.engine: query started name=q engine=local checkpoint=" in log[0]
+    assert " INFO    strandline.engine: query stopped name=q last_batch=" in log[-1]
 
 
 def _has_rows(place: Server) -> bool:
@@ -209,8 +209,8 @@ def test_a_server_that_does_not_come_back_ends_the_query_by_name(
             query.await_end(30)
     assert caught.value.code == "sink-failed"
     assert "after 6 attempts" in (caught.value.detail or "")
-    told = [record.getMessage() for record in caplog.records if record.name == "strandline.sinks"]
-    assert len(told) == 5 and "attempt 6 of 6" in told[-1]
+    told = [record.getMessage() for record in caplog.records if record.name == "strandline.sink"]
+    assert len(told) == 5 and "attempt=6 attempts=6" in told[-1]
 
 
 def test_a_locked_file_is_told_and_a_stop_does_not_wait_for_it(tmp_path: Path) -> None:

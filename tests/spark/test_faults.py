@@ -160,8 +160,8 @@ def test_a_lost_jvm_is_named_and_the_same_command_goes_on_past_lost_workers(tmp_
     assert not (tmp_path / "executed").exists(), (tmp_path / "executed").read_text()
     assert _left(temporary) == []
     log = (tmp_path / "log").read_text()
-    for line in ("Spark started on", "query n started", "query n failed: spark-lost", "query n resumes after batch",
-                 "query n ended", "Spark stopped"):  # fmt: skip
+    for line in ("spark started master=", "query started name=n engine=spark", "query failed name=n code=spark-lost",
+                 "checkpoint resumed name=n last_batch=", "query ended name=n", "spark stopped"):  # fmt: skip
         assert line in log
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
@@ -26,8 +27,9 @@ from strandline.execution.sinks import StagedFile
 from strandline.execution.store import StoredVersion
 from strandline.execution.subscriptions import Subscriptions
 from strandline.execution.wire import Message
+from strandline.log import BATCH, DEBUG, INFO, INPUT, RECOVERY, log_event
 from strandline.physical.plan import Pipeline
-from strandline.temporal import BEFORE_ALL, Instant
+from strandline.temporal import BEFORE_ALL, Instant, show_instant
 
 
 @dataclass(slots=True)
@@ -100,20 +102,49 @@ class Delivery:
         if chain is not None and chain.record is not None:
             self._resume(chain.record)
 
-    def deliver(self, batch: int, messages: Iterable[Message]) -> BatchReport:
-        """Everything that a batch changes, in order; it may be a batch that was delivered before a crash."""
+    def deliver(self, batch: int, messages: Iterable[Message], began: float | None = None) -> BatchReport:
+        """Everything that a batch changes, in order; it may be a batch that was delivered before a crash.
+
+        `began` is when the batch was planned, by `time.monotonic`, if that was in this run.
+        """
+        began = time.monotonic() if began is None else began
         if self.chain is not None:
             self.chain.lease.check()
         report = read_messages(batch, messages)
         check_input(self.pipeline.streams, report.heartbeats, report.rejected)
         self._make_durable(report)
         files = [*self._write_side_outputs(report), *self._publish_results(report)]
+        before, repeated = self.heartbeats, batch == self.last_batch
         self._count(report)
         for listener in self.listeners:
             listener(report)
         self._commit(report, files)
         self.subscriptions.publish(report.wish, self.ended)
+        self._log(report, before, repeated, time.monotonic() - began)
         return report
+
+    def _log(self, report: BatchReport, before: Mapping[str, Heartbeat], repeated: bool, seconds: float) -> None:
+        about = {"query": self.name, "batch": report.batch}
+        if repeated:
+            log_event(RECOVERY, INFO, "batch repeated", **about)
+        for stream in sorted({*report.late, *report.rejected}):
+            late, rejected = (_rows(tables.get(stream, ())) for tables in (report.late, report.rejected))
+            if late or rejected:
+                log_event(INPUT, INFO, "rows set aside", **about, stream=stream, late=late, rejected=rejected)
+        if BATCH.isEnabledFor(DEBUG):
+            rows_in = sum(
+                beat.read - before.get(name, Heartbeat(name)).read for name, beat in report.heartbeats.items()
+            )
+            log_event(
+                BATCH,
+                DEBUG,
+                "batch delivered",
+                **about,
+                watermark=self.show_watermark(),
+                rows_in=None if repeated else rows_in,  # the counts of before include it
+                rows_out=sum(report.rows_out.values()),
+                seconds=seconds,
+            )
 
     def _make_durable(self, report: BatchReport) -> None:
         """Sync what tasks have written: nothing may refer to a file that a power cut could take away."""
@@ -246,6 +277,15 @@ class Delivery:
             return Progress(BEFORE_ALL)
         return progress_of(self.heartbeats, streams)
 
+    @property
+    def name(self) -> str:
+        """The names of the queries, for the log."""
+        return "+".join(query.name for query in self.pipeline.queries)
+
+    def show_watermark(self) -> str:
+        """Up to when all queries are complete, as one word."""
+        return show_instant(min(self.all_progress().values())).replace(" ", "T")
+
     def all_progress(self) -> dict[str, Instant]:
         """Up to when each query is complete."""
         return {query.name: self.progress(query.name).until for query in self.pipeline.queries}
@@ -290,6 +330,10 @@ def read_messages(batch: int, messages: Iterable[Message]) -> BatchReport:
                 raise AssertionError(f"the driver does not know messages of kind {other}")
     report.heartbeats = together(beats)
     return report
+
+
+def _rows(tables: Iterable[pa.Table]) -> int:
+    return sum(table.num_rows for table in tables)
 
 
 def result_name(batch: int) -> str:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from typing import Final
 
+from strandline.log import DEBUG, ENGINE, log_event
+
 STOP_SECONDS: Final = 3.0
 """How long a stop waits for what cannot be interrupted, such as a file system that hangs. Ctrl-C must end a run within
 5 seconds, and what comes after this wait takes a second."""
-
-_log = logging.getLogger(__name__)
 
 
 def finishes_within(seconds: float, action: Callable[[], object]) -> bool:
@@ -22,7 +21,7 @@ def finishes_within(seconds: float, action: Callable[[], object]) -> bool:
         try:
             action()
         except Exception as error:
-            _log.debug("ignored while stopping: %s: %s", type(error).__name__, error)
+            log_event(ENGINE, DEBUG, "error ignored while stopping", type=type(error).__name__, message=error)
         finally:
             done.set()
 

@@ -58,14 +58,15 @@ class LocalRun:
 
     def step(self) -> BatchReport | None:
         """One batch; None if there was nothing new."""
+        began = time.monotonic()
         after = self.advance.next(self.positions)
         if after == self.positions:
             return None
-        report = self._run_batch(pieces(self.positions, after))
+        report = self._run_batch(pieces(self.positions, after), began)
         self.positions = after
         return report
 
-    def _run_batch(self, tasks: list[Piece]) -> BatchReport:
+    def _run_batch(self, tasks: list[Piece], began: float) -> BatchReport:
         boxes: list[Outbox] = []
         beats: list[Heartbeat] = []
         for number, piece in enumerate(tasks):
@@ -88,7 +89,7 @@ class LocalRun:
                 box.close()
                 boxes.append(box)
                 for_driver += box.for_driver
-        report = self.delivery.deliver(self.batch, for_driver)
+        report = self.delivery.deliver(self.batch, for_driver, began)
         self.batch += 1
         return report
 

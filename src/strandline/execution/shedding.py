@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from strandline.execution.drops import Shares
+from strandline.log import INFO, SHEDDING, log_event
 
 SMOOTH: Final = 5.0  # seconds over which rates are averaged
 STEADY: Final = 10.0  # seconds over which costs are averaged
@@ -194,6 +195,7 @@ class Shedder:
         with self.lock:
             wanted = self._wanted()
             if self._differs(wanted):
+                self._log_changes(wanted)
                 self.shares = wanted
             if not self._past or self._past[-1][1] != self.shares:
                 self._past.append((now, {query: dict(shares) for query, shares in self.shares.items()}))
@@ -206,6 +208,15 @@ class Shedder:
                     if share < 1.0:
                         found.setdefault(stream, []).append((query, share))
             return {stream: tuple(listed) for stream, listed in found.items()}
+
+    def _log_changes(self, wanted: Mapping[str, Mapping[str, float]]) -> None:
+        """Log what is kept of each stream from now on, where that changes."""
+        for query, shares in sorted(wanted.items()):
+            for stream, share in sorted(shares.items()):
+                if share != (before := self.shares[query][stream]):
+                    load = {"needed": self.load.needed, "capacity": self.capacity, "lag_s": self.load.lag}
+                    about = {"query": query, "stream": stream, "before": before, "after": share}
+                    log_event(SHEDDING, INFO, "kept share changed", **about, **load)
 
     def _wanted(self) -> dict[str, dict[str, float]]:
         if self._needed is None or (self._is_whole() and self.given is None and self.load.lag < LATE):

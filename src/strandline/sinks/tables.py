@@ -14,7 +14,6 @@ The times of the two side tables are microseconds since 1970.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -29,6 +28,7 @@ import pyarrow as pa
 from strandline.errors import SinkError
 from strandline.execution.answers import VALID_FROM, VALID_UNTIL, from_answer
 from strandline.execution.batch import FROM, UNTIL
+from strandline.log import SINK, WARNING, log_event
 from strandline.sinks.base import Arguments, Delivered, Outlet, Sink, Standing, interrupted, refuse_twice, refuse_unfit
 from strandline.sinks.snapshot import ROW, Changes, Live, last_instant, step
 from strandline.temporal import BEFORE_ALL, FOREVER, Instant
@@ -41,7 +41,6 @@ SIDE_TABLES: Final = ("__ends", "__waiting")
 _ATTEMPTS: Final = 6  # to write a batch where the connection breaks: over half a minute
 _FIRST_PAUSE: Final = 1.0  # seconds; it doubles from one attempt to the next
 _LOG_EVERY: Final = 10.0  # seconds between two lines about a lock that is waited for
-_log = logging.getLogger("strandline.sinks")
 _INSTANT: Final = Type("INSTANT")  # an instant of ours; each database has its own form of them
 
 
@@ -248,7 +247,7 @@ class TableOutlet(Outlet):
                     raise _refused(self._store.place, f"{busy} (for {waited:.0f} s)") from None
                 if time.monotonic() > next_line:
                     next_line += _LOG_EVERY
-                    _log.warning("%s is locked, waiting for %.0f s", self._place, waited)
+                    log_event(SINK, WARNING, "sink locked", place=self._place, waited_s=waited)
                 pause = 0.0
             except StoreLost as lost:
                 if attempts == 1:
@@ -258,7 +257,8 @@ class TableOutlet(Outlet):
                     raise _refused(self._store.place, after) from None
                 pause = _FIRST_PAUSE * 2 ** (attempt - 1)
                 attempt += 1
-                _log.warning("%s: %s; attempt %d of %d in %.0f s", self._place, lost, attempt, attempts, pause)
+                about = {"attempt": attempt, "attempts": attempts, "pause_s": pause}
+                log_event(SINK, WARNING, "sink retried", place=self._place, message=lost, **about)
             except SinkError:
                 if self.stopping.is_set():
                     raise interrupted(self._place) from None

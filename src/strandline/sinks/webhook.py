@@ -15,6 +15,7 @@ from typing import ClassVar, Final, Self
 
 from strandline.errors import SinkError
 from strandline.execution.answers import answer_schema
+from strandline.log import SINK, WARNING, log_event
 from strandline.plugins import Traits
 from strandline.security.allow import Allow, Host, Reach
 from strandline.security.redaction import HIDDEN, is_sensitive, redact
@@ -223,7 +224,10 @@ class _Posting(Outlet):
                 problem = str(error) or type(error).__name__
             if attempt < self._sink.attempts:
                 # Not all senders that one receiver has thrown out come back at the same moment.
-                self._closing.wait(min(pause, _LONGEST_PAUSE) * random.uniform(0.75, 1.0))
+                wait = min(pause, _LONGEST_PAUSE) * random.uniform(0.75, 1.0)
+                about = {"attempt": attempt + 1, "attempts": self._sink.attempts, "pause_s": wait}
+                log_event(SINK, WARNING, "sink retried", place=self._sink.shown, message=problem, **about)
+                self._closing.wait(wait)
                 pause *= 2
         if self._closing.is_set():
             raise interrupted(self._sink.shown)

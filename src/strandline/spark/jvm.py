@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import importlib.util
-import logging
 import os
 import re
 import resource
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline.errors import QueryError, SetupError, StrandlineError
 from strandline.execution.interrupts import finishes_within
+from strandline.log import SPARK
 from strandline.spark import zygote
 from strandline.spark.archive import archive_options
 from strandline.spark.daemon import IMPORT_PATH, SAFE_PATH, THREAD_LIMITS
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 SPARK_VERSION: Final = "4.3"
 
-_log = logging.getLogger("strandline.spark")
 
 _OTHER_OPEN_FILES: Final = 200  # of the JVM beside the jars: its own modules, sockets, files of state
 _GATEWAY_SECONDS: Final = 120.0  # until the JVM answers; a loaded machine with a cold disk needs ten
@@ -283,11 +282,11 @@ class _GatewayLog:
 
     @staticmethod
     def info(message: str, *arguments: object, **options: Any) -> None:
-        _log.debug(message, *arguments, **options)
+        SPARK.debug(message, *arguments, **options)
 
     @staticmethod
     def exception(message: str, *arguments: object) -> None:
-        _log.debug(message, *arguments, exc_info=True)
+        SPARK.debug(message, *arguments, exc_info=True)
 
 
 def _keep_off_the_screen(context: SparkContext) -> None:
@@ -295,7 +294,7 @@ def _keep_off_the_screen(context: SparkContext) -> None:
     import py4j.java_gateway
 
     def handle_error(request: object, address: object) -> None:
-        _log.debug("the connection for accumulators has ended", exc_info=True)
+        SPARK.debug("the connection for accumulators has ended", exc_info=True)
 
     py4j.java_gateway.logging = _GatewayLog
     context._accumulatorServer.handle_error = handle_error  # type: ignore[method-assign,assignment]

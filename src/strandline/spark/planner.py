@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from multiprocessing import AuthenticationError
@@ -42,6 +43,7 @@ class Planner:
         wish: Callable[[], Wish] = tuple,
     ) -> None:
         self._chain = chain
+        self.planned_at: float | None = None  # when the last batch was, by `time.monotonic`
         sources = resume_sources(pipeline, chain.path, last)
         self._advance = Advance(sources, batch_rows, tasks=pipeline.buckets, shedder=shedder, wish=wish)
         # A Unix socket in a directory that only we can enter, and only for those who have the secret of the run: Spark
@@ -108,10 +110,12 @@ class Planner:
         forget_replayed(self._chain.path, before.batch)
         planned = planned_again(self._chain.path, before)
         if planned is not None:
+            self.planned_at = time.monotonic()
             return replace(planned, after=self._chain.before(before.n)).to_json()
         positions = self._advance.next(before.positions)
         if positions == before.positions and before.n > 0:
             return start  # of a query without any batch Spark makes one in any case
+        self.planned_at = time.monotonic()
         return Offset(before.n + 1, positions, self._chain.before(before.n)).to_json()
 
     def _tasks(self, start: dict[str, Any], end: dict[str, Any]) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import threading
 import uuid
@@ -23,6 +22,7 @@ from strandline.execution.interrupts import STOP_SECONDS, finishes_within
 from strandline.execution.shedding import Shedder
 from strandline.execution.wire import decode
 from strandline.faults import explain_fault, name_place, worker_lost
+from strandline.log import ENGINE, SPARK, WARNING, log_event, log_query_end
 from strandline.spark.failure import explain_failure
 from strandline.spark.planner import Planner
 from strandline.spark.session import is_broken_connection
@@ -30,8 +30,6 @@ from strandline.spark.source import SCHEMA, PipelineSource
 from strandline.spark.worker import Job, stage_function
 
 _RESTARTS = 3  # of Spark's query in one batch, when processes of Spark's are lost
-
-_log = logging.getLogger("strandline.query")
 
 
 class SparkRun:
@@ -112,7 +110,8 @@ class SparkRun:
     def _deliver(self, frame: DataFrame, batch: int) -> None:
         column = frame.toArrow()["data"]
         try:
-            self.delivery.deliver(batch, (m for value in column for m in decode(value.as_buffer())))
+            messages = (m for value in column for m in decode(value.as_buffer()))
+            self.delivery.deliver(batch, messages, self.planner.planned_at)
         except StrandlineError as error:  # it would come back from the JVM as text
             self._refusal = error
             raise
@@ -129,7 +128,8 @@ class SparkRun:
             self.stop()
         finally:
             self._release()
-            self._log_end()
+            ended, last_batch = self.delivery.ended, self.delivery.last_batch
+            log_query_end(self.name, self._failure, ended=ended, last_batch=last_batch)
             self._over.set()
 
     def _follow(self) -> StrandlineError | None:
@@ -174,9 +174,18 @@ class SparkRun:
         """Start Spark's query again, from its checkpoint, and follow it."""
         pause = 2.0**self._restarts
         self._restarts += 1
-        told = "query %s: %s; restart %d of %d after batch %d in %.0f s"
-        about = (self.name, failure.message, self._restarts, _RESTARTS, self.delivery.last_batch, pause)
-        _log.warning(told, *about)
+        log_event(
+            SPARK,
+            WARNING,
+            "query restarted",
+            name=self.name,
+            code=failure.code,
+            message=failure.message,
+            restart=self._restarts,
+            restarts=_RESTARTS,
+            last_batch=self.delivery.last_batch,
+            pause_s=pause,
+        )
         if self._stop_asked.wait(pause):
             return None
         try:
@@ -187,13 +196,6 @@ class SparkRun:
         except Exception as error:
             return self._explain(error)
         return self._follow()
-
-    def _log_end(self) -> None:
-        if self._failure is not None:
-            _log.error("query %s failed: %s: %s", self.name, self._failure.code, self._failure.message)
-        else:
-            how = "ended" if self.delivery.ended else "stopped"
-            _log.info("query %s %s after batch %d", self.name, how, self.delivery.last_batch)
 
     def _release(self) -> None:
         """Nothing is written any more: another run may go on from the checkpoint."""
@@ -228,7 +230,7 @@ class SparkRun:
                 if not ended:
                     self.hung = True
                     self._over.set()
-                    _log.warning("query %s does not stop: it was left behind", self.name)
+                    log_event(ENGINE, WARNING, "query left behind", name=self.name, reason="it does not stop")
         if threading.current_thread() is not self._watcher:
             self._over.wait()
 

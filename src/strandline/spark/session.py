@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import logging
 import os
 import sys
 import threading
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from strandline.errors import QueryError, SetupError, StrandlineError
+from strandline.log import INFO, SPARK, log_event
 from strandline.spark.archive import archive_file
 from strandline.spark.java import Java, find_java
 from strandline.spark.jvm import Jvm, not_started, pyspark_directory
@@ -32,8 +32,6 @@ from strandline.spark.settings import resolve, settings_for
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-
-_log = logging.getLogger("strandline.spark")
 
 
 class Session:
@@ -72,7 +70,7 @@ class Session:
         if self._open:
             self._open = False
             self._jvm.close(self.spark, hung)
-            _log.info("Spark stopped")
+            log_event(SPARK, INFO, "spark stopped")
 
 
 def start(
@@ -114,7 +112,7 @@ def _start(
         settings = settings_for(master, config, scratch)
         jvm = Jvm(java, pyspark, master, settings, scratch, archive)
         session = Session(jvm.connect(), java, jvm, warm)
-        _log.info("Spark started on %s with Java %s, log %s", master, java.version, scratch.log_file)
+        log_event(SPARK, INFO, "spark started", master=master, java=java.version, log=scratch.log_file)
         return session
     except BaseException as error:
         # Also after Ctrl-C: a JVM without a session is of use to nobody.

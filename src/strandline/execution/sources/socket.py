@@ -23,6 +23,7 @@ from strandline.execution.sources.receiving import (
     listen,
     refuse_open_door,
 )
+from strandline.log import INFO, INPUT, log_event
 from strandline.plugins import Traits
 from strandline.security.allow import Reach
 from strandline.security.secret import Secret
@@ -177,6 +178,7 @@ class SocketSource(Source):
             if connection is None:
                 with contextlib.suppress(SourceError):
                     connection = self._connect()
+                    log_event(INPUT, INFO, "source connected", stream=self.stream.name, host=f"{self.host}:{self.port}")
             whole = connection is not None and self._take_all(connection)
             connection = None
             if not self.reconnects and not self._over:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
-import logging
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ import polars as pl
 from strandline.catalog import Argument
 from strandline.errors import SetupError, SourceError
 from strandline.execution.sources.offsets import Reading
+from strandline.log import INPUT
 from strandline.security.secret import Secret, reveal
 
 ANSWER_SECONDS = 5.0
@@ -28,8 +28,7 @@ GLANCE_SECONDS = 0.1
 # Whoever needs one takes it out, so that no two threads use the same.
 _waiting: dict[tuple[object, ...], list[Any]] = {}
 
-_log = logging.getLogger("strandline.kafka")
-_log.addHandler(logging.NullHandler())  # librdkafka says on its own what an error of ours says once
+_log = INPUT.getChild("kafka")  # librdkafka's own lines; an error of ours says the same once
 
 
 def kafka() -> Any:
