@@ -64,6 +64,8 @@ def test_cases_have_every_physical_node(fragments: list[physical.Fragment]) -> N
 
 def test_cases_have_every_kind_of_join_and_exchange(fragments: list[physical.Fragment]) -> None:
     nodes = [node for fragment in fragments for node in walk_physical(fragment.root)]
-    assert {node.kind for node in nodes if isinstance(node, physical.OuterHashJoin)} == set(get_args(physical.MatchKind))
+    assert {node.kind for node in nodes if isinstance(node, physical.OuterHashJoin)} == set(
+        get_args(physical.MatchKind)
+    )
     modes = {fragment.route.mode for fragment in fragments if isinstance(fragment.route, physical.ExchangeTo)}
     assert modes == set(get_args(physical.Mode))
