@@ -50,7 +50,8 @@ from strandline.execution.advance import Position
 from strandline.execution.advance import pieces as pieces_of
 from strandline.execution.ingest import ingest
 from strandline.execution.progress import Heartbeat
-from strandline.execution.runtime import FragmentRunner, Outbox, States, run_stage
+from strandline.execution.runtime import FragmentRunner, Outbox, run_stage
+from strandline.execution.state import States
 from strandline.execution.sinks import answers_of
 from strandline.execution.sources.base import open_source
 from strandline.execution.store import StateStore

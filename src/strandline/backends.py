@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from weakref import WeakSet
 
 from strandline.checkpoint.replay import replayed_until
@@ -23,7 +23,6 @@ from strandline.execution.sinks import ParquetTarget
 from strandline.faults import explain_fault, name_place
 from strandline.log import ENGINE, INFO, RECOVERY, SPARK, WARNING, log_event, log_query_end
 from strandline.physical.plan import Pipeline
-from strandline.query import Run
 from strandline.temporary import temporary_directory
 
 if TYPE_CHECKING:
@@ -34,6 +33,20 @@ if TYPE_CHECKING:
 
 # Told what is being waited for, in a few words.
 Note: TypeAlias = Callable[[str], None]
+
+
+class Run(Protocol):
+    """What drives a pipeline: Spark, or the local driver in a thread."""
+
+    def await_end(self, timeout: float | None = None) -> bool: ...
+
+    def check(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def durations(self) -> list[dict[str, Any]]: ...
+
+    def rows_left(self) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True)

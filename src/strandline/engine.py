@@ -36,7 +36,7 @@ from strandline.checkpoint.verify import (
 )
 from strandline.describe import describe, show_queries, show_shedding, show_sinks, show_streams, show_views
 from strandline.errors import CatalogError, QueryError, SetupError, SinkError, StrandlineError
-from strandline.execution.delivery import Delivery
+from strandline.execution.delivery import Delivery, write_to_sink
 from strandline.execution.durable import encode_name
 from strandline.execution.shedding import Allowed, Shedder
 from strandline.execution.sources.base import confine_source, known_rows, open_source
@@ -60,7 +60,7 @@ from strandline.physical.figures import show_assumed, show_costs, show_needs
 from strandline.physical.search import Planner, show_choice
 from strandline.query import Group, Query, stop_all
 from strandline.security.allow import Allow
-from strandline.sinks import Memory, Sink, Standing, listener, make_sink
+from strandline.sinks import Memory, Sink, Standing, make_sink
 from strandline.sinks.kept import KEEP, Kept
 from strandline.system import SystemTables, ask
 from strandline.temporal import instant
@@ -536,7 +536,7 @@ class Database:
             outlet = group.outlets[query.name]
             outlet.begin(standings[query.name])
             columns = next(each.columns for each in delivery.pipeline.queries if each.name == query.name)
-            delivery.listeners.append(listener(outlet, query.name, columns, delivery))
+            delivery.listeners.append(write_to_sink(outlet, query.name, columns, delivery))
 
     def _limit(self, shedding: float | None, buckets: int) -> float | None:
         """The seconds of work per second that a plan must stay within, by dropping rows; None if it may not."""

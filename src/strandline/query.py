@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import polars as pl
 import pyarrow as pa
 
 from strandline.analyze import Estimate, analyzed
+from strandline.backends import Run
 from strandline.errors import QueryError, StrandlineError
 from strandline.execution.answers import from_answer, to_answer
 from strandline.execution.batch import FROM, UNTIL
@@ -39,20 +40,6 @@ from strandline.why import evidence_of, explain_why
 
 CLOSE_SECONDS = 1.0
 WAIT_SECONDS = 2.0  # a sink that takes longer for a batch keeps its query waiting
-
-
-class Run(Protocol):
-    """What drives a pipeline: Spark, or the local driver in a thread."""
-
-    def await_end(self, timeout: float | None = None) -> bool: ...
-
-    def check(self) -> None: ...
-
-    def stop(self) -> None: ...
-
-    def durations(self) -> list[dict[str, Any]]: ...
-
-    def rows_left(self) -> int | None: ...
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, TypeVar
 from strandline.algebra.expressions import AggregateCall, SortKey, Value
 from strandline.algebra.functions import suggestion
 from strandline.algebra.signatures import OF_ARRAYS, FunctionError
-from strandline.algebra.values import compare, fit
+from strandline.algebra.values import LARGEST_SQUARED, compare, fit
 from strandline.types import (
     BIGINT,
     BOOLEAN,
@@ -35,9 +35,6 @@ from strandline.types import (
 
 # What stands in the parentheses: `x`, `x, separator`, or a fraction and the values WITHIN GROUP (ORDER BY x).
 Form = Literal["value", "separated", "within group", "fraction within group"]
-
-LARGEST_SQUARED: Final = 2.0**511
-"""Beyond this a DOUBLE has no square, and a group that holds one no variance: it is NaN."""
 
 _EXACT: Final = Context(prec=120, rounding=ROUND_HALF_UP)
 

@@ -19,6 +19,7 @@ from strandline.types import Type
 
 T = TypeVar("T")
 
+LARGEST_SQUARED: Final = 2.0**511  # beyond this a DOUBLE has no square, and its group no variance but NaN
 EPOCH: Final = datetime(1970, 1, 1)
 CHRONON: Final = timedelta(microseconds=1)
 BLANKS: Final = " \t\n\r\v\f"

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from strandline.errors import damaged
+from strandline.execution.answers import answer_schema
 from strandline.execution.bad_input import check_input
 from strandline.execution.chain import CheckpointChain, DeliveredFile, OutputKind, state_directory
 from strandline.execution.durable import checksum_file, encode_name, sync_directory, sync_file
@@ -29,7 +30,9 @@ from strandline.execution.subscriptions import Subscriptions
 from strandline.execution.wire import Message
 from strandline.log import BATCH, DEBUG, INFO, INPUT, RECOVERY, log_event
 from strandline.physical.plan import Pipeline
+from strandline.sinks.base import Delivered, Outlet
 from strandline.temporal import BEFORE_ALL, Instant, show_instant
+from strandline.types import Schema
 
 
 @dataclass(slots=True)
@@ -295,6 +298,21 @@ class Delivery:
         return bool(self.heartbeats) and all(
             (beat := self.heartbeats.get(stream.name)) is not None and beat.ended for stream in self.pipeline.streams
         )
+
+
+def write_to_sink(outlet: Outlet, query: str, columns: Schema, delivery: Delivery) -> Listener:
+    """What the driver does after every batch, also after one without rows: time may have come further."""
+    nothing = answer_schema(columns).empty_table()
+
+    def hear(report: BatchReport) -> None:
+        table = report.answer(query)
+        outlet.taking_since = time.monotonic()
+        try:
+            outlet.take(Delivered(report.batch, nothing if table is None else table, delivery.progress(query).until))
+        finally:
+            outlet.taking_since = None
+
+    return hear
 
 
 def read_messages(batch: int, messages: Iterable[Message]) -> BatchReport:

@@ -11,10 +11,11 @@ from strandline.execution.delivery import BatchReport, Delivery
 from strandline.execution.durable import encode_name
 from strandline.execution.ingest import ingest
 from strandline.execution.progress import Heartbeat, together
-from strandline.execution.runtime import Outbox, States, run_stage
+from strandline.execution.runtime import Outbox, run_stage
 from strandline.execution.shedding import Shedder
 from strandline.execution.sinks import ParquetTarget, answers_of
 from strandline.execution.sources.base import Source, open_source
+from strandline.execution.state import States
 from strandline.execution.wire import Message, decode, encode
 from strandline.physical.plan import Pipeline
 

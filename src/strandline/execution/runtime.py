@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache, reduce
 from operator import add
-from typing import TypeAlias
 
 import numpy as np
 import polars as pl
@@ -38,15 +37,10 @@ from strandline.execution.operators.stateless import (
 )
 from strandline.execution.operators.top import FirstRowsOperator, TopOperator
 from strandline.execution.progress import Heartbeat, progress_of, together
-from strandline.execution.state import State
-from strandline.execution.wire import DRIVER, Message, to_table
+from strandline.execution.state import State, States
+from strandline.execution.wire import DRIVER, Answer, Message, to_table
 from strandline.physical import plan as physical
 from strandline.physical.plan import Fragment, Node, Pipeline
-
-# The states of the operators of each fragment, by fragment id, in the order of `FragmentRunner.operators`.
-States: TypeAlias = dict[str, list[State]]
-# Turns the answer of a query into a message: with the rows, or with the name of the file that now has them.
-Answer: TypeAlias = Callable[[str, pl.DataFrame], Message]
 
 
 def operator_for(node: Node) -> Operator:

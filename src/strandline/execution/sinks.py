@@ -19,8 +19,7 @@ import pyarrow.parquet as pq
 from strandline.execution.answers import to_answer
 from strandline.execution.durable import encode_name
 from strandline.execution.parquet_join import PartSums, sum_part
-from strandline.execution.runtime import Answer
-from strandline.execution.wire import DRIVER, Message
+from strandline.execution.wire import DRIVER, Answer, Message
 from strandline.physical.plan import Pipeline
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -224,3 +224,7 @@ def _lookup_table(segment: Segment) -> tuple[Hashes, npt.NDArray[np.uint32], np.
         segment.stored.derived["table"] = (stored, table, shift)
     result: tuple[Hashes, npt.NDArray[np.uint32], np.uint64] = segment.stored.derived["table"]
     return result
+
+
+# The states of the operators of each fragment, by fragment id, in the order of `FragmentRunner.operators`.
+States: TypeAlias = dict[str, list[State]]

@@ -30,8 +30,7 @@ from strandline.execution.durable import (
     write_document,
     write_file,
 )
-from strandline.execution.runtime import States
-from strandline.execution.state import Rows, Segment, State
+from strandline.execution.state import Rows, Segment, State, States
 from strandline.execution.wire import to_table
 
 VERSIONS_KEPT = 10

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -122,3 +122,7 @@ def _write(table: pa.Table, sink: pa.NativeFile) -> int:
         writer.write_table(table)
     end: int = sink.tell()
     return end
+
+
+# Turns the result of a query into a message: with the rows, or with the name of the file that now has them.
+Answer: TypeAlias = Callable[[str, pl.DataFrame], Message]

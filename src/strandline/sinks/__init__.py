@@ -6,7 +6,7 @@ from strandline.catalog import SourceCall
 from strandline.errors import SinkError, Span
 from strandline.plugins import brought_along, is_foreign
 from strandline.security.allow import Allow, secrets_in
-from strandline.sinks.base import Arguments, Delivered, Outlet, Sink, Standing, listener
+from strandline.sinks.base import Arguments, Delivered, Outlet, Sink, Standing
 from strandline.sinks.callback import Callback
 from strandline.sinks.console import Console
 from strandline.sinks.delta import Delta
@@ -32,7 +32,6 @@ __all__ = [
     "Standing",
     "Webhook",
     "known_sinks",
-    "listener",
     "make_sink",
 ]
 

@@ -8,7 +8,6 @@ nothing), and makes what it needs there (`begin`). Then it takes batch after bat
 from __future__ import annotations
 
 import threading
-import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +17,8 @@ import pyarrow as pa
 
 from strandline.catalog import Argument
 from strandline.errors import SinkError
-from strandline.execution.answers import VALID_FROM, VALID_UNTIL, answer_schema
+from strandline.execution.answers import VALID_FROM, VALID_UNTIL
 from strandline.execution.arguments import CallArguments
-from strandline.execution.delivery import BatchReport, Delivery, Listener
 from strandline.execution.sinks import ParquetTarget
 from strandline.plugins import Needs, Traits
 from strandline.security.allow import Allow, Reach
@@ -158,21 +156,6 @@ class Sink(ABC):
     def beside(self) -> Path | None:
         """A directory for the rows that are set aside, if this sink has one."""
         return None
-
-
-def listener(outlet: Outlet, query: str, columns: Schema, delivery: Delivery) -> Listener:
-    """What the driver does after every batch, also after one without rows: time may have come further."""
-    nothing = answer_schema(columns).empty_table()
-
-    def hear(report: BatchReport) -> None:
-        table = report.answer(query)
-        outlet.taking_since = time.monotonic()
-        try:
-            outlet.take(Delivered(report.batch, nothing if table is None else table, delivery.progress(query).until))
-        finally:
-            outlet.taking_since = None
-
-    return hear
 
 
 def refuse_twice(names: list[str]) -> None:

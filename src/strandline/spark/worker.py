@@ -24,9 +24,10 @@ from strandline.execution.chain import STATE, source_directory
 from strandline.execution.ingest import ingest
 from strandline.execution.progress import Heartbeat
 from strandline.execution.records import BatchRecords
-from strandline.execution.runtime import Outbox, States, run_stage
+from strandline.execution.runtime import Outbox, run_stage
 from strandline.execution.sinks import ParquetTarget, answers_of
 from strandline.execution.sources.base import Source, open_source
+from strandline.execution.state import States
 from strandline.execution.store import StateStore
 from strandline.execution.wire import DRIVER, Message, decode, encode
 from strandline.physical.plan import Pipeline

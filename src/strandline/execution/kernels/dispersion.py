@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from strandline.algebra.aggregates import LARGEST_SQUARED
+from strandline.algebra.values import LARGEST_SQUARED
 from strandline.execution.kernels.summation import BIAS, BITS, Ints, Limbs, carry, doubles, magnitude, to_limbs
 
 _SPLITTER = 2.0**27 + 1.0
