@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 import users
-from strandline.algebra.aggregates import AGGREGATES, find_aggregate
-from strandline.lang import ast
-from strandline.lang.groups import grouping_sets, is_grouping
-from strandline.lang.parser import parse
-from strandline.lang.scalars import Subquery
+from strandline.functions.aggregates import AGGREGATES, find_aggregate
+from strandline.sql import ast
+from strandline.sql.binder.expressions import Subquery
+from strandline.sql.binder.grouping import grouping_sets, is_grouping
+from strandline.sql.parser.statements import parse
 from strategies import Question
 from support import DOMAIN, Arrivals, Cuts
 

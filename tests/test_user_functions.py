@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 import pytest
 
 import strandline as sl
-from strandline.algebra.evaluate import evaluate
-from strandline.algebra.expressions import Call, ColumnRef, Expression, Literal, UserCall
-from strandline.algebra.user import UserFunction
-from strandline.engine import Database
-from strandline.errors import CheckpointError, QueryError, StrandlineError
-from strandline.execution.expressions import evaluate_columns, filter_frame
-from strandline.types import BIGINT, BOOLEAN, DOUBLE, INT, VARCHAR
+from strandline.core.errors import CheckpointError, QueryError, StrandlineError
+from strandline.core.types import BIGINT, BOOLEAN, DOUBLE, INT, VARCHAR
+from strandline.database.database import Database
+from strandline.functions.evaluate import evaluate
+from strandline.logical.expressions import Call, ColumnRef, Expression, Literal, UserCall
+from strandline.logical.udf import UserFunction
+from strandline.runtime.expressions.compile import evaluate_columns, filter_frame
 
 RATE = Decimal("1.19")
 

@@ -18,18 +18,18 @@ from typer.testing import CliRunner
 
 import strandline as sl
 import users
-from strandline.cli import app
-from strandline.errors import QueryError, SetupError
-from strandline.execution.batch import FROM
-from strandline.execution.local import LocalRun
-from strandline.verify import check as checking
-from strandline.verify import script as scripts
-from strandline.verify.check import Verdict
-from strandline.verify.compare import at_instants, differences
-from strandline.verify.judge import Database
-from strandline.verify.record import too_late
-from strandline.verify.report import DIFFERENT, EQUAL, INCOMPLETE, exit_code
-from strandline.verify.shrink import smallest
+from strandline.apps.cli import app
+from strandline.apps.verify import check as checking
+from strandline.apps.verify import script as scripts
+from strandline.apps.verify.check import Verdict
+from strandline.apps.verify.compare import at_instants, differences
+from strandline.apps.verify.judge import Database
+from strandline.apps.verify.record import too_late
+from strandline.apps.verify.report import DIFFERENT, EQUAL, INCOMPLETE, exit_code
+from strandline.apps.verify.shrink import smallest
+from strandline.core.errors import QueryError, SetupError
+from strandline.engines.local import LocalRun
+from strandline.runtime.kernels.batch import FROM
 from support import examples
 
 TRADES = """
@@ -242,7 +242,7 @@ def test_a_library_that_is_missing_is_named(name: str, library: str, monkeypatch
 
 
 def test_a_server_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("strandline.verify.server.installed", lambda: None)
+    monkeypatch.setattr("strandline.apps.verify.server.installed", lambda: None)
     with pytest.raises(SetupError, match="apt install postgresql"), scripts.judge("postgresql", None):
         pass
     with pytest.raises(SetupError, match="--dsn"), scripts.judge("postgresql", "host=/nowhere/at/all"):

@@ -8,13 +8,13 @@ from random import Random
 import pytest
 
 from shapes import shaped_question
-from strandline.algebra.operators import Plan
-from strandline.algebra.schema import schema
-from strandline.algebra.snapshot import RawStreams, bag, change_instants, snapshots
-from strandline.algebra.tree import walk
-from strandline.optimizer.keys import determines, equalities, is_duplicate_free, keys
-from strandline.optimizer.pipeline import optimize
-from strandline.types import INT, VARCHAR
+from strandline.core.types import INT, VARCHAR
+from strandline.logical.plan import Plan
+from strandline.logical.properties.keys import determines, equalities, is_duplicate_free, keys
+from strandline.logical.reference.interpreter import RawStreams, bag, change_instants, snapshots
+from strandline.logical.schema import schema
+from strandline.logical.tree import walk
+from strandline.planner.stages import optimize
 from strategies import question
 from support import arrange, bind, examples, raw
 

@@ -17,15 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import strandline as sl
-from strandline.errors import QueryError, SinkError
-from strandline.execution.answers import from_answer, to_answer
-from strandline.execution.batch import FROM, UNTIL
-from strandline.execution.kernels.changes import CHANGE, TIME, coalesce, net_changes
-from strandline.query import Query
-from strandline.shell.feed import Feed
-from strandline.sinks.kept import Kept, Pieces, joined
-from strandline.temporal import BEFORE_ALL, FOREVER, Instant, instant
-from strandline.types import BIGINT, DOUBLE, VARCHAR, Column, Type, array_of
+from strandline.apps.shell.feed import Feed
+from strandline.core.errors import QueryError, SinkError
+from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, instant
+from strandline.core.types import BIGINT, DOUBLE, VARCHAR, Column, Type, array_of
+from strandline.database.query import Query
+from strandline.runtime.kernels.batch import FROM, UNTIL
+from strandline.runtime.kernels.changes import CHANGE, TIME, coalesce, net_changes
+from strandline.runtime.result import from_answer, to_answer
+from strandline.runtime.result_buffer import Kept, Pieces, joined
 from support import examples
 
 Element = tuple[object, Instant, Instant]

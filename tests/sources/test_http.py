@@ -13,13 +13,13 @@ import pytest
 
 import strandline as sl
 from live import declared, free_port, wait_for
-from strandline.engine import Database
-from strandline.errors import StrandlineError
-from strandline.execution.sources import hooks
-from strandline.execution.sources.hooks import Refused, rows_in
-from strandline.execution.sources.http import HttpSource
-from strandline.execution.sources.received import Received
-from strandline.query import Query
+from strandline.connectors.sources import http_requests as hooks
+from strandline.connectors.sources.http import HttpSource
+from strandline.connectors.sources.http_requests import Refused, rows_in
+from strandline.connectors.sources.received_log import Received
+from strandline.core.errors import StrandlineError
+from strandline.database.database import Database
+from strandline.database.query import Query
 
 LINES = {"Content-Type": "application/x-ndjson"}
 JSON = {"Content-Type": "application/json"}
