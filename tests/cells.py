@@ -2,7 +2,7 @@
 
 A cell is a feature of the language or of streams. Every cell must be in at least 1 % of the questions of a long run:
 what is hardly ever asked is not tested. A new feature of the language gets its cells here, its way into questions in
-`strategies.py`, and its translation in `strandline/verify/dialect.py` or `translate.py`.
+`strategies.py`, and its translation in `strandline/apps/verify/dialect.py` or `translate.py`.
 """
 
 from __future__ import annotations

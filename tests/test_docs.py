@@ -719,15 +719,15 @@ def check_options(page: str, name: str, options: dict[str, object]) -> None:
 
 
 def test_every_source_option_has_its_row() -> None:
-    known = connector_options(SOURCE / "execution" / "sources", "Source")
+    known = connector_options(SOURCE / "connectors" / "sources", "Source")
     assert {"file", "rows", "rate"} <= set(known)
     for source, options in known.items():
         check_options(LANGUAGE.read_text(), source, options)
 
 
 def test_every_sink_option_has_its_row() -> None:
-    known = connector_options(SOURCE / "sinks", "Sink")
-    shared = known.pop("tables")
+    known = connector_options(SOURCE / "connectors" / "sinks", "Sink")
+    shared = known.pop("sql_table")
     assert set(known) == set(known_sinks())
     for sink, options in known.items():
         of_tables = shared if issubclass(known_sinks()[sink], TableSink) else {}
@@ -748,7 +748,7 @@ def test_types_and_units_have_their_place() -> None:
 def test_every_node_of_the_algebra_has_its_law() -> None:
     page = (ROOT / "docs" / "semantics.md").read_text()
     nodes = [node.__name__ for node in get_args(Plan)]
-    assert first_cells(section(page, "Operators")) == nodes, "in the order of algebra/operators.py"
+    assert first_cells(section(page, "Operators")) == nodes, "in the order of logical/plan.py"
 
 
 def test_commands_of_the_pages_exist() -> None:

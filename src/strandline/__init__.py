@@ -51,7 +51,7 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 def __getattr__(name: str) -> Any:
     """Sinks are imported when they are asked for: the process that plans a source imports this package, too, and the
-    user waits for it (spark/source.py)."""
+    user waits for it (engines/spark/source.py)."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = {"Allow": "strandline.core.security.allow", "secret": "strandline.core.security.secret"}.get(

@@ -1,7 +1,7 @@
 """Read this first: from text to a running query.
 
     text ─ parse ─ bind ─ optimize ─ choose ─ run
-           lang    lang   optimizer  physical  spark (or execution/local.py)
+           lang    lang   optimizer  physical  spark (or engines/local.py)
 
 `Database.sql` is the walk; `backends` say where a query runs, `checkpoint` where its memory lies.
 """

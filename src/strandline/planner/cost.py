@@ -1,7 +1,7 @@
 """What each physical operator keeps and does, per second: rows in its state, and work in units that have a price.
 
 State is what `State.rows()` counts. Work is counted as the operators do it: what is proportional to new rows, what
-they read again in every batch, what merging segments of state rewrites. `optimizer/costs.py` has the prices.
+they read again in every batch, what merging segments of state rewrites. `planner/prices.py` has the prices.
 
     row         a row that comes in            touched     a row of the state that a batch reads again
     result      a row that goes out            rewritten   a row that merging segments writes again

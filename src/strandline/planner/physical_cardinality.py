@@ -1,4 +1,4 @@
-"""What flows out of each physical operator: the streams of `optimizer/characteristics.py`, as the operators cut them.
+"""What flows out of each physical operator: the streams of `planner/cardinality.py`, as the operators cut them.
 
 A physical operator says the same as its logical one in more pieces: what it can only tell up to the progress it tells
 anew in every batch. So how much flows depends on how long a batch is.

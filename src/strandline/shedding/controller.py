@@ -3,7 +3,7 @@ took and what arrives.
 
 A batch takes a fixed time and a time that grows with its rows. So busy is not late: what counts is the part that grows,
 for the rows that arrive in a second. If that is more than a second, or more than the part of it that may be used, the
-models of the queries say which rows to do without (`optimizer/drops.py`), so that the work becomes as much less.
+models of the queries say which rows to do without (`shedding/load_model.py`), so that the work becomes as much less.
 
 The decision is part of a batch's position (`advance.py`): a batch that runs again drops the same rows.
 """

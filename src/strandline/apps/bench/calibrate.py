@@ -1,7 +1,7 @@
 """What a unit of work costs here: runs the real operators at some sizes and fits the constants of the cost model.
 
 Every query runs in a few settings: rows per batch, batches per window, wide and narrow rows. The model says how much
-work of which kind each operator does in it (`physical/work.py`); how long that takes is measured, and least squares
+work of which kind each operator does in it (`planner/cost.py`); how long that takes is measured, and least squares
 with nonnegative coefficients give the price of each kind of work.
 """
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 EVENTS: Final = 1_000_000
 RATE: Final = 10_000  # events of a second
 FILES: Final = 10
-EXAMPLES: Final = Path(__file__).parents[3] / "examples" / "nexmark"
+EXAMPLES: Final = Path(__file__).parents[4] / "examples" / "nexmark"
 _DECLARED = re.compile(
     r"CREATE STREAM (?P<name>\w+)(?P<columns> \([^)]*\))? SOURCE nexmark\('(?P<kind>\w+)'[^)]*\)"
     r"(?P<valid>\s+VALID[^;]*)?;"

@@ -1,7 +1,7 @@
 """What is known of a running query, operator by operator and edge by edge.
 
 How many elements pass, what operators keep and what they cost is counted in every batch. The rest is measured while
-somebody subscribes (`execution/subscriptions.py`), and is None before; what can be derived is, when it is looked at.
+somebody subscribes (`runtime/subscriptions.py`), and is None before; what can be derived is, when it is looked at.
 """
 
 from __future__ import annotations

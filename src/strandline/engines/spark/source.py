@@ -43,7 +43,7 @@ class PipelineSource(DataSource):
 
 
 class PipelineReader(DataSourceStreamReader):
-    """An offset is {"n": count of batches, "sources": {name: position}}; see `execution/advance.py`."""
+    """An offset is {"n": count of batches, "sources": {name: position}}; see `runtime/offsets.py`."""
 
     def __init__(self, planner: str, secret: str, job: str) -> None:
         self.planner, self.secret, self.job = planner, secret, job

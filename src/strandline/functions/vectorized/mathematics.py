@@ -1,7 +1,7 @@
 """Roots, logarithms, angles and the like over whole columns.
 
 Compiled loops (`kernels/elementary.py`) give the DOUBLEs nearest to the true values but for a few that they cannot
-decide; those are computed as `algebra/scalars/nearest.py` defines them. NumPy, Polars and Arrow have such functions,
+decide; those are computed as `core/correct_rounding.py` defines them. NumPy, Polars and Arrow have such functions,
 too, but choose among formulas by the processor: the last digit of a result would depend on the machine.
 """
 

@@ -1,7 +1,7 @@
 """Facts derived from a plan: how long its elements are valid, in which order they end, and who knows when.
 
-`algebra/chronons.py` has the first of these facts, since the binder asks for it. In which order elements *start* is no
-fact of a plan: every operator takes and gives slices of time, whatever the plan (`execution/operators/base.py`).
+`temporal.py` has the first of these facts, since the binder asks for it. In which order elements *start* is no fact of
+a plan: every operator takes and gives slices of time, whatever the plan (`runtime/operators/base.py`).
 
 A fact is a promise. Where it cannot be seen from the operators alone it is not given, though it may hold by chance.
 """

@@ -2,7 +2,7 @@
 
 Law    compiled over the frame that comes out, each expression has the values it had over the frame that went in
 
-There are three shorter ways, and all go by what a part costs (`algebra/costs.py`) and by what the columns hold:
+There are three shorter ways, and all go by what a part costs (`functions/costs.py`) and by what the columns hold:
 
     over few values     a part that reads one column is computed for its different values, if these are few
     once                a part that several places ask for is computed for all of them

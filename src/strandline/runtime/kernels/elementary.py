@@ -2,7 +2,7 @@
 
 A value is computed as an unevaluated sum of two DOUBLEs, high + low, with a relative error of less than BOUND. If both
 high + (low ± the error) round to the same DOUBLE, that is the DOUBLE nearest to the true value. Else, about once in a
-thousand values, the result is undecided, and the caller computes it with integers (`algebra/scalars/nearest.py`).
+thousand values, the result is undecided, and the caller computes it with integers (`core/correct_rounding.py`).
 
 So the bits of a result do not depend on how it was computed, only whether a value is decided could. The loops use
 nothing but + - * / and square roots of DOUBLEs, which IEEE 754 defines to the last bit, and nothing in them may be
