@@ -167,6 +167,16 @@ def write(path: Path, *lines: str) -> Path:
     return path
 
 
+@pytest.mark.parametrize("beginning", [b"\x1f\x8b", b"(\xb5/\xfd", b"\x78\x9c", gzip.compress(b'{"k": 3}')])
+def test_lines_are_not_decompressed(tmp_path: Path, beginning: bytes) -> None:
+    """Polars takes what begins like a compressed file for one."""
+    stream = BaseStream("s", (("k", INT),), SourceCall("file"), None)
+    data = beginning.replace(b"\n", b"") + b'\n{"k": 1}'
+    chunks = list(conform_lines(data, stream, "x", pl.int_range(2, eager=True)))
+    assert [row for chunk in chunks for row in chunk.rows.get_column("k").to_list()] == [1]
+    assert sum(chunk.rejected.height for chunk in chunks) == 1
+
+
 def test_bytes_that_are_no_text_cost_their_row(tmp_path: Path) -> None:
     data = csv_bytes(0).replace(b"t30", b"t\xff\xfe30")
     (tmp_path / "a.csv").write_bytes(data)

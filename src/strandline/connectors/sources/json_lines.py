@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -21,6 +22,7 @@ from strandline.runtime.kernels.batch import FROM, UNTIL, Mask
 from strandline.runtime.kernels.columns import polars_type
 
 _GROUP = 1_000  # lines that are looked at together where some have trouble
+_OBJECT = re.compile(rb"\s*\{")
 _NOT_READ = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 _NO_OBJECT = "not a JSON object"
 _NO_TEXT = "not UTF-8"
@@ -76,11 +78,18 @@ def _parse(data: bytes, schema: dict[str, pl.String], count: int) -> pl.DataFram
     """The objects of lines; None if some line is none, or must be looked at."""
     if b"\\" in data and (b"\\ud" in data or b"\\uD" in data):
         return None
+    if not _begins_with_object(data):
+        return None
     try:
         frame = pl.read_ndjson(io.BytesIO(data), schema=schema)
     except _NOT_READ:
         return None
     return frame if frame.height == count else None
+
+
+def _begins_with_object(data: bytes) -> bool:
+    """Polars decompresses what begins like a compressed file, whatever it is."""
+    return _OBJECT.match(data) is not None
 
 
 def _reasons(lines: list[bytes], schema: dict[str, pl.String]) -> list[str | None]:
@@ -149,6 +158,8 @@ def _are_objects(texts: pl.Series) -> Mask:
 
 def _reads(data: bytes, schema: dict[str, pl.String], count: int) -> bool:
     """Whether Polars reads lines of which none has half a surrogate pair."""
+    if not _begins_with_object(data):
+        return False
     try:
         return pl.read_ndjson(io.BytesIO(data), schema=schema).height == count
     except _NOT_READ:
