@@ -18,6 +18,7 @@ from strandline.lang.tokens import Kind, Token
 QUERY_DEPTH: Final = 2  # a nested query takes about twice the stack of a nested expression
 OUTER_JOINS: Final = ("LEFT", "RIGHT", "FULL")
 MOST_ROWS: Final = 10**9
+AFTER_QUERY: Final = ("UNION", "INTERSECT", "EXCEPT", "MINUS", "ORDER", "LIMIT", "OFFSET", "FETCH")
 PARTNER_JOINS: Final = ("SEMI", "ANTI")
 CHANGES: Final = ("ISTREAM", "DSTREAM", "RSTREAM")
 
@@ -153,6 +154,9 @@ class Queries(Expressions):
 
     def sees_query(self) -> bool:
         return self.sees_any(("SELECT", "WITH")) or self.sees_symbol("(") or self.sees_changes()
+
+    def holds_query(self) -> bool:
+        return self.opens_query(self.at - 1)
 
     def sees_changes(self) -> bool:
         """ISTREAM(…), DSTREAM(…) or RSTREAM(…); the words are names elsewhere."""
@@ -333,27 +337,28 @@ class Queries(Expressions):
             return self.changes_table()
         if not self.sees_symbol("("):
             return self.stream_table()
-        if self.opens_query():
+        if self.opens_query(self.at):
             return self.query_table()
         return self.nested_joins()
 
-    def opens_query(self) -> bool:
-        """Whether the parenthesis here holds a query rather than a join.
+    def opens_query(self, outer: int) -> bool:
+        """Whether the parenthesis at position `outer` holds a query rather than a join or a list of values.
 
-        `((SELECT …) UNION ALL …)` and `((SELECT …) AS a JOIN …)` begin alike; what follows the inner parenthesis tells.
+        `((SELECT …) UNION ALL …)`, `((SELECT …) AS a JOIN …)` and `((SELECT …), 2)` begin alike; what follows the inner
+        parenthesis tells.
         """
-        inner = self.at
+        inner = outer
         while self.tokens[inner].value == "(" and self.tokens[inner].kind is Kind.SYMBOL:
             inner += 1
-        if inner - self.at > MAX_DEPTH:
+        if inner - outer > MAX_DEPTH:
             raise too_deep(self.tokens[inner].span)
         changes = self.tokens[inner].keyword in CHANGES and self.tokens[inner + 1].value == "("
         if self.tokens[inner].keyword not in ("SELECT", "WITH", "VALUES") and not changes:
             return False
-        for opening in range(inner - 1, self.at, -1):
+        for opening in range(inner - 1, outer, -1):
             after = self.tokens[min(self.closing(opening) + 1, len(self.tokens) - 1)]
             symbol = after.value if after.kind is Kind.SYMBOL else ""
-            if symbol != ")" and after.keyword not in ("UNION", "INTERSECT", "EXCEPT", "MINUS", "ORDER", "LIMIT"):
+            if symbol != ")" and after.keyword not in AFTER_QUERY:
                 return False
         return True
 
