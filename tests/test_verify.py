@@ -89,6 +89,14 @@ WHOLE = {
         CREATE STREAM spans (x INT, f TIMESTAMP, u TIMESTAMP) SOURCE rows(
           (1, '2024-01-01 00:00:01', '2024-01-01 00:00:04'), (2, '2024-01-01 00:00:02', NULL)) VALID FROM f UNTIL u;
         SELECT t.sym, s.x FROM trades [RANGE 3 SECONDS] t LEFT JOIN spans s ON s.x < t.price""",
+    "windows that are written in another way": """
+        SELECT sym, price FROM trades [PARTITION BY sym RANGE 3 SECONDS];
+        SELECT sym, COUNT(*) AS n FROM trades [PARTITION BY sym ROWS UNBOUNDED] GROUP BY sym;
+        CREATE STREAM spans (x INT, f TIMESTAMP, u TIMESTAMP) SOURCE rows(
+          (1, '2024-01-01 00:00:01', '2024-01-01 00:00:04'), (2, '2024-01-01 00:00:02', NULL)) VALID FROM f UNTIL u;
+        SELECT x FROM spans [RANGE 1 MICROSECOND];
+        SELECT x FROM spans [NOW];
+        SELECT y.n FROM (SELECT COUNT(*) AS n FROM trades [RANGE 4 SECONDS]) y [RANGE 1 MICROSECOND]""",
     "subqueries": """
         SELECT sym FROM trades [RANGE 4 SECONDS] t WHERE price >= ALL (SELECT price FROM trades [RANGE 9 SECONDS] u
           WHERE u.sym = t.sym AND u.sym IN (SELECT sym FROM trades [ROWS 3] v WHERE v.price > u.price))""",

@@ -289,10 +289,14 @@ Expression: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class RangeWindow(Node):
-    """`RANGE n unit [SLIDE n unit]`; without SLIDE the window moves with every instant. No range is UNBOUNDED."""
+    """`[PARTITION BY column, …] RANGE n unit [SLIDE n unit]`; without SLIDE the window moves with every instant.
+
+    No range is UNBOUNDED, also for `ROWS UNBOUNDED`. The partition changes nothing: rows leave by their own times.
+    """
 
     range: Duration | None
     slide: Duration | None
+    partition: tuple[ColumnName, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

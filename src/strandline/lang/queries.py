@@ -475,10 +475,21 @@ class Queries(Expressions):
         if self.accept("NOW"):
             self.expect_symbol(closing)
             return ast.NowWindow(span=self.since(start))
-        if self.sees_any(("PARTITION", "ROWS", "SESSION")):
-            return self.partitioned_window(start, closing)
-        if not self.accept("RANGE"):
-            raise self.unexpected("RANGE, ROWS, SESSION or NOW", _WINDOW_HINT)
+        partition: tuple[ast.ColumnName, ...] = ()
+        if self.accept("PARTITION"):
+            self.expect("BY")
+            partition = self.listed(self.partition_column)
+        if self.accept("RANGE"):
+            return self.range_window(start, closing, partition)
+        if self.accept("ROWS"):
+            return self.rows_window(start, closing, partition)
+        if self.accept("SESSION"):
+            gap = self.duration("SESSION", least=1)
+            self.expect_symbol(closing)
+            return ast.SessionWindow(partition, gap, span=self.since(start))
+        raise self.unexpected("RANGE, ROWS or SESSION" if partition else "RANGE, ROWS, SESSION or NOW", _WINDOW_HINT)
+
+    def range_window(self, start: Token, closing: str, partition: tuple[ast.ColumnName, ...]) -> ast.RangeWindow:
         if self.sees_any(("MIN", "MAX")):
             raise self.refusal(
                 f"RANGE {self.token.keyword}", self.token.span, "Give the range a length: RANGE 10 MINUTES."
@@ -488,20 +499,18 @@ class Queries(Expressions):
         if not self.sees_symbol(closing):
             raise self.unexpected(closing if slide else f"SLIDE or {closing}", _WINDOW_HINT)
         self.next()
-        return ast.RangeWindow(length, slide, span=self.since(start))
+        return ast.RangeWindow(length, slide, partition, span=self.since(start))
 
-    def partitioned_window(self, start: Token, closing: str) -> ast.RowsWindow | ast.SessionWindow:
-        partition: tuple[ast.ColumnName, ...] = ()
-        if self.accept("PARTITION"):
-            self.expect("BY")
-            partition = self.listed(self.partition_column)
-        if self.accept("SESSION"):
-            gap = self.duration("SESSION", least=1)
-            self.expect_symbol(closing)
-            return ast.SessionWindow(partition, gap, span=self.since(start))
-        self.expect("ROWS")
-        if self.sees("UNBOUNDED"):
-            raise self.refusal("ROWS UNBOUNDED", self.token.span, "All rows so far are RANGE UNBOUNDED.")
+    def rows_window(
+        self, start: Token, closing: str, partition: tuple[ast.ColumnName, ...]
+    ) -> ast.RowsWindow | ast.RangeWindow:
+        """`ROWS n [SLIDE m]`; the rows so far, without a bound, are those of all times so far."""
+        if self.accept("UNBOUNDED"):
+            if self.sees("SLIDE"):
+                hint = "Leave SLIDE out, or write RANGE UNBOUNDED SLIDE 1 MINUTE to let rows in once a minute."
+                raise self.refusal("SLIDE after ROWS UNBOUNDED", self.token.span, hint)
+            self.expect_symbol(closing, _WINDOW_HINT)
+            return ast.RangeWindow(None, None, partition, span=self.since(start))
         rows = self.whole_number("the number of rows", 1, MOST_ROWS)
         slide = self.whole_number("the slide in rows", 1, MOST_ROWS) if self.accept("SLIDE") else 1
         if not self.sees_symbol(closing):

@@ -37,6 +37,7 @@ from strandline.lang.outputs import Output, output_columns
 from strandline.lang.ranks import over_outputs
 from strandline.lang.scalars import Operand, Scalars, Subquery, call, equality
 from strandline.lang.scope import Relation, Scope
+from strandline.lang.windows import is_identity
 from strandline.temporal import Instant
 from strandline.types import BIGINT, BOOLEAN, NULL, VARCHAR, Column, Schema
 from strandline.verify.dialect import Aggregated, Dialect, Untranslatable
@@ -260,10 +261,11 @@ class Translation:
 
     def base(self, stream: BaseStream, window: ast.Window | None) -> Text:
         columns = tuple(Column(f"c{n}", c, kind) for n, (c, kind) in enumerate(stream.columns, 1))
-        return Text(self.held(self.world.rows[stream.name.lower()].table, columns, window, arrived=True), columns)
+        over = None if stream.has_intervals else window  # a window over intervals is the identity, or refused
+        return Text(self.held(self.world.rows[stream.name.lower()].table, columns, over, arrived=True), columns)
 
     def derived(self, query: ast.Query, window: ast.Window | None, ordered: bool, names: tuple[str, ...]) -> Text:
-        if window is None or isinstance(window, ast.NowWindow):
+        if window is None or is_identity(window, self.place.plan(query)):
             body = self.query(query, ordered=ordered)
             return Text(body.sql, _called(body.columns, names))
         stage = self.stage(query, window)

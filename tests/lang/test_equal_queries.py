@@ -1,0 +1,74 @@
+"""Pairs of queries that mean the same: at every instant both are the one snapshot, also as the engine runs them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from strandline.algebra.schema import schema
+from strandline.algebra.snapshot import bag, change_instants, snapshot
+from strandline.types import INT, Type
+from support import Arrivals, arrange_intervals, arrivals, assert_exact, bind, cuts, examples, raw, run_plan
+
+COLUMNS: dict[str, Type] = {"k": INT, "v": INT}
+SMALL = st.integers(0, 2) | st.none()
+
+EQUAL = {
+    "a range per partition": (
+        "SELECT k, v FROM s WINDOW(PARTITION BY k RANGE 6 MICROSECONDS)",
+        "SELECT k, v FROM s WINDOW(RANGE 6 MICROSECONDS)",
+    ),
+    "a range per partition that jumps": (
+        "SELECT k, COUNT(*) AS n FROM s [PARTITION BY k, v RANGE 6 MICROSECONDS SLIDE 4 MICROSECONDS] GROUP BY k",
+        "SELECT k, COUNT(*) AS n FROM s [RANGE 6 MICROSECONDS SLIDE 4 MICROSECONDS] GROUP BY k",
+    ),
+    "all rows so far": (
+        "SELECT k, SUM(v) AS t FROM s WINDOW(ROWS UNBOUNDED) GROUP BY k",
+        "SELECT k, SUM(v) AS t FROM s WINDOW(RANGE UNBOUNDED) GROUP BY k",
+    ),
+    "all rows so far of each partition, as a very large number": (
+        "SELECT k, v FROM s [PARTITION BY k ROWS UNBOUNDED]",
+        "SELECT k, v FROM s [PARTITION BY k ROWS 1000000]",
+    ),
+    "all rows so far of a query": (
+        "SELECT x.v FROM (SELECT s.v FROM s JOIN w ON s.k = w.k) x WINDOW(ROWS UNBOUNDED)",
+        "SELECT x.v FROM (SELECT s.v FROM s JOIN w ON s.k = w.k) x WINDOW(ROWS 1000000)",
+    ),
+    "now, over rows with intervals": ("SELECT k, v FROM w WINDOW(NOW)", "SELECT k, v FROM w"),
+    "one chronon, over rows with intervals": ("SELECT k, v FROM w [RANGE 1 MICROSECOND]", "SELECT k, v FROM w"),
+    "one chronon that moves by one": (
+        "SELECT k, v FROM w [PARTITION BY k RANGE 1 MICROSECOND SLIDE 1 MICROSECOND]",
+        "SELECT k, v FROM w",
+    ),
+    "now, over a window": (
+        "SELECT x.k FROM (SELECT k FROM s [RANGE 5 MICROSECONDS]) x WINDOW(NOW)",
+        "SELECT k FROM s [RANGE 5 MICROSECONDS]",
+    ),
+    "one chronon, over groups": (
+        "SELECT x.k, x.n FROM (SELECT k, COUNT(*) AS n FROM w GROUP BY k) x [RANGE 1 MICROSECOND] WHERE x.n > 1",
+        "SELECT k, COUNT(*) AS n FROM w GROUP BY k HAVING COUNT(*) > 1",
+    ),
+    "now, over granules": (
+        "SELECT x.k FROM (SELECT k FROM w GRANULARITY(4 MICROSECONDS)) x [NOW]",
+        "SELECT k FROM w GRANULARITY(4 MICROSECONDS)",
+    ),
+}
+
+
+def interval_arrivals() -> st.SearchStrategy[Arrivals]:
+    row = st.tuples(st.integers(-5, 20), st.integers(0, 3), st.tuples(SMALL, SMALL), st.integers(1, 12) | st.just(None))
+    return st.builds(lambda rows: arrange_intervals("w", COLUMNS, rows, 3), st.lists(row, max_size=6))
+
+
+@pytest.mark.parametrize("name", EQUAL)
+@given(s=arrivals("s", COLUMNS, most=6, high=20), w=interval_arrivals(), cut=cuts(2))
+@settings(max_examples=examples(15))
+def test_both_have_the_same_snapshots(name: str, s: Arrivals, w: Arrivals, cut: object) -> None:
+    streams = [s, w]
+    one, other = (bind(text, streams) for text in EQUAL[name])
+    elements = raw(streams)
+    for t in {*change_instants(one, elements), *change_instants(other, elements)}:
+        bags = [bag([tuple(row[c.id] for c in schema(p)) for row in snapshot(p, elements, t)]) for p in (one, other)]
+        assert bags[0] == bags[1], f"at instant {t}"
+    assert_exact(one, elements, run_plan(one, streams, cut))  # type: ignore[arg-type]
