@@ -94,6 +94,7 @@ WHOLE = {
         SELECT sym, COUNT(*) AS n FROM trades [PARTITION BY sym ROWS UNBOUNDED] GROUP BY sym;
         CREATE STREAM spans (x INT, f TIMESTAMP, u TIMESTAMP) SOURCE rows(
           (1, '2024-01-01 00:00:01', '2024-01-01 00:00:04'), (2, '2024-01-01 00:00:02', NULL)) VALID FROM f UNTIL u;
+        SELECT DSTREAM(x) FROM spans;
         SELECT x FROM spans [RANGE 1 MICROSECOND];
         SELECT x FROM spans [NOW];
         SELECT y.n FROM (SELECT COUNT(*) AS n FROM trades [RANGE 4 SECONDS]) y [RANGE 1 MICROSECOND]""",

@@ -49,6 +49,24 @@ EQUAL = {
         "SELECT x.k, x.n FROM (SELECT k, COUNT(*) AS n FROM w GROUP BY k) x [RANGE 1 MICROSECOND] WHERE x.n > 1",
         "SELECT k, COUNT(*) AS n FROM w GROUP BY k HAVING COUNT(*) > 1",
     ),
+    "ISTREAM around the list": (
+        "SELECT ISTREAM(k, SUM(v) AS t) FROM s [RANGE 5 MICROSECONDS] GROUP BY k",
+        "ISTREAM(SELECT k, SUM(v) AS t FROM s [RANGE 5 MICROSECONDS] GROUP BY k)",
+    ),
+    "DSTREAM before the list": (
+        "SELECT DSTREAM k, v FROM w WHERE v > 0",
+        "DSTREAM(SELECT k, v FROM w WHERE v > 0)",
+    ),
+    "RSTREAM of all columns": ("SELECT RSTREAM(*) FROM w", "RSTREAM(w)"),
+    "ISTREAM with DISTINCT": ("SELECT ISTREAM(DISTINCT k) FROM w", "ISTREAM(SELECT DISTINCT k FROM w)"),
+    "ISTREAM in a set operator": (
+        "SELECT ISTREAM(k) FROM w UNION ALL SELECT k FROM s",
+        "ISTREAM(SELECT k FROM w) UNION ALL SELECT k FROM s",
+    ),
+    "ISTREAM of a list, with a window": (
+        "SELECT x.k FROM (SELECT ISTREAM k FROM w) x WINDOW(ROWS 2)",
+        "SELECT x.k FROM ISTREAM(SELECT k FROM w) x WINDOW(ROWS 2)",
+    ),
     "now, over granules": (
         "SELECT x.k FROM (SELECT k FROM w GRANULARITY(4 MICROSECONDS)) x [NOW]",
         "SELECT k FROM w GRANULARITY(4 MICROSECONDS)",

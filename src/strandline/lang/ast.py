@@ -423,10 +423,14 @@ class SetOperation(Node):
 
 @dataclass(frozen=True, slots=True)
 class Changes(Node):
-    """`ISTREAM(query)`, `DSTREAM(query)` or `RSTREAM(query)`."""
+    """`ISTREAM(query)`, `DSTREAM(query)` or `RSTREAM(query)`, and `SELECT ISTREAM(…) FROM …`.
+
+    `SELECT ISTREAM a FROM …` may also be a column with an alias: then `column` is its name.
+    """
 
     kind: str
     query: Query
+    column: Identifier | None = None
 
 
 @dataclass(frozen=True, slots=True)

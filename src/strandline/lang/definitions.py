@@ -17,6 +17,7 @@ from strandline.errors import CatalogError
 from strandline.lang import ast
 from strandline.lang.parser import parse_type
 from strandline.lang.phrases import RESERVED
+from strandline.lang.queries import CHANGES
 from strandline.security.allow import Allow
 
 Tree = TypeVar("Tree")
@@ -52,7 +53,7 @@ def define_aggregate(
 
 
 def _check(name: str, arguments: Sequence[str]) -> None:
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name.upper() in RESERVED:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name.upper() in (*RESERVED, *CHANGES):
         raise CatalogError(
             f'"{name}" cannot be the name of a function',
             code="function-name",

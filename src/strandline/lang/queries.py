@@ -21,7 +21,10 @@ MOST_ROWS: Final = 10**9
 AFTER_QUERY: Final = ("UNION", "INTERSECT", "EXCEPT", "MINUS", "ORDER", "LIMIT", "OFFSET", "FETCH")
 PARTNER_JOINS: Final = ("SEMI", "ANTI")
 CHANGES: Final = ("ISTREAM", "DSTREAM", "RSTREAM")
+# Reserved words that may begin the list of a SELECT.
+FIRST_IN_LIST: Final = ("ALL", "CASE", "CAST", "DISTINCT", "EXISTS", "FALSE", "LEFT", "NOT", "NULL", "RIGHT", "TRUE")
 
+_CHANGES_HINT: Final = "Write SELECT ISTREAM(a, b) FROM … or ISTREAM(SELECT a, b FROM …)."
 _ORDER_HINT: Final = (
     "A continuous answer has no order and no end. ORDER BY x LIMIT n gives the first n rows at every instant, "
     "with ties."
@@ -178,8 +181,47 @@ class Queries(Expressions):
         self.depth -= QUERY_DEPTH
         return ast.Changes(start.keyword, query, span=self.since(start))
 
-    def select(self) -> ast.Select:
+    def select(self) -> ast.Select | ast.Changes:
+        """A SELECT, or the changes of one: CQL writes ISTREAM around its list, or before it."""
         start = self.next()
+        if not self.sees_changes_of_list():
+            return self.select_from(start, *self.select_list())
+        word = self.next()
+        column = None
+        if self.sees_symbol("("):
+            if self.tokens[self.closing(self.at)].value == ")" and not self.sees_changes_end():
+                raise self.error(
+                    f"{word.keyword} must enclose the whole SELECT list", "syntax", word.span, _CHANGES_HINT
+                )
+            self.next()
+            listed = self.select_list()
+            self.expect_symbol(")")
+        else:
+            if self.at_name() and (self.sees_symbol(",", 1) or self.peek().keyword == "FROM"):
+                column = ast.Identifier(word.value, False, span=word.span)
+            listed = self.select_list()
+        select = self.select_from(start, *listed)
+        return ast.Changes(word.keyword, select, column, span=self.since(start))
+
+    def sees_changes_of_list(self) -> bool:
+        """ISTREAM, DSTREAM or RSTREAM as a word of SELECT, and not as the name of a column."""
+        if not self.sees_any(CHANGES):
+            return False
+        after = self.peek()
+        if after.kind is Kind.SYMBOL:
+            before_list = after.value == "*" and (self.sees_symbol(",", 2) or self.peek(2).keyword == "FROM")
+            return after.value == "(" or before_list
+        self.at += 1
+        continues = self.infix_level() > 0
+        begins = self.at_name() or after.kind is not Kind.WORD or after.keyword in FIRST_IN_LIST
+        self.at -= 1
+        return begins and not continues and after.kind is not Kind.END
+
+    def sees_changes_end(self) -> bool:
+        """Whether FROM follows the parenthesis that is opened here."""
+        return self.tokens[self.closing(self.at) + 1].keyword == "FROM"
+
+    def select_list(self) -> tuple[bool, tuple[ast.Item, ...]]:
         distinct = self.accept("DISTINCT")
         if distinct and self.sees("ON"):
             raise self.refusal(
@@ -187,7 +229,14 @@ class Queries(Expressions):
             )
         if not distinct:
             self.accept("ALL")
-        items = self.listed(self.item)
+        elif self.sees_changes():
+            word = self.token.keyword
+            hint = f"Write SELECT {word}(DISTINCT a, b) FROM …."
+            raise self.error(f"DISTINCT must follow {word}", "syntax", self.token.span, hint)
+        return distinct, self.listed(self.item)
+
+    def select_from(self, start: Token, distinct: bool, items: tuple[ast.Item, ...]) -> ast.Select:
+        """What follows the list of a SELECT."""
         if not self.accept("FROM"):
             if self.token.kind is Kind.END or self.token.value in (";", ")") or self.sees_any(RESERVED):
                 raise self.error(
