@@ -58,6 +58,14 @@ EQUAL = {
         "DSTREAM(SELECT k, v FROM w WHERE v > 0)",
     ),
     "RSTREAM of all columns": ("SELECT RSTREAM(*) FROM w", "RSTREAM(w)"),
+    "a window over RSTREAM of single instants": (
+        "SELECT x.k FROM RSTREAM(SELECT s.k FROM s JOIN w ON s.k = w.k) x WINDOW(ROWS 2)",
+        "SELECT x.k FROM (SELECT s.k FROM s JOIN w ON s.k = w.k) x WINDOW(ROWS 2)",
+    ),
+    "a window over RSTREAM of granules": (
+        "SELECT x.k FROM RSTREAM(SELECT k FROM w GRANULARITY(4 MICROSECONDS)) x WINDOW(RANGE 8 MICROSECONDS)",
+        "SELECT x.k FROM (SELECT k FROM w GRANULARITY(4 MICROSECONDS)) x WINDOW(RANGE 8 MICROSECONDS)",
+    ),
     "ISTREAM with DISTINCT": ("SELECT ISTREAM(DISTINCT k) FROM w", "ISTREAM(SELECT DISTINCT k FROM w)"),
     "ISTREAM in a set operator": (
         "SELECT ISTREAM(k) FROM w UNION ALL SELECT k FROM s",
