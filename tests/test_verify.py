@@ -98,6 +98,15 @@ WHOLE = {
         SELECT x FROM spans [RANGE 1 MICROSECOND];
         SELECT x FROM spans [NOW];
         SELECT y.n FROM (SELECT COUNT(*) AS n FROM trades [RANGE 4 SECONDS]) y [RANGE 1 MICROSECOND]""",
+    "subqueries of at most one row": """
+        SELECT sym, (SELECT price FROM trades [ROWS 1]) AS p FROM trades [RANGE 4 SECONDS];
+        SELECT sym, (SELECT u.price + t.price FROM trades [PARTITION BY sym ROWS 1] u WHERE u.sym = t.sym) AS p
+          FROM trades [RANGE 4 SECONDS] t;
+        SELECT sym FROM trades [RANGE 4 SECONDS]
+          WHERE price > (SELECT price FROM trades [PARTITION BY sym ROWS 1] WHERE sym = 'b');
+        SELECT sym, (SELECT price FROM trades [RANGE 9 SECONDS] ORDER BY sym, price DESC LIMIT 1) AS p FROM trades;
+        SELECT sym, (WITH x AS (SELECT sym FROM trades [RANGE 9 SECONDS]) SELECT sym FROM x ORDER BY sym LIMIT 1) AS p
+          FROM trades [RANGE 2 SECONDS]""",
     "subqueries": """
         SELECT sym FROM trades [RANGE 4 SECONDS] t WHERE price >= ALL (SELECT price FROM trades [RANGE 9 SECONDS] u
           WHERE u.sym = t.sym AND u.sym IN (SELECT sym FROM trades [ROWS 3] v WHERE v.price > u.price))""",

@@ -75,6 +75,51 @@ EQUAL = {
         "SELECT x.k FROM (SELECT ISTREAM k FROM w) x WINDOW(ROWS 2)",
         "SELECT x.k FROM ISTREAM(SELECT k FROM w) x WINDOW(ROWS 2)",
     ),
+    # Of at most one row, MAX is its value, and NULL where there is none.
+    "the value of the last row": (
+        "SELECT k, (SELECT v FROM s [ROWS 1]) AS x FROM w",
+        "SELECT k, (SELECT MAX(v) FROM s [ROWS 1]) AS x FROM w",
+    ),
+    "the value of the last row, under a condition": (
+        "SELECT k FROM w WHERE v >= (SELECT t.v FROM s [ROWS 1] t WHERE t.v <> w.k)",
+        "SELECT k FROM w WHERE v >= (SELECT MAX(t.v) FROM s [ROWS 1] t WHERE t.v <> w.k)",
+    ),
+    "the value of the last row, with one of the row around": (
+        "SELECT k, (SELECT t.v + w.v FROM s [ROWS 1] t WHERE t.k < w.k) AS x FROM w",
+        "SELECT k, (SELECT MAX(t.v + w.v) FROM s [ROWS 1] t WHERE t.k < w.k) AS x FROM w",
+    ),
+    "the value of the last row of a partition": (
+        "SELECT k, (SELECT t.v FROM s [PARTITION BY k ROWS 1] t WHERE t.k = w.k) AS x FROM w",
+        "SELECT k, (SELECT MAX(t.v) FROM s [PARTITION BY k ROWS 1] t WHERE t.k = w.k) AS x FROM w",
+    ),
+    "the value of the last row of a constant partition": (
+        "SELECT k FROM w WHERE v = (SELECT t.v FROM s [PARTITION BY k, v ROWS 1] t WHERE t.k = 1 AND w.k = t.v)",
+        "SELECT k FROM w WHERE v = (SELECT MAX(t.v) FROM s [PARTITION BY k, v ROWS 1] t WHERE t.k = 1 AND w.k = t.v)",
+    ),
+    "the value of the last row of a partition, with a question about the row around": (
+        "SELECT k, (SELECT t.v FROM s [PARTITION BY k ROWS 1] t WHERE t.k = w.v"
+        " AND EXISTS (SELECT 1 FROM s [RANGE 4 MICROSECONDS] u WHERE u.k < w.k)) AS x FROM w",
+        "SELECT k, (SELECT MAX(t.v) FROM s [PARTITION BY k ROWS 1] t WHERE t.k = w.v"
+        " AND EXISTS (SELECT 1 FROM s [RANGE 4 MICROSECONDS] u WHERE u.k < w.k)) AS x FROM w",
+    ),
+    "the value of the last row of a named query, above groups": (
+        "WITH x AS (SELECT k, v FROM s [PARTITION BY k ROWS 1]) SELECT w.k, COUNT(*) AS n FROM w GROUP BY w.k "
+        "HAVING COUNT(*) > (SELECT x.v FROM x WHERE x.k = w.k)",
+        "WITH x AS (SELECT k, v FROM s [PARTITION BY k ROWS 1]) SELECT w.k, COUNT(*) AS n FROM w GROUP BY w.k "
+        "HAVING COUNT(*) > (SELECT MAX(x.v) FROM x WHERE x.k = w.k)",
+    ),
+    "the value of a group": (
+        "SELECT k, (SELECT g.n FROM (SELECT k, COUNT(*) AS n FROM w GROUP BY k) g WHERE g.k = o.v) AS x FROM w o",
+        "SELECT k, (SELECT MAX(g.n) FROM (SELECT k, COUNT(*) AS n FROM w GROUP BY k) g WHERE g.k = o.v) AS x FROM w o",
+    ),
+    "the first value": (
+        "SELECT k, (SELECT v FROM w ORDER BY v DESC NULLS LAST LIMIT 1) AS x FROM s",
+        "SELECT k, (SELECT MAX(v) FROM w) AS x FROM s",
+    ),
+    "the first value in the order of another": (
+        "SELECT k FROM s WHERE v = (SELECT v FROM w ORDER BY k NULLS LAST, 1 NULLS LAST LIMIT 1)",
+        "SELECT k FROM s WHERE v = (SELECT MIN(v) FROM (SELECT k, v FROM w ORDER BY k NULLS LAST LIMIT 1) f)",
+    ),
     "now, over granules": (
         "SELECT x.k FROM (SELECT k FROM w GRANULARITY(4 MICROSECONDS)) x [NOW]",
         "SELECT k FROM w GRANULARITY(4 MICROSECONDS)",

@@ -343,15 +343,16 @@ class _Binder:
         scalars = Scalars(scope, "WHERE", subquery=asked.value)
         conditions = [scalars.condition(part) for part in parts if part not in joined]
         correlated = [each for each in conditions if columns_of(each) & reach.around]
-        own = conjunction(tuple(each for each in conditions if each not in correlated))
+        own = [each for each in conditions if each not in correlated]
+        condition = conjunction(tuple(own))
         for part in joined:
             last.keep(part, Scalars(scope, "WHERE", subquery=last.value))
 
         def kept(plan: Plan) -> Plan:
             plan = asked.joined(plan)
-            return last.joined(plan if own is None else Filter(own, plan))
+            return last.joined(plan if condition is None else Filter(condition, plan))
 
-        return Rows(source, reach, correlated, kept)
+        return Rows(source, reach, correlated, own, kept)
 
     def inner(self, query: ast.Query, around: Scope) -> tuple[Rows, list[Operand]]:
         """A subquery in an expression, and its outputs over its rows. What combines queries or takes the first rows is

@@ -394,7 +394,9 @@ class Texts(Scalars):
         if isinstance(node, ast.Exists):
             return ColumnRef(f"EXISTS ({inner.sql})", BOOLEAN)
         if isinstance(node, ast.ScalarQuery):
-            return ColumnRef(f"({inner.sql})", inner.columns[0].type)
+            # LIMIT 1 leaves several rows of one value where they are level.
+            value = f"SELECT DISTINCT * FROM ({inner.sql}) AS s" if _is_ordered(node.query) else inner.sql
+            return ColumnRef(f"({value})", inner.columns[0].type)
         column = inner.columns[0]
         asked = Operand(ColumnRef("s.c1", column.type), node.span)
         test = call(node.operator, [scalars.operand(node.operand), asked], node.span)
@@ -440,6 +442,10 @@ class Texts(Scalars):
         if user is not None:
             return ColumnRef(self.dialect.user_aggregate(user, part), kind)
         return ColumnRef(self.dialect.aggregate(function.name, None if value is None else value.type, part), kind)
+
+
+def _is_ordered(query: ast.Query) -> bool:
+    return isinstance(query.body if isinstance(query, ast.With) else query, ast.Ordered)
 
 
 def _called(columns: Schema, names: tuple[str, ...]) -> Schema:

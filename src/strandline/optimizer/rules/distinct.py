@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from strandline.algebra.expressions import ColumnRef, columns_of
+from strandline.algebra.keys import is_duplicate_free
 from strandline.algebra.operators import (
     Aggregate,
     Distinct,
@@ -23,7 +24,6 @@ from strandline.algebra.operators import (
 )
 from strandline.algebra.schema import schema
 from strandline.algebra.tree import sources, with_sources
-from strandline.optimizer.keys import is_duplicate_free
 from strandline.optimizer.rules.equality import node_respects_equality, respects_equality
 
 

@@ -13,9 +13,9 @@ from typing import Final, TypeAlias
 
 from strandline.algebra.aggregates import aggregate_type
 from strandline.algebra.expressions import AggregateCall, Call, Case, Cast, ColumnRef, Expression, Literal, columns_of
+from strandline.algebra.keys import determines
 from strandline.algebra.operators import Aggregate, Join, Map, Plan, Union
 from strandline.algebra.schema import schema
-from strandline.optimizer.keys import determines
 from strandline.optimizer.rules.equality import respects_equality
 from strandline.types import BIGINT, BOOLEAN, MAX_PRECISION, Column, Type
 

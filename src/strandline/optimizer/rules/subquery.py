@@ -15,9 +15,9 @@ from strandline.algebra.expressions import (
     conjuncts,
 )
 from strandline.algebra.functions import FUNCTIONS
+from strandline.algebra.keys import has_one_partner
 from strandline.algebra.operators import Distinct, Filter, Join, Map, MarkJoin, OuterJoin, Plan, SemiJoin
 from strandline.algebra.schema import schema
-from strandline.optimizer.keys import has_one_partner
 from strandline.optimizer.rules.equality import respects_equality
 from strandline.types import BOOLEAN
 

@@ -8,11 +8,11 @@ from random import Random
 import pytest
 
 from shapes import shaped_question
+from strandline.algebra.keys import determines, equalities, is_duplicate_free, keys
 from strandline.algebra.operators import Plan
 from strandline.algebra.schema import schema
 from strandline.algebra.snapshot import RawStreams, bag, change_instants, snapshots
 from strandline.algebra.tree import walk
-from strandline.optimizer.keys import determines, equalities, is_duplicate_free, keys
 from strandline.optimizer.pipeline import optimize
 from strandline.types import INT, VARCHAR
 from strategies import question
