@@ -56,6 +56,7 @@ from strandline.physical.choose import KEPT_SHARE, choose
 from strandline.physical.estimates import estimate, how_much_faster
 from strandline.physical.explain import show_pipeline
 from strandline.physical.figures import show_assumed, show_costs, show_needs
+from strandline.physical.plan import has_whole_elements
 from strandline.physical.search import Planner, show_choice
 from strandline.query import Group, Query, stop_all
 from strandline.security.allow import Allow
@@ -481,7 +482,11 @@ class Database:
         directories = {name: outlet.directory for name, outlet in outlets.items() if outlet.directory is not None}
         delivery = Delivery(pipeline, verified.chain, aside, (), directories)
         group = Group(delivery, checkpoint.path, text, outlets)
-        group.answers = {q.name: Kept(columns[q.name], q.sink.keep) for q in queries if isinstance(q.sink, Memory)}
+        group.answers = {
+            q.name: Kept(columns[q.name], q.sink.keep, in_pieces=not has_whole_elements(pipeline, q.name))
+            for q in queries
+            if isinstance(q.sink, Memory)
+        }
         group.expected = lambda: estimate(pipeline, known).steps
         if shed:
             group.shedder = self._shedder(plans, known, shed, delivery)

@@ -29,7 +29,7 @@ from strandline.execution.subscriptions import Subscription
 from strandline.execution.wire import to_table
 from strandline.listing import Form, in_form
 from strandline.physical.flow import flow_of
-from strandline.physical.plan import Pipeline
+from strandline.physical.plan import Pipeline, has_whole_elements
 from strandline.sinks import Memory, Outlet, Sink
 from strandline.sinks.kept import Kept, Pieces, joined
 from strandline.statistics import Statistics, statistics_of
@@ -185,6 +185,11 @@ class Query:
         return self._group.delivery.pipeline
 
     @property
+    def has_whole_elements(self) -> bool:
+        """Whether no element of the answer comes in pieces."""
+        return has_whole_elements(self.pipeline, self.name)
+
+    @property
     def checkpoint(self) -> Path:
         """Where its memory lies."""
         return self._group.checkpoint
@@ -225,8 +230,11 @@ class Query:
         return f"the sink of {name} for {seconds:.0f} s" if seconds >= WAIT_SECONDS else None
 
     def results(self, form: Form = "arrow") -> Any:
-        """The elements known so far, in order of `valid_from`, equal ones that touch joined into one."""
-        frame = coalesce(self._frame(self._all_kept()), [c.id for c in self.columns])
+        """The elements known so far, in order of `valid_from`. Where they may come in pieces, equal ones that touch are
+        joined into one; elsewhere each has the interval of its row."""
+        frame = self._frame(self._all_kept())
+        if not self.has_whole_elements:
+            frame = coalesce(frame, [c.id for c in self.columns])
         return in_form(to_answer(frame.sort(FROM, maintain_order=True), self.columns), form)
 
     def snapshot(self, at: datetime | str | int | None = None, form: Form = "arrow") -> Any:
