@@ -692,6 +692,31 @@ def test_every_error_code_has_its_row() -> None:
     assert set(documented) - raised == set(), "documented, but nothing raises it"
 
 
+def broken_tables(page: str) -> list[str]:
+    """The rows of tables that no header stands above, as after an empty line in a table: they are shown as text."""
+    broken = []
+    in_code, in_table = False, False
+    lines = page.splitlines()
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        in_code ^= line.startswith("```")
+        is_row = line.startswith("|") and not in_code
+        if is_row and not in_table and not re.fullmatch(r"\|( *:?-+:? *\|)+", following):
+            broken.append(line)
+        in_table = is_row and (in_table or line not in broken)
+    return broken
+
+
+def test_a_row_after_an_empty_line_is_no_table() -> None:
+    table = "| a | b |\n| --- | --- |\n| 1 | 2 |\n"
+    assert broken_tables(table) == []
+    assert broken_tables(table + "\n| 3 | 4 |\n") == ["| 3 | 4 |"]
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_no_table_is_broken(page: Path) -> None:
+    assert broken_tables(page.read_text()) == []
+
+
 def connector_options(folder: Path, base: str) -> dict[str, dict[str, object]]:
     """Each source or sink with its options and their defaults, read from its code."""
     found: dict[str, dict[str, object]] = {}

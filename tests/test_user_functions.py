@@ -182,6 +182,7 @@ def test_a_failure_names_the_line(db: Database) -> None:
         ("extract", ["INT"], "INT", "function-exists"),
         ("vat", ["INT"], "INT", "function-exists"),
         ("where", ["INT"], "INT", "function-name"),
+        ("istream", ["INT"], "INT", "function-name"),
         ("a b", ["INT"], "INT", "function-name"),
         ("f", [], "INT", "function-arguments"),
         ("f", "INT", "INT", "function-arguments"),

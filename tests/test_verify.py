@@ -89,6 +89,24 @@ WHOLE = {
         CREATE STREAM spans (x INT, f TIMESTAMP, u TIMESTAMP) SOURCE rows(
           (1, '2024-01-01 00:00:01', '2024-01-01 00:00:04'), (2, '2024-01-01 00:00:02', NULL)) VALID FROM f UNTIL u;
         SELECT t.sym, s.x FROM trades [RANGE 3 SECONDS] t LEFT JOIN spans s ON s.x < t.price""",
+    "windows that are written in another way": """
+        SELECT sym, price FROM trades [PARTITION BY sym RANGE 3 SECONDS];
+        SELECT sym, COUNT(*) AS n FROM trades [PARTITION BY sym ROWS UNBOUNDED] GROUP BY sym;
+        CREATE STREAM spans (x INT, f TIMESTAMP, u TIMESTAMP) SOURCE rows(
+          (1, '2024-01-01 00:00:01', '2024-01-01 00:00:04'), (2, '2024-01-01 00:00:02', NULL)) VALID FROM f UNTIL u;
+        SELECT DSTREAM(x) FROM spans;
+        SELECT x FROM spans [RANGE 1 MICROSECOND];
+        SELECT x FROM spans [NOW];
+        SELECT y.n FROM (SELECT COUNT(*) AS n FROM trades [RANGE 4 SECONDS]) y [RANGE 1 MICROSECOND]""",
+    "subqueries of at most one row": """
+        SELECT sym, (SELECT price FROM trades [ROWS 1]) AS p FROM trades [RANGE 4 SECONDS];
+        SELECT sym, (SELECT u.price + t.price FROM trades [PARTITION BY sym ROWS 1] u WHERE u.sym = t.sym) AS p
+          FROM trades [RANGE 4 SECONDS] t;
+        SELECT sym FROM trades [RANGE 4 SECONDS]
+          WHERE price > (SELECT price FROM trades [PARTITION BY sym ROWS 1] WHERE sym = 'b');
+        SELECT sym, (SELECT price FROM trades [RANGE 9 SECONDS] ORDER BY sym, price DESC LIMIT 1) AS p FROM trades;
+        SELECT sym, (WITH x AS (SELECT sym FROM trades [RANGE 9 SECONDS]) SELECT sym FROM x ORDER BY sym LIMIT 1) AS p
+          FROM trades [RANGE 2 SECONDS]""",
     "subqueries": """
         SELECT sym FROM trades [RANGE 4 SECONDS] t WHERE price >= ALL (SELECT price FROM trades [RANGE 9 SECONDS] u
           WHERE u.sym = t.sym AND u.sym IN (SELECT sym FROM trades [ROWS 3] v WHERE v.price > u.price))""",

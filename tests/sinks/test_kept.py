@@ -124,6 +124,16 @@ def test_from_since_on_every_snapshot_is_whole(case: tuple[Type, list[Batch]], m
         assert remembered <= set(elements_of(kept.tables, kind, join=True)), "what is kept begins where it began"
 
 
+def test_whole_elements_keep_their_intervals() -> None:
+    """Neither one that touches what is forgotten, nor one inside of another becomes longer or shorter."""
+    elements: list[Element] = [(1, 0, 4), (1, 2, 20), (1, 3, 15), (1, 4, 12), (1, 5, 11)]
+    kept = Kept(column(BIGINT), 4, in_pieces=False)
+    kept.add([table(elements, BIGINT)])
+    shorter = kept.shortened(10)
+    assert shorter.since == 4
+    assert elements_of(shorter.tables, BIGINT) == [(repr(1), start, end) for _, start, end in elements[1:]]
+
+
 @settings(max_examples=examples(90))
 @given(deliveries(), st.integers(1, 12))
 def test_only_what_is_too_much_is_forgotten(case: tuple[Type, list[Batch]], most: int) -> None:
@@ -148,6 +158,7 @@ class Replayed:
     columns: tuple[Column, ...]
     kept: Kept
     progress: Instant = BEFORE_ALL
+    has_whole_elements: bool = False
 
     def pieces(self, after: int) -> Pieces:
         return self.kept.pieces(after, self.progress)

@@ -57,6 +57,7 @@ from strandline.planner.estimate import estimate, how_much_faster
 from strandline.planner.explain_costs import show_assumed, show_costs, show_needs
 from strandline.planner.physical.explain import show_pipeline
 from strandline.planner.physical.lowering import KEPT_SHARE, choose
+from strandline.planner.physical.plan import has_whole_elements
 from strandline.planner.planner import Planner, show_choice
 from strandline.planner.prices import constants, remembered
 from strandline.planner.unbounded_state import growing_state
@@ -500,7 +501,11 @@ class Database:
         directories = {name: outlet.directory for name, outlet in outlets.items() if outlet.directory is not None}
         delivery = Delivery(pipeline, verified.chain, aside, (), directories)
         group = Group(delivery, checkpoint.path, text, outlets)
-        group.answers = {q.name: Kept(columns[q.name], q.sink.keep) for q in queries if isinstance(q.sink, Memory)}
+        group.answers = {
+            q.name: Kept(columns[q.name], q.sink.keep, in_pieces=not has_whole_elements(pipeline, q.name))
+            for q in queries
+            if isinstance(q.sink, Memory)
+        }
         group.expected = lambda: estimate(pipeline, known).steps
         if shed:
             group.shedder = self._shedder(plans, known, shed, delivery)

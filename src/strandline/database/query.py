@@ -26,7 +26,7 @@ from strandline.database.introspection.explain_analyze import Estimate, analyzed
 from strandline.database.introspection.statistics import Statistics, statistics_of
 from strandline.engines.backends import Run
 from strandline.planner.physical.graph import flow_of
-from strandline.planner.physical.plan import Pipeline
+from strandline.planner.physical.plan import Pipeline, has_whole_elements
 from strandline.runtime.commit import BatchReport, Delivery
 from strandline.runtime.exchange import to_table
 from strandline.runtime.kernels.batch import FROM, UNTIL
@@ -170,6 +170,11 @@ class Query:
         return self._group.delivery.pipeline
 
     @property
+    def has_whole_elements(self) -> bool:
+        """Whether no element of the answer comes in pieces."""
+        return has_whole_elements(self.pipeline, self.name)
+
+    @property
     def checkpoint(self) -> Path:
         """Where its memory lies."""
         return self._group.checkpoint
@@ -210,8 +215,11 @@ class Query:
         return f"the sink of {name} for {seconds:.0f} s" if seconds >= WAIT_SECONDS else None
 
     def results(self, form: Form = "arrow") -> Any:
-        """The elements known so far, in order of `valid_from`, equal ones that touch joined into one."""
-        frame = coalesce(self._frame(self._all_kept()), [c.id for c in self.columns])
+        """The elements known so far, in order of `valid_from`. Where they may come in pieces, equal ones that touch are
+        joined into one; elsewhere each has the interval of its row."""
+        frame = self._frame(self._all_kept())
+        if not self.has_whole_elements:
+            frame = coalesce(frame, [c.id for c in self.columns])
         return in_form(to_answer(frame.sort(FROM, maintain_order=True), self.columns), form)
 
     def snapshot(self, at: datetime | str | int | None = None, form: Form = "arrow") -> Any:

@@ -48,9 +48,10 @@ class Kept:
         c               | [====)     kept
     """
 
-    def __init__(self, columns: Schema, most: int | None = KEEP) -> None:
+    def __init__(self, columns: Schema, most: int | None = KEEP, *, in_pieces: bool = True) -> None:
         self.columns = columns
         self.most = most
+        self.in_pieces = in_pieces  # else every element is delivered whole, and equal ones that touch are two
         self.since: Instant = BEFORE_ALL
         self.forgotten = 0  # pieces
         self.rows = 0
@@ -83,14 +84,15 @@ class Kept:
         ends = _instants(whole, VALID_UNTIL)
         over = ends[ends <= now]
         surplus = min(len(over), len(ends) - int(_SPARED * self.most))
-        shorter = Kept(self.columns, self.most)
+        shorter = Kept(self.columns, self.most, in_pieces=self.in_pieces)
         shorter.since, shorter.forgotten = self.since, self.forgotten
         shorter._joined = self.pieces(0, now).number
         if surplus > 0:
             shorter.since = int(np.partition(over, surplus - 1)[surplus - 1])
             old = ends <= shorter.since
             shorter.forgotten += int(old.sum())
-            whole = _begun(whole.filter(pa.array(~old)), whole.filter(pa.array(old)), shorter.since, self.columns)
+            rest = whole.filter(pa.array(~old))
+            whole = _begun(rest, whole.filter(pa.array(old)), shorter.since, self.columns) if self.in_pieces else rest
         shorter.add([whole.combine_chunks()])
         shorter._spared = shorter.rows
         return shorter

@@ -289,10 +289,14 @@ Expression: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class RangeWindow(Node):
-    """`RANGE n unit [SLIDE n unit]`; without SLIDE the window moves with every instant. No range is UNBOUNDED."""
+    """`[PARTITION BY column, …] RANGE n unit [SLIDE n unit]`; without SLIDE the window moves with every instant.
+
+    No range is UNBOUNDED, also for `ROWS UNBOUNDED`. The partition changes nothing: rows leave by their own times.
+    """
 
     range: Duration | None
     slide: Duration | None
+    partition: tuple[ColumnName, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,10 +423,14 @@ class SetOperation(Node):
 
 @dataclass(frozen=True, slots=True)
 class Changes(Node):
-    """`ISTREAM(query)`, `DSTREAM(query)` or `RSTREAM(query)`."""
+    """`ISTREAM(query)`, `DSTREAM(query)` or `RSTREAM(query)`, and `SELECT ISTREAM(…) FROM …`.
+
+    `SELECT ISTREAM a FROM …` may also be a column with an alias: then `column` is its name.
+    """
 
     kind: str
     query: Query
+    column: Identifier | None = None
 
 
 @dataclass(frozen=True, slots=True)

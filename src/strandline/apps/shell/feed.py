@@ -113,7 +113,9 @@ class Feed:
         self._changes_gone += known.height - self._changes.height
 
     def _note_rows(self, new: pl.DataFrame) -> None:
-        joined = coalesce(pl.concat([self._live, new]), self.ids).select(self._open.columns)
+        joined = pl.concat([self._live, new])
+        if not self.query.has_whole_elements:
+            joined = coalesce(joined, self.ids).select(self._open.columns)
         # A row that ends at the progress may go on there; one that ends earlier has ended.
         ended = pl.col(UNTIL) < self.progress
         self._live = joined.filter(~ended)

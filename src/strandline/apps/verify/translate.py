@@ -42,6 +42,7 @@ from strandline.sql.binder.literals import cast_to
 from strandline.sql.binder.scope import Relation, Scope
 from strandline.sql.binder.select_list import Output, output_columns
 from strandline.sql.binder.window_functions import over_outputs
+from strandline.sql.binder.windows import is_identity
 
 INSTANT: Final = "moment.t"
 SET_WORDS: Final = {
@@ -260,10 +261,11 @@ class Translation:
 
     def base(self, stream: BaseStream, window: ast.Window | None) -> Text:
         columns = tuple(Column(f"c{n}", c, kind) for n, (c, kind) in enumerate(stream.columns, 1))
-        return Text(self.held(self.world.rows[stream.name.lower()].table, columns, window, arrived=True), columns)
+        over = None if stream.has_intervals else window  # a window over intervals is the identity, or refused
+        return Text(self.held(self.world.rows[stream.name.lower()].table, columns, over, arrived=True), columns)
 
     def derived(self, query: ast.Query, window: ast.Window | None, ordered: bool, names: tuple[str, ...]) -> Text:
-        if window is None or isinstance(window, ast.NowWindow):
+        if window is None or is_identity(window, self.place.plan(query)):
             body = self.query(query, ordered=ordered)
             return Text(body.sql, _called(body.columns, names))
         stage = self.stage(query, window)
@@ -392,7 +394,9 @@ class Texts(Scalars):
         if isinstance(node, ast.Exists):
             return ColumnRef(f"EXISTS ({inner.sql})", BOOLEAN)
         if isinstance(node, ast.ScalarQuery):
-            return ColumnRef(f"({inner.sql})", inner.columns[0].type)
+            # LIMIT 1 leaves several rows of one value where they are level.
+            value = f"SELECT DISTINCT * FROM ({inner.sql}) AS s" if _is_ordered(node.query) else inner.sql
+            return ColumnRef(f"({value})", inner.columns[0].type)
         column = inner.columns[0]
         asked = Operand(ColumnRef("s.c1", column.type), node.span)
         test = call(node.operator, [scalars.operand(node.operand), asked], node.span)
@@ -438,6 +442,10 @@ class Texts(Scalars):
         if user is not None:
             return ColumnRef(self.dialect.user_aggregate(user, part), kind)
         return ColumnRef(self.dialect.aggregate(function.name, None if value is None else value.type, part), kind)
+
+
+def _is_ordered(query: ast.Query) -> bool:
+    return isinstance(query.body if isinstance(query, ast.With) else query, ast.Ordered)
 
 
 def _called(columns: Schema, names: tuple[str, ...]) -> Schema:

@@ -1,7 +1,7 @@
 """Which columns tell the elements of a plan apart: facts that rules about copies, partners and groups stand on.
 
 A key is a set of columns in which no two elements that are valid together agree, where NULL agrees with NULL. The empty
-key says that no two elements are valid together at all. As in `properties.py`, a fact is a promise: where the operators
+key says that no two elements are valid together at all. A fact is a promise: where the operators
 alone do not show it, it is not given.
 """
 

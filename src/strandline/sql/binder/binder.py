@@ -139,7 +139,8 @@ class _Binder:
                 plan = SetOperation(_SET_KINDS[operator], columns, *plans)
                 _check_height(plan, query.span)
                 return plan
-            case ast.Changes(kind, inner):
+            case ast.Changes(kind, inner, column):
+                self.refuse_column_as_changes(inner, column)
                 whole = self.query(inner, prefix)
                 # All rows at every instant, RSTREAM, is what an answer is.
                 return whole if kind == "RSTREAM" else Changes("insert" if kind == "ISTREAM" else "delete", whole)
@@ -150,6 +151,20 @@ class _Binder:
                     return self.query(body, prefix)
             case _:
                 assert_never(query)
+
+    def refuse_column_as_changes(self, query: ast.Query, column: ast.Identifier | None) -> None:
+        """`SELECT istream a FROM s` must not change its meaning where s has such a column."""
+        if column is None or not isinstance(query, ast.Select):
+            return
+        _, scope = _Binder(self.names).tables(query.tables)
+        if scope.matches(column):
+            word = column.name.upper()
+            raise BindError(
+                f'"{column.name}" is ambiguous: it is the name of a column',
+                code="ambiguous-column",
+                hint=f"Write SELECT {word}(…) for the changes, or {column.name} AS … for the column.",
+                span=column.span,
+            )
 
     def ordered(self, query: ast.Ordered, prefix: str) -> Plan:
         """The first rows of a query. What it is ordered by need not be among its columns."""
@@ -328,15 +343,16 @@ class _Binder:
         scalars = Scalars(scope, "WHERE", subquery=asked.value)
         conditions = [scalars.condition(part) for part in parts if part not in joined]
         correlated = [each for each in conditions if columns_of(each) & reach.around]
-        own = conjunction(tuple(each for each in conditions if each not in correlated))
+        own = [each for each in conditions if each not in correlated]
+        condition = conjunction(tuple(own))
         for part in joined:
             last.keep(part, Scalars(scope, "WHERE", subquery=last.value))
 
         def kept(plan: Plan) -> Plan:
             plan = asked.joined(plan)
-            return last.joined(plan if own is None else Filter(own, plan))
+            return last.joined(plan if condition is None else Filter(condition, plan))
 
-        return Rows(source, reach, correlated, kept)
+        return Rows(source, reach, correlated, own, kept)
 
     def inner(self, query: ast.Query, around: Scope) -> tuple[Rows, list[Operand]]:
         """A subquery in an expression, and its outputs over its rows. What combines queries or takes the first rows is

@@ -17,6 +17,7 @@ from strandline.functions.registry import ALIASES, FUNCTIONS
 from strandline.logical.udf import Definition, UserAggregate, UserFunction
 from strandline.sql import ast
 from strandline.sql.parser.phrases import RESERVED
+from strandline.sql.parser.queries import CHANGES
 from strandline.sql.parser.statements import parse_type
 
 Tree = TypeVar("Tree")
@@ -52,7 +53,7 @@ def define_aggregate(
 
 
 def _check(name: str, arguments: Sequence[str]) -> None:
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name.upper() in RESERVED:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name.upper() in (*RESERVED, *CHANGES):
         raise CatalogError(
             f'"{name}" cannot be the name of a function',
             code="function-name",

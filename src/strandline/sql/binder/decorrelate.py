@@ -27,15 +27,18 @@ from strandline.core.errors import BindError, Span
 from strandline.core.types import BOOLEAN, DOUBLE, Column
 from strandline.logical.expressions import (
     Call,
+    Cast,
     ColumnRef,
     Expression,
     Literal,
     Value,
     children,
+    columns_of,
     conjunction,
     substitute,
 )
 from strandline.logical.plan import Filter, Join, Map, Plan
+from strandline.logical.properties.keys import determines
 from strandline.logical.schema import schema
 from strandline.sql.binder.scope import Ids, Scope
 
@@ -87,6 +90,7 @@ class Rows:
     source: Plan
     reach: Reach
     ties: list[Expression] = field(default_factory=list)  # its conditions that read columns from around
+    own: list[Expression] = field(default_factory=list)  # its other conditions, which `where` applies
     # The parts of WHERE that read the source and what it brings along: its own conditions and subqueries.
     where: Callable[[Plan], Plan] = lambda plan: plan
     # What comes after WHERE, given the domain too: groups, and the subqueries of the SELECT list.
@@ -111,6 +115,12 @@ class Rows:
                         if outer.id in self.reach.around and inner.id in own:
                             found[outer.id] = inner
         return found
+
+    def has_one_row(self) -> bool:
+        """Whether at most one row belongs to a row of the query around: equalities with values from there, or with
+        constants, fix a key of the source."""
+        fixed = [column for part in (*self.ties, *self.own) for column in _fixed_columns(part, self.reach.around)]
+        return determines(self.source, fixed)
 
     def pair_with_domain(self, values: Iterable[Expression], span: Span) -> None:
         """Bring along all that the ties read, and what some more values do: then nothing else ties it."""
@@ -151,6 +161,25 @@ class Rows:
         )
 
 
+def _fixed_columns(condition: Expression, around: frozenset[str]) -> list[str]:
+    """The column that a condition sets equal to a constant or to a value from around, if it does."""
+    match condition:
+        case Call("=", (one, two), _):
+            pairs = [(_exact_column(side), columns_of(other)) for side, other in ((one, two), (two, one))]
+            return [column.id for column, read in pairs if column is not None and read <= around]
+    return []
+
+
+def _exact_column(value: Expression) -> ColumnRef | None:
+    """A column, also under a cast that keeps different values different: not so of a BIGINT as a DOUBLE."""
+    match value:
+        case ColumnRef():
+            return value
+        case Cast(ColumnRef() as column, kind) if (column.type.name, kind.name) in _EXACT_CASTS:
+            return column
+    return None
+
+
 def passed_on(columns: Iterable[Column]) -> tuple[tuple[Column, Expression], ...]:
     """What a Map lists to keep columns as they are."""
     return tuple((column, ColumnRef(column.id, column.type)) for column in columns)
@@ -165,6 +194,7 @@ def same(one: Expression, two: Expression) -> tuple[Expression, Expression]:
     )
 
 
+_EXACT_CASTS: Final = {("INT", "BIGINT"), ("INT", "DOUBLE"), ("DATE", "TIMESTAMP")}
 _SOME_VALUE: Final[dict[str, Value]] = {
     "BOOLEAN": False,
     "INT": 0,

@@ -10,10 +10,11 @@ The condition consists of what ties the subquery to the query around it and of t
 Where a subquery alone decides whether a row of WHERE stays, it becomes a semi or an anti join. Elsewhere each question
 becomes a column of the source that holds the answer, a mark.
 
-A subquery that is a value is an aggregate over all its rows. Tied to the query around it by equalities, it is grouped
-by them once for all; tied in any other way, it is computed for each combination of what it reads from around. A row
-that finds no group has the value of an aggregate over nothing. How a subquery reads a query further out is told in
-`reach`.
+A subquery that is a value is an aggregate over all its rows, or has at most one row, as shown by windows of one row,
+keys or order; that row is joined, and the value is NULL where there is none. An aggregate that is tied to the query
+around it by equalities is grouped by them once for all; tied in any other way, it is computed for each combination of
+what it reads from around. A row that finds no group has the value of an aggregate over nothing. How a subquery reads a
+query further out is told in `reach`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from strandline.logical.expressions import (
     conjunction,
     substitute,
 )
-from strandline.logical.plan import Distinct, Join, Map, MarkJoin, OuterJoin, Plan, SemiJoin
+from strandline.logical.plan import Distinct, Join, Map, MarkJoin, OuterJoin, Plan, SemiJoin, TopRows
 from strandline.logical.schema import schema
 from strandline.sql import ast
 from strandline.sql.binder.decorrelate import Reach, Rows, passed_on
@@ -154,13 +155,15 @@ class Subqueries:
     # ---- values ------------------------------------------------------------------------------------------------------
 
     def scalar(self, node: ast.ScalarQuery, scalars: Scalars) -> Expression:
-        """The value of a subquery that has one column and always one row."""
+        """The value of a subquery that has one column and at most one row."""
         if isinstance(node.query, ast.With):
             with self.binder.named(node.query.tables):
                 return self.scalar(replace(node, query=node.query.body), scalars)
-        select = _single_row(node.query)
+        select = node.query
+        if not (isinstance(select, ast.Select) and is_grouping(select) and not select.group_by):
+            return self.by_single_row(node, scalars)
         if _asks_above_groups(select):
-            return self.by_rows(select, scalars, node)
+            return self.by_rows(*self.binder.inner(select, scalars.scope), scalars, node)
         rows, scope = self.binder.below(select, scalars.scope)
         outputs = output_columns(select.items, scope)
         if len(outputs) != 1:
@@ -212,11 +215,23 @@ class Subqueries:
         partners = self.partners(rows, scalars, node)
         return self.left_join(lambda source: groups.plan(partners(source)), conditions)
 
-    def by_rows(self, select: ast.Select, scalars: Scalars, node: ast.ScalarQuery) -> Expression:
-        """Compute the subquery like any other, with its one row even over nothing, and join that."""
-        rows, outputs = self.binder.inner(select, scalars.scope)
+    def by_single_row(self, node: ast.ScalarQuery, scalars: Scalars) -> Expression:
+        """A subquery that is no aggregate, but whose window, keys or order show that it has at most one row."""
+        rows, outputs = self.binder.inner(node.query, scalars.scope)
+        if isinstance(node.query, ast.Select) and node.query.group_by:
+            raise _several_rows(node.query)
+        if _is_first_value(rows.source):
+            rows.source = Distinct(rows.source)  # rows that are level have the same value
+        elif not rows.has_one_row():
+            raise _several_rows(node.query)
+        return self.by_rows(rows, outputs, scalars, node)
+
+    def by_rows(self, rows: Rows, outputs: list[Operand], scalars: Scalars, node: ast.ScalarQuery) -> Expression:
+        """Compute the subquery like any other, and join its row; the value is NULL where there is none."""
         if len(outputs) != 1:
             raise _several_columns(len(outputs), node)
+        if rows.needs_domain():
+            rows.pair_with_domain((), node.span)
         value = self.over_source(outputs[0].value, scalars, node)
         conditions = [self.over_source(each, scalars, node) for each in rows.conditions()]
         found = self.left_join(self.partners(rows, scalars, node), conditions or [Literal(True, BOOLEAN)])
@@ -237,15 +252,24 @@ class Subqueries:
         return Call("not", (Call("is_null", (ColumnRef(found.id, BOOLEAN),), BOOLEAN),), BOOLEAN)
 
 
-def _single_row(query: ast.Query) -> ast.Select:
-    """A subquery that always has one row: an aggregate over everything."""
-    if isinstance(query, ast.Select) and is_grouping(query) and not query.group_by:
-        return query
-    raise BindError(
-        "a subquery that is a value may have several rows",
-        code="subquery-rows",
-        hint="Aggregate it, as in (SELECT MAX(x) FROM …), or ask with IN, ANY, ALL or EXISTS.",
-        span=query.span,
+def _is_first_value(plan: Plan) -> bool:
+    """Whether a plan has one column and the first rows in an order that ends only between different values of it."""
+    match plan:
+        case TopRows((), order, 1, _) | Map(_, TopRows((), order, 1, _)):
+            columns = schema(plan)
+            return len(columns) == 1 and columns[0].id in [key.column.id for key in order]
+    return False
+
+
+def _several_rows(query: ast.Query) -> BindError:
+    hint = (
+        "Aggregate it, as in (SELECT MAX(x) FROM …), read it through WINDOW(ROWS 1), or ask with IN, ANY, ALL or "
+        "EXISTS."
+    )
+    if isinstance(query, ast.Ordered) and query.limit == 1:
+        hint = "LIMIT 1 keeps rows that are level. Order by the value too: (SELECT x FROM … ORDER BY y, x LIMIT 1)."
+    return BindError(
+        "a subquery that is a value may have several rows", code="subquery-rows", hint=hint, span=query.span
     )
 
 

@@ -25,15 +25,17 @@ from strandline.sql.binder.scope import Scope
 
 
 def windowed(plan: Plan, window: ast.Window | None, what: str, scope: Scope) -> Plan:
-    """The window over a plan; NOW and no window are that plan itself."""
-    if window is None or (isinstance(window, ast.NowWindow) and is_chronon(plan)):
+    """The window over a plan; where it holds at t what is valid at t, that plan itself."""
+    if isinstance(window, ast.RangeWindow):
+        _columns(window.partition, scope)  # they only have to exist: a range is the same for every partition
+    if window is None or is_identity(window, plan):
         return plan
     length = None if is_chronon(plan) else granule(plan)
     if not is_chronon(plan) and (length is None or not isinstance(window, ast.RangeWindow)):
         raise _over_intervals(plan, window, what)
     match window:
         case ast.NowWindow():
-            raise AssertionError("NOW over anything else than a chronon stream is refused")
+            raise AssertionError("NOW is the identity")
         case ast.RangeWindow(range_, slide):
             if length is not None:
                 if range_ is None:
@@ -48,6 +50,20 @@ def windowed(plan: Plan, window: ast.Window | None, what: str, scope: Scope) -> 
             return SessionWindow(_columns(partition, scope), gap.microseconds, plan)
         case _:
             assert_never(window)
+
+
+def is_identity(window: ast.Window, plan: Plan) -> bool:
+    """Whether a window over a plan is the plan itself: NOW, and one chronon of elements that have intervals.
+
+    Where elements come once per granule, a range of one chronon would hold them at the first instant of each only.
+    """
+    match window:
+        case ast.NowWindow():
+            return True
+        case ast.RangeWindow(ast.Duration(1), slide):
+            moves_always = slide is None or slide.microseconds == 1
+            return moves_always and not is_chronon(plan) and granule(plan) is None
+    return False
 
 
 def granular(plan: Plan, granularity: ast.Duration | None) -> Plan:

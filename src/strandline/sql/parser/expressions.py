@@ -137,7 +137,7 @@ class Expressions(Forms):
                 return ast.Between(left, low, high, negated, symmetric, span=self.since(start))
             case "IN":
                 self.expect_symbol("(", hint="Write x IN (value, …) or x IN (SELECT …).")
-                if self.sees_query():
+                if self.holds_query():
                     query = self.closed_query()
                     comparison = ("<>", "ALL") if negated else ("=", "ANY")
                     return ast.Quantified(*comparison, left, query, span=self.since(start))
@@ -164,11 +164,12 @@ class Expressions(Forms):
         return self.expression(MATCH + 1)
 
     def sees_query(self) -> bool:
-        """Whether a query begins here, inside of a parenthesis, itself in parentheses perhaps."""
-        ahead = 0
-        while self.sees_symbol("(", ahead):
-            ahead += 1
-        return self.peek(ahead).keyword in ("SELECT", "WITH", "VALUES")
+        """Whether a query may begin here, itself in parentheses perhaps."""
+        raise AssertionError("queries are read by the room above")
+
+    def holds_query(self) -> bool:
+        """Whether the parenthesis that was just opened holds a query rather than a list of values."""
+        raise AssertionError("queries are read by the room above")
 
     def closed_query(self) -> ast.Query:
         query = self.query()

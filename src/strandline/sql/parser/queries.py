@@ -18,9 +18,13 @@ from strandline.sql.parser.phrases import MAX_DEPTH, RESERVED, too_deep
 QUERY_DEPTH: Final = 2  # a nested query takes about twice the stack of a nested expression
 OUTER_JOINS: Final = ("LEFT", "RIGHT", "FULL")
 MOST_ROWS: Final = 10**9
+AFTER_QUERY: Final = ("UNION", "INTERSECT", "EXCEPT", "MINUS", "ORDER", "LIMIT", "OFFSET", "FETCH")
 PARTNER_JOINS: Final = ("SEMI", "ANTI")
 CHANGES: Final = ("ISTREAM", "DSTREAM", "RSTREAM")
+# Reserved words that may begin the list of a SELECT.
+FIRST_IN_LIST: Final = ("ALL", "CASE", "CAST", "DISTINCT", "EXISTS", "FALSE", "LEFT", "NOT", "NULL", "RIGHT", "TRUE")
 
+_CHANGES_HINT: Final = "Write SELECT ISTREAM(a, b) FROM … or ISTREAM(SELECT a, b FROM …)."
 _ORDER_HINT: Final = (
     "A continuous answer has no order and no end. ORDER BY x LIMIT n gives the first n rows at every instant, "
     "with ties."
@@ -154,6 +158,9 @@ class Queries(Expressions):
     def sees_query(self) -> bool:
         return self.sees_any(("SELECT", "WITH")) or self.sees_symbol("(") or self.sees_changes()
 
+    def holds_query(self) -> bool:
+        return self.opens_query(self.at - 1)
+
     def sees_changes(self) -> bool:
         """ISTREAM(…), DSTREAM(…) or RSTREAM(…); the words are names elsewhere."""
         return self.sees_any(CHANGES) and self.sees_symbol("(", 1)
@@ -174,8 +181,47 @@ class Queries(Expressions):
         self.depth -= QUERY_DEPTH
         return ast.Changes(start.keyword, query, span=self.since(start))
 
-    def select(self) -> ast.Select:
+    def select(self) -> ast.Select | ast.Changes:
+        """A SELECT, or the changes of one: CQL writes ISTREAM around its list, or before it."""
         start = self.next()
+        if not self.sees_changes_of_list():
+            return self.select_from(start, *self.select_list())
+        word = self.next()
+        column = None
+        if self.sees_symbol("("):
+            if self.tokens[self.closing(self.at)].value == ")" and not self.sees_changes_end():
+                raise self.error(
+                    f"{word.keyword} must enclose the whole SELECT list", "syntax", word.span, _CHANGES_HINT
+                )
+            self.next()
+            listed = self.select_list()
+            self.expect_symbol(")")
+        else:
+            if self.at_name() and (self.sees_symbol(",", 1) or self.peek().keyword == "FROM"):
+                column = ast.Identifier(word.value, False, span=word.span)
+            listed = self.select_list()
+        select = self.select_from(start, *listed)
+        return ast.Changes(word.keyword, select, column, span=self.since(start))
+
+    def sees_changes_of_list(self) -> bool:
+        """ISTREAM, DSTREAM or RSTREAM as a word of SELECT, and not as the name of a column."""
+        if not self.sees_any(CHANGES):
+            return False
+        after = self.peek()
+        if after.kind is Kind.SYMBOL:
+            before_list = after.value == "*" and (self.sees_symbol(",", 2) or self.peek(2).keyword == "FROM")
+            return after.value == "(" or before_list
+        self.at += 1
+        continues = self.infix_level() > 0
+        begins = self.at_name() or after.kind is not Kind.WORD or after.keyword in FIRST_IN_LIST
+        self.at -= 1
+        return begins and not continues and after.kind is not Kind.END
+
+    def sees_changes_end(self) -> bool:
+        """Whether FROM follows the parenthesis that is opened here."""
+        return self.tokens[self.closing(self.at) + 1].keyword == "FROM"
+
+    def select_list(self) -> tuple[bool, tuple[ast.Item, ...]]:
         distinct = self.accept("DISTINCT")
         if distinct and self.sees("ON"):
             raise self.refusal(
@@ -183,7 +229,14 @@ class Queries(Expressions):
             )
         if not distinct:
             self.accept("ALL")
-        items = self.listed(self.item)
+        elif self.sees_changes():
+            word = self.token.keyword
+            hint = f"Write SELECT {word}(DISTINCT a, b) FROM …."
+            raise self.error(f"DISTINCT must follow {word}", "syntax", self.token.span, hint)
+        return distinct, self.listed(self.item)
+
+    def select_from(self, start: Token, distinct: bool, items: tuple[ast.Item, ...]) -> ast.Select:
+        """What follows the list of a SELECT."""
         if not self.accept("FROM"):
             if self.token.kind is Kind.END or self.token.value in (";", ")") or self.sees_any(RESERVED):
                 raise self.error(
@@ -333,27 +386,28 @@ class Queries(Expressions):
             return self.changes_table()
         if not self.sees_symbol("("):
             return self.stream_table()
-        if self.opens_query():
+        if self.opens_query(self.at):
             return self.query_table()
         return self.nested_joins()
 
-    def opens_query(self) -> bool:
-        """Whether the parenthesis here holds a query rather than a join.
+    def opens_query(self, outer: int) -> bool:
+        """Whether the parenthesis at position `outer` holds a query rather than a join or a list of values.
 
-        `((SELECT …) UNION ALL …)` and `((SELECT …) AS a JOIN …)` begin alike; what follows the inner parenthesis tells.
+        `((SELECT …) UNION ALL …)`, `((SELECT …) AS a JOIN …)` and `((SELECT …), 2)` begin alike; what follows the inner
+        parenthesis tells.
         """
-        inner = self.at
+        inner = outer
         while self.tokens[inner].value == "(" and self.tokens[inner].kind is Kind.SYMBOL:
             inner += 1
-        if inner - self.at > MAX_DEPTH:
+        if inner - outer > MAX_DEPTH:
             raise too_deep(self.tokens[inner].span)
         changes = self.tokens[inner].keyword in CHANGES and self.tokens[inner + 1].value == "("
         if self.tokens[inner].keyword not in ("SELECT", "WITH", "VALUES") and not changes:
             return False
-        for opening in range(inner - 1, self.at, -1):
+        for opening in range(inner - 1, outer, -1):
             after = self.tokens[min(self.closing(opening) + 1, len(self.tokens) - 1)]
             symbol = after.value if after.kind is Kind.SYMBOL else ""
-            if symbol != ")" and after.keyword not in ("UNION", "INTERSECT", "EXCEPT", "MINUS", "ORDER", "LIMIT"):
+            if symbol != ")" and after.keyword not in AFTER_QUERY:
                 return False
         return True
 
@@ -470,10 +524,21 @@ class Queries(Expressions):
         if self.accept("NOW"):
             self.expect_symbol(closing)
             return ast.NowWindow(span=self.since(start))
-        if self.sees_any(("PARTITION", "ROWS", "SESSION")):
-            return self.partitioned_window(start, closing)
-        if not self.accept("RANGE"):
-            raise self.unexpected("RANGE, ROWS, SESSION or NOW", _WINDOW_HINT)
+        partition: tuple[ast.ColumnName, ...] = ()
+        if self.accept("PARTITION"):
+            self.expect("BY")
+            partition = self.listed(self.partition_column)
+        if self.accept("RANGE"):
+            return self.range_window(start, closing, partition)
+        if self.accept("ROWS"):
+            return self.rows_window(start, closing, partition)
+        if self.accept("SESSION"):
+            gap = self.duration("SESSION", least=1)
+            self.expect_symbol(closing)
+            return ast.SessionWindow(partition, gap, span=self.since(start))
+        raise self.unexpected("RANGE, ROWS or SESSION" if partition else "RANGE, ROWS, SESSION or NOW", _WINDOW_HINT)
+
+    def range_window(self, start: Token, closing: str, partition: tuple[ast.ColumnName, ...]) -> ast.RangeWindow:
         if self.sees_any(("MIN", "MAX")):
             raise self.refusal(
                 f"RANGE {self.token.keyword}", self.token.span, "Give the range a length: RANGE 10 MINUTES."
@@ -483,20 +548,18 @@ class Queries(Expressions):
         if not self.sees_symbol(closing):
             raise self.unexpected(closing if slide else f"SLIDE or {closing}", _WINDOW_HINT)
         self.next()
-        return ast.RangeWindow(length, slide, span=self.since(start))
+        return ast.RangeWindow(length, slide, partition, span=self.since(start))
 
-    def partitioned_window(self, start: Token, closing: str) -> ast.RowsWindow | ast.SessionWindow:
-        partition: tuple[ast.ColumnName, ...] = ()
-        if self.accept("PARTITION"):
-            self.expect("BY")
-            partition = self.listed(self.partition_column)
-        if self.accept("SESSION"):
-            gap = self.duration("SESSION", least=1)
-            self.expect_symbol(closing)
-            return ast.SessionWindow(partition, gap, span=self.since(start))
-        self.expect("ROWS")
-        if self.sees("UNBOUNDED"):
-            raise self.refusal("ROWS UNBOUNDED", self.token.span, "All rows so far are RANGE UNBOUNDED.")
+    def rows_window(
+        self, start: Token, closing: str, partition: tuple[ast.ColumnName, ...]
+    ) -> ast.RowsWindow | ast.RangeWindow:
+        """`ROWS n [SLIDE m]`; the rows so far, without a bound, are those of all times so far."""
+        if self.accept("UNBOUNDED"):
+            if self.sees("SLIDE"):
+                hint = "Leave SLIDE out, or write RANGE UNBOUNDED SLIDE 1 MINUTE to let rows in once a minute."
+                raise self.refusal("SLIDE after ROWS UNBOUNDED", self.token.span, hint)
+            self.expect_symbol(closing, _WINDOW_HINT)
+            return ast.RangeWindow(None, None, partition, span=self.since(start))
         rows = self.whole_number("the number of rows", 1, MOST_ROWS)
         slide = self.whole_number("the slide in rows", 1, MOST_ROWS) if self.accept("SLIDE") else 1
         if not self.sees_symbol(closing):
