@@ -13,8 +13,8 @@ import pytest
 
 import strandline as sl
 from strandline.apps.doctor import Report, render
-from strandline.connectors.registry import registry as connectors
-from strandline.connectors.registry import traits as plugins
+from strandline.connectors import registry as connectors
+from strandline.connectors import traits as plugins
 from strandline.connectors.sinks import Delivered, Memory, Outlet, known_sinks
 from strandline.core.errors import StrandlineError
 from strandline.core.types import Schema
