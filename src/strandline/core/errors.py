@@ -7,6 +7,8 @@ sentences. `code` is a stable, searchable id. The CLI and the API render the sam
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -96,6 +98,16 @@ def one_line(text: str) -> str:
 
 
 _AROUND: Final = 10_000  # characters before and after a line
+
+
+@contextmanager
+def at_place(span: Span | None) -> Iterator[None]:
+    """Give errors without a place in the user's text this one."""
+    try:
+        yield
+    except StrandlineError as error:
+        error.span = error.span or span
+        raise
 
 
 def _excerpt(span: Span) -> list[str]:

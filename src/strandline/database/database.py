@@ -20,7 +20,7 @@ from strandline.connectors.push import Feeds
 from strandline.connectors.sinks import Memory, Sink, Standing, make_sink
 from strandline.connectors.sources.base import confine_source, known_rows, open_source
 from strandline.core.durable import encode_name
-from strandline.core.errors import CatalogError, QueryError, SetupError, SinkError, StrandlineError
+from strandline.core.errors import CatalogError, QueryError, SetupError, SinkError, StrandlineError, at_place
 from strandline.core.faults import named_faults
 from strandline.core.log import log_failure, log_query_end
 from strandline.core.security.allow import Allow
@@ -288,7 +288,8 @@ class Database:
                 )
                 stream = self._feeds.housed(bind_create_stream(statement, known))
                 stream = replace(stream, source=replace(stream.source, allow=self.catalog.allow))
-                open_source(stream, span=statement.source.span).check(statement.source.span)
+                with at_place(statement.source.span):
+                    open_source(stream, span=statement.source.span).check(statement.source.span)
                 self.catalog.add(stream, statement.name.span)
                 self._learned.recall(stream)
             case ast.CreateStreamAs():
