@@ -127,6 +127,6 @@ class NexmarkSource(Source):
 
 def _kind(arguments: Arguments) -> str:
     kind = arguments.positional(0, "what to make: nexmark('person'), nexmark('auction') or nexmark('bid')")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise arguments.error(f"nexmark() makes {', '.join(map(repr, KINDS))}, not {kind!r}")
-    return str(kind)
+    return kind
