@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all fuzz fuzz-optimizer attack soak check format bench bench-peers docs pictures clean
+.PHONY: demo test test-all fuzz fuzz-optimizer attack soak house check format bench bench-peers docs pictures clean
 
 demo: $(READY)  ## continuous queries over a generated stream, live, about a minute
 	$(BIN)/strandline demo
@@ -29,6 +29,9 @@ attack: $(READY)  ## damage, kills, faults and hostile input, about half an hour
 
 soak: $(READY)  ## 50,000 rows/s on Spark with a kill every two minutes, judged at the end; MINUTES=30 RATE=50000
 	$(BIN)/python tests/attack/soak.py --minutes $(or $(MINUTES),30) --rate $(or $(RATE),50000) --seed $(SEED)
+
+house: $(READY)  ## figures of the source tree: sizes, names, the traced run of the README's example
+	$(BIN)/python tests/house.py
 
 check: $(READY)  ## format, lint, types
 	$(BIN)/ruff format --check src tests examples benchmarks

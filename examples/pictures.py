@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import strandline as sl
-from strandline.script import read_script
+from strandline.database.script import read_script
 
 ROOT = Path(__file__).resolve().parent
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 300, 52, 110, 40, 30

@@ -15,7 +15,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-STATIC = Path(__file__).resolve().parent.parent / "src" / "strandline" / "notebook" / "static"
+STATIC = Path(__file__).resolve().parent.parent / "src" / "strandline" / "apps" / "notebook" / "static"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 # The model has the interface that anywidget documents: get, set, on, off, save_changes. Changes that Python sends

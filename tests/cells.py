@@ -2,7 +2,7 @@
 
 A cell is a feature of the language or of streams. Every cell must be in at least 1 % of the questions of a long run:
 what is hardly ever asked is not tested. A new feature of the language gets its cells here, its way into questions in
-`strategies.py`, and its translation in `strandline/verify/dialect.py` or `translate.py`.
+`strategies.py`, and its translation in `strandline/apps/verify/dialect.py` or `translate.py`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 import users
-from strandline.algebra.aggregates import AGGREGATES, find_aggregate
-from strandline.lang import ast
-from strandline.lang.groups import grouping_sets, is_grouping
-from strandline.lang.parser import parse
-from strandline.lang.scalars import Subquery
+from strandline.functions.aggregates import AGGREGATES, find_aggregate
+from strandline.sql import ast
+from strandline.sql.binder.expressions import Subquery
+from strandline.sql.binder.grouping import grouping_sets, is_grouping
+from strandline.sql.parser.statements import parse
 from strategies import Question
 from support import DOMAIN, Arrivals, Cuts
 

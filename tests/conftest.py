@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import strandline as sl
-from strandline.engine import Database
-from strandline.verify.judge import Database as Judge
-from strandline.verify.script import judge
-from strandline.verify.server import installed
+from strandline.apps.verify.judge import Database as Judge
+from strandline.apps.verify.script import judge
+from strandline.apps.verify.server import installed
+from strandline.database.database import Database
 from support import LONG
 
 # Plans and their figures are those of the constants that come along, however this machine was calibrated.

@@ -25,23 +25,23 @@ import polars as pl
 import users
 from cells import GROUPS, cells
 from random_streams import cut
-from strandline.algebra.explain import show_plan
-from strandline.algebra.schema import schema
-from strandline.catalog import Catalog
-from strandline.errors import SetupError
-from strandline.execution.batch import UNTIL, frame_schema
-from strandline.lang import ast
-from strandline.lang.definitions import with_definitions
-from strandline.lang.parser import parse
-from strandline.types import Column
-from strandline.verify import check as judged
-from strandline.verify.judge import Database
-from strandline.verify.on_duckdb import DuckDB
-from strandline.verify.on_postgresql import PostgreSQL
-from strandline.verify.record import Recorded
-from strandline.verify.report import render
-from strandline.verify.server import temporary_server
-from strandline.verify.world import Place
+from strandline.apps.verify import check as judged
+from strandline.apps.verify.judge import Database
+from strandline.apps.verify.on_duckdb import DuckDB
+from strandline.apps.verify.on_postgresql import PostgreSQL
+from strandline.apps.verify.record import Recorded
+from strandline.apps.verify.report import render
+from strandline.apps.verify.server import temporary_server
+from strandline.apps.verify.world import Place
+from strandline.core.errors import SetupError
+from strandline.core.types import Column
+from strandline.logical.catalog import Catalog
+from strandline.logical.explain import show_plan
+from strandline.logical.schema import schema
+from strandline.runtime.kernels.batch import UNTIL, frame_schema
+from strandline.sql import ast
+from strandline.sql.binder.create_function import with_definitions
+from strandline.sql.parser.statements import parse
 from strategies import Question, question
 from support import Arrivals, batch, run_plan
 

@@ -19,18 +19,18 @@ from random import Random
 
 from random_streams import cut
 from shapes import shaped_question
-from strandline.algebra.explain import show_plan
-from strandline.algebra.operators import Join, Plan
-from strandline.algebra.schema import schema
-from strandline.algebra.snapshot import RawStreams, bag, change_instants, snapshots
-from strandline.algebra.tree import sources, walk, with_sources
-from strandline.optimizer.driver import Rule, Stage, settle
-from strandline.optimizer.joins.flows import Tree
-from strandline.optimizer.order import Cluster, cluster_of, in_order, rebuilt
-from strandline.optimizer.pipeline import FILTERS, MAPS, NEEDLESS, SHARING
-from strandline.optimizer.rules.columns import prune_columns
-from strandline.optimizer.space import ALTERNATIVES, neighbours, ways
-from strandline.temporal import Instant
+from strandline.core.temporal import Instant
+from strandline.logical.explain import show_plan
+from strandline.logical.plan import Join, Plan
+from strandline.logical.reference.interpreter import RawStreams, bag, change_instants, snapshots
+from strandline.logical.schema import schema
+from strandline.logical.tree import sources, walk, with_sources
+from strandline.planner.alternatives import ALTERNATIVES, neighbours, ways
+from strandline.planner.join_order import Cluster, cluster_of, in_order, rebuilt
+from strandline.planner.joins.rates import Tree
+from strandline.planner.rewrite import Rule, Stage, settle
+from strandline.planner.rules.prune_columns import prune_columns
+from strandline.planner.stages import FILTERS, MAPS, NEEDLESS, SHARING
 from strategies import Question, question
 from support import assert_exact, bind, raw, run_plan
 

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from strandline.execution.sources.base import Source, open_source
-from strandline.lang import ast
-from strandline.lang.parser import parse_one
-from strandline.lang.streams import bind_create_stream
+from strandline.connectors.sources.base import Source, open_source
+from strandline.sql import ast
+from strandline.sql.binder.create_stream import bind_create_stream
+from strandline.sql.parser.statements import parse_one
 
 
 def declared(columns: str, call: str, clauses: str = "ORDERED BY ts", directory: Path | None = None) -> Source:

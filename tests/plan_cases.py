@@ -25,20 +25,20 @@ from pathlib import Path
 from typing import Final
 
 from rewriting import made_by
-from strandline.algebra.explain import show_plan
-from strandline.algebra.operators import Plan
-from strandline.catalog import BaseStream, Catalog
-from strandline.lang import ast
-from strandline.lang.binder import bind_derived_stream, bind_query, bind_view
-from strandline.lang.parser import parse
-from strandline.lang.streams import bind_create_stream
-from strandline.optimizer.characteristics import NOTHING_KNOWN, Statistics
-from strandline.optimizer.order import order_joins
-from strandline.optimizer.rules.columns import prune_columns
-from strandline.physical.choose import choose
-from strandline.physical.explain import show_pipeline
-from strandline.physical.plan import Pipeline
-from strandline.physical.search import Planner
+from strandline.logical.catalog import BaseStream, Catalog
+from strandline.logical.explain import show_plan
+from strandline.logical.plan import Plan
+from strandline.planner.cardinality import NOTHING_KNOWN, Statistics
+from strandline.planner.join_order import order_joins
+from strandline.planner.physical.explain import show_pipeline
+from strandline.planner.physical.lowering import choose
+from strandline.planner.physical.plan import Pipeline
+from strandline.planner.planner import Planner
+from strandline.planner.rules.prune_columns import prune_columns
+from strandline.sql import ast
+from strandline.sql.binder.binder import bind_derived_stream, bind_query, bind_view
+from strandline.sql.binder.create_stream import bind_create_stream
+from strandline.sql.parser.statements import parse
 
 TESTS: Final = Path(__file__).parent
 PLANS: Final = TESTS / "plans"

@@ -8,9 +8,9 @@ from random import Random
 from fuzz_optimizer import STEPWISE, bags
 from random_streams import stream
 from shapes import LETTERS
-from strandline.algebra.operators import Plan
-from strandline.algebra.snapshot import change_instants
-from strandline.optimizer.space import neighbours
+from strandline.logical.plan import Plan
+from strandline.logical.reference.interpreter import change_instants
+from strandline.planner.alternatives import neighbours
 from support import Arrivals, raw
 
 

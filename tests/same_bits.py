@@ -19,10 +19,10 @@ import numpy.typing as npt
 import polars as pl
 
 import strandline
-from strandline.algebra.expressions import Call, ColumnRef, Expression
-from strandline.execution.expressions import evaluate_columns
-from strandline.execution.kernels.hashing import mix
-from strandline.types import DOUBLE
+from strandline.core.types import DOUBLE
+from strandline.logical.expressions import Call, ColumnRef, Expression
+from strandline.runtime.expressions.compile import evaluate_columns
+from strandline.runtime.kernels.hashing import mix
 
 ROWS = 40_000
 ONE = (

@@ -23,26 +23,10 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 import users
-from strandline.algebra.expressions import Value
-from strandline.algebra.operators import Plan
-from strandline.algebra.schema import schema
-from strandline.algebra.snapshot import Element, RawStreams, bag, change_instants, snapshot
-from strandline.catalog import BaseStream, Catalog, SourceCall
-from strandline.errors import Span
-from strandline.execution import store
-from strandline.execution.answers import from_answer
-from strandline.execution.batch import FROM, UNTIL, Batch, frame_schema
-from strandline.execution.delivery import BatchReport, Delivery
-from strandline.execution.local import LocalRun
-from strandline.execution.operators.base import Operator, Progress
-from strandline.execution.sources.base import REJECT_SCHEMA, Chunk, Source
-from strandline.lang import ast
-from strandline.lang.binder import bind_derived_stream, bind_query, bind_view
-from strandline.lang.parser import parse
-from strandline.optimizer.pipeline import optimize
-from strandline.physical.choose import choose
-from strandline.temporal import BEFORE_ALL, FOREVER, Instant
-from strandline.types import (
+from strandline.connectors.sources.base import REJECT_SCHEMA, Chunk, Source
+from strandline.core.errors import Span
+from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
+from strandline.core.types import (
     BIGINT,
     BOOLEAN,
     DATE,
@@ -56,6 +40,22 @@ from strandline.types import (
     array_of,
     decimal,
 )
+from strandline.engines.local import LocalRun
+from strandline.logical.catalog import BaseStream, Catalog, SourceCall
+from strandline.logical.expressions import Value
+from strandline.logical.plan import Plan
+from strandline.logical.reference.interpreter import Element, RawStreams, bag, change_instants, snapshot
+from strandline.logical.schema import schema
+from strandline.planner.physical.lowering import choose
+from strandline.planner.stages import optimize
+from strandline.runtime.commit import BatchReport, Delivery
+from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, frame_schema
+from strandline.runtime.operators.base import Operator, Progress
+from strandline.runtime.result import from_answer
+from strandline.runtime.state import store
+from strandline.sql import ast
+from strandline.sql.binder.binder import bind_derived_stream, bind_query, bind_view
+from strandline.sql.parser.statements import parse
 
 LONG = os.environ.get("STRANDLINE_LONG") == "1"
 EPOCH = datetime(1970, 1, 1)

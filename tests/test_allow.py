@@ -12,14 +12,14 @@ import typer
 
 import strandline as sl
 from live import free_port
-from strandline.catalog import SourceCall
-from strandline.cli import app
-from strandline.errors import Span, StrandlineError
-from strandline.execution.sources.base import known_sources
-from strandline.security.allow import Allow
-from strandline.security.redaction import is_sensitive, redact
-from strandline.security.secret import MAX_BYTES, Secret, parse_reference
-from strandline.sinks import known_sinks
+from strandline.apps.cli import app
+from strandline.connectors.sinks import known_sinks
+from strandline.connectors.sources.base import known_sources
+from strandline.core.errors import Span, StrandlineError
+from strandline.core.security.allow import Allow
+from strandline.core.security.redaction import is_sensitive, redact
+from strandline.core.security.secret import MAX_BYTES, Secret, parse_reference
+from strandline.logical.catalog import SourceCall
 
 ROWS = "CREATE STREAM r (k INT, ts BIGINT) SOURCE rows((1, 1)) ORDERED BY ts;"
 
@@ -191,8 +191,8 @@ def test_hosts_elsewhere(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_hosts_that_are_listed(call: str) -> None:
     with sl.connect(engine="local", allow=HOSTS) as database:
-        from strandline.lang import ast
-        from strandline.lang.parser import parse_one
+        from strandline.sql import ast
+        from strandline.sql.parser.statements import parse_one
 
         database.sql(ROWS)
         statement = parse_one(sink(call))
@@ -223,7 +223,7 @@ def test_connectors_of_other_packages_must_be_named(monkeypatch: pytest.MonkeyPa
         pass
 
     Foreign.__module__ = "theirs.sources"
-    monkeypatch.setattr("strandline.execution.sources.base.brought_along", lambda group: {"theirs": Foreign})
+    monkeypatch.setattr("strandline.connectors.sources.base.brought_along", lambda group: {"theirs": Foreign})
     assert refused(Allow(), stream("theirs((1, 1))")).code == "not-allowed"
     with sl.connect(engine="local", allow=Allow(connectors=("theirs",))) as database:
         database.sql(stream("theirs((1, 1))"))

@@ -18,11 +18,11 @@ import pytest
 import users
 from mutations import Seed, mutated
 from strandline import connect
-from strandline.engine import Database
-from strandline.errors import Span, StrandlineError
-from strandline.execution.sources.file import FileSource
-from strandline.lang import ast
-from strandline.lang.parser import parse
+from strandline.connectors.sources.file import FileSource
+from strandline.core.errors import Span, StrandlineError
+from strandline.database.database import Database
+from strandline.sql import ast
+from strandline.sql.parser.statements import parse
 
 PATIENCE_S = 5
 

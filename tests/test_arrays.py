@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import strandline as sl
-from strandline.engine import Database
+from strandline.database.database import Database
 
 STREAMS = """
     CREATE STREAM s (k VARCHAR, n INT, x DECIMAL(6, 2), ts BIGINT) SOURCE rows(

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import strandline as sl
-from strandline.engine import Database
-from strandline.errors import CatalogError, CheckpointError, ParseError, SinkError, SourceError, StrandlineError
-from strandline.query import Query
+from strandline.core.errors import CatalogError, CheckpointError, ParseError, SinkError, SourceError, StrandlineError
+from strandline.database.database import Database
+from strandline.database.query import Query
 
 COLUMNS = "(k INT, v DOUBLE, ts TIMESTAMP)"
 

@@ -9,11 +9,11 @@ import pytest
 from rich.console import Console
 
 import strandline as sl
-from strandline.bench.nexmark import EXAMPLES, over_files, report_nexmark, same_answer, write_events
-from strandline.bench.nexmark_spark import SPARK, Alone
-from strandline.bench.run import run_bench
-from strandline.script import read_script
-from strandline.sinks import Memory
+from strandline.apps.bench.nexmark import EXAMPLES, over_files, report_nexmark, same_answer, write_events
+from strandline.apps.bench.nexmark_spark import SPARK, Alone
+from strandline.apps.bench.run import run_bench
+from strandline.connectors.sinks import Memory
+from strandline.database.script import read_script
 
 EVENTS = 2000
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.bench import operators
-from strandline.bench.operators import FAMILIES, measure, report_operators, run_operators
+from strandline.apps.bench import operators
+from strandline.apps.bench.operators import FAMILIES, measure, report_operators, run_operators
 
 # What a row gives on average, by the numbers of keys and rows in the window. Where pieces are cut at each batch there
 # is no such number.

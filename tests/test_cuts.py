@@ -17,12 +17,12 @@ import pytest
 
 import strandline as sl
 from random_streams import cut
-from strandline.algebra.snapshot import bag
-from strandline.engine import Database, connected_groups
-from strandline.script import read_script
-from strandline.sinks import Memory
-from strandline.temporal import FOREVER
-from strandline.types import BIGINT, DOUBLE, VARCHAR
+from strandline.connectors.sinks import Memory
+from strandline.core.temporal import FOREVER
+from strandline.core.types import BIGINT, DOUBLE, VARCHAR
+from strandline.database.database import Database, connected_groups
+from strandline.database.script import read_script
+from strandline.logical.reference.interpreter import bag
 from strategies import question
 from support import Arrivals, Cuts, Elements, arrange, at, bind, edges, examples, run_plan
 

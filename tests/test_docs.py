@@ -36,47 +36,48 @@ import typer
 from rich.console import Console
 
 import strandline as sl
-from strandline.algebra.aggregates import AGGREGATES
-from strandline.algebra.explain import show_plan
-from strandline.algebra.functions import ALIASES, ROOMS
-from strandline.algebra.operators import Plan
-from strandline.algebra.scalars.times import PARTS, TRUNC_UNITS
-from strandline.catalog import BaseStream
-from strandline.cli import app
-from strandline.connectors import connectors
-from strandline.engine import Wanted, connected_groups
-from strandline.errors import StrandlineError
-from strandline.execution.advance import Position
-from strandline.execution.advance import pieces as pieces_of
-from strandline.execution.ingest import ingest
-from strandline.execution.progress import Heartbeat
-from strandline.execution.runtime import FragmentRunner, Outbox, States, run_stage
-from strandline.execution.sinks import answers_of
-from strandline.execution.sources.base import open_source
-from strandline.execution.store import StateStore
-from strandline.execution.wire import DRIVER, Message
-from strandline.lang import ast as syntax
-from strandline.lang.binder import bind_query
-from strandline.lang.parser import parse
-from strandline.lang.phrases import RESERVED, SIMPLE_TYPES
-from strandline.lang.tokens import tokenize
-from strandline.optimizer.pipeline import optimize
-from strandline.physical.choose import choose
-from strandline.physical.explain import show_pipeline
-from strandline.physical.plan import Pipeline
-from strandline.query import Query
-from strandline.scenario import report
-from strandline.scenario.play import play
-from strandline.scenario.text import read_scenario
-from strandline.script import read_script
-from strandline.shell.inputs import split
-from strandline.shell.session import Session
-from strandline.shell.startup import Options, Startup
-from strandline.shell.verbs import VERBS
-from strandline.sinks import Memory, known_sinks
-from strandline.sinks.tables import TableSink
-from strandline.temporal import FOREVER, UNITS, instant, show_instant
-from strandline.types import BIGINT
+from strandline.apps.cli import app
+from strandline.apps.scenario import report
+from strandline.apps.scenario.play import play
+from strandline.apps.scenario.text import read_scenario
+from strandline.apps.shell.commands import VERBS
+from strandline.apps.shell.inputs import split
+from strandline.apps.shell.session import Session
+from strandline.apps.shell.startup import Options, Startup
+from strandline.connectors.registry import connectors
+from strandline.connectors.sinks import Memory, known_sinks
+from strandline.connectors.sinks.parquet_parts import answers_of
+from strandline.connectors.sinks.sql_table import TableSink
+from strandline.connectors.sources.base import open_source
+from strandline.core.errors import StrandlineError
+from strandline.core.temporal import FOREVER, UNITS, instant, show_instant
+from strandline.core.types import BIGINT
+from strandline.database.database import Wanted, connected_groups
+from strandline.database.query import Query
+from strandline.database.script import read_script
+from strandline.functions.aggregates import AGGREGATES
+from strandline.functions.definitions.datetimes import PARTS, TRUNC_UNITS
+from strandline.functions.registry import ALIASES, ROOMS
+from strandline.logical.catalog import BaseStream
+from strandline.logical.explain import show_plan
+from strandline.logical.plan import Plan
+from strandline.planner.physical.explain import show_pipeline
+from strandline.planner.physical.lowering import choose
+from strandline.planner.physical.plan import Pipeline
+from strandline.planner.stages import optimize
+from strandline.runtime.exchange import DRIVER, Message
+from strandline.runtime.ingest import ingest
+from strandline.runtime.offsets import Position
+from strandline.runtime.offsets import pieces as pieces_of
+from strandline.runtime.stage import FragmentRunner, Outbox, run_stage
+from strandline.runtime.state.segments import States
+from strandline.runtime.state.store import StateStore
+from strandline.runtime.watermark import Heartbeat
+from strandline.sql import ast as syntax
+from strandline.sql.binder.binder import bind_query
+from strandline.sql.lexer import tokenize
+from strandline.sql.parser.phrases import RESERVED, SIMPLE_TYPES
+from strandline.sql.parser.statements import parse
 
 ROOT = Path(__file__).resolve().parent.parent
 os.environ["STRANDLINE_COSTS"] = "built-in"  # figures in plans are those of the constants that come along
@@ -691,6 +692,31 @@ def test_every_error_code_has_its_row() -> None:
     assert set(documented) - raised == set(), "documented, but nothing raises it"
 
 
+def broken_tables(page: str) -> list[str]:
+    """The rows of tables that no header stands above, as after an empty line in a table: they are shown as text."""
+    broken = []
+    in_code, in_table = False, False
+    lines = page.splitlines()
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        in_code ^= line.startswith("```")
+        is_row = line.startswith("|") and not in_code
+        if is_row and not in_table and not re.fullmatch(r"\|( *:?-+:? *\|)+", following):
+            broken.append(line)
+        in_table = is_row and (in_table or line not in broken)
+    return broken
+
+
+def test_a_row_after_an_empty_line_is_no_table() -> None:
+    table = "| a | b |\n| --- | --- |\n| 1 | 2 |\n"
+    assert broken_tables(table) == []
+    assert broken_tables(table + "\n| 3 | 4 |\n") == ["| 3 | 4 |"]
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_no_table_is_broken(page: Path) -> None:
+    assert broken_tables(page.read_text()) == []
+
+
 def connector_options(folder: Path, base: str) -> dict[str, dict[str, object]]:
     """Each source or sink with its options and their defaults, read from its code."""
     found: dict[str, dict[str, object]] = {}
@@ -718,15 +744,15 @@ def check_options(page: str, name: str, options: dict[str, object]) -> None:
 
 
 def test_every_source_option_has_its_row() -> None:
-    known = connector_options(SOURCE / "execution" / "sources", "Source")
+    known = connector_options(SOURCE / "connectors" / "sources", "Source")
     assert {"file", "rows", "rate"} <= set(known)
     for source, options in known.items():
         check_options(LANGUAGE.read_text(), source, options)
 
 
 def test_every_sink_option_has_its_row() -> None:
-    known = connector_options(SOURCE / "sinks", "Sink")
-    shared = known.pop("tables")
+    known = connector_options(SOURCE / "connectors" / "sinks", "Sink")
+    shared = known.pop("sql_table")
     assert set(known) == set(known_sinks())
     for sink, options in known.items():
         of_tables = shared if issubclass(known_sinks()[sink], TableSink) else {}
@@ -747,7 +773,7 @@ def test_types_and_units_have_their_place() -> None:
 def test_every_node_of_the_algebra_has_its_law() -> None:
     page = (ROOT / "docs" / "semantics.md").read_text()
     nodes = [node.__name__ for node in get_args(Plan)]
-    assert first_cells(section(page, "Operators")) == nodes, "in the order of algebra/operators.py"
+    assert first_cells(section(page, "Operators")) == nodes, "in the order of logical/plan.py"
 
 
 def test_commands_of_the_pages_exist() -> None:

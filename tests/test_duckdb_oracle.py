@@ -21,8 +21,8 @@ import polars as pl
 import pytest
 
 import strandline as sl
-from strandline.engine import Database
-from strandline.temporal import FOREVER, SECOND
+from strandline.core.temporal import FOREVER, SECOND
+from strandline.database.database import Database
 
 SECONDS = 100
 BEGIN = datetime(2024, 1, 1)

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import strandline as sl
-from strandline.engine import Database
-from strandline.errors import CheckpointError
-from strandline.execution.sources.journal import Journal
+from strandline.connectors.sources.journal import Journal
+from strandline.core.errors import CheckpointError
+from strandline.database.database import Database
 
 CREATE = "CREATE STREAM s (k VARCHAR, x INT, ts TIMESTAMP) SOURCE events() ORDERED BY ts"
 COUNT = "SELECT k, SUM(x) AS x FROM s WINDOW(RANGE UNBOUNDED) GROUP BY k"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import strandline as sl
-from strandline.verify.report import render
-from strandline.verify.script import judge, verify
+from strandline.apps.verify.report import render
+from strandline.apps.verify.script import judge, verify
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = ("network/network.sql", "flights/flights.sql")

@@ -10,14 +10,14 @@ import strandline as sl
 import users
 from cells import GROUPS, cells
 from fuzz import KEPT, Tally, ask, normalised
-from strandline.algebra.aggregates import AGGREGATES
-from strandline.algebra.functions import FUNCTIONS
-from strandline.types import BOOLEAN, INT
-from strandline.verify import on_duckdb, on_postgresql
-from strandline.verify.dialect import INFIX, VARIADIC, Dialect
-from strandline.verify.judge import Database
-from strandline.verify.report import render
-from strandline.verify.script import verify
+from strandline.apps.verify import on_duckdb, on_postgresql
+from strandline.apps.verify.dialect import INFIX, VARIADIC, Dialect
+from strandline.apps.verify.judge import Database
+from strandline.apps.verify.report import render
+from strandline.apps.verify.script import verify
+from strandline.core.types import BOOLEAN, INT
+from strandline.functions.aggregates import AGGREGATES
+from strandline.functions.registry import FUNCTIONS
 from strategies import Question
 from support import Cuts, arrange
 

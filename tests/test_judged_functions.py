@@ -15,18 +15,18 @@ import polars as pl
 import pytest
 
 from execution.test_expressions import COLUMNS, Rows, call, calls_of, edges, frame_of, grid
-from strandline.algebra.evaluate import evaluate
-from strandline.algebra.expressions import ColumnRef, Expression, Literal, Value, columns_of
-from strandline.algebra.functions import FUNCTIONS
-from strandline.execution.expressions import evaluate_columns
-from strandline.lang import ast
-from strandline.lang.parser import parse
-from strandline.lang.scalars import Scalars
-from strandline.lang.scope import Relation, Scope
-from strandline.types import BIGINT, INT, Column, Type
-from strandline.verify.compare import differences
-from strandline.verify.dialect import Untranslatable
-from strandline.verify.judge import Database
+from strandline.apps.verify.compare import differences
+from strandline.apps.verify.dialect import Untranslatable
+from strandline.apps.verify.judge import Database
+from strandline.core.types import BIGINT, INT, Column, Type
+from strandline.functions.evaluate import evaluate
+from strandline.functions.registry import FUNCTIONS
+from strandline.logical.expressions import ColumnRef, Expression, Literal, Value, columns_of
+from strandline.runtime.expressions.compile import evaluate_columns
+from strandline.sql import ast
+from strandline.sql.binder.expressions import Scalars
+from strandline.sql.binder.scope import Relation, Scope
+from strandline.sql.parser.statements import parse
 from support import LONG, examples
 
 JUDGES = ("duckdb", "postgresql")

@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 
 import strandline as sl
-from strandline.backends import _show_replay
-from strandline.checkpoint.replay import DIRECTORY
-from strandline.errors import SourceError, StrandlineError
-from strandline.execution.delivery import Delivery
-from strandline.execution.shedding import Allowed, Shedder
-from strandline.log import DEBUG, ENGINE, INFO, log_event, log_failure, parse_level
-from strandline.query import Query
+from strandline.core.errors import SourceError, StrandlineError
+from strandline.core.log import DEBUG, ENGINE, INFO, log_event, log_failure, parse_level
+from strandline.database.query import Query
+from strandline.engines.backends import _show_replay
+from strandline.runtime.checkpoint.replay import DIRECTORY
+from strandline.runtime.commit import Delivery
+from strandline.shedding.controller import Allowed, Shedder
 
 ROWS = "k,ts\n1,2024-01-01 00:00:00\n2,2024-01-01 00:00:09\n3,2024-01-01 00:00:01\nx,2024-01-01 00:00:10\n"
 COUNT = "SELECT COUNT(*) AS n FROM s WINDOW(RANGE 1 SECOND)"

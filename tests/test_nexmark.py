@@ -15,12 +15,12 @@ import polars as pl
 import pytest
 
 import strandline as sl
-from strandline.engine import Database
-from strandline.query import Query
-from strandline.script import read_script
-from strandline.sinks import Memory
-from strandline.verify.on_duckdb import DuckDB
-from strandline.verify.script import verify
+from strandline.apps.verify.on_duckdb import DuckDB
+from strandline.apps.verify.script import verify
+from strandline.connectors.sinks import Memory
+from strandline.database.database import Database
+from strandline.database.query import Query
+from strandline.database.script import read_script
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "nexmark"
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.sql"))

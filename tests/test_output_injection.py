@@ -14,13 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 import strandline as sl
-from strandline.console import SafeConsole
-from strandline.listing import Listing
-from strandline.shell.graph import draw
-from strandline.shell.session import _payload
-from strandline.shell.tail import as_ansi
-from strandline.shell.views import show_table
-from strandline.watching import Meter
+from strandline.apps.console import SafeConsole
+from strandline.apps.shell.graph import draw
+from strandline.apps.shell.session import _payload
+from strandline.apps.shell.tail import as_ansi
+from strandline.apps.shell.views import show_table
+from strandline.core.table import Listing
+from strandline.database.introspection.progress_meter import Meter
 
 HOSTILE = [
     "\x1b[31mred",
@@ -105,7 +105,7 @@ def test_errors(database: Any) -> None:
 
 
 def test_html_of_the_notebook(database: Any) -> None:
-    from strandline.notebook.html import listing_html, query_html
+    from strandline.apps.notebook.html import listing_html, query_html
 
     query = database.sql(f"SELECT t, t AS {named(HOSTILE[9])} FROM s WINDOW(RANGE UNBOUNDED)", name=HOSTILE[10])
     assert query.await_end(20)
@@ -128,7 +128,7 @@ def test_what_browsers_get_is_text() -> None:
 
 
 def test_what_widgets_send_is_json(database: Any) -> None:
-    from strandline.notebook.live import LiveTable
+    from strandline.apps.notebook.live import LiveTable
 
     query = database.sql("SELECT t FROM s WINDOW(RANGE UNBOUNDED)")
     assert query.await_end(20)

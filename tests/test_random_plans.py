@@ -13,9 +13,9 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from random_streams import cut
-from strandline.algebra.expressions import Value
-from strandline.algebra.snapshot import Element
-from strandline.types import INT, TIMESTAMP, VARCHAR
+from strandline.core.types import INT, TIMESTAMP, VARCHAR
+from strandline.logical.expressions import Value
+from strandline.logical.reference.interpreter import Element
 from strategies import Question, question
 from support import Arrivals, Cuts, assert_exact, bind, cuts, examples, moment, raw, run_plan, values
 

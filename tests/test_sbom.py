@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from strandline.security.sbom import Requirement, bill_of_materials, requirement
+from strandline.apps.sbom import Requirement, bill_of_materials, requirement
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 import strandline as sl
-from strandline.cli import app
-from strandline.engine import Database
-from strandline.errors import ScenarioError
-from strandline.scenario.play import Outcome, play
-from strandline.scenario.report import corrected, render
-from strandline.scenario.text import Events, Expect, read_scenario, split_cells
+from strandline.apps.cli import app
+from strandline.apps.scenario.play import Outcome, play
+from strandline.apps.scenario.report import corrected, render
+from strandline.apps.scenario.text import Events, Expect, read_scenario, split_cells
+from strandline.core.errors import ScenarioError
+from strandline.database.database import Database
 
 VOLUME = Path(__file__).resolve().parent.parent / "docs" / "examples" / "volume.scn"
 HEAD = """CREATE STREAM s (k VARCHAR, x DOUBLE, ts TIMESTAMP) SOURCE events() ORDERED BY ts WITHIN 1 SECOND;

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import strandline as sl
-from strandline.engine import Database
-from strandline.errors import StrandlineError
-from strandline.listing import Listing
-from strandline.query import Query
-from strandline.script import read_script, start_script
+from strandline.core.errors import StrandlineError
+from strandline.core.table import Listing
+from strandline.database.database import Database
+from strandline.database.query import Query
+from strandline.database.script import read_script, start_script
 
 STREAMS = """
 CREATE STREAM s (k VARCHAR, v INT, ts BIGINT) SOURCE rows(('a', 1, 0), ('b', 2, 3)) ORDERED BY ts WITHIN 2 SECONDS;

@@ -14,25 +14,25 @@ import polars as pl
 import pytest
 
 import strandline as sl
-from strandline.catalog import StreamStatistics
-from strandline.checkpoint.identity import KIND
-from strandline.checkpoint.verify import verify_chain
-from strandline.engine import Database
-from strandline.errors import QueryError, StrandlineError
-from strandline.execution import measuring
-from strandline.execution.batch import FROM, UNTIL
-from strandline.execution.chain import CheckpointChain
-from strandline.execution.delivery import Delivery
-from strandline.execution.durable import read_document
-from strandline.execution.kernels.sketches import SIZE, Sketch
-from strandline.execution.lease import Lease
-from strandline.execution.measuring import PRIMITIVES, Edge, Measurements, Starts
-from strandline.execution.wire import DRIVER, Message
-from strandline.listing import Listing
-from strandline.query import Query
-from strandline.script import read_script
-from strandline.system import TABLES
-from strandline.temporal import FOREVER, SECOND
+from strandline.core.durable import read_document
+from strandline.core.errors import QueryError, StrandlineError
+from strandline.core.lease import Lease
+from strandline.core.table import Listing
+from strandline.core.temporal import FOREVER, SECOND
+from strandline.database.database import Database
+from strandline.database.introspection.system_tables import TABLES
+from strandline.database.query import Query
+from strandline.database.script import read_script
+from strandline.logical.catalog import StreamStatistics
+from strandline.runtime import edge_metrics as measuring
+from strandline.runtime.checkpoint.chain import CheckpointChain
+from strandline.runtime.checkpoint.identity import KIND
+from strandline.runtime.checkpoint.verify import verify_chain
+from strandline.runtime.commit import Delivery
+from strandline.runtime.edge_metrics import PRIMITIVES, Edge, Measurements, Starts
+from strandline.runtime.exchange import DRIVER, Message
+from strandline.runtime.kernels.batch import FROM, UNTIL
+from strandline.runtime.kernels.sketches import SIZE, Sketch
 
 CREATE = "CREATE STREAM a (k INT, s VARCHAR, ts TIMESTAMP) SOURCE events() ORDERED BY ts"
 GROUPED = "SELECT s, COUNT(*) AS n FROM a WINDOW(RANGE 5 SECONDS) WHERE k % 2 = 0 GROUP BY s"

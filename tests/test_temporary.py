@@ -14,11 +14,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from strandline.faults import explain_fault, explain_fault_text, name_place
+from strandline.core.faults import explain_fault, explain_fault_text, name_place
 
 PROGRAM = """
 import os, signal, sys
-from strandline.temporary import socket_path, temporary_directory
+from strandline.core.temporary import socket_path, temporary_directory
 place = temporary_directory("checkpoint")
 (place / "state").write_text("much")
 print(place, socket_path("planner"), flush=True)

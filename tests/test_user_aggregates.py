@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 import pytest
 
 import strandline as sl
-from strandline.engine import Database
-from strandline.errors import CheckpointError, QueryError, StrandlineError
+from strandline.core.errors import CheckpointError, QueryError, StrandlineError
+from strandline.database.database import Database
 
 NUMBER = pa.int64()
 

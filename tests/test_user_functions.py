@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 import pytest
 
 import strandline as sl
-from strandline.algebra.evaluate import evaluate
-from strandline.algebra.expressions import Call, ColumnRef, Expression, Literal, UserCall
-from strandline.algebra.user import UserFunction
-from strandline.engine import Database
-from strandline.errors import CheckpointError, QueryError, StrandlineError
-from strandline.execution.expressions import evaluate_columns, filter_frame
-from strandline.types import BIGINT, BOOLEAN, DOUBLE, INT, VARCHAR
+from strandline.core.errors import CheckpointError, QueryError, StrandlineError
+from strandline.core.types import BIGINT, BOOLEAN, DOUBLE, INT, VARCHAR
+from strandline.database.database import Database
+from strandline.functions.evaluate import evaluate
+from strandline.logical.expressions import Call, ColumnRef, Expression, Literal, UserCall
+from strandline.logical.udf import UserFunction
+from strandline.runtime.expressions.compile import evaluate_columns, filter_frame
 
 RATE = Decimal("1.19")
 
@@ -182,6 +182,7 @@ def test_a_failure_names_the_line(db: Database) -> None:
         ("extract", ["INT"], "INT", "function-exists"),
         ("vat", ["INT"], "INT", "function-exists"),
         ("where", ["INT"], "INT", "function-name"),
+        ("istream", ["INT"], "INT", "function-name"),
         ("a b", ["INT"], "INT", "function-name"),
         ("f", [], "INT", "function-arguments"),
         ("f", "INT", "INT", "function-arguments"),

@@ -7,7 +7,7 @@ from datetime import UTC
 import pytest
 
 import strandline as sl
-from strandline.errors import BindError
+from strandline.core.errors import BindError
 
 STREAMS = """
 CREATE STREAM t (x INT, ts TIMESTAMP) SOURCE rows((1, '1969-12-31 23:59:58'), (2, '1970-01-01 00:00:00'),

@@ -18,18 +18,18 @@ from typer.testing import CliRunner
 
 import strandline as sl
 import users
-from strandline.cli import app
-from strandline.errors import QueryError, SetupError
-from strandline.execution.batch import FROM
-from strandline.execution.local import LocalRun
-from strandline.verify import check as checking
-from strandline.verify import script as scripts
-from strandline.verify.check import Verdict
-from strandline.verify.compare import at_instants, differences
-from strandline.verify.judge import Database
-from strandline.verify.record import too_late
-from strandline.verify.report import DIFFERENT, EQUAL, INCOMPLETE, exit_code
-from strandline.verify.shrink import smallest
+from strandline.apps.cli import app
+from strandline.apps.verify import check as checking
+from strandline.apps.verify import script as scripts
+from strandline.apps.verify.check import Verdict
+from strandline.apps.verify.compare import at_instants, differences
+from strandline.apps.verify.judge import Database
+from strandline.apps.verify.record import too_late
+from strandline.apps.verify.report import DIFFERENT, EQUAL, INCOMPLETE, exit_code
+from strandline.apps.verify.shrink import smallest
+from strandline.core.errors import QueryError, SetupError
+from strandline.engines.local import LocalRun
+from strandline.runtime.kernels.batch import FROM
 from support import examples
 
 TRADES = """
@@ -89,6 +89,24 @@ WHOLE = {
         CREATE STREAM spans (x INT, f TIMESTAMP, u TIMESTAMP) SOURCE rows(
           (1, '2024-01-01 00:00:01', '2024-01-01 00:00:04'), (2, '2024-01-01 00:00:02', NULL)) VALID FROM f UNTIL u;
         SELECT t.sym, s.x FROM trades [RANGE 3 SECONDS] t LEFT JOIN spans s ON s.x < t.price""",
+    "windows that are written in another way": """
+        SELECT sym, price FROM trades [PARTITION BY sym RANGE 3 SECONDS];
+        SELECT sym, COUNT(*) AS n FROM trades [PARTITION BY sym ROWS UNBOUNDED] GROUP BY sym;
+        CREATE STREAM spans (x INT, f TIMESTAMP, u TIMESTAMP) SOURCE rows(
+          (1, '2024-01-01 00:00:01', '2024-01-01 00:00:04'), (2, '2024-01-01 00:00:02', NULL)) VALID FROM f UNTIL u;
+        SELECT DSTREAM(x) FROM spans;
+        SELECT x FROM spans [RANGE 1 MICROSECOND];
+        SELECT x FROM spans [NOW];
+        SELECT y.n FROM (SELECT COUNT(*) AS n FROM trades [RANGE 4 SECONDS]) y [RANGE 1 MICROSECOND]""",
+    "subqueries of at most one row": """
+        SELECT sym, (SELECT price FROM trades [ROWS 1]) AS p FROM trades [RANGE 4 SECONDS];
+        SELECT sym, (SELECT u.price + t.price FROM trades [PARTITION BY sym ROWS 1] u WHERE u.sym = t.sym) AS p
+          FROM trades [RANGE 4 SECONDS] t;
+        SELECT sym FROM trades [RANGE 4 SECONDS]
+          WHERE price > (SELECT price FROM trades [PARTITION BY sym ROWS 1] WHERE sym = 'b');
+        SELECT sym, (SELECT price FROM trades [RANGE 9 SECONDS] ORDER BY sym, price DESC LIMIT 1) AS p FROM trades;
+        SELECT sym, (WITH x AS (SELECT sym FROM trades [RANGE 9 SECONDS]) SELECT sym FROM x ORDER BY sym LIMIT 1) AS p
+          FROM trades [RANGE 2 SECONDS]""",
     "subqueries": """
         SELECT sym FROM trades [RANGE 4 SECONDS] t WHERE price >= ALL (SELECT price FROM trades [RANGE 9 SECONDS] u
           WHERE u.sym = t.sym AND u.sym IN (SELECT sym FROM trades [ROWS 3] v WHERE v.price > u.price))""",
@@ -242,7 +260,7 @@ def test_a_library_that_is_missing_is_named(name: str, library: str, monkeypatch
 
 
 def test_a_server_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("strandline.verify.server.installed", lambda: None)
+    monkeypatch.setattr("strandline.apps.verify.server.installed", lambda: None)
     with pytest.raises(SetupError, match="apt install postgresql"), scripts.judge("postgresql", None):
         pass
     with pytest.raises(SetupError, match="--dsn"), scripts.judge("postgresql", "host=/nowhere/at/all"):

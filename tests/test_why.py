@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 import strandline as sl
-from strandline.cli import app
-from strandline.engine import Database
-from strandline.query import Query
+from strandline.apps.cli import app
+from strandline.database.database import Database
+from strandline.database.query import Query
 
 CREATE = """CREATE STREAM a (k INT, ts TIMESTAMP) SOURCE events() ORDERED BY ts;
 CREATE STREAM b (k INT, ts TIMESTAMP) SOURCE events() ORDERED BY ts WITHIN 5 SECONDS"""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.algebra.user import Definition, UserAggregate, UserFunction
-from strandline.catalog import Catalog
-from strandline.types import BIGINT, DOUBLE, VARCHAR
+from strandline.core.types import BIGINT, DOUBLE, VARCHAR
+from strandline.logical.catalog import Catalog
+from strandline.logical.udf import Definition, UserAggregate, UserFunction
 
 
 def halved(x: pa.Array) -> pa.Array:

@@ -45,7 +45,7 @@ class Job:
 
 def _measure() -> ModuleType:
     """The project's own meter; it needs psutil and nothing else, so it can be loaded where strandline is not."""
-    path = HERE.parents[1] / "src" / "strandline" / "bench" / "measure.py"
+    path = HERE.parents[1] / "src" / "strandline" / "apps" / "bench" / "measure.py"
     spec = importlib.util.spec_from_file_location("measure", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -8,15 +8,25 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from strandline.errors import StrandlineError
+from strandline.core.errors import StrandlineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from strandline.engine import Database, EngineName
-    from strandline.security.allow import Allow
-    from strandline.security.secret import secret
-    from strandline.sinks import Callback, Console, Delta, Kafka, Memory, Parquet, PostgreSQL, SQLite, Webhook
+    from strandline.connectors.sinks import (
+        Callback,
+        Console,
+        Delta,
+        Kafka,
+        Memory,
+        Parquet,
+        PostgreSQL,
+        SQLite,
+        Webhook,
+    )
+    from strandline.core.security.allow import Allow
+    from strandline.core.security.secret import secret
+    from strandline.database.database import Database, EngineName
 
 __version__ = "0.1.0"
 __all__ = [
@@ -41,11 +51,11 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 def __getattr__(name: str) -> Any:
     """Sinks are imported when they are asked for: the process that plans a source imports this package, too, and the
-    user waits for it (spark/source.py)."""
+    user waits for it (engines/spark/source.py)."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = {"Allow": "strandline.security.allow", "secret": "strandline.security.secret"}.get(
-        name, "strandline.sinks"
+    module = {"Allow": "strandline.core.security.allow", "secret": "strandline.core.security.secret"}.get(
+        name, "strandline.connectors.sinks"
     )
     return getattr(importlib.import_module(module), name)
 
@@ -79,8 +89,8 @@ def connect(
 
     The environment variable STRANDLINE_LOG, a level or `level:file`, asks for a log (docs/howto.md).
     """
-    from strandline.engine import Database
-    from strandline.log import start_log_once
+    from strandline.core.log import start_log_once
+    from strandline.database.database import Database
 
     start_log_once()
     return Database(

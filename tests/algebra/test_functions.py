@@ -15,13 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.algebra.aggregates import AGGREGATES, BY_ORDER, aggregate, aggregate_type
-from strandline.algebra.evaluate import evaluate
-from strandline.algebra.expressions import AggregateCall, Call, Case, Cast, ColumnRef, Expression, Literal, Value
-from strandline.algebra.functions import ALIASES, FUNCTIONS, check, resolve
-from strandline.algebra.signatures import FunctionError, castable, meet
-from strandline.algebra.values import compare, parse, show
-from strandline.types import (
+from strandline.core.types import (
     BIGINT,
     BOOLEAN,
     DATE,
@@ -35,6 +29,12 @@ from strandline.types import (
     array_of,
     decimal,
 )
+from strandline.functions.aggregates import AGGREGATES, BY_ORDER, aggregate, aggregate_type
+from strandline.functions.evaluate import evaluate
+from strandline.functions.registry import ALIASES, FUNCTIONS, check, resolve
+from strandline.functions.signatures import FunctionError, castable, meet
+from strandline.logical.expressions import AggregateCall, Call, Case, Cast, ColumnRef, Expression, Literal, Value
+from strandline.logical.values import compare, parse, show
 
 NAN, INF = math.nan, math.inf
 LEAST, GREATEST = -(2**63), 2**63 - 1

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.algebra.growth import growing_state
-from strandline.algebra.snapshot import Element
-from strandline.catalog import Catalog
-from strandline.execution.delivery import Delivery
-from strandline.execution.local import LocalRun
-from strandline.lang import ast
-from strandline.lang.binder import bind_query
-from strandline.lang.parser import parse_one
-from strandline.optimizer.pipeline import optimize
-from strandline.physical.choose import choose
-from strandline.types import INT, TIMESTAMP
+from strandline.core.types import INT, TIMESTAMP
+from strandline.engines.local import LocalRun
+from strandline.logical.catalog import Catalog
+from strandline.logical.reference.interpreter import Element
+from strandline.planner.physical.lowering import choose
+from strandline.planner.stages import optimize
+from strandline.planner.unbounded_state import growing_state
+from strandline.runtime.commit import Delivery
+from strandline.sql import ast
+from strandline.sql.binder.binder import bind_query
+from strandline.sql.parser.statements import parse_one
 from support import Arrivals, MemorySource, moment
 
 W = "[RANGE 3 MICROSECONDS]"

@@ -14,8 +14,8 @@ from random import Random
 
 import pytest
 
-from strandline.algebra.functions import FUNCTIONS
-from strandline.algebra.scalars import nearest
+from strandline.core import correct_rounding as nearest
+from strandline.functions.registry import FUNCTIONS
 from support import examples
 
 WIDE = Context(prec=120)

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.algebra.evaluate import evaluate
-from strandline.algebra.expressions import Call, ColumnRef, Expression, Literal
-from strandline.algebra.functions import resolve
-from strandline.algebra.regex import RegexError, regex, similar_regex
-from strandline.execution.expressions import evaluate_columns
-from strandline.types import VARCHAR
+from strandline.core.types import VARCHAR
+from strandline.functions.evaluate import evaluate
+from strandline.functions.regex import RegexError, regex, similar_regex
+from strandline.functions.registry import resolve
+from strandline.logical.expressions import Call, ColumnRef, Expression, Literal
+from strandline.runtime.expressions.compile import evaluate_columns
 from support import examples
 
 # ---- one meaning -----------------------------------------------------------------------------------------------------

@@ -166,7 +166,7 @@ def forget_caches() -> None:
     Caches of modules have names like `_opened`; constants are written in capitals.
     """
     for name, module in list(sys.modules.items()):
-        if name.startswith(("strandline.execution", "strandline.checkpoint", "strandline.spark")):
+        if name.startswith(("strandline.runtime", "strandline.connectors", "strandline.engines")):
             for own, value in list(vars(module).items()):
                 if own.startswith("_") and own == own.lower() and not own.startswith("__"):
                     if isinstance(value, dict | set):

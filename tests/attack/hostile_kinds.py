@@ -27,8 +27,8 @@ from attack.tree import files_of
 from attack.verdict import INTERNAL, Verdict, has_trace
 from attack.world import World, watched_screen
 from live import free_port
-from strandline.errors import StrandlineError
-from strandline.script import read_script, start_script
+from strandline.core.errors import StrandlineError
+from strandline.database.script import read_script, start_script
 
 # ---- names -----------------------------------------------------------------------------------------------------------
 

@@ -26,8 +26,8 @@ import strandline as sl
 from attack.kind import Kind
 from attack.verdict import Verdict, has_trace
 from attack.world import World, watched_screen
-from strandline.errors import StrandlineError
-from strandline.query import Query
+from strandline.core.errors import StrandlineError
+from strandline.database.query import Query
 
 FILES: Final = 40
 ROWS: Final = 4

@@ -30,8 +30,8 @@ from attack.kind import Kind, Run
 from attack.scenarios import Scenario, run_as_script, script_over_csv, write_csv
 from attack.verdict import INTERNAL, Verdict, has_trace
 from attack.world import BUCKETS, HERE, Results, World, differ, read_results
-from strandline.script import read_script, start_script
-from strandline.verify.server import installed, temporary_server
+from strandline.apps.verify.server import installed, temporary_server
+from strandline.database.script import read_script, start_script
 
 BATCH_ROWS: Final = 5
 PATIENCE: Final = 180.0  # seconds for a whole run of the command line on a busy machine
@@ -231,7 +231,10 @@ def _is(process: psutil.Process, which: str) -> bool:
         case "JVM":
             return os.path.basename(command.split(" ")[0]) == "java"
         case "worker":
-            return "strandline.spark.daemon" in command and "strandline.spark.daemon" in parent
+            return (
+                "strandline.engines.spark.launcher.daemon" in command
+                and "strandline.engines.spark.launcher.daemon" in parent
+            )
         case "planner":
             return "zygote" in command and "zygote" in parent
     return False

@@ -22,9 +22,9 @@ import pyarrow.parquet as pq
 import strandline as sl
 from broker import Broker
 from live import free_port
-from strandline.engine import Database
-from strandline.query import Query
-from strandline.script import read_script, start_script
+from strandline.database.database import Database
+from strandline.database.query import Query
+from strandline.database.script import read_script, start_script
 
 CASES: Final = Path(__file__).parent.parent / "queries"
 SECOND: Final = 1_000_000

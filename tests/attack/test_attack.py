@@ -17,7 +17,7 @@ from attack.report import BEGIN, END, PAGE
 from attack.run import SHORT, plan, read_seeds
 from attack.verdict import Tally, Verdict, has_trace, judge_refusal
 from attack.world import differ
-from strandline.script import read_script, start_script
+from strandline.database.script import read_script, start_script
 
 HERE = Path(__file__).parent
 

@@ -27,9 +27,9 @@ from attack import hook
 from attack.scenarios import Scenario, scenarios
 from attack.tree import copy_tree, file_kind, files_of
 from attack.verdict import Verdict
-from strandline.engine import Database
-from strandline.errors import StrandlineError
-from strandline.execution.kernels.changes import coalesce
+from strandline.core.errors import StrandlineError
+from strandline.database.database import Database
+from strandline.runtime.kernels.changes import coalesce
 
 HERE: Final = Path(__file__).parent
 RUN_SECONDS: Final = 60.0  # a restart takes about one; a run that takes so long hangs

@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import strandline as sl
-from strandline.checkpoint.examine import examine
-from strandline.checkpoint.repair import repair
-from strandline.engine import Database
-from strandline.errors import StrandlineError
-from strandline.execution.kernels.changes import coalesce
-from strandline.query import Query
+from strandline.core.errors import StrandlineError
+from strandline.database.database import Database
+from strandline.database.query import Query
+from strandline.runtime.checkpoint.examine import examine
+from strandline.runtime.checkpoint.repair import repair
+from strandline.runtime.kernels.changes import coalesce
 
 pytestmark = pytest.mark.spark
 

@@ -12,15 +12,15 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from strandline.errors import CheckpointError
-from strandline.execution import lease as lease_module
-from strandline.execution.durable import read_document, write_document
-from strandline.execution.lease import KIND, LEASE, Lease
+from strandline.core import lease as lease_module
+from strandline.core.durable import read_document, write_document
+from strandline.core.errors import CheckpointError
+from strandline.core.lease import KIND, LEASE, Lease
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from strandline.execution.lease import Lease
+from strandline.core.lease import Lease
 lease = Lease.acquire(Path(sys.argv[1]))
 print("held", flush=True)
 time.sleep(60)

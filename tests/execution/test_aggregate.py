@@ -15,14 +15,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from strandline.algebra.aggregates import DISPERSIONS, aggregate, aggregate_type
-from strandline.algebra.expressions import AggregateCall, ColumnRef, SortKey
-from strandline.algebra.snapshot import bag
-from strandline.algebra.user import UserAggregate
-from strandline.execution.operators.aggregate import AggregateOperator
-from strandline.execution.operators.base import Progress
-from strandline.temporal import FOREVER
-from strandline.types import BIGINT, BOOLEAN, DOUBLE, INT, VARCHAR, Column, Schema, Type, array_of, decimal
+from strandline.core.temporal import FOREVER
+from strandline.core.types import BIGINT, BOOLEAN, DOUBLE, INT, VARCHAR, Column, Schema, Type, array_of, decimal
+from strandline.functions.aggregates import DISPERSIONS, aggregate, aggregate_type
+from strandline.logical.expressions import AggregateCall, ColumnRef, SortKey
+from strandline.logical.reference.interpreter import bag
+from strandline.logical.udf import UserAggregate
+from strandline.runtime.operators.aggregate import AggregateOperator
+from strandline.runtime.operators.base import Progress
 from support import (
     ARRAYS,
     DOMAIN,
@@ -234,7 +234,7 @@ def test_arrays_of_members_are_the_snapshot_ones(source: Elements, keys: int, sl
 
 
 def test_members_are_listed_in_parts_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("strandline.execution.operators.members._MOST_LISTED", 3)
+    monkeypatch.setattr("strandline.runtime.operators.ordered_aggregates._MOST_LISTED", 3)
     source = line("a[0,9) b[1,8) c[2,7) a[3,6) b[4,5)")
     wanted = ["string_agg:, x", "mode x by x"]
     out = aggregated(TEXT, 0, wanted, source)
@@ -346,7 +346,7 @@ def test_what_cannot_be_taken_out_is_merged_anew(source: Elements, keys: int, sl
 
 
 def test_what_is_merged_anew_is_merged_in_parts_where_there_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("strandline.execution.operators.members._MOST_LISTED", 3)
+    monkeypatch.setattr("strandline.runtime.operators.ordered_aggregates._MOST_LISTED", 3)
     source = line("a[0,9) b[1,8) NULL[1,9) c[2,7) a[3,6) b[4,5)")
     out = aggregated(TEXT, 0, ["chain x"], source)
     same_snapshots(out, lambda t: expected(TEXT, 0, ["chain x"], at(source, t), t >= 0), edges(source))

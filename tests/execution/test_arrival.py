@@ -12,24 +12,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import strandline as sl
-from strandline.algebra.schema import schema
-from strandline.algebra.snapshot import Element
-from strandline.catalog import BaseStream, Catalog, SourceCall
-from strandline.errors import Span
-from strandline.execution.advance import Advance, Position, Positions, pieces
-from strandline.execution.answers import from_answer
-from strandline.execution.batch import frame_schema
-from strandline.execution.delivery import BatchReport, Delivery
-from strandline.execution.local import LocalRun
-from strandline.execution.sources.base import REJECT_SCHEMA, Chunk, Source
-from strandline.execution.sources.clock import SteadyClock
-from strandline.lang import ast
-from strandline.lang.binder import bind_query
-from strandline.lang.parser import parse_one
-from strandline.optimizer.pipeline import optimize
-from strandline.physical.choose import choose
-from strandline.temporal import SECOND
-from strandline.types import INT, Column
+from strandline.connectors.sources.base import REJECT_SCHEMA, Chunk, Source
+from strandline.connectors.sources.clock import SteadyClock
+from strandline.core.errors import Span
+from strandline.core.temporal import SECOND
+from strandline.core.types import INT, Column
+from strandline.engines.local import LocalRun
+from strandline.logical.catalog import BaseStream, Catalog, SourceCall
+from strandline.logical.reference.interpreter import Element
+from strandline.logical.schema import schema
+from strandline.planner.physical.lowering import choose
+from strandline.planner.stages import optimize
+from strandline.runtime.commit import BatchReport, Delivery
+from strandline.runtime.kernels.batch import frame_schema
+from strandline.runtime.offsets import Advance, Position, Positions, pieces
+from strandline.runtime.result import from_answer
+from strandline.sql import ast
+from strandline.sql.binder.binder import bind_query
+from strandline.sql.parser.statements import parse_one
 from support import Answer, assert_exact, elements_of, examples
 
 STREAM = BaseStream("s", (("x", INT),), SourceCall("test"), None)

@@ -7,11 +7,11 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 
-from strandline.algebra.operators import ChangeKind
-from strandline.algebra.snapshot import bag
-from strandline.execution.operators.changes import NetChangesOperator
-from strandline.temporal import Instant
-from strandline.types import DOUBLE, VARCHAR
+from strandline.core.temporal import Instant
+from strandline.core.types import DOUBLE, VARCHAR
+from strandline.logical.plan import ChangeKind
+from strandline.logical.reference.interpreter import bag
+from strandline.runtime.operators.change_stream import NetChangesOperator
 from support import (
     TEXT,
     Elements,

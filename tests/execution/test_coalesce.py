@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import example, given, settings
 
-from strandline.execution.operators.pieces import CoalesceOperator
-from strandline.types import DOUBLE, VARCHAR
+from strandline.core.types import DOUBLE, VARCHAR
+from strandline.runtime.operators.split import CoalesceOperator
 from support import (
     TEXT,
     Elements,

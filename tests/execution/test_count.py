@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.algebra.snapshot import bag
-from strandline.execution.operators.count import CountWindowOperator
-from strandline.temporal import Instant
-from strandline.types import DOUBLE, INT, VARCHAR
+from strandline.core.temporal import Instant
+from strandline.core.types import DOUBLE, INT, VARCHAR
+from strandline.logical.reference.interpreter import bag
+from strandline.runtime.operators.count_window import CountWindowOperator
 from support import (
     Elements,
     Payload,

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from strandline.algebra.snapshot import bag
-from strandline.execution.operators import distinct as distinct_module
-from strandline.execution.operators.distinct import DistinctOperator
-from strandline.types import DOUBLE, INT, VARCHAR, Type
+from strandline.core.types import DOUBLE, INT, VARCHAR, Type
+from strandline.logical.reference.interpreter import bag
+from strandline.runtime.operators import distinct as distinct_module
+from strandline.runtime.operators.distinct import DistinctOperator
 from support import (
     ARRAYS,
     KINDS,

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.errors import CheckpointError
-from strandline.execution.durable import (
+from strandline.core.durable import (
     ChainedLog,
     DocumentKind,
     HeadFile,
@@ -19,6 +18,7 @@ from strandline.execution.durable import (
     scan_chain,
     write_document,
 )
+from strandline.core.errors import CheckpointError
 from support import examples
 
 KIND = DocumentKind("test", 3)

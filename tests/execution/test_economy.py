@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_expressions import LAW, Rows, cases, check, frame_of, same
 
-from strandline.algebra.expressions import Call, Case, Cast, ColumnRef, Expression, Literal
-from strandline.algebra.functions import resolve
-from strandline.algebra.parts import Parts
-from strandline.algebra.scalars.times import PARTS, TRUNC_UNITS
-from strandline.execution import economy
-from strandline.execution.expressions import compile, evaluate_columns, filter_frame
-from strandline.execution.granules import granule
-from strandline.execution.kernels import different as telling_apart
-from strandline.execution.kernels.different import different, runs
-from strandline.temporal import DAY, HOUR, MINUTE, SECOND
-from strandline.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, Type
+from strandline.core.temporal import DAY, HOUR, MINUTE, SECOND
+from strandline.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, Type
+from strandline.functions.definitions.datetimes import PARTS, TRUNC_UNITS
+from strandline.functions.registry import resolve
+from strandline.functions.subexpressions import Parts
+from strandline.logical.expressions import Call, Case, Cast, ColumnRef, Expression, Literal
+from strandline.runtime.expressions import optimize as economy
+from strandline.runtime.expressions.compile import compile, evaluate_columns, filter_frame
+from strandline.runtime.expressions.granularity import granule
+from strandline.runtime.kernels import distinct_values as telling_apart
+from strandline.runtime.kernels.distinct_values import different, runs
 
 TEXT, OTHER = ColumnRef("text", VARCHAR), ColumnRef("other", VARCHAR)
 NUMBER, AT = ColumnRef("number", BIGINT), ColumnRef("at", TIMESTAMP)

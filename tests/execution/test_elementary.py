@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from strandline.algebra.scalars import nearest
-from strandline.algebra.scalars.mathematics import log, power
-from strandline.execution.kernels import elementary as loops
-from strandline.execution.kernels import tables
-from strandline.execution.kernels.compiled import Compiled
-from strandline.execution.kernels.elementary import BOUND, COSINE, HYPERBOLIC_BOUND, SINE, TANGENT
+from strandline.core import correct_rounding as nearest
+from strandline.functions.definitions.mathematics import log, power
+from strandline.runtime.kernels import elementary as loops
+from strandline.runtime.kernels import elementary_tables as tables
+from strandline.runtime.kernels.compiled import Compiled
+from strandline.runtime.kernels.elementary import BOUND, COSINE, HYPERBOLIC_BOUND, SINE, TANGENT
 from support import examples
 
 Doubles = npt.NDArray[np.float64]

@@ -16,16 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from strandline.algebra.evaluate import evaluate
-from strandline.algebra.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, Value, columns_of
-from strandline.algebra.functions import FUNCTIONS, resolve
-from strandline.algebra.scalars.times import TRUNC_UNITS
-from strandline.algebra.signatures import FunctionError, castable, meet
-from strandline.algebra.values import parse
-from strandline.execution.expressions import compile, evaluate_columns, filter_frame
-from strandline.execution.scalars.basis import polars_type
-from strandline.execution.scalars.casts import cast_text
-from strandline.types import (
+from strandline.core.types import (
     BIGINT,
     BOOLEAN,
     DATE,
@@ -39,6 +30,15 @@ from strandline.types import (
     array_of,
     decimal,
 )
+from strandline.functions.definitions.datetimes import TRUNC_UNITS
+from strandline.functions.evaluate import evaluate
+from strandline.functions.registry import FUNCTIONS, resolve
+from strandline.functions.signatures import FunctionError, castable, meet
+from strandline.functions.vectorized.casts import cast_text
+from strandline.logical.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, Value, columns_of
+from strandline.logical.values import parse
+from strandline.runtime.expressions.compile import compile, evaluate_columns, filter_frame
+from strandline.runtime.kernels.columns import polars_type
 
 # ---- values ----------------------------------------------------------------------------------------------------------
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.algebra.evaluate import evaluate
-from strandline.algebra.expressions import Call, ColumnRef, Expression, Literal
-from strandline.execution.operators.stateless import FilterOperator
-from strandline.types import BOOLEAN, DOUBLE, INT, VARCHAR
+from strandline.core.types import BOOLEAN, DOUBLE, INT, VARCHAR
+from strandline.functions.evaluate import evaluate
+from strandline.logical.expressions import Call, ColumnRef, Expression, Literal
+from strandline.runtime.operators.stateless import FilterOperator
 from support import (
     TEXT,
     Elements,

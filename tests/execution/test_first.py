@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.algebra.snapshot import bag
-from strandline.execution.operators.first import FirstValuesOperator
-from strandline.temporal import FOREVER
-from strandline.types import DOUBLE, INT, VARCHAR, Column, Schema, Type
+from strandline.core.temporal import FOREVER
+from strandline.core.types import DOUBLE, INT, VARCHAR, Column, Schema, Type
+from strandline.logical.reference.interpreter import bag
+from strandline.runtime.operators.first_occurrence import FirstValuesOperator
 from support import (
     ARRAYS,
     KINDS,

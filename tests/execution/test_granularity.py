@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.execution.operators.stateless import RoundUpOperator
-from strandline.types import VARCHAR
+from strandline.core.types import VARCHAR
+from strandline.runtime.operators.stateless import RoundUpOperator
 from support import (
     TEXT,
     Elements,

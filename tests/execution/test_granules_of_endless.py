@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.types import INT
+from strandline.core.types import INT
 from support import (
     Arrivals,
     Cuts,

@@ -8,12 +8,12 @@ import polars as pl
 import pytest
 
 import strandline as sl
-from strandline.execution.sources import file as file_source
-from strandline.execution.sources.base import open_source
-from strandline.lang import ast
-from strandline.lang.parser import parse_one
-from strandline.lang.streams import bind_create_stream
-from strandline.query import Query
+from strandline.connectors.sources import file as file_source
+from strandline.connectors.sources.base import open_source
+from strandline.database.query import Query
+from strandline.sql import ast
+from strandline.sql.binder.create_stream import bind_create_stream
+from strandline.sql.parser.statements import parse_one
 
 DECLARED = "CREATE STREAM s (k VARCHAR, a TIMESTAMP, b TIMESTAMP) SOURCE file('{}') VALID FROM a UNTIL b"
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from strandline.algebra.evaluate import evaluate
-from strandline.algebra.expressions import Call, ColumnRef, Expression, Literal, Value
-from strandline.algebra.values import compare
-from strandline.execution.operators import join
-from strandline.execution.operators.join import JoinOperator
-from strandline.temporal import FOREVER
-from strandline.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, Schema, Type, decimal
+from strandline.core.temporal import FOREVER
+from strandline.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, Schema, Type, decimal
+from strandline.functions.evaluate import evaluate
+from strandline.logical.expressions import Call, ColumnRef, Expression, Literal, Value
+from strandline.logical.values import compare
+from strandline.runtime.operators import hash_join as join
+from strandline.runtime.operators.hash_join import JoinOperator
 from support import (
     MONEY,
     TEXT,

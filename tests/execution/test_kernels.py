@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.algebra.snapshot import bag
-from strandline.algebra.user import States
-from strandline.algebra.values import compare
-from strandline.execution.kernels.folding import folded, running
-from strandline.execution.kernels.grouping import group_codes
-from strandline.execution.kernels.hashing import hash_column, hash_rows
-from strandline.execution.kernels.ranking import Ranking
-from strandline.execution.kernels.sweep import LOWEST, lay_out, running_maxima, running_totals, uncovered
-from strandline.execution.scalars.basis import polars_type
-from strandline.types import DOUBLE, VARCHAR, Type, decimal
+from strandline.core.types import DOUBLE, VARCHAR, Type, decimal
+from strandline.logical.reference.interpreter import bag
+from strandline.logical.udf import States
+from strandline.logical.values import compare
+from strandline.runtime.kernels.columns import polars_type
+from strandline.runtime.kernels.grouping import group_codes
+from strandline.runtime.kernels.hashing import hash_column, hash_rows
+from strandline.runtime.kernels.ranking import Ranking
+from strandline.runtime.kernels.sweep import LOWEST, lay_out, running_maxima, running_totals, uncovered
+from strandline.runtime.kernels.user_aggregates import folded, running
 from support import ARRAYS, KINDS, any_decimal, examples, values
 
 INSTANTS = st.integers(0, 8)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from strandline.algebra.chronons import lasts
-from strandline.optimizer.pipeline import optimize
-from strandline.physical.choose import choose
-from strandline.physical.explain import show_pipeline
-from strandline.types import DOUBLE, INT, VARCHAR
+from strandline.core.types import DOUBLE, INT, VARCHAR
+from strandline.logical.properties.temporal import lasts
+from strandline.planner.physical.explain import show_pipeline
+from strandline.planner.physical.lowering import choose
+from strandline.planner.stages import optimize
 from support import Arrivals, Cuts, arrange, arrivals, assert_exact, bind, cuts, examples, raw, run_plan
 
 ONCE = "COUNT(DISTINCT x) AS a, COUNT(DISTINCT x) FILTER (WHERE i > 0) AS b, SUM(DISTINCT i) AS c, COUNT(*) AS d"

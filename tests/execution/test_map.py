@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from strandline.algebra.evaluate import evaluate
-from strandline.algebra.expressions import Call, Cast, ColumnRef, Expression, Literal
-from strandline.execution.operators.stateless import MapOperator
-from strandline.types import BIGINT, BOOLEAN, DOUBLE, INT, VARCHAR, Column
+from strandline.core.types import BIGINT, BOOLEAN, DOUBLE, INT, VARCHAR, Column
+from strandline.functions.evaluate import evaluate
+from strandline.logical.expressions import Call, Cast, ColumnRef, Expression, Literal
+from strandline.runtime.operators.stateless import MapOperator
 from support import (
     TEXT,
     Elements,

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.algebra.evaluate import evaluate
-from strandline.algebra.expressions import Call, ColumnRef, Expression
-from strandline.algebra.values import compare
-from strandline.execution.operators.match import MatchJoinOperator
-from strandline.physical.plan import MatchKind
-from strandline.types import BOOLEAN, DOUBLE, INT, VARCHAR, Column, Schema
+from strandline.core.types import BOOLEAN, DOUBLE, INT, VARCHAR, Column, Schema
+from strandline.functions.evaluate import evaluate
+from strandline.logical.expressions import Call, ColumnRef, Expression
+from strandline.logical.values import compare
+from strandline.planner.physical.plan import MatchKind
+from strandline.runtime.operators.outer_hash_join import MatchJoinOperator
 from support import (
     Elements,
     Payload,

@@ -14,14 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import strandline as sl
-from strandline.catalog import Argument, BaseStream, SourceCall
-from strandline.errors import StrandlineError
-from strandline.execution.batch import FROM
-from strandline.execution.sources import clock as sources_clock
-from strandline.execution.sources import nexmark
-from strandline.execution.sources.auctions import KINDS
-from strandline.execution.sources.base import Source, known_rows, open_source
-from strandline.temporal import BEFORE_ALL, MILLISECOND, SECOND, instant
+from strandline.connectors.sources import clock as sources_clock
+from strandline.connectors.sources import nexmark
+from strandline.connectors.sources.auctions import KINDS
+from strandline.connectors.sources.base import Source, known_rows, open_source
+from strandline.core.errors import StrandlineError
+from strandline.core.temporal import BEFORE_ALL, MILLISECOND, SECOND, instant
+from strandline.logical.catalog import Argument, BaseStream, SourceCall
+from strandline.runtime.kernels.batch import FROM
 
 EVENTS = 500_000
 START = instant("2015-07-15 00:00:00")

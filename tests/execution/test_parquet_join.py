@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.execution.parquet_join import combine_crc, join_parquet, sum_part
-from strandline.execution.sinks import write_parquet
+from strandline.connectors.sinks.parquet_join import combine_crc, join_parquet, sum_part
+from strandline.connectors.sinks.parquet_parts import write_parquet
 from support import examples
 
 ROWS = st.lists(

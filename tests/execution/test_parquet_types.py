@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from strandline.execution.sources.files.parquet import read_row_groups
-from strandline.execution.sources.files.units import Unit
+from strandline.connectors.sources.files.parquet import read_row_groups
+from strandline.connectors.sources.files.units import Unit
 
 COLUMNS = {
     "small": pa.array([1, None, 3, 4], pa.int8()),

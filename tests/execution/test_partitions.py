@@ -10,24 +10,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.algebra.schema import schema
-from strandline.algebra.snapshot import Element
-from strandline.catalog import BaseStream, SourceCall
-from strandline.errors import Span
-from strandline.execution.advance import Position, pieces
-from strandline.execution.answers import from_answer
-from strandline.execution.delivery import BatchReport, Delivery
-from strandline.execution.ingest import ingest
-from strandline.execution.local import LocalRun
-from strandline.execution.progress import Heartbeat, together
-from strandline.execution.runtime import Outbox
-from strandline.execution.sinks import answers_of
-from strandline.execution.sources.base import REJECT_SCHEMA, Chunk, Source
-from strandline.optimizer.pipeline import optimize
-from strandline.physical.choose import choose
-from strandline.physical.plan import Pipeline
-from strandline.temporal import BEFORE_ALL, FOREVER
-from strandline.types import BIGINT, TIMESTAMP, VARCHAR
+from strandline.connectors.sinks.parquet_parts import answers_of
+from strandline.connectors.sources.base import REJECT_SCHEMA, Chunk, Source
+from strandline.core.errors import Span
+from strandline.core.temporal import BEFORE_ALL, FOREVER
+from strandline.core.types import BIGINT, TIMESTAMP, VARCHAR
+from strandline.engines.local import LocalRun
+from strandline.logical.catalog import BaseStream, SourceCall
+from strandline.logical.reference.interpreter import Element
+from strandline.logical.schema import schema
+from strandline.planner.physical.lowering import choose
+from strandline.planner.physical.plan import Pipeline
+from strandline.planner.stages import optimize
+from strandline.runtime.commit import BatchReport, Delivery
+from strandline.runtime.ingest import ingest
+from strandline.runtime.offsets import Position, pieces
+from strandline.runtime.result import from_answer
+from strandline.runtime.stage import Outbox
+from strandline.runtime.watermark import Heartbeat, together
 from support import Answer, Arrivals, assert_exact, bind, elements_of, examples, moment
 
 COLUMNS = (("x", VARCHAR), ("n", BIGINT), ("ts", TIMESTAMP))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.execution.operators.base import Progress
-from strandline.execution.operators.reorder import ReorderOperator
-from strandline.temporal import FOREVER
+from strandline.core.temporal import FOREVER
+from strandline.runtime.operators.base import Progress
+from strandline.runtime.operators.reorder import ReorderOperator
 from support import TEXT, Elements, batch, elements_of, examples, line, show
 
 

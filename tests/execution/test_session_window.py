@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.algebra.snapshot import bag
-from strandline.execution.operators.session import SessionWindowOperator
-from strandline.temporal import Instant
-from strandline.types import DOUBLE, INT
+from strandline.core.temporal import Instant
+from strandline.core.types import DOUBLE, INT
+from strandline.logical.reference.interpreter import bag
+from strandline.runtime.operators.session_window import SessionWindowOperator
 from support import (
     TEXT,
     Elements,

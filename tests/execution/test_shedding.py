@@ -12,22 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import strandline as sl
-from strandline.algebra.schema import schema
-from strandline.engine import Database
-from strandline.errors import StrandlineError
-from strandline.execution.advance import Position
-from strandline.execution.answers import from_answer
-from strandline.execution.delivery import BatchReport, Delivery
-from strandline.execution.drops import Settings, drop, kept_share, settings_from, with_setting
-from strandline.execution.local import LocalRun
-from strandline.execution.progress import Heartbeat
-from strandline.execution.shedding import Allowed, Shedder
-from strandline.optimizer.drops import QueryDrops
-from strandline.optimizer.pipeline import optimize
-from strandline.physical.choose import choose
-from strandline.query import Query
-from strandline.temporal import BEFORE_ALL
-from strandline.types import BIGINT, TIMESTAMP, VARCHAR
+from strandline.core.errors import StrandlineError
+from strandline.core.temporal import BEFORE_ALL
+from strandline.core.types import BIGINT, TIMESTAMP, VARCHAR
+from strandline.database.database import Database
+from strandline.database.query import Query
+from strandline.engines.local import LocalRun
+from strandline.logical.schema import schema
+from strandline.planner.physical.lowering import choose
+from strandline.planner.stages import optimize
+from strandline.runtime.commit import BatchReport, Delivery
+from strandline.runtime.offsets import Position
+from strandline.runtime.result import from_answer
+from strandline.runtime.watermark import Heartbeat
+from strandline.shedding.controller import Allowed, Shedder
+from strandline.shedding.load_model import QueryDrops
+from strandline.shedding.sampler import Settings, drop, kept_share, settings_from, with_setting
 from support import (
     Answer,
     Arrivals,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.execution.operators.base import Progress
-from strandline.execution.operators.pieces import SplitOperator
-from strandline.types import VARCHAR
+from strandline.core.types import VARCHAR
+from strandline.runtime.operators.base import Progress
+from strandline.runtime.operators.split import SplitOperator
 from support import (
     TEXT,
     Elements,

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.errors import CheckpointError
-from strandline.execution import store
-from strandline.execution.batch import UNTIL
-from strandline.execution.kernels.hashing import mix
-from strandline.execution.runtime import States
-from strandline.execution.state import HashedLog, Segment, SortedLog, State
-from strandline.execution.store import StateStore, StoredVersion, verify_version
-from strandline.physical import segments
+from strandline.core.errors import CheckpointError
+from strandline.planner import compaction as segments
+from strandline.runtime.kernels.batch import UNTIL
+from strandline.runtime.kernels.hashing import mix
+from strandline.runtime.stage import States
+from strandline.runtime.state import store
+from strandline.runtime.state.segments import HashedLog, Segment, SortedLog, State
+from strandline.runtime.state.store import StateStore, StoredVersion, verify_version
 from support import examples
 
 

@@ -13,12 +13,12 @@ import gc, sys
 from pathlib import Path
 
 import numpy as np, polars as pl
-from strandline.algebra.expressions import ColumnRef
-from strandline.execution.batch import Batch
-from strandline.execution.operators.base import Progress
-from strandline.execution.operators.join import JoinOperator
-from strandline.execution.store import StateStore
-from strandline.types import BIGINT, Column
+from strandline.logical.expressions import ColumnRef
+from strandline.runtime.kernels.batch import Batch
+from strandline.runtime.operators.base import Progress
+from strandline.runtime.operators.hash_join import JoinOperator
+from strandline.runtime.state.store import StateStore
+from strandline.core.types import BIGINT, Column
 
 def own_megabytes():
     # Memory that only this process can give back. Mapped files do not count: the system drops them when it needs room.

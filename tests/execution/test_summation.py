@@ -14,13 +14,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from strandline.algebra.aggregates import aggregate, aggregate_type
-from strandline.algebra.expressions import AggregateCall, ColumnRef
-from strandline.execution.kernels.summation import from_limbs, means, to_limbs
-from strandline.execution.operators.aggregate import AggregateOperator
-from strandline.execution.scalars.basis import polars_type
-from strandline.temporal import FOREVER
-from strandline.types import BIGINT, DOUBLE, INT, Column, Type, decimal
+from strandline.core.temporal import FOREVER
+from strandline.core.types import BIGINT, DOUBLE, INT, Column, Type, decimal
+from strandline.functions.aggregates import aggregate, aggregate_type
+from strandline.logical.expressions import AggregateCall, ColumnRef
+from strandline.runtime.kernels.columns import polars_type
+from strandline.runtime.kernels.exact_sums import from_limbs, means, to_limbs
+from strandline.runtime.operators.aggregate import AggregateOperator
 from support import Elements, Slicing, any_decimal, at, columns, drive, edges, examples, slicings
 
 NAN, INF = float("nan"), float("inf")

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from strandline.algebra.aggregates import compare_rows
-from strandline.algebra.expressions import ColumnRef, SortKey
-from strandline.algebra.snapshot import bag
-from strandline.execution.operators.base import Progress
-from strandline.execution.operators.top import FirstRowsOperator, TopOperator
-from strandline.temporal import FOREVER
-from strandline.types import BIGINT, DOUBLE, INT, VARCHAR, Column
+from strandline.core.temporal import FOREVER
+from strandline.core.types import BIGINT, DOUBLE, INT, VARCHAR, Column
+from strandline.functions.aggregates import compare_rows
+from strandline.logical.expressions import ColumnRef, SortKey
+from strandline.logical.reference.interpreter import bag
+from strandline.runtime.operators.base import Progress
+from strandline.runtime.operators.top_k import FirstRowsOperator, TopOperator
 from support import (
     KINDS,
     TEXT,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.execution.operators.stateless import MergeOperator
-from strandline.types import DOUBLE, VARCHAR
+from strandline.core.types import DOUBLE, VARCHAR
+from strandline.runtime.operators.stateless import MergeOperator
 from support import (
     Elements,
     Slicing,

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from strandline.algebra.snapshot import bag
-from strandline.execution.operators.reorder import ReorderOperator
-from strandline.execution.operators.stateless import WindowOperator
-from strandline.temporal import EARLIEST, LATEST, SECOND
+from strandline.core.temporal import EARLIEST, LATEST, SECOND
+from strandline.logical.reference.interpreter import bag
+from strandline.runtime.operators.reorder import ReorderOperator
+from strandline.runtime.operators.stateless import WindowOperator
 from support import (
     TEXT,
     Elements,

@@ -12,8 +12,12 @@ from typing import Any
 import duckdb
 import pytest
 
-from strandline.algebra.explain import show_expression, show_plan
-from strandline.algebra.expressions import (
+from strandline.core.errors import BindError, StrandlineError
+from strandline.core.temporal import instant
+from strandline.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, decimal
+from strandline.logical.catalog import BaseStream, Catalog, SourceCall
+from strandline.logical.explain import show_expression, show_plan
+from strandline.logical.expressions import (
     Call,
     Cast,
     ColumnRef,
@@ -23,7 +27,7 @@ from strandline.algebra.expressions import (
     columns_of,
     substitute,
 )
-from strandline.algebra.operators import (
+from strandline.logical.plan import (
     Aggregate,
     Filter,
     Join,
@@ -34,18 +38,14 @@ from strandline.algebra.operators import (
     SemiJoin,
     Union,
 )
-from strandline.algebra.schema import schema
-from strandline.algebra.snapshot import Element, snapshot
-from strandline.algebra.tree import transform_up, walk
-from strandline.catalog import BaseStream, Catalog, SourceCall
-from strandline.errors import BindError, StrandlineError
-from strandline.lang import ast
-from strandline.lang.binder import MAX_PLAN_HEIGHT, bind_derived_stream, bind_query
-from strandline.lang.copies import freshened
-from strandline.lang.parser import MAX_DEPTH, parse, parse_one
-from strandline.lang.streams import bind_create_stream
-from strandline.temporal import instant
-from strandline.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, decimal
+from strandline.logical.reference.interpreter import Element, snapshot
+from strandline.logical.schema import schema
+from strandline.logical.tree import transform_up, walk
+from strandline.sql import ast
+from strandline.sql.binder.binder import MAX_PLAN_HEIGHT, bind_derived_stream, bind_query
+from strandline.sql.binder.create_stream import bind_create_stream
+from strandline.sql.binder.rename_columns import freshened
+from strandline.sql.parser.statements import MAX_DEPTH, parse, parse_one
 
 CASES = Path(__file__).parent / "cases"
 

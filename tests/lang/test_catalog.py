@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.catalog import Catalog, DerivedStream, Reader
-from strandline.errors import CatalogError
-from strandline.lang import ast
-from strandline.lang.binder import bind_derived_stream, bind_view
-from strandline.lang.parser import parse, parse_one
-from strandline.lang.streams import bind_create_stream
+from strandline.core.errors import CatalogError
+from strandline.logical.catalog import Catalog, DerivedStream, Reader
+from strandline.sql import ast
+from strandline.sql.binder.binder import bind_derived_stream, bind_view
+from strandline.sql.binder.create_stream import bind_create_stream
+from strandline.sql.parser.statements import parse, parse_one
 
 SCRIPT = """
 CREATE STREAM Bid (auction BIGINT, price DOUBLE, ts TIMESTAMP) SOURCE file('bids') ORDERED BY ts;

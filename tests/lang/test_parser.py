@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from strandline.errors import ParseError
-from strandline.lang import ast
-from strandline.lang.parser import MAX_DEPTH, parse, parse_one
-from strandline.lang.tokens import Kind, tokenize
-from strandline.types import Type
+from strandline.core.errors import ParseError
+from strandline.core.types import Type
+from strandline.sql import ast
+from strandline.sql.lexer import Kind, tokenize
+from strandline.sql.parser.statements import MAX_DEPTH, parse, parse_one
 
 CASES = Path(__file__).parent / "cases"
 

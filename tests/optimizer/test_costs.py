@@ -11,22 +11,22 @@ import pytest
 from rich.console import Console
 
 import strandline as sl
-from strandline.bench import calibrate as calibration
-from strandline.bench.calibrate import QUERIES, Setting, calibrate, show, write
-from strandline.bench.costs import SHAPES, Shape, judged, pipeline_of, report_costs, run_shape
-from strandline.bench.orders import QUESTIONS, report_orders
-from strandline.bench.world import Made, bound, statistics_of
-from strandline.checkpoint.identity import Checkpoint
-from strandline.engine import Database
-from strandline.errors import StrandlineError
-from strandline.optimizer.costs import PLACE, built_in, constants, remembered
-from strandline.optimizer.joins.flows import Input, JoinCosts, JoinQuery, Load
-from strandline.optimizer.joins.search import best_plan, last_joins, trees
-from strandline.optimizer.joins.shedding import shed
-from strandline.physical.choose import choose
-from strandline.physical.estimates import estimate
-from strandline.physical.explain import show_pipeline
-from strandline.physical.search import AS_WRITTEN, Planner
+from strandline.apps.bench import calibrate as calibration
+from strandline.apps.bench.calibrate import QUERIES, Setting, calibrate, show, write
+from strandline.apps.bench.costs import SHAPES, Shape, judged, pipeline_of, report_costs, run_shape
+from strandline.apps.bench.orders import QUESTIONS, report_orders
+from strandline.apps.bench.world import Made, bound, statistics_of
+from strandline.core.errors import StrandlineError
+from strandline.database.database import Database
+from strandline.planner.estimate import estimate
+from strandline.planner.joins.rates import Input, JoinCosts, JoinQuery, Load
+from strandline.planner.joins.search import best_plan, last_joins, trees
+from strandline.planner.joins.shedding import shed
+from strandline.planner.physical.explain import show_pipeline
+from strandline.planner.physical.lowering import choose
+from strandline.planner.planner import AS_WRITTEN, Planner
+from strandline.planner.prices import PLACE, built_in, constants, remembered
+from strandline.runtime.checkpoint.identity import Checkpoint
 
 STREAMS = (
     Made("a", 5_000, {"k": 1_000}),
@@ -219,7 +219,7 @@ SMALL = Shape(
 
 
 def test_a_shape_is_judged(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("strandline.bench.costs.LEAST_SECONDS", 0.01)
+    monkeypatch.setattr("strandline.apps.bench.costs.LEAST_SECONDS", 0.01)
     verdict = judged("small", run_shape(SMALL, 1))
     assert verdict["chosen"] == "filter first"
     assert verdict["same_answers"]

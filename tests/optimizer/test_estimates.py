@@ -8,20 +8,20 @@ import numpy as np
 import polars as pl
 import pytest
 
-from strandline.bench.calibrate import QUERIES, Setting, _pipeline, nonnegative
-from strandline.bench.data import START
-from strandline.bench.world import Made, TimedRun, bound, statistics_of
-from strandline.execution.batch import UNTIL
-from strandline.execution.state import HashedLog
-from strandline.optimizer.characteristics import LONGEST, Characteristics, grouped, unique
-from strandline.optimizer.costs import built_in
-from strandline.optimizer.pipeline import optimize
-from strandline.physical import plan as physical
-from strandline.physical.choose import choose
-from strandline.physical.estimates import estimate
-from strandline.physical.explain import show_pipeline
-from strandline.physical.segments import foreseen
-from strandline.temporal import SECOND
+from strandline.apps.bench.calibrate import QUERIES, Setting, _pipeline, nonnegative
+from strandline.apps.bench.data import START
+from strandline.apps.bench.world import Made, TimedRun, bound, statistics_of
+from strandline.core.temporal import SECOND
+from strandline.planner.cardinality import LONGEST, Characteristics, grouped, unique
+from strandline.planner.compaction import foreseen
+from strandline.planner.estimate import estimate
+from strandline.planner.physical import plan as physical
+from strandline.planner.physical.explain import show_pipeline
+from strandline.planner.physical.lowering import choose
+from strandline.planner.prices import built_in
+from strandline.planner.stages import optimize
+from strandline.runtime.kernels.batch import UNTIL
+from strandline.runtime.state.segments import HashedLog
 
 UNSTEADY = ("pairs", "member", "condition", "arrivals", "distinct values")  # or too dear
 SETTING = Setting(1_000, 3.7, 0.2, False)  # rows per batch, batches per window, keys per row

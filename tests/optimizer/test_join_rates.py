@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.optimizer import selections
-from strandline.optimizer.joins.flows import (
+from strandline.apps.papers import ayad_naughton as paper
+from strandline.apps.papers import selections
+from strandline.apps.papers.selections import Selection
+from strandline.planner.joins.rates import (
     Input,
     JoinCosts,
     JoinQuery,
@@ -21,10 +23,8 @@ from strandline.optimizer.joins.flows import (
     members,
     output_rate,
 )
-from strandline.optimizer.joins.search import best_plan, cheapest_tree, consider, heuristic, ranked, trees
-from strandline.optimizer.joins.shedding import shed
-from strandline.optimizer.selections import Selection
-from strandline.papers import ayad_naughton as paper
+from strandline.planner.joins.search import best_plan, cheapest_tree, consider, heuristic, ranked, trees
+from strandline.planner.joins.shedding import shed
 from support import examples
 
 Kinds = st.sampled_from(["rows", "time", "both"])

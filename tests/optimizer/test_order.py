@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from strandline.algebra.operators import Join, Plan
-from strandline.algebra.schema import schema
-from strandline.algebra.snapshot import snapshot
-from strandline.algebra.tree import sources, streams_read, walk
-from strandline.catalog import StreamStatistics
-from strandline.optimizer.joins.search import trees
-from strandline.optimizer.order import cluster_of, order_joins, rebuilt
-from strandline.optimizer.pipeline import optimize
-from strandline.types import INT
+from strandline.core.types import INT
+from strandline.logical.catalog import StreamStatistics
+from strandline.logical.plan import Join, Plan
+from strandline.logical.reference.interpreter import snapshot
+from strandline.logical.schema import schema
+from strandline.logical.tree import sources, streams_read, walk
+from strandline.planner.join_order import cluster_of, order_joins, rebuilt
+from strandline.planner.joins.search import trees
+from strandline.planner.stages import optimize
 from support import Arrivals, Cuts, arrivals, assert_exact, bag, bind, change_instants, examples, raw, run_plan
 
 COLUMNS = {"x": INT, "y": INT}

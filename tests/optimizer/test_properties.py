@@ -9,20 +9,20 @@ from random import Random
 import pytest
 
 from random_streams import cut
-from strandline.algebra.chronons import is_chronon, lasts
-from strandline.algebra.operators import Plan
-from strandline.algebra.schema import schema
-from strandline.algebra.snapshot import RawStreams, bag, change_instants, snapshot
-from strandline.optimizer.pipeline import optimize
-from strandline.optimizer.properties import (
+from strandline.core.temporal import FOREVER, Instant
+from strandline.core.types import INT, VARCHAR
+from strandline.logical.plan import Plan
+from strandline.logical.properties.temporal import is_chronon, lasts
+from strandline.logical.properties.update_pattern import (
     UpdatePattern,
     constant_duration,
     ends_in_order,
     has_certain_ends,
     update_pattern,
 )
-from strandline.temporal import FOREVER, Instant
-from strandline.types import INT, VARCHAR
+from strandline.logical.reference.interpreter import RawStreams, bag, change_instants, snapshot
+from strandline.logical.schema import schema
+from strandline.planner.stages import optimize
 from strategies import Question, question
 from support import Arrivals, Elements, arrange, bind, examples, raw, run_plan
 

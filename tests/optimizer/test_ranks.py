@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.algebra.explain import show_plan
-from strandline.catalog import Catalog
-from strandline.lang import ast
-from strandline.lang.binder import bind_query
-from strandline.lang.parser import parse_one
-from strandline.optimizer.pipeline import optimize
-from strandline.types import INT, TIMESTAMP
+from strandline.core.types import INT, TIMESTAMP
+from strandline.logical.catalog import Catalog
+from strandline.logical.explain import show_plan
+from strandline.planner.stages import optimize
+from strandline.sql import ast
+from strandline.sql.binder.binder import bind_query
+from strandline.sql.parser.statements import parse_one
 from support import Arrivals
 
 S = Arrivals("s", (("k", INT), ("x", INT), ("ts", TIMESTAMP)), ())

@@ -12,15 +12,15 @@ import pytest
 
 from plan_cases import Case, apply_rule, read_rule_cases
 from rewriting import differ, made_by, some_streams
-from strandline.algebra.functions import FUNCTIONS
-from strandline.algebra.operators import CountWindow, Distinct, Filter, Map, Plan, SessionWindow, Union
-from strandline.algebra.schema import schema
-from strandline.algebra.snapshot import bag
-from strandline.algebra.tree import sources, transform_up, walk, with_sources
-from strandline.optimizer.pipeline import optimize
-from strandline.optimizer.rules.columns import prune_columns
-from strandline.optimizer.rules.window import push_window_below_union
-from strandline.types import INT
+from strandline.core.types import INT
+from strandline.functions.registry import FUNCTIONS
+from strandline.logical.plan import CountWindow, Distinct, Filter, Map, Plan, SessionWindow, Union
+from strandline.logical.reference.interpreter import bag
+from strandline.logical.schema import schema
+from strandline.logical.tree import sources, transform_up, walk, with_sources
+from strandline.planner.rules.prune_columns import prune_columns
+from strandline.planner.rules.window import push_window_below_union
+from strandline.planner.stages import optimize
 from support import arrange, assert_exact, bind, examples, raw, run_plan, show
 
 A, B = "s0 [RANGE 7 MICROSECONDS] a", "s1 [RANGE 5 MICROSECONDS] b"

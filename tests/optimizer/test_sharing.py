@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from strandline.algebra.explain import show_plan
-from strandline.optimizer.pipeline import optimize
-from strandline.types import INT, VARCHAR
+from strandline.core.types import INT, VARCHAR
+from strandline.logical.explain import show_plan
+from strandline.planner.stages import optimize
 from support import Arrivals, arrange, assert_exact, bind, raw, run_plan
 
 S: Arrivals = arrange(

@@ -10,13 +10,13 @@ import pytest
 import fuzz_optimizer
 from fuzz_optimizer import STEPWISE, ask, run
 from rewriting import made_by, some_streams
-from strandline.algebra.operators import Aggregate, CountWindow, Distinct, Filter, Join, Plan, Scan, SemiJoin
-from strandline.algebra.tree import sources, walk
-from strandline.catalog import StreamStatistics
-from strandline.optimizer.characteristics import Statistics, characteristics
-from strandline.optimizer.pipeline import optimize
-from strandline.optimizer.space import Candidate, Cost, Found, Ways, improve, separating_rule
-from strandline.types import INT, VARCHAR
+from strandline.core.types import INT, VARCHAR
+from strandline.logical.catalog import StreamStatistics
+from strandline.logical.plan import Aggregate, CountWindow, Distinct, Filter, Join, Plan, Scan, SemiJoin
+from strandline.logical.tree import sources, walk
+from strandline.planner.alternatives import Candidate, Cost, Found, Ways, improve, separating_rule
+from strandline.planner.cardinality import Statistics, characteristics
+from strandline.planner.stages import optimize
 from support import Arrivals, assert_exact, bind, examples, raw, run_plan
 
 # ---- all plans mean the same -----------------------------------------------------------------------------------------

@@ -6,12 +6,12 @@ from typing import Any, get_args
 
 import pytest
 
-from strandline.algebra import expressions
-from strandline.optimizer.pipeline import optimize
-from strandline.physical import plan as physical
-from strandline.physical.choose import choose
-from strandline.physical.fingerprint import _TAGS, FORMAT, fingerprint_plan
-from strandline.types import BIGINT, DOUBLE, TIMESTAMP
+from strandline.core.types import BIGINT, DOUBLE, TIMESTAMP
+from strandline.logical import expressions
+from strandline.planner.physical import plan as physical
+from strandline.planner.physical.fingerprint import _TAGS, FORMAT, fingerprint_plan
+from strandline.planner.physical.lowering import choose
+from strandline.planner.stages import optimize
 from support import Arrivals, bind
 
 STREAMS = [Arrivals(name, (("k", BIGINT), ("v", DOUBLE), ("ts", TIMESTAMP)), ()) for name in ("a", "b")]

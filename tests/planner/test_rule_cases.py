@@ -7,7 +7,7 @@ import pytest
 from fuzz_optimizer import RULES as ALL_RULES
 from plan_cases import RULE_STREAMS, Case, declare_streams, explain_difference, make_rule_sections, read_rule_cases
 from rewriting import some_streams
-from strandline.catalog import BaseStream
+from strandline.logical.catalog import BaseStream
 
 CASES = read_rule_cases()
 # The order of joins is no rule of a stage; its file has the name of the function.

@@ -8,9 +8,9 @@ from typing import get_args
 import pytest
 
 from plan_cases import Case, explain_difference, make_plan_sections, plan_queries, read_plan_cases
-from strandline.algebra import operators as logical
-from strandline.algebra.tree import walk
-from strandline.physical import plan as physical
+from strandline.logical import plan as logical
+from strandline.logical.tree import walk
+from strandline.planner.physical import plan as physical
 
 CASES = read_plan_cases()
 

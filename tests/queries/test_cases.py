@@ -15,16 +15,16 @@ from pathlib import Path
 import pytest
 
 import strandline as sl
-from strandline.algebra.operators import Plan
-from strandline.algebra.tree import streams_read
-from strandline.algebra.values import show
-from strandline.engine import Database
-from strandline.lang import ast
-from strandline.lang.binder import bind_query
-from strandline.lang.parser import parse_one
-from strandline.query import Query
-from strandline.sinks import Sink
-from strandline.temporal import instant, show_instant
+from strandline.connectors.sinks import Sink
+from strandline.core.temporal import instant, show_instant
+from strandline.database.database import Database
+from strandline.database.query import Query
+from strandline.logical.plan import Plan
+from strandline.logical.tree import streams_read
+from strandline.logical.values import show
+from strandline.sql import ast
+from strandline.sql.binder.binder import bind_query
+from strandline.sql.parser.statements import parse_one
 
 HERE = Path(__file__).parent
 DAY = "2024-01-01 "

@@ -13,18 +13,18 @@ from prompt_toolkit.document import Document
 from terminal import ROOT
 
 import strandline as sl
-from strandline.execution.batch import FROM, UNTIL
-from strandline.execution.kernels.changes import CHANGE, TIME
-from strandline.query import Query
-from strandline.shell.completion import Words
-from strandline.shell.feed import Feed
-from strandline.shell.highlight import coloured
-from strandline.shell.inputs import is_whole, split
-from strandline.shell.session import Session
-from strandline.shell.startup import Options, Startup
-from strandline.shell.words import KEYWORDS
-from strandline.temporal import FOREVER, instant
-from strandline.watching import Meter, show_bytes
+from strandline.apps.shell.completion import Words
+from strandline.apps.shell.feed import Feed
+from strandline.apps.shell.highlight import coloured
+from strandline.apps.shell.inputs import is_whole, split
+from strandline.apps.shell.session import Session
+from strandline.apps.shell.startup import Options, Startup
+from strandline.apps.shell.words import KEYWORDS
+from strandline.core.temporal import FOREVER, instant
+from strandline.database.introspection.progress_meter import Meter, show_bytes
+from strandline.database.query import Query
+from strandline.runtime.kernels.batch import FROM, UNTIL
+from strandline.runtime.kernels.changes import CHANGE, TIME
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_following_is_reading_all_again(sql: str) -> None:
 @pytest.mark.parametrize("sql", FOLLOWED)
 def test_what_is_shown_of_too_much_is_exact(sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where more comes than is looked at closely, the latest changes and rows are still those of the whole answer."""
-    monkeypatch.setattr("strandline.shell.feed.CLOSE_LOOK", 12)
+    monkeypatch.setattr("strandline.apps.shell.feed.CLOSE_LOOK", 12)
     with sl.connect(engine="local", batch_rows=13) as database:
         database.sql(f"CREATE STREAM s (k VARCHAR, v INT, ts BIGINT) SOURCE rows({ROWS}) ORDERED BY ts")
         query = database.sql(sql)

@@ -221,7 +221,7 @@ def test_a_pipe_gets_whole_answers_and_an_exit_code() -> None:
 def test_init_writes_a_project_that_works(tmp_path: Path) -> None:
     from typer.testing import CliRunner
 
-    from strandline.cli import app
+    from strandline.apps.cli import app
 
     project = tmp_path / "first"
     written = CliRunner().invoke(app, ["init", str(project)])

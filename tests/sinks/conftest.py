@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from places import File, Place, Server
 
-from strandline.verify.server import installed, temporary_server
+from strandline.apps.verify.server import installed, temporary_server
 
 _numbers = count()
 

@@ -18,10 +18,10 @@ from typing import Any
 import deltalake
 import psutil
 
-from strandline.cli import main
-from strandline.execution import delivery
-from strandline.sinks import postgresql, sqlite
-from strandline.sinks.tables import TableOutlet
+from strandline.apps.cli import main
+from strandline.connectors.sinks import postgresql, sqlite
+from strandline.connectors.sinks.sql_table import TableOutlet
+from strandline.runtime import commit as delivery
 
 
 def die() -> None:

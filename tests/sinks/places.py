@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import strandline as sl
-from strandline.sinks import Sink
+from strandline.connectors.sinks import Sink
 
 
 class Place:

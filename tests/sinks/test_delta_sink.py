@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 import strandline as sl
-from strandline.errors import SinkError, StrandlineError
-from strandline.sinks import Delivered, Outlet, Standing
-from strandline.temporal import to_datetime
-from strandline.types import BIGINT, NULL, VARCHAR, Column
+from strandline.connectors.sinks import Delivered, Outlet, Standing
+from strandline.core.errors import SinkError, StrandlineError
+from strandline.core.temporal import to_datetime
+from strandline.core.types import BIGINT, NULL, VARCHAR, Column
 
 COLUMNS = (Column("k", "k", VARCHAR), Column("n", "n", BIGINT), Column("x", "x", NULL))
 INSTANT = pa.timestamp("us", tz="UTC")

@@ -6,7 +6,7 @@ import pytest
 from places import Server
 
 import strandline as sl
-from strandline.errors import StrandlineError
+from strandline.core.errors import StrandlineError
 
 TEXTS = [
     "\\.",
@@ -64,9 +64,9 @@ def test_one_column_of_hostile_texts(postgresql: Server) -> None:
     import polars as pl
     import psycopg
 
-    from strandline.sinks.postgresql import _Server
-    from strandline.sinks.tables import TableSpec
-    from strandline.types import VARCHAR
+    from strandline.connectors.sinks.postgresql import _Server
+    from strandline.connectors.sinks.sql_table import TableSpec
+    from strandline.core.types import VARCHAR
 
     server = _Server(lambda: postgresql.dsn, psycopg, "")
     table = TableSpec("t", (("x", VARCHAR),))

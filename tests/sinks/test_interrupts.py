@@ -22,9 +22,9 @@ from places import File, Server
 
 import strandline as sl
 from live import wait_for
-from strandline.engine import Database
-from strandline.errors import SinkError
-from strandline.query import Query
+from strandline.core.errors import SinkError
+from strandline.database.database import Database
+from strandline.database.query import Query
 from support import heed_interrupts
 
 STREAM = "CREATE STREAM s (value BIGINT, ts TIMESTAMP) SOURCE rate(rows_per_second => 200) ORDERED BY ts"
@@ -198,7 +198,7 @@ def test_a_server_that_falls_silent_is_left(proxy: Proxy) -> None:
 def test_a_server_that_does_not_come_back_ends_the_query_by_name(
     postgresql: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("strandline.sinks.tables._FIRST_PAUSE", 0.05)
+    monkeypatch.setattr("strandline.connectors.sinks.sql_table._FIRST_PAUSE", 0.05)
     (tmp_path / "p").mkdir()
     proxy = Proxy(tmp_path / "p", postgresql.dsn)
     with running(STREAM, Server(proxy.dsn).sink("t")) as (_, query):

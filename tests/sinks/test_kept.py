@@ -17,15 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import strandline as sl
-from strandline.errors import QueryError, SinkError
-from strandline.execution.answers import from_answer, to_answer
-from strandline.execution.batch import FROM, UNTIL
-from strandline.execution.kernels.changes import CHANGE, TIME, coalesce, net_changes
-from strandline.query import Query
-from strandline.shell.feed import Feed
-from strandline.sinks.kept import Kept, Pieces, joined
-from strandline.temporal import BEFORE_ALL, FOREVER, Instant, instant
-from strandline.types import BIGINT, DOUBLE, VARCHAR, Column, Type, array_of
+from strandline.apps.shell.feed import Feed
+from strandline.core.errors import QueryError, SinkError
+from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, instant
+from strandline.core.types import BIGINT, DOUBLE, VARCHAR, Column, Type, array_of
+from strandline.database.query import Query
+from strandline.runtime.kernels.batch import FROM, UNTIL
+from strandline.runtime.kernels.changes import CHANGE, TIME, coalesce, net_changes
+from strandline.runtime.result import from_answer, to_answer
+from strandline.runtime.result_buffer import Kept, Pieces, joined
 from support import examples
 
 Element = tuple[object, Instant, Instant]
@@ -124,6 +124,16 @@ def test_from_since_on_every_snapshot_is_whole(case: tuple[Type, list[Batch]], m
         assert remembered <= set(elements_of(kept.tables, kind, join=True)), "what is kept begins where it began"
 
 
+def test_whole_elements_keep_their_intervals() -> None:
+    """Neither one that touches what is forgotten, nor one inside of another becomes longer or shorter."""
+    elements: list[Element] = [(1, 0, 4), (1, 2, 20), (1, 3, 15), (1, 4, 12), (1, 5, 11)]
+    kept = Kept(column(BIGINT), 4, in_pieces=False)
+    kept.add([table(elements, BIGINT)])
+    shorter = kept.shortened(10)
+    assert shorter.since == 4
+    assert elements_of(shorter.tables, BIGINT) == [(repr(1), start, end) for _, start, end in elements[1:]]
+
+
 @settings(max_examples=examples(90))
 @given(deliveries(), st.integers(1, 12))
 def test_only_what_is_too_much_is_forgotten(case: tuple[Type, list[Batch]], most: int) -> None:
@@ -148,6 +158,7 @@ class Replayed:
     columns: tuple[Column, ...]
     kept: Kept
     progress: Instant = BEFORE_ALL
+    has_whole_elements: bool = False
 
     def pieces(self, after: int) -> Pieces:
         return self.kept.pieces(after, self.progress)

@@ -24,8 +24,8 @@ from dying import MOMENTS
 from places import File, Place, Server
 
 import strandline as sl
-from strandline.execution.kernels.changes import coalesce
-from strandline.temporal import FOREVER, instant
+from strandline.core.temporal import FOREVER, instant
+from strandline.runtime.kernels.changes import coalesce
 
 FILES, ROWS = 8, 60
 PAYLOAD = ["k", "n", "total"]

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pytest
 
 import strandline as sl
-from strandline.errors import SinkError
-from strandline.sinks import Delivered, Outlet, Sink, Standing, webhook
-from strandline.sinks.kafka import BATCHES
-from strandline.temporal import to_datetime
-from strandline.types import BIGINT, VARCHAR, Column
+from strandline.connectors.sinks import Delivered, Outlet, Sink, Standing, webhook
+from strandline.connectors.sinks.kafka import BATCHES
+from strandline.core.errors import SinkError
+from strandline.core.temporal import to_datetime
+from strandline.core.types import BIGINT, VARCHAR, Column
 
 COLUMNS = (Column("k", "k", VARCHAR), Column("n", "n", BIGINT))
 INSTANT = pa.timestamp("us", tz="UTC")

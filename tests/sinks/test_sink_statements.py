@@ -12,13 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import strandline as sl
-from strandline import connectors, plugins
-from strandline.doctor import Report, render
-from strandline.engine import Database
-from strandline.errors import StrandlineError
-from strandline.script import read_script, start_script
-from strandline.sinks import Delivered, Memory, Outlet, known_sinks
-from strandline.types import Schema
+from strandline.apps.doctor import Report, render
+from strandline.connectors import registry as connectors
+from strandline.connectors import traits as plugins
+from strandline.connectors.sinks import Delivered, Memory, Outlet, known_sinks
+from strandline.core.errors import StrandlineError
+from strandline.core.types import Schema
+from strandline.database.database import Database
+from strandline.database.script import read_script, start_script
 
 STREAMS = """
 CREATE STREAM s (k VARCHAR, v INT, ts BIGINT) SOURCE rows(('a', 1, 0), ('b', 2, 3)) ORDERED BY ts;

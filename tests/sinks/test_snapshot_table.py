@@ -10,9 +10,9 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.execution.batch import FROM, UNTIL
-from strandline.sinks.snapshot import ROW, Changes, Live, last_instant, step
-from strandline.temporal import BEFORE_ALL, FOREVER
+from strandline.connectors.sinks.snapshot import ROW, Changes, Live, last_instant, step
+from strandline.core.temporal import BEFORE_ALL, FOREVER
+from strandline.runtime.kernels.batch import FROM, UNTIL
 
 PAYLOAD = ["c0", "c1"]
 KINDS = {"c0": pl.String(), "c1": pl.Float64()}

@@ -16,16 +16,16 @@ import pytest
 from places import File, Place, Server
 
 import strandline as sl
-from strandline.errors import SinkError, StrandlineError
-from strandline.execution.answers import from_answer
-from strandline.execution.batch import FROM, UNTIL
-from strandline.lang.binder import bind_query
-from strandline.lang.parser import parse_one
-from strandline.plugins import Traits
-from strandline.sinks import Delivered, Outlet, Sink, Standing
-from strandline.sinks.base import Arguments
-from strandline.temporal import FOREVER, instant, to_datetime
-from strandline.types import BIGINT, DOUBLE, VARCHAR, Column, Schema
+from strandline.connectors.sinks import Delivered, Outlet, Sink, Standing
+from strandline.connectors.sinks.base import Arguments
+from strandline.connectors.traits import Traits
+from strandline.core.errors import SinkError, StrandlineError
+from strandline.core.temporal import FOREVER, instant, to_datetime
+from strandline.core.types import BIGINT, DOUBLE, VARCHAR, Column, Schema
+from strandline.runtime.kernels.batch import FROM, UNTIL
+from strandline.runtime.result import from_answer
+from strandline.sql.binder.binder import bind_query
+from strandline.sql.parser.statements import parse_one
 
 STREAM = """
 CREATE STREAM s (k VARCHAR, v INT, ts TIMESTAMP)

@@ -19,11 +19,11 @@ import pytest
 from receivers import OK, drip, read_request, receiving, redirect, status
 
 import strandline as sl
-from strandline.errors import SinkError, StrandlineError
-from strandline.sinks import Delivered, Outlet, Sink, Standing, webhook
-from strandline.sinks.exchange import Address
-from strandline.temporal import to_datetime
-from strandline.types import BIGINT, Column
+from strandline.connectors.sinks import Delivered, Outlet, Sink, Standing, webhook
+from strandline.connectors.sinks.http_exchange import Address
+from strandline.core.errors import SinkError, StrandlineError
+from strandline.core.temporal import to_datetime
+from strandline.core.types import BIGINT, Column
 
 COLUMNS = (Column("n", "n", BIGINT),)
 INSTANT = pa.timestamp("us", tz="UTC")

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import strandline as sl
-from strandline.query import Query
+from strandline.database.query import Query
 
 COLUMNS = "(k INT, v VARCHAR, ts TIMESTAMP)"
 ROWS = 60

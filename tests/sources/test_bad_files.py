@@ -17,16 +17,16 @@ import pytest
 from damage import COLUMNS, KINDS, ROWS, balanced, csv_bytes, damage, json_bytes, moment, parquet_bytes, read_all
 
 import strandline as sl
-from strandline.catalog import BadInput, BaseStream, SourceCall
-from strandline.engine import Database
-from strandline.errors import ParseError, SourceError
-from strandline.execution.bad_input import check_bad_input
-from strandline.execution.progress import Heartbeat, check_balance
-from strandline.execution.sources.files import planning, records
-from strandline.execution.sources.files.records import split
-from strandline.execution.sources.lines import conform_lines
-from strandline.query import Query
-from strandline.types import INT, TIMESTAMP, VARCHAR
+from strandline.connectors.sources.files import planning, records
+from strandline.connectors.sources.files.records import split
+from strandline.connectors.sources.json_lines import conform_lines
+from strandline.core.errors import ParseError, SourceError
+from strandline.core.types import INT, TIMESTAMP, VARCHAR
+from strandline.database.database import Database
+from strandline.database.query import Query
+from strandline.logical.catalog import BadInput, BaseStream, SourceCall
+from strandline.runtime.bad_input import check_bad_input
+from strandline.runtime.watermark import Heartbeat, check_balance
 
 ROUNDS = 70 if not os.environ.get("STRANDLINE_LONG") else 1_000  # of eight damaged files each
 
@@ -281,8 +281,8 @@ def test_which_rows_are_late_does_not_depend_on_a_damaged_row_group(tmp_path: Pa
     results = []
     for tasks in (1, 4):
         with pytest.MonkeyPatch.context() as patch, sl.connect(engine="local") as database:
-            patch.setattr("strandline.execution.sources.file.PIECE_ROWS", 1)
-            patch.setattr("strandline.execution.advance.Advance.tasks_per_source", tasks, raising=False)
+            patch.setattr("strandline.connectors.sources.file.PIECE_ROWS", 1)
+            patch.setattr("strandline.runtime.offsets.Advance.tasks_per_source", tasks, raising=False)
             database.sql(f"CREATE STREAM s {COLUMNS} SOURCE file('{path}') ORDERED BY ts")
             query: Query = database.sql("SELECT k, v FROM s")
             query.await_end(60)

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from damage import balanced, moment, read_all, zstd_bytes
 
-from strandline.errors import SourceError
-from strandline.execution.sources.files import planning
-from strandline.execution.sources.files.content import Damaged, Form, open_content
+from strandline.connectors.sources.files import planning
+from strandline.connectors.sources.files.content import Damaged, Form, open_content
+from strandline.core.errors import SourceError
 
 TEXTS = ["plain", "Grüße", "naïve", "straße"]
 ROWS = [(n, text, moment(n)) for n, text in enumerate(TEXTS * 5)]

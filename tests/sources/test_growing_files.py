@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from strandline.errors import CheckpointError, SourceError
-from strandline.execution.sources import file as file_source
-from strandline.execution.sources.base import open_source
-from strandline.execution.sources.file import FileSource
-from strandline.execution.sources.files import planning, tracking
-from strandline.lang import ast
-from strandline.lang.parser import parse_one
-from strandline.lang.streams import bind_create_stream
+from strandline.connectors.sources import file as file_source
+from strandline.connectors.sources.base import open_source
+from strandline.connectors.sources.file import FileSource
+from strandline.connectors.sources.files import planning, tracking
+from strandline.core.errors import CheckpointError, SourceError
+from strandline.sql import ast
+from strandline.sql.binder.create_stream import bind_create_stream
+from strandline.sql.parser.statements import parse_one
 
 FOLLOW = ", follow => true"
 

@@ -15,11 +15,12 @@ import pytest
 
 import strandline as sl
 from live import declared, free_port, wait_for
-from strandline.errors import StrandlineError
-from strandline.execution.sources import hooks, receiving
-from strandline.execution.sources import socket as sockets
-from strandline.execution.sources.http import HttpSource
-from strandline.execution.sources.socket import SocketSource
+from strandline.connectors.sources import http_requests as hooks
+from strandline.connectors.sources import receiver as receiving
+from strandline.connectors.sources import socket as sockets
+from strandline.connectors.sources.http import HttpSource
+from strandline.connectors.sources.socket import SocketSource
+from strandline.core.errors import StrandlineError
 
 ROW = b'{"k": 1, "ts": 1}'
 FRAMED = b"Content-Length: %d\r\n\r\n" % len(ROW) + ROW

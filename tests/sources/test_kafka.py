@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 import strandline as sl
 from broker import Broker
 from live import declared, wait_for
-from strandline.engine import Database
-from strandline.errors import StrandlineError
-from strandline.execution.sources import kafka as kafka_module
-from strandline.execution.sources import topic as topic_module
-from strandline.execution.sources.kafka import KafkaSource
-from strandline.execution.sources.offsets import ROUNDS_KEPT, OffsetLog, Reading, Round, fair_shares
-from strandline.query import Query
+from strandline.connectors.sources import kafka as kafka_module
+from strandline.connectors.sources import kafka_topic as topic_module
+from strandline.connectors.sources.kafka import KafkaSource
+from strandline.connectors.sources.kafka_offsets import ROUNDS_KEPT, OffsetLog, Reading, Round, fair_shares
+from strandline.core.errors import StrandlineError
+from strandline.database.database import Database
+from strandline.database.query import Query
 
 COLUMNS = "(k INT, ts BIGINT)"
 _names = (f"topic{number}" for number in count())

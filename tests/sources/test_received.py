@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from strandline.catalog import BaseStream, SourceCall
-from strandline.errors import StrandlineError
-from strandline.execution.sources import received as received_module
-from strandline.execution.sources.received import BATCHES_KEPT, Received
-from strandline.types import BIGINT
+from strandline.connectors.sources import received_log as received_module
+from strandline.connectors.sources.received_log import BATCHES_KEPT, Received
+from strandline.core.errors import StrandlineError
+from strandline.core.types import BIGINT
+from strandline.logical.catalog import BaseStream, SourceCall
 
 STREAM = BaseStream("s", (("n", BIGINT),), SourceCall("socket"), "n")
 

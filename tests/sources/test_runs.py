@@ -10,12 +10,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from strandline.catalog import BaseStream, SourceCall
-from strandline.errors import SourceError
-from strandline.execution.sources import runs
-from strandline.execution.sources.dataframe import DataFrameSource
-from strandline.execution.sources.journal import Journal
-from strandline.types import BIGINT, INT
+from strandline.connectors.sources import parquet_runs as runs
+from strandline.connectors.sources.dataframe import DataFrameSource
+from strandline.connectors.sources.journal import Journal
+from strandline.core.errors import SourceError
+from strandline.core.types import BIGINT, INT
+from strandline.logical.catalog import BaseStream, SourceCall
 
 COLUMNS = (("t", BIGINT), ("n", INT))
 

@@ -12,12 +12,12 @@ import pytest
 
 import strandline as sl
 from live import declared, free_port, wait_for
-from strandline.engine import Database
-from strandline.errors import StrandlineError
-from strandline.execution.sources import receiving
-from strandline.execution.sources.receiving import LineBuffer
-from strandline.execution.sources.socket import SocketSource
-from strandline.query import Query
+from strandline.connectors.sources import receiver as receiving
+from strandline.connectors.sources.receiver import LineBuffer
+from strandline.connectors.sources.socket import SocketSource
+from strandline.core.errors import StrandlineError
+from strandline.database.database import Database
+from strandline.database.query import Query
 
 
 def lines(numbers: Iterable[int]) -> bytes:

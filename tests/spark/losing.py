@@ -17,9 +17,9 @@ import polars as pl
 import psutil
 
 import strandline as sl
-from strandline.engine import Database
-from strandline.errors import StrandlineError
-from strandline.query import Query
+from strandline.core.errors import StrandlineError
+from strandline.database.database import Database
+from strandline.database.query import Query
 
 STREAM = "CREATE STREAM s (value BIGINT, ts TIMESTAMP) SOURCE events() ORDERED BY ts"
 EPOCH = datetime(2024, 1, 1)

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 import strandline as sl
-from strandline.catalog import BaseStream, SourceCall
-from strandline.errors import CheckpointError, SourceError, Span, StrandlineError
-from strandline.execution.chain import CheckpointChain
-from strandline.execution.lease import Lease
-from strandline.physical.plan import Pipeline
-from strandline.spark.failure import explain_failure, new_secret, seal_error
-from strandline.spark.planner import Planner
-from strandline.types import BIGINT
+from strandline.core.errors import CheckpointError, SourceError, Span, StrandlineError
+from strandline.core.lease import Lease
+from strandline.core.types import BIGINT
+from strandline.engines.spark.failure import explain_failure, new_secret, seal_error
+from strandline.engines.spark.offset_server import Planner
+from strandline.logical.catalog import BaseStream, SourceCall
+from strandline.planner.physical.plan import Pipeline
+from strandline.runtime.checkpoint.chain import CheckpointChain
 
 ERROR = SourceError("no file", code="missing-file", hint="Look.", detail="d", span=Span("SELECT \ud800", 0, 6))
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from strandline.execution.kernels.changes import coalesce
+from strandline.runtime.kernels.changes import coalesce
 from support import heed_interrupts
 
 ROWS = 300  # of a file
@@ -86,7 +86,11 @@ def _kind(process: psutil.Process) -> str:
         if process.name() == "java":
             return "java"
         parent = process.parent()
-        if parent is not None and parent.name() != "java" and "strandline.spark.daemon" in process.cmdline():
+        if (
+            parent is not None
+            and parent.name() != "java"
+            and "strandline.engines.spark.launcher.daemon" in process.cmdline()
+        ):
             return "worker"
     return ""
 

@@ -23,8 +23,8 @@ from test_recovery import answer, kill_tree
 import strandline as sl
 from broker import Broker
 from live import free_port, wait_for
-from strandline.engine import Database
-from strandline.execution.sources import kafka
+from strandline.connectors.sources import kafka
+from strandline.database.database import Database
 
 ROWS = 400
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from strandline.execution.kernels.changes import coalesce
+from strandline.runtime.kernels.changes import coalesce
 from support import LONG, heed_interrupts
 
 # The joined pairs grow with the square of the rows: few of them cross as many batches as many do.

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 import strandline as sl
-from strandline.engine import Database
+from strandline.database.database import Database
 
 pytestmark = pytest.mark.spark
 

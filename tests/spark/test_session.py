@@ -22,11 +22,12 @@ from typing import Any
 import psutil
 import pytest
 
-from strandline import doctor, temporary
-from strandline.errors import SetupError
-from strandline.spark import session, settings
-from strandline.spark.daemon import THREAD_LIMITS
-from strandline.spark.java import find_java
+from strandline.apps import doctor
+from strandline.core import temporary
+from strandline.core.errors import SetupError
+from strandline.engines.spark.launcher import session, settings
+from strandline.engines.spark.launcher.daemon import THREAD_LIMITS
+from strandline.engines.spark.launcher.java import find_java
 from support import heed_interrupts
 
 # --- finding Java -----------------------------------------------------------------------------------------------------
@@ -149,7 +150,7 @@ def test_a_java_that_does_not_start_says_why_and_leaves_nothing(
 
 FORKS = """
 import os, signal, sys
-from strandline.spark.daemon import preload
+from strandline.engines.spark.launcher.daemon import preload
 preload()
 import polars as pl
 for _ in range(20):
@@ -173,8 +174,8 @@ import json, os, sys, time
 from pathlib import Path
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader
-from strandline.errors import SetupError
-from strandline.spark.session import start
+from strandline.core.errors import SetupError
+from strandline.engines.spark.launcher.session import start
 
 def tell(name, **facts):
     Path(name + ".new").write_text(json.dumps(facts))
@@ -316,7 +317,7 @@ def test_workers_start_with_everything_imported_from_where_it_is_compiled(life: 
     assert {worker["loaded"] for worker in workers} == {"polars,numpy,pyarrow,pandas"}
     assert {worker["threads"] for worker in workers} == {1}
     assert not any(".zip" in worker["worker"] for worker in workers)
-    assert "strandline.spark.daemon" in psutil.Process(workers[0]["parent"]).cmdline()
+    assert "strandline.engines.spark.launcher.daemon" in psutil.Process(workers[0]["parent"]).cmdline()
 
 
 @pytest.mark.spark
@@ -357,7 +358,7 @@ def test_ctrl_c_spares_the_jvm_and_kill_9_does_not(life: Life) -> None:
 CLUSTER = """
 import json
 from pathlib import Path
-from strandline.spark.session import first_job, start
+from strandline.engines.spark.launcher.session import first_job, start
 
 with start("local-cluster[2,1,1024]", log_directory=Path("logs"), warm=False) as session:
     ids = sorted(row.id for row in first_job(session.spark).collect())

@@ -10,12 +10,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from strandline.engine import Database
+from strandline.database.database import Database
 
 
 def test_the_planning_process_stays_light() -> None:
     """Polars and our own modules cost half a second at every start of a query."""
-    code = "import sys, strandline.spark.source; print(*({'polars', 'strandline.types'} & set(sys.modules)))"
+    code = "import sys, strandline.engines.spark.source; print(*({'polars', 'strandline.types'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
 

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import strandline as sl
-from strandline.engine import Database
-from strandline.errors import CheckpointError, QueryError, SourceError
-from strandline.execution import advance
-from strandline.query import Query
-from strandline.temporal import SECOND
+from strandline.core.errors import CheckpointError, QueryError, SourceError
+from strandline.core.temporal import SECOND
+from strandline.database.database import Database
+from strandline.database.query import Query
+from strandline.runtime import offsets as advance
 
 pytestmark = pytest.mark.spark
 

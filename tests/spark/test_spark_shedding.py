@@ -12,10 +12,10 @@ import polars as pl
 import pytest
 from test_recovery import batch_records, kill_tree, wait_for
 
-from strandline.catalog import BaseStream, SourceCall
-from strandline.execution.drops import drop
-from strandline.execution.sources.base import open_source
-from strandline.types import BIGINT, TIMESTAMP
+from strandline.connectors.sources.base import open_source
+from strandline.core.types import BIGINT, TIMESTAMP
+from strandline.logical.catalog import BaseStream, SourceCall
+from strandline.shedding.sampler import drop
 
 RATE, TOTAL, START = 20_000, 240_000, "2026-01-01"
 SCRIPT = f"""

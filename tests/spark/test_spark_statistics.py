@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import strandline as sl
-from strandline.catalog import StreamStatistics
-from strandline.engine import Database
-from strandline.query import Query
-from strandline.statistics import Statistics
+from strandline.database.database import Database
+from strandline.database.introspection.statistics import Statistics
+from strandline.database.query import Query
+from strandline.logical.catalog import StreamStatistics
 
 pytestmark = pytest.mark.spark
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from strandline.engine import Database
-from strandline.spark import zygote
+from strandline.database.database import Database
+from strandline.engines.spark.launcher import zygote
 
 
 def test_the_script_is_python_for_everything_else(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from strandline.algebra.operators import Plan
-from strandline.algebra.schema import schema
-from strandline.algebra.snapshot import Element, snapshot
-from strandline.temporal import Instant
-from strandline.types import TIMESTAMP, VARCHAR
+from strandline.core.temporal import Instant
+from strandline.core.types import TIMESTAMP, VARCHAR
+from strandline.logical.plan import Plan
+from strandline.logical.reference.interpreter import Element, snapshot
+from strandline.logical.schema import schema
 from support import Arrivals, Cuts, Elements, Payload, at, bind, line, moment, raw, run_plan
 
 Logical: TypeAlias = Mapping[Instant, str]

@@ -12,22 +12,22 @@ from collections.abc import Sequence
 import pytest
 from tables import S1, S2, S3, WORTH, WORTH_SQL, arriving, check_query, logical, total, with_intervals
 
-from strandline.algebra.expressions import AggregateCall, Call, Case, ColumnRef, Expression, Literal
-from strandline.execution.operators.aggregate import AggregateOperator
-from strandline.execution.operators.base import Operator
-from strandline.execution.operators.changes import NetChangesOperator
-from strandline.execution.operators.count import CountWindowOperator
-from strandline.execution.operators.distinct import DistinctOperator
-from strandline.execution.operators.join import JoinOperator
-from strandline.execution.operators.pieces import CoalesceOperator, SplitOperator
-from strandline.execution.operators.stateless import (
+from strandline.core.types import BIGINT, BOOLEAN, INT, VARCHAR, Column, Schema
+from strandline.logical.expressions import AggregateCall, Call, Case, ColumnRef, Expression, Literal
+from strandline.runtime.operators.aggregate import AggregateOperator
+from strandline.runtime.operators.base import Operator
+from strandline.runtime.operators.change_stream import NetChangesOperator
+from strandline.runtime.operators.count_window import CountWindowOperator
+from strandline.runtime.operators.distinct import DistinctOperator
+from strandline.runtime.operators.hash_join import JoinOperator
+from strandline.runtime.operators.split import CoalesceOperator, SplitOperator
+from strandline.runtime.operators.stateless import (
     FilterOperator,
     MapOperator,
     MergeOperator,
     RoundUpOperator,
     WindowOperator,
 )
-from strandline.types import BIGINT, BOOLEAN, INT, VARCHAR, Column, Schema
 from support import TEXT, Arrivals, Elements, columns, drive, line, show
 
 X = ColumnRef("x", VARCHAR)

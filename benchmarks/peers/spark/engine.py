@@ -21,8 +21,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from works import TABLES, WINDOW_US
 
-from strandline.spark.session import start as start_spark
-from strandline.spark.settings import SPARK_ALONE
+from strandline.engines.spark.launcher.session import start as start_spark
+from strandline.engines.spark.launcher.settings import SPARK_ALONE
 
 FILES_PER_BATCH = 2  # of eight: four batches, as strandline has
 TOLD_WHEN_OVER = ("distinct", "q5", "q7", "q8")  # the last windows end when a later row has come: one more file

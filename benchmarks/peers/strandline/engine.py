@@ -18,9 +18,9 @@ from harness import Delays, Job
 from works import NEXMARK, TABLES, WORKS
 
 import strandline as sl
-from strandline.sinks import Callback, Parquet
-from strandline.spark.session import Session
-from strandline.spark.session import start as start_spark
+from strandline.connectors.sinks import Callback, Parquet
+from strandline.engines.spark.launcher.session import Session
+from strandline.engines.spark.launcher.session import start as start_spark
 
 BATCHES = 4
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "nexmark"

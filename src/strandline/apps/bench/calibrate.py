@@ -1,0 +1,307 @@
+"""What a unit of work costs here: runs the real operators at some sizes and fits the constants of the cost model.
+
+Every query runs in a few settings: rows per batch, batches per window, wide and narrow rows. The model says how much
+work of which kind each operator does in it (`planner/cost.py`); how long that takes is measured, and least squares
+with nonnegative coefficients give the price of each kind of work.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from strandline.apps.bench.data import START
+from strandline.apps.bench.world import Made, MadeSource, TimedRun, bound, statistics_of
+from strandline.connectors.sources.base import open_source
+from strandline.core.errors import StrandlineError
+from strandline.core.temporal import SECOND
+from strandline.engines.local import LocalRun
+from strandline.logical.catalog import BaseStream, SourceCall
+from strandline.planner.estimate import estimate
+from strandline.planner.physical import plan as physical
+from strandline.planner.physical.lowering import choose
+from strandline.planner.physical.plan import Pipeline, numbered
+from strandline.planner.prices import Constants, calibration_file
+from strandline.planner.stages import optimize
+from strandline.runtime.commit import Delivery
+
+Floats = NDArray[np.float64]
+SMALLEST: Final = 2e-4  # seconds: less than this is noise, and is not fitted exactly
+
+_JOINED = "a {w} {kind} JOIN b {w} ON a.k = b.k"
+QUERIES: Final[Mapping[str, str]] = {
+    "filter": "SELECT k, v * 2 AS w, v + 1 AS x FROM a {w} WHERE v < 0.5",
+    "pass": "SELECT * FROM a {w}",
+    "join": f"SELECT a.*, b.v AS w FROM {_JOINED.format(kind='INNER', w='{w}')}",
+    "condition": f"SELECT a.*, b.v AS w FROM {_JOINED.format(kind='INNER', w='{w}')} AND a.v < b.v",
+    "pairs": "SELECT a.v, b.v AS w FROM a {s} JOIN b {s} ON a.v < b.v AND a.k <> b.k",
+    "left": f"SELECT a.*, b.v AS w FROM {_JOINED.format(kind='LEFT', w='{w}')}",
+    "semi": f"SELECT a.* FROM {_JOINED.format(kind='SEMI', w='{w}')}",
+    "count": "SELECT k, COUNT(*) AS n FROM a {w} GROUP BY k",
+    "joined values": f"SELECT DISTINCT a.k FROM {_JOINED.format(kind='INNER', w='{w}')}",
+    "joined groups": f"SELECT a.k, COUNT(*) AS n FROM {_JOINED.format(kind='INNER', w='{w}')} GROUP BY a.k",
+    "sums": "SELECT k, SUM(v) AS s, AVG(v) AS m, COUNT(k) AS n FROM a {w} GROUP BY k",
+    "extremes": "SELECT k, MIN(v) AS s, MAX(v) AS m FROM a {w} GROUP BY k",
+    "total": "SELECT COUNT(*) AS n, SUM(v) AS s FROM a {w}",
+    "member": "SELECT k, PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY v) AS m FROM a {w} GROUP BY k",
+    "distinct": "SELECT DISTINCT k FROM a {w}",
+    "distinct values": "SELECT g, COUNT(DISTINCT k) AS n FROM a [RANGE UNBOUNDED] GROUP BY g",
+    "except": "SELECT k FROM a {w} EXCEPT ALL SELECT k FROM b {w}",
+    "rows": "SELECT k, v FROM a WINDOW(PARTITION BY k ROWS 3)",
+    "session": "SELECT k, v FROM a WINDOW(PARTITION BY k SESSION {gap})",
+    "top": "SELECT k, v FROM a {w} ORDER BY v DESC LIMIT 100",
+    "first of a slide": "SELECT k, v FROM a WINDOW(RANGE 2 SECONDS SLIDE 1 SECOND) ORDER BY v DESC LIMIT 100",
+    "rank": "SELECT k, v, RANK() OVER (PARTITION BY k ORDER BY v) AS r FROM a {w} QUALIFY r <= 2",
+    "slide": "SELECT k, v FROM a WINDOW(RANGE 2 SECONDS SLIDE 1 SECOND)",
+    "granules": "SELECT k FROM (SELECT k FROM a {w} GRANULARITY(1 SECOND)) AS x WINDOW(RANGE 4 SECONDS SLIDE 1 SECOND)",
+    "changes": "ISTREAM(SELECT k, v FROM a {w})",
+    "arrivals": "ISTREAM(SELECT DISTINCT k FROM a [RANGE UNBOUNDED])",
+    "union": "SELECT k, v FROM a {w} UNION ALL SELECT k, v FROM b {w}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Rows of a stream per batch, how many batches a window holds, how many values a key has per row of the window, and
+    how wide rows are."""
+
+    rows: int
+    window: float
+    keys: float
+    wide: bool
+
+    @property
+    def streams(self) -> tuple[Made, Made]:
+        keys = max(2, round(self.rows * self.window * self.keys))
+        more = tuple(f"x{n}" for n in range(8)) if self.wide else ()
+        return tuple(Made(n, self.rows, {"k": keys, "g": 50}, ("v", *more)) for n in ("a", "b"))  # type: ignore[return-value]
+
+
+SETTINGS: Final = (
+    Setting(500, 2, 0.5, False),
+    Setting(20_000, 2, 0.5, False),
+    Setting(5_000, 8, 0.05, True),
+    Setting(20_000, 5, 0.1, True),
+    Setting(2_000, 12, 1.0, False),
+)
+DEAR: Final = ("condition", "left", "semi", "joined values", "joined groups")  # measured in every other setting
+DRIVEN: Final = ("pass", "join", "except")  # what a batch costs beside its operators is measured with these
+COUNTED: Final = 3  # batches that are measured, when the state is full
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Work of an operator and the seconds that it took."""
+
+    operator: str
+    work: Mapping[str, float]
+    seconds: float
+
+
+def calibrate(say: Callable[[str], None], settings: Sequence[Setting] = SETTINGS) -> Constants:
+    """Measure and fit; takes less than a minute."""
+    began = time.monotonic()
+    samples: list[Sample] = []
+    _samples("count", QUERIES["count"], settings[0])  # nobody pays for the first use of a library
+    for name, query in QUERIES.items():
+        say(f"{name} ({len(samples)} measurements so far)")
+        for setting in settings[::2] if name in DEAR else settings:
+            # Without a key all pairs of a batch are looked at, and their number is that of the rows squared.
+            most = replace(setting, rows=min(setting.rows, 1_000)) if name == "pairs" else setting
+            samples += _samples(name, query, most)
+        if name in DRIVEN:
+            samples += [_driving(name, query, setting) for setting in settings[:2]]
+    say("reading")
+    samples += list(_reading())
+    by_operator: dict[str, list[Sample]] = {}
+    for sample in samples:
+        by_operator.setdefault(sample.operator, []).append(sample)
+    seconds = {name: fitted(found) for name, found in sorted(by_operator.items())}
+    facts = {
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cores": os.cpu_count() or 1,
+        "machine": platform.machine(),
+        "seconds": round(time.monotonic() - began, 1),
+        "error": {name: round(error_of(found, seconds[name]), 3) for name, found in sorted(by_operator.items())},
+    }
+    return Constants(seconds, "measured", facts)
+
+
+def _samples(name: str, query: str, setting: Setting) -> Iterator[Sample]:
+    pipeline = _pipeline(name, query, setting)
+    run = TimedRun(pipeline)
+    streams = [made for made in setting.streams if made.name in {s.name for s in pipeline.streams}]
+    fill = int(setting.window) + 2
+    rows = [{made.name: made.rows(n, 1.0) for made in streams} for n in range(fill + COUNTED)]
+    for number, batch in enumerate(rows):
+        if number == fill:
+            run.forget()
+        run.step(batch, START + (number + 1) * SECOND)
+    found = estimate(pipeline, statistics_of(streams))
+    kinds = {
+        f"{fragment.id}.{number}": node.tag
+        for fragment in pipeline.fragments
+        for number, node in enumerate(numbered(fragment.root))
+    }
+    for step, seconds in run.seconds().items():
+        yield Sample(kinds[step], found.steps[step].work, seconds / COUNTED)
+    for fragment in pipeline.fragments:
+        kind = "Result" if isinstance(fragment.route, physical.ResultOf) else "Exchange"
+        yield Sample(kind, found.sending[fragment.id].work, run.sending[fragment.id] / COUNTED)
+
+
+def _driving(name: str, query: str, setting: Setting, counted: int = 8) -> Sample:
+    """What a run takes beside the operators and the exchanges: the difference of a whole run to these."""
+    pipeline = _pipeline(name, query, setting)
+    streams = [made for made in setting.streams if made.name in {s.name for s in pipeline.streams}]
+    batches = {made.name: [made.rows(n, 1.0) for n in range(2 + counted)] for made in streams}
+    timed = TimedRun(pipeline)
+    run = LocalRun(
+        pipeline,
+        Delivery(pipeline, None, None, ()),
+        sources={made.name: MadeSource(made, batches[made.name]) for made in streams},
+    )
+    seconds = 0.0
+    for number in range(2 + counted):
+        if number == 2:
+            timed.forget()
+        began = time.process_time()
+        run.step()
+        seconds += time.process_time() - began if number >= 2 else 0.0
+        timed.step({name: rows[number] for name, rows in batches.items()}, START + (number + 1) * SECOND)
+    run.close()
+    seconds -= sum(timed.seconds().values()) + sum(timed.sending.values())
+    work = estimate(pipeline, statistics_of(streams)).driving.work
+    return Sample("Batch", work, max(seconds, 0.0) / counted)
+
+
+def _pipeline(name: str, query: str, setting: Setting) -> Pipeline:
+    milliseconds = round(setting.window * 1000)
+    texts = {
+        "w": f"WINDOW(RANGE {milliseconds} MILLISECONDS)",
+        "s": "WINDOW(RANGE 100 MILLISECONDS)",
+        "gap": f"{max(1, round(milliseconds * setting.keys))} MILLISECONDS",
+    }
+    for key, text in texts.items():
+        query = query.replace(f"{{{key}}}", text)
+    streams = setting.streams
+    plan = optimize(bound(query, streams), statistics_of(streams))
+    pipeline = choose([(name, plan)], [made.stream for made in streams], 1)
+    return _coalesced(pipeline) if name == "count" else pipeline
+
+
+def _coalesced(pipeline: Pipeline) -> Pipeline:
+    """The same with a coalesce at the end, which no query asks for."""
+    *others, last = pipeline.fragments
+    return replace(pipeline, fragments=(*others, replace(last, root=physical.Coalesce(last.root))))
+
+
+def _reading() -> Iterator[Sample]:
+    """Parquet files, narrow and wide."""
+    for rows, wide in ((2_000, False), (200_000, False), (100_000, True)):
+        made = Made("a", 1000, {"k": 1000}, tuple(f"x{n}" for n in range(10)) if wide else ("v",))
+        with TemporaryDirectory(prefix="strandline-calibrate-") as directory:
+            path = Path(directory) / "a.parquet"
+            made.rows(0, rows / 1000).select(name for name, _ in made.columns).write_parquet(path)
+            stream = BaseStream("a", made.columns, SourceCall("file", (str(path),)), "t")
+            source = open_source(stream, Path(directory) / "log")
+            at, _ = source.advance(0, rows)
+            began = time.process_time()
+            for _ in source.read(0, at, frozenset(name for name, _ in made.columns)):
+                pass
+            seconds = time.process_time() - began
+        size = 8.0 * len(made.columns) + 16
+        yield Sample("Read", {"row": float(rows), "byte": rows * size, "step": 1.0}, seconds)
+
+
+def fitted(samples: Sequence[Sample]) -> dict[str, float]:
+    """The price of each unit, so that the relative errors are small."""
+    units = sorted({unit for sample in samples for unit, amount in sample.work.items() if amount})
+    wanted = np.array([max(sample.seconds, SMALLEST) for sample in samples])
+    work = np.array([[sample.work.get(unit, 0.0) for unit in units] for sample in samples]) / wanted[:, None]
+    scale = np.maximum(work.max(axis=0), 1e-300)
+    target = np.array([sample.seconds for sample in samples]) / wanted
+    found = nonnegative(work / scale, target) / scale
+    return {unit: float(f"{price:.3g}") for unit, price in zip(units, found, strict=True) if price > 0}
+
+
+def error_of(samples: Sequence[Sample], prices: Mapping[str, float]) -> float:
+    """The typical relative error: its median."""
+    errors = [
+        abs(sum(amount * prices.get(unit, 0.0) for unit, amount in s.work.items()) - s.seconds)
+        / max(s.seconds, SMALLEST)
+        for s in samples
+    ]
+    return float(np.median(errors))
+
+
+def nonnegative(matrix: Floats, target: Floats) -> Floats:
+    """Least squares with coefficients that are not negative: those in use are solved for, and who would become negative
+    leaves, until nobody who is left out would help (the active set method)."""
+    size = matrix.shape[1]
+    used = np.zeros(size, np.bool_)
+    found = np.zeros(size)
+    for _ in range(10 * size):
+        gain = matrix.T @ (target - matrix @ found)
+        gain[used] = -np.inf
+        best = int(np.argmax(gain))
+        if gain[best] <= 1e-10:
+            break
+        used[best] = True
+        while True:
+            solved = np.zeros(size)
+            solved[used] = np.linalg.lstsq(matrix[:, used], target, rcond=None)[0]
+            low = used & (solved <= 0)
+            if not low.any():
+                found = solved
+                break
+            step = np.min(found[low] / (found[low] - solved[low]))
+            found = found + step * (solved - found)
+            used &= found > 1e-14
+            found[~used] = 0.0
+    return found
+
+
+def show(found: Constants) -> str:
+    """The constants as a table: nanoseconds per unit, and how far off the fit is on the median."""
+    lines = ["nanoseconds per unit of work, and by how much the median measurement is off"]
+    for name, units in found.seconds.items():
+        prices = ", ".join(f"{unit} {1e9 * price:,.3g}" for unit, price in units.items())
+        lines.append(f"  {name:<16} {found.facts['error'][name]:>4.0%}  {prices}")
+    rows = capacity(found)
+    lines.append(f"a core counts the rows of a window, grouped by key, at {rows:,.0f} rows/s")
+    return "\n".join(lines)
+
+
+def capacity(found: Constants, rate: int = 100_000) -> float:
+    """Rows per second that one core takes in, for an ordinary query: a count per key over ten seconds."""
+    made = Made("a", rate, {"k": 1_000})
+    plan = bound("SELECT k, COUNT(*) AS n FROM a WINDOW(RANGE 10 SECONDS) GROUP BY k", [made])
+    pipeline = choose([("q", optimize(plan, statistics_of([made])))], [made.stream], 1)
+    return rate / estimate(pipeline, statistics_of([made]), prices=found).cost
+
+
+def write(found: Constants, out: Path | None) -> Path:
+    """Leave the constants where the optimizer looks for them, or in a file."""
+    place = out or calibration_file()
+    if place is None:
+        raise StrandlineError("there is no home directory for the constants", code="bad-costs", hint="Give --out FILE.")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        temporary = place.with_name(f".{place.name}.{os.getpid()}")
+        temporary.write_text(json.dumps(found.to_json(), indent=1) + "\n")
+        os.replace(temporary, place)
+    except OSError as error:
+        raise StrandlineError(f"{place} cannot be written", code="bad-costs", detail=str(error)) from None
+    return place

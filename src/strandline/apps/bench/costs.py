@@ -1,0 +1,295 @@
+"""How good the cost model is: equivalent plans, what it says of them, and what they take.
+
+Every shape of a query has at least two plans with the same answers. Each runs in one process on made streams until its
+windows are full; then CPU seconds are counted. Two things are judged: whether the plan that the model takes for the
+cheapest is, and whether as many rows are in its state as the model says.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+
+from strandline.apps.bench.world import Made, MadeSource, bound, statistics_of
+from strandline.engines.local import LocalRun
+from strandline.logical.plan import Plan
+from strandline.planner.estimate import estimate
+from strandline.planner.physical.lowering import choose
+from strandline.planner.physical.plan import Pipeline
+from strandline.planner.rewrite import settle
+from strandline.planner.rules.prune_columns import prune_columns
+from strandline.planner.stages import FILTERS, MAPS, SHARING
+from strandline.runtime.commit import BatchReport, Delivery
+
+Figures = dict[str, Any]
+CLOSE: Final = 1.2  # the chosen plan may take so much longer than the best
+LEAST_SECONDS: Final = 0.4  # of CPU time that a measurement lasts
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Streams, seconds of a window and of a batch, and texts for the same answer; those in `raw` are not rewritten."""
+
+    streams: tuple[Made, ...]
+    window: float
+    batch: float
+    plans: Mapping[str, str]
+    raw: frozenset[str] = field(default_factory=frozenset)
+
+    def text(self, label: str) -> str:
+        return self.plans[label].replace("{w}", f"WINDOW(RANGE {round(self.window * 1000)} MILLISECONDS)")
+
+
+def _stream(name: str, rate: int, **keys: int) -> Made:
+    return Made(name, rate, keys)
+
+
+def _orders(select: str, conditions: Mapping[frozenset[str], str], orders: Sequence[str]) -> dict[str, str]:
+    """The same join in several orders, each as a text: "abc" joins a and b, then c."""
+    found = {}
+    for order in orders:
+        text = f"{order[0]} {{w}}"
+        for position, name in enumerate(order[1:], 1):
+            on = [c for pair, c in conditions.items() if name in pair and pair <= set(order[: position + 1])]
+            text += f" JOIN {name} {{w}} ON {' AND '.join(on)}" if on else f" CROSS JOIN {name} {{w}}"
+        found["⋈".join(order)] = f"SELECT {select} FROM {text}"
+    return found
+
+
+def _pairs(**on: str) -> dict[frozenset[str], str]:
+    return {frozenset(pair): condition for pair, condition in on.items()}
+
+
+_DISTINCT_JOIN: Final = (
+    "SELECT x.k FROM (SELECT DISTINCT k FROM a {w}) x JOIN (SELECT DISTINCT k FROM b {w}) y ON x.k = y.k"
+)
+SHAPES: Final[Mapping[str, Shape]] = {
+    "3 joins, 1 s": Shape(
+        (_stream("a", 20_000, k=20_000), _stream("b", 4_000, k=20_000, m=50), _stream("c", 1_000, m=50)), 1, 1,
+        _orders("a.v, b.v AS w, c.v AS u", _pairs(ab="a.k = b.k", bc="b.m = c.m"), ["abc", "bca"]),
+    ),
+    "3 joins, 10 s": Shape(
+        (_stream("a", 5_000, k=5_000), _stream("b", 200, k=5_000, m=200), _stream("c", 2_000, m=200)), 10, 1,
+        _orders("a.v, b.v AS w, c.v AS u", _pairs(ab="a.k = b.k", bc="b.m = c.m"), ["abc", "bca"]),
+    ),
+    "3 joins, 1 min": Shape(
+        (_stream("a", 300, k=3_000), _stream("b", 300, k=3_000, m=100), _stream("c", 20, m=100)), 60, 2,
+        _orders("a.v, b.v AS w, c.v AS u", _pairs(ab="a.k = b.k", bc="b.m = c.m"), ["abc", "bca"]),
+    ),
+    "star of 4, 5 s": Shape(
+        (_stream("a", 2_000, k=2_000, m=5_000, n=20_000), _stream("b", 2_000, k=2_000), _stream("c", 1_000, m=5_000),
+         _stream("d", 400, n=20_000)), 5, 1,
+        _orders("a.v, b.v AS w, c.v AS u, d.v AS x",
+                _pairs(ab="a.k = b.k", ac="a.m = c.m", ad="a.n = d.n"), ["abcd", "adcb", "acbd"]),
+    ),
+    "filter and join, 10 s": Shape(
+        (_stream("a", 5_000, k=10_000, g=10), _stream("b", 5_000, k=10_000)), 10, 1,
+        dict.fromkeys(
+            ("filter first", "join first"),
+            "SELECT * FROM (SELECT a.k, a.g, a.v, b.v AS w FROM a {w} JOIN b {w} ON a.k = b.k) x WHERE g = 3"),
+        frozenset({"join first"}),
+    ),
+    "distinct and join, 5 s": Shape(
+        (_stream("a", 4_000, k=500), _stream("b", 1_000, k=500)), 5, 1,
+        {"distinct first": _DISTINCT_JOIN,
+         "join first": "SELECT DISTINCT a.k FROM a {w} JOIN b {w} ON a.k = b.k"},
+    ),
+    "group and join, 10 s": Shape(
+        (_stream("a", 2_000, k=1_000), _stream("b", 500, k=1_000)), 10, 1,
+        {"group first": "SELECT x.k, x.n * y.n AS n FROM (SELECT k, COUNT(*) AS n FROM a {w} GROUP BY k) x"
+                        " JOIN (SELECT k, COUNT(*) AS n FROM b {w} GROUP BY k) y ON x.k = y.k",
+         "join first": "SELECT a.k, COUNT(*) AS n FROM a {w} JOIN b {w} ON a.k = b.k GROUP BY a.k"},
+    ),
+    "filter and group, 1 min": Shape(
+        (_stream("a", 5_000, k=2_000),), 60, 2,
+        {"filter first": "SELECT * FROM (SELECT k, COUNT(*) AS n, SUM(v) AS s FROM a {w} GROUP BY k) x WHERE k = 7",
+         "group first": "SELECT * FROM (SELECT k, COUNT(*) AS n, SUM(v) AS s FROM a {w} GROUP BY k) x WHERE k = 7"},
+        frozenset({"group first"}),
+    ),
+    "filter and distinct, 10 min": Shape(
+        (_stream("a", 500, k=1_000, g=20),), 600, 5,
+        {"filter first": "SELECT k FROM (SELECT DISTINCT k, g FROM a {w}) x WHERE g = 3",
+         "distinct first": "SELECT k FROM (SELECT DISTINCT k, g FROM a {w}) x WHERE g = 3"},
+        frozenset({"distinct first"}),
+    ),
+    "filter and difference, 10 s": Shape(
+        (_stream("a", 4_000, k=5_000, g=10), _stream("b", 2_000, k=5_000, g=10)), 10, 1,
+        {"filter first": "SELECT k FROM (SELECT k, g FROM a {w} EXCEPT ALL SELECT k, g FROM b {w}) x WHERE g = 3",
+         "difference first": "SELECT k FROM (SELECT k, g FROM a {w} EXCEPT ALL SELECT k, g FROM b {w}) x WHERE g = 3"},
+        frozenset({"difference first"}),
+    ),
+    "distinct and union, 1 min": Shape(
+        (_stream("a", 1_000, k=2_000), _stream("b", 1_000, k=2_000)), 60, 2,
+        {"once": "SELECT DISTINCT k FROM (SELECT k FROM a {w} UNION ALL SELECT k FROM b {w}) x",
+         "twice": "SELECT DISTINCT k FROM (SELECT DISTINCT k FROM a {w} UNION ALL SELECT DISTINCT k FROM b {w}) x"},
+    ),
+    "partners, 10 s": Shape(
+        (_stream("a", 2_000, k=2_000), _stream("b", 1_000, k=2_000)), 10, 1,
+        {"semi join": "SELECT a.k, a.v FROM a {w} SEMI JOIN b {w} ON a.k = b.k",
+         "distinct and join": "SELECT a.k, a.v FROM a {w} JOIN (SELECT DISTINCT k FROM b {w}) y ON a.k = y.k"},
+    ),
+    "intersection, 10 s": Shape(
+        (_stream("a", 3_000, k=3_000), _stream("b", 3_000, k=3_000)), 10, 1,
+        {"intersect": "SELECT k FROM a {w} INTERSECT SELECT k FROM b {w}",
+         "distinct and join": _DISTINCT_JOIN},
+    ),
+    "difference, 1 min": Shape(
+        (_stream("a", 1_000, k=20_000), _stream("b", 300, k=20_000)), 60, 2,
+        {"except": "SELECT k FROM a {w} EXCEPT SELECT k FROM b {w}",
+         "distinct first": "SELECT DISTINCT k FROM a {w} EXCEPT SELECT DISTINCT k FROM b {w}",
+         "anti join": "SELECT DISTINCT a.k FROM a {w} ANTI JOIN b {w} ON a.k = b.k"},
+    ),
+}  # fmt: skip
+
+
+def as_written(plan: Plan) -> Plan:
+    """With filters and columns where they belong, and the joins as the text has them."""
+    return settle(SHARING, settle(MAPS, prune_columns(settle(MAPS, settle(FILTERS, plan)))))
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A plan: CPU seconds per second of stream time, rows of its state, and what its answer adds up to."""
+
+    seconds: float
+    rows: float
+    answer: int
+
+
+def pipeline_of(shape: Shape, label: str) -> Pipeline:
+    plan = bound(shape.text(label), shape.streams)
+    plan = plan if label in shape.raw else as_written(plan)
+    return choose([("q", plan)], [made.stream for made in shape.streams], 1)
+
+
+def measure(pipeline: Pipeline, streams: Sequence[Made], window: float, batch: float, least: float) -> Measured:
+    """Fill the windows, then count. The answer is that of the time in which they were filled."""
+    # Results of a join are valid for up to a window, too, and their segments a little longer.
+    fill = int(window / batch * (1 if window > 100 else 2.5)) + 2
+    made = {each.name: [each.rows(n, batch) for n in range(fill)] for each in streams}
+    answer = _Answer()
+    delivery = Delivery(pipeline, None, None, [answer.take])
+    run = LocalRun(pipeline, delivery, sources={each.name: MadeSource(each, made[each.name]) for each in streams})
+    for _ in range(fill):
+        run.step()
+    answer.close(run.delivery.progress("q").until)
+    rows: list[int] = []
+    seconds, counted = 0.0, 0
+    while seconds < least or counted < 8:
+        for each in streams:
+            made[each.name].append(each.rows(fill + counted, batch))
+        began = time.process_time()
+        run.step()
+        seconds += time.process_time() - began
+        rows.append(delivery.state_rows)
+        counted += 1
+    run.close()
+    return Measured(seconds / (counted * batch), sum(rows) / len(rows), answer.total)
+
+
+class _Answer:
+    """What an answer adds up to, however its pieces are cut: of every row a number, times how long it is valid."""
+
+    def __init__(self) -> None:
+        self.pieces: list[pl.DataFrame] | None = []
+        self.total = 0
+
+    def take(self, report: BatchReport) -> None:
+        table = report.answer("q")
+        if self.pieces is not None and table is not None:
+            frame = pl.from_arrow(table)
+            assert isinstance(frame, pl.DataFrame)
+            self.pieces.append(frame)
+
+    def close(self, until: int) -> None:
+        pieces, self.pieces = self.pieces, None
+        if not pieces:
+            return
+        frame = pl.concat(pieces)
+        start, end = (frame.get_column(c).cast(pl.Int64) for c in ("valid_from", "valid_until"))
+        lasts = (end.clip(upper_bound=until) - start.clip(upper_bound=until)).to_numpy()
+        payload = frame.drop("valid_from", "valid_until")
+        payload = payload.select(pl.all().cast(pl.Float64).round(9).add(0.0)) if payload.width else payload
+        number = payload.rename({c: str(i) for i, c in enumerate(payload.columns)}).hash_rows(7).to_numpy() >> 40
+        self.total = int((number.astype("int64") * lasts % (1 << 31)).sum() % (1 << 31))
+
+
+def run_shape(shape: Shape, repeat: int) -> list[Figures]:
+    """Every plan of a shape: what the model says, and what is."""
+    found: list[Figures] = []
+    statistics = statistics_of(shape.streams)
+    for label in shape.plans:
+        pipeline = pipeline_of(shape, label)
+        expected = estimate(pipeline, statistics, shape.batch)
+        read = sum(each.cost for each in expected.reading.values())  # made streams are not read from anywhere
+        gc.collect()
+        runs = [measure(pipeline, shape.streams, shape.window, shape.batch, LEAST_SECONDS) for _ in range(repeat)]
+        best = min(runs, key=lambda each: each.seconds)
+        found.append(
+            {
+                "plan": label,
+                "predicted_ms": round(1000 * (expected.cost - read), 3),
+                "measured_ms": round(1000 * best.seconds, 3),
+                "predicted_rows": round(expected.rows),
+                "measured_rows": round(best.rows),
+                "answer": best.answer,
+            }
+        )
+    return found
+
+
+def judged(name: str, plans: list[Figures]) -> Figures:
+    """Whether the model's choice is right, or near enough, and its state."""
+    chosen = min(plans, key=lambda each: each["predicted_ms"])
+    best = min(plans, key=lambda each: each["measured_ms"])
+    ratio = chosen["measured_ms"] / best["measured_ms"]
+    state = chosen["predicted_rows"] / max(chosen["measured_rows"], 1)
+    return {
+        "shape": name,
+        "plans": plans,
+        "chosen": chosen["plan"],
+        "times_best": round(ratio, 2),
+        "right": ratio <= CLOSE,
+        "state_ratio": round(state, 2),
+        "same_answers": len({each["answer"] for each in plans}) == 1,
+    }
+
+
+def run_costs(repeat: int, say: Callable[[str], None], only: Sequence[str] = ()) -> list[Figures]:
+    found = []
+    for name, shape in SHAPES.items():
+        if only and name not in only:
+            continue
+        verdict = judged(name, run_shape(shape, repeat))
+        say(f"{name}: {verdict['chosen']}, {verdict['times_best']} times the best")
+        found.append(verdict)
+    return found
+
+
+def report_costs(found: list[Figures], console: Console) -> None:
+    table = Table(title="costs", title_justify="left")
+    heads = ("shape", "plan", "predicted ms/s", "measured ms/s", "predicted rows", "measured rows")
+    for head in heads:
+        table.add_column(head, justify="left" if head in ("shape", "plan") else "right")
+    for verdict in found:
+        for number, each in enumerate(verdict["plans"]):
+            mark = " *" if each["plan"] == verdict["chosen"] else ""
+            figures = (f"{each[f'{side}_ms']:.1f}" for side in ("predicted", "measured"))
+            rows = (f"{each[f'{side}_rows']:,}" for side in ("predicted", "measured"))
+            table.add_row("" if number else verdict["shape"], f"{each['plan']}{mark}", *figures, *rows)
+    console.print(table)
+    right = sum(each["right"] for each in found)
+    states = [
+        abs(plan["predicted_rows"] / max(plan["measured_rows"], 1) - 1) for each in found for plan in each["plans"]
+    ]
+    within = sum(error <= 0.15 for error in states)
+    console.print(f"* is what the model chooses: the best or within 20 % of it for {right} of {len(found)} shapes")
+    console.print(f"state within 15 % of what was measured for {within} of {len(states)} plans")
+    console.print(f"equal answers of all plans of a shape: {all(each['same_answers'] for each in found)}")

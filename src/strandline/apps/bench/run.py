@@ -1,0 +1,467 @@
+"""Benchmarks: strandline and Spark alone on the same work, in one run, with the answers compared.
+
+Each side writes its results to Parquet files. Times leave out the start of the JVM and include the start of the plan.
+The machine may be noisy: each side runs several times and its best run counts; ratios are what to look at.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.table import Table
+
+import strandline
+from strandline.apps.bench.costs import report_costs, run_costs
+from strandline.apps.bench.data import declare, stream
+from strandline.apps.bench.measure import Cost, measured
+from strandline.apps.bench.nexmark import nexmark, report_nexmark
+from strandline.apps.bench.operators import report_operators, run_operators
+from strandline.apps.bench.orders import report_orders, run_orders
+from strandline.apps.bench.shedding import report_shedding, run_shedding
+from strandline.connectors.sinks import Callback, Parquet
+from strandline.core.errors import StrandlineError
+from strandline.core.temporal import SECOND
+from strandline.engines.spark.launcher.session import Session, start
+from strandline.engines.spark.launcher.settings import SPARK_ALONE
+
+Figures = dict[str, Any]
+MEMORY = {"spark.driver.memory": "4g"}
+HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+
+
+class Bench:
+    """A directory for data, how often to run, and the two kinds of Spark session, one at a time.
+
+    Our own session is set up for small batches of large values. Spark's operators look at rows and want its compilers:
+    runs of Spark alone have a session with the settings that serve it best.
+    """
+
+    def __init__(
+        self, directory: Path, rows: int | None, repeat: int, console: Console, queries: Sequence[str] = ()
+    ) -> None:
+        self.directory, self.rows, self.repeat, self.console = directory, rows, repeat, console
+        self.queries = queries  # of a benchmark that has several: which ones, or all
+        self._number = 0
+        self._kind = ""
+        self._session: Session | None = None
+
+    def session(self, kind: str) -> SparkSession:
+        """The session of a kind, "ours" or "alone", warm."""
+        if self._session is None or self._kind != kind:
+            self.close()
+            self._kind = kind
+            self._session = start(master="local[2]", config=MEMORY if kind == "ours" else {**MEMORY, **SPARK_ALONE})
+            self._session.wait_warm()
+            self._warm_up()
+        return self._session.spark
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.stop()
+            self._session = None
+
+    def _warm_up(self) -> None:
+        """A small query first, so that nobody pays for loading classes and starting workers."""
+        place = self.fresh("warm")
+        data = stream(place / "data", 9, 20_000, 10_000, 100, files=2)
+        if self._kind == "ours":
+            sql = "SELECT k, COUNT(*) AS n FROM s WINDOW(RANGE 1 SECOND) GROUP BY k"
+            self.strandline(declare("s", data), sql, place, 10_000)
+        else:
+            windows = self.read_stream(data, 1).withWatermark("t", "0 seconds").groupBy(F.window("t", "1 second"), "k")
+            self.spark_alone(windows.count(), place)
+        self.say(f"{'strandline' if self._kind == 'ours' else 'spark alone'} is warm")
+
+    def say(self, text: str) -> None:
+        self.console.print(f"  {text}", markup=False, highlight=False)
+
+    def fresh(self, name: str) -> Path:
+        """A new directory for one run."""
+        self._number += 1
+        return self.directory / f"{name}-{self._number}"
+
+    def best(self, what: str, rows: int, run: Callable[[Path], Cost]) -> tuple[Figures, Path]:
+        """The best of several runs, and where its results are."""
+        runs: list[tuple[Cost, Path]] = []
+        for _ in range(self.repeat):
+            place = self.fresh(what.split()[0])
+            cost = run(place)
+            self.say(f"{what}: {rows / cost.seconds:,.0f} rows/s ({cost.seconds:.1f} s, {cost.cpu_seconds:.1f} CPU s)")
+            runs.append((cost, place))
+        cost, place = min(runs, key=lambda r: r[0].seconds)
+        return {"what": what, "rows_per_s": round(rows / cost.seconds), **_rounded(asdict(cost))}, place
+
+    def strandline(self, streams: str, sql: str, place: Path, batch_rows: int) -> Cost:
+        """Run a query of ours over files to its end."""
+        spark = self.session("ours")
+        with measured() as cost:
+            database = strandline.connect(spark=spark, batch_rows=batch_rows, checkpoint=place / "checkpoint")
+            database.sql(streams)
+            database.sql(sql, sink=Parquet(place / "out"), name="q").await_end()
+        return cost
+
+    def spark_alone(self, frame: DataFrame, place: Path, mode: str = "append") -> Cost:
+        """Run a streaming DataFrame over files to its end."""
+        with measured() as cost:
+            writer = frame.writeStream.outputMode(mode).format("parquet").option("path", str(place / "out"))
+            query = writer.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True).start()
+            query.awaitTermination()
+        return cost
+
+    def read_stream(self, directory: Path, files_per_batch: int) -> DataFrame:
+        schema = "t timestamp, k long, v double"
+        source = self.session("alone").readStream.schema(schema)
+        return source.option("maxFilesPerTrigger", files_per_batch).parquet(str(directory))
+
+    @contextmanager
+    def settings(self, values: dict[str, str]) -> Iterator[None]:
+        conf = self.session("alone").conf
+        before = {name: conf.get(name, None) for name in values}
+        for name, value in values.items():
+            conf.set(name, value)
+        try:
+            yield
+        finally:
+            for name, old in before.items():
+                if old is None:
+                    conf.unset(name)
+                else:
+                    conf.set(name, old)
+
+
+def results(place: Path) -> pl.DataFrame:
+    return pl.read_parquet(str(place / "out" / "*.parquet"))
+
+
+def join(bench: Bench) -> Figures:
+    """Two streams, equal keys, 10 s windows, against Spark's stream–stream join."""
+    rows = bench.rows or 2_000_000
+    a = stream(bench.directory / "join-a", 1, rows, 100_000, rows // 2)
+    b = stream(bench.directory / "join-b", 2, rows, 100_000, rows // 2)
+    sql = """SELECT a.k AS k, a.v AS av, b.v AS bv
+               FROM a WINDOW(RANGE 10 SECONDS), b WINDOW(RANGE 10 SECONDS) WHERE a.k = b.k"""
+    declared = declare("a", a) + declare("b", b)
+    ours, our_place = bench.best("strandline", 2 * rows, lambda p: bench.strandline(declared, sql, p, rows // 2))
+    theirs: list[tuple[Figures, Path]] = []
+    for files, store, label in (
+        (10, HDFS, "one batch, HDFS-backed state"),
+        (3, HDFS, "four batches, HDFS-backed state"),
+    ):
+
+        def run(place: Path, files: int = files, store: str = store) -> Cost:
+            left, right = (
+                bench.read_stream(d, files)
+                .withWatermark("t", "0 seconds")
+                .select(*(F.col(c).alias(s + c) for c in "tkv"))
+                for d, s in ((a, "a"), (b, "b"))
+            )
+            near = F.expr("ak = bk AND at > bt - INTERVAL 10 SECONDS AND bt > at - INTERVAL 10 SECONDS")
+            wanted = left.join(right, near).select(F.col("ak").alias("k"), "av", "bv")
+            with bench.settings(
+                {"spark.sql.shuffle.partitions": "2", "spark.sql.streaming.stateStore.providerClass": store}
+            ):
+                return bench.spark_alone(wanted, place)
+
+        theirs.append(bench.best(f"spark ({label})", 2 * rows, run))
+    spark, spark_place = max(theirs, key=lambda t: t[0]["rows_per_s"])
+    same = _same_join(results(our_place), results(spark_place))
+    return _compared("join", 2 * rows, ours, spark, same, {"other spark runs": [t[0] for t in theirs]})
+
+
+def _same_join(ours: pl.DataFrame, theirs: pl.DataFrame) -> bool:
+    columns = ["k", "av", "bv"]
+    return ours.select(columns).sort(columns).equals(theirs.select(columns).sort(columns))
+
+
+def aggregate(bench: Bench) -> Figures:
+    """COUNT, AVG and MAX per key over the last 10 s at every event, against Spark's hopping window 10 s / 1 s."""
+    rows = bench.rows or 4_000_000
+    directory = stream(bench.directory / "aggregate", 3, rows, 100_000, 1_000)
+    declared = declare("s", directory)
+
+    def ask(window: str) -> tuple[Figures, Path]:
+        sql = f"SELECT k, COUNT(*) AS n, AVG(v) AS a, MAX(v) AS m FROM s WINDOW({window}) GROUP BY k"
+        return bench.best(f"strandline ({window.lower()})", rows, lambda p: bench.strandline(declared, sql, p, rows))
+
+    ours, our_place = ask("RANGE 10 SECONDS")
+    slides = [ask(f"RANGE 10 SECONDS SLIDE {slide}")[0] for slide in ("1 SECOND", "10 SECONDS")]
+    theirs: list[tuple[Figures, Path]] = []
+    for files, label in ((10, "one batch"), (3, "four batches")):
+
+        def run(place: Path, files: int = files) -> Cost:
+            source = bench.read_stream(directory, files).withWatermark("t", "0 seconds")
+            hopping = source.groupBy(F.window("t", "10 seconds", "1 second"), "k")
+            wanted = hopping.agg(F.count("*").alias("n"), F.avg("v").alias("a"), F.max("v").alias("m"))
+            with bench.settings({"spark.sql.shuffle.partitions": "2"}):
+                return bench.spark_alone(wanted, place)
+
+        theirs.append(bench.best(f"spark ({label})", rows, run))
+    spark, spark_place = max(theirs, key=lambda t: t[0]["rows_per_s"])
+    ours["results"] = int(results(our_place).height)
+    spark["results"] = int(results(spark_place).height)
+    same = _same_windows(results(our_place), results(spark_place))
+    more = {"with SLIDE": slides, "other spark runs": [t[0] for t in theirs]}
+    return _compared("aggregate", rows, ours, spark, same, more)
+
+
+def _same_windows(ours: pl.DataFrame, theirs: pl.DataFrame) -> bool:
+    """Spark's window that ends at e is our answer at the last instant before e."""
+    theirs = theirs.select(pl.col("window").struct.field("end").dt.epoch("us").alias("end"), "k", "n", "a", "m")
+    start, end = (ours.get_column(c).dt.epoch("us") for c in ("valid_from", "valid_until"))
+    for at in sorted(theirs.get_column("end").unique())[:-1:7]:
+        valid = ours.filter((start < at) & (end >= at)).select("k", "n", "a", "m").sort("k")
+        wanted = theirs.filter(pl.col("end") == at).drop("end").sort("k")
+        if valid.height != wanted.height or not valid.select("k", "n", "m").equals(wanted.select("k", "n", "m")):
+            return False
+        if not np.allclose(valid["a"].to_numpy(), wanted["a"].to_numpy(), rtol=1e-12):
+            return False
+    return theirs.height > 0
+
+
+def filter_(bench: Bench) -> Figures:
+    """One predicate and a projection."""
+    rows = bench.rows or 4_000_000
+    directory = stream(bench.directory / "filter", 4, rows, 100_000, 1_000)
+    sql = "SELECT k, v * 2 AS w FROM s WHERE v < 0.1"
+    declared = declare("s", directory)
+    ours, our_place = bench.best("strandline", rows, lambda p: bench.strandline(declared, sql, p, rows))
+    theirs: list[tuple[Figures, Path]] = []
+    for files, label in ((10, "one batch"), (5, "two batches")):
+
+        def run(place: Path, files: int = files) -> Cost:
+            wanted = bench.read_stream(directory, files).where("v < 0.1").select("k", (F.col("v") * 2).alias("w"))
+            return bench.spark_alone(wanted, place)
+
+        theirs.append(bench.best(f"spark ({label})", rows, run))
+    spark, spark_place = max(theirs, key=lambda t: t[0]["rows_per_s"])
+    columns = ["k", "w"]
+    mine, other = (results(place).select(columns).sort(columns) for place in (our_place, spark_place))
+    return _compared("filter", rows, ours, spark, mine.equals(other), {"other spark runs": [t[0] for t in theirs]})
+
+
+def latency(bench: Bench) -> Figures:
+    """From event to visible result: two paced streams of 10 k rows/s each, joined over 10 s."""
+    seconds, rate = 20, 10_000
+    total = bench.rows or seconds * rate
+    streams = "".join(
+        f"CREATE STREAM {name} (value BIGINT, key BIGINT, ts TIMESTAMP) SOURCE rate("
+        f"rows_per_second => {rate}, total => {total}, keys => 100000, seed => {seed}) ORDERED BY ts;"
+        for name, seed in (("a", 1), ("b", 2))
+    )
+    sql = """SELECT a.key AS key, a.value AS one, b.value AS two
+               FROM a WINDOW(RANGE 10 SECONDS), b WINDOW(RANGE 10 SECONDS) WHERE a.key = b.key"""
+    delays: list[np.ndarray[Any, Any]] = []
+
+    def heard(batch: int, table: pa.Table) -> None:
+        now = time.time() * SECOND
+        delays.append(now - table["valid_from"].cast(pa.int64()).to_numpy())
+
+    # The first batches of a session are slower; users of a running system do not see those.
+    spark_session = bench.session("ours")
+    for measuring in (False, True):
+        delays.clear()
+        with measured() as cost:
+            database = strandline.connect(spark=spark_session, checkpoint=bench.fresh("latency"))
+            database.sql(
+                streams if measuring else streams.replace(f"total => {total}", f"total => {min(total, 3 * rate)}")
+            )
+            query = database.sql(sql, sink=Callback(heard), name="q")
+            query.await_end()
+    ours = _delays("strandline", np.concatenate(delays), cost)
+    batches = [d["triggerExecution"] for d in query.batch_durations()]
+    ours["batches"], ours["batch_p50_ms"] = len(batches), statistics.median(batches) if batches else None
+    bench.say(f"strandline: p50 {ours['p50_ms']} ms, p99 {ours['p99_ms']} ms, a batch {ours['batch_p50_ms']} ms")
+    spark = _spark_latency(bench, total, rate)
+    ratio = round(spark["p50_ms"] / ours["p50_ms"], 2)
+    return {"bench": "latency", "strandline": ours, "spark": spark, "ratio_p50": ratio, "same_answer": None}
+
+
+def _spark_latency(bench: Bench, total: int, rate: int) -> Figures:
+    spark = bench.session("alone")
+    delays: list[np.ndarray[Any, Any]] = []
+    seen = threading.Event()
+
+    def heard(frame: DataFrame, _: int) -> None:
+        column = frame.select(F.unix_micros(F.greatest("ts", "us")).alias("at")).toArrow()["at"].to_numpy()
+        if len(column):
+            delays.append(time.time() * SECOND - column)
+            seen.set()
+
+    def side(seed: int, time_name: str, key: str) -> DataFrame:
+        source = spark.readStream.format("rate")
+        source = source.option("rowsPerSecond", rate).option("numPartitions", 1)
+        keyed = source.load().select(
+            F.col("timestamp").alias(time_name), F.expr(f"pmod(hash(value + {seed}000000007), 100000)").alias(key)
+        )
+        return keyed.withWatermark(time_name, "0 seconds")
+
+    near = F.expr("k = j AND ts > us - INTERVAL 10 SECONDS AND us > ts - INTERVAL 10 SECONDS")
+    joined = side(1, "ts", "k").join(side(2, "us", "j"), near)
+    with bench.settings({"spark.sql.shuffle.partitions": "2"}), measured() as cost:
+        checkpoint = str(bench.fresh("spark-latency"))
+        query = joined.writeStream.foreachBatch(heard).option("checkpointLocation", checkpoint).start()
+        seen.wait(120)
+        delays.clear()
+        time.sleep(max(total / rate, 1))
+        query.stop()
+    return _delays("spark", np.concatenate(delays) if delays else np.array([np.nan]), cost)
+
+
+def _delays(what: str, delays: np.ndarray[Any, Any], cost: Cost) -> Figures:
+    p50, p99 = (round(float(np.percentile(delays, p)) / 1000, 1) for p in (50, 99))
+    return {"what": what, "results": len(delays), "p50_ms": p50, "p99_ms": p99, **_rounded(asdict(cost))}
+
+
+def growth(bench: Bench) -> Figures:
+    """Join throughput as windows, and with them the state, grow; about one match per row throughout."""
+    runs = []
+    for seconds in (1, 10, 60):
+        rows = bench.rows or max(2_000_000, 100_000 * (seconds + 20))
+        keys = max(100_000 * seconds, 1)
+        a = stream(bench.directory / f"growth-a-{seconds}", 5, rows, 100_000, keys, files=20)
+        b = stream(bench.directory / f"growth-b-{seconds}", 6, rows, 100_000, keys, files=20)
+        window = f"WINDOW(RANGE {seconds} SECONDS)"
+        sql = f"SELECT a.k AS k, a.v AS av, b.v AS bv FROM a {window}, b {window} WHERE a.k = b.k"
+        states: list[int] = []
+
+        def run(place: Path, declared: str = declare("a", a) + declare("b", b), sql: str = sql) -> Cost:
+            session = bench.session("ours")
+            with measured() as cost:
+                database = strandline.connect(spark=session, batch_rows=500_000, checkpoint=place / "checkpoint")
+                database.sql(declared)
+                query = database.sql(sql, sink=Parquet(place / "out"), name="q")
+                while not query.await_end(0.2):
+                    states.append(query.metrics()["state_rows"])  # noqa: B023
+            return cost
+
+        figures, place = bench.best(f"strandline ({seconds} s windows)", 2 * rows, run)
+        matches = results(place).height
+        figures |= {"window_s": seconds, "state_rows": max(states, default=0), "matches": matches}
+        figures["us_per_row"] = round(figures["seconds"] * 1e6 / (2 * rows), 3)
+        runs.append(figures)
+    return {"bench": "growth", "strandline": runs, "same_answer": None}
+
+
+def operators(bench: Bench) -> Figures:
+    """What each operator does on one core as its state grows, and how much longer it takes than join and aggregate."""
+    return {"bench": "operators", "operators": run_operators(bench.rows, bench.repeat, bench.say), "same_answer": None}
+
+
+def costs(bench: Bench) -> Figures:
+    """Equivalent plans of many shapes of queries: what the cost model says, and what they take, CPU and state."""
+    return {"bench": "costs", "shapes": run_costs(bench.repeat, bench.say, bench.queries), "same_answer": None}
+
+
+def orders(bench: Bench) -> Figures:
+    """Joins of streams with skewed rates, in the order of the text and in the order that the planner chooses."""
+    return {"bench": "orders", "orders": run_orders(bench.repeat, bench.say, bench.queries), "same_answer": None}
+
+
+def shedding(bench: Bench) -> Figures:
+    """A join offered twice what the machine can do: without shedding, with it, and with it from the cheapest plan."""
+    found = run_shedding(bench.session("ours"), bench.fresh("shedding"), bench.rows or 300, bench.say)
+    return {"bench": "shedding", "shedding": found, "same_answer": None}
+
+
+BENCHES: dict[str, Callable[[Bench], Figures]] = {
+    "join": join,
+    "aggregate": aggregate,
+    "filter": filter_,
+    "latency": latency,
+    "growth": growth,
+    "operators": operators,
+    "costs": costs,
+    "orders": orders,
+    "shedding": shedding,
+    "nexmark": nexmark,
+}
+
+
+def run_bench(name: str, rows: int | None, repeat: int, console: Console, queries: Sequence[str] = ()) -> list[Figures]:
+    """Run one benchmark or all."""
+    if name != "all" and name not in BENCHES:
+        raise StrandlineError(
+            f'there is no benchmark "{name}"', code="usage", hint=f"Benchmarks are {', '.join(BENCHES)}, and all."
+        )
+    directory = Path(tempfile.mkdtemp(prefix="strandline-bench-"))
+    bench = Bench(directory, rows, repeat, console, queries)
+    try:
+        found = []
+        for each in BENCHES if name == "all" else [name]:
+            console.print(f"{each}: {BENCHES[each].__doc__}", markup=False, highlight=False)
+            found.append(BENCHES[each](bench))
+        return found
+    finally:
+        bench.close()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _compared(name: str, rows: int, ours: Figures, theirs: Figures, same: bool, more: Figures) -> Figures:
+    return {
+        "bench": name,
+        "date": datetime.now().isoformat(timespec="seconds"),
+        "rows": rows,
+        "strandline": ours,
+        "spark": theirs,
+        "ratio": round(ours["rows_per_s"] / theirs["rows_per_s"], 2),
+        "same_answer": same,
+        **more,
+    }
+
+
+def _rounded(figures: Figures) -> Figures:
+    return {name: round(value, 2) for name, value in figures.items()}
+
+
+def report(found: list[Figures], console: Console) -> None:
+    """The figures as tables."""
+    for figures in found:
+        if "operators" in figures:
+            report_operators(figures["operators"], console)
+            continue
+        if "shapes" in figures:
+            report_costs(figures["shapes"], console)
+            continue
+        if "shedding" in figures:
+            report_shedding(figures["shedding"], console)
+            continue
+        if "orders" in figures:
+            report_orders(figures["orders"], console)
+            continue
+        if "queries" in figures:
+            report_nexmark(figures, console)
+            continue
+        table = Table(title=figures["bench"], title_justify="left")
+        sides = figures["strandline"] if isinstance(figures["strandline"], list) else [figures["strandline"]]
+        sides = sides + figures.get("with SLIDE", [])
+        sides += [figures["spark"]] if "spark" in figures else []
+        columns = list(dict.fromkeys(key for side in sides for key in side))
+        for column in columns:
+            table.add_column(column.replace("_", " "), justify="left" if column == "what" else "right")
+        for side in sides:
+            table.add_row(*(_cell(side.get(column)) for column in columns))
+        console.print(table)
+        if "ratio" in figures:
+            console.print(f"strandline / spark: {figures['ratio']} times; same answer: {figures['same_answer']}")
+        if "ratio_p50" in figures:
+            console.print(f"p50 of spark / p50 of strandline: {figures['ratio_p50']}")
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else f"{value:,}" if isinstance(value, int | float) else str(value)

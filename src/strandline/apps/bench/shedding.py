@@ -1,0 +1,246 @@
+"""What shedding is worth: a join of three streams, offered twice what the machine can do, for minutes.
+
+First the capacity is measured: the highest rates at which a query without shedding does not fall behind. Then the same
+query gets twice these rates: without shedding, with shedding, and with shedding from the plan that is cheapest while
+nothing is dropped. When the overload is over, answers are held against the join of all rows in the windows.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from unittest.mock import patch
+
+import numpy as np
+import polars as pl
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.table import Table
+
+import strandline
+from strandline.connectors.sinks import Parquet
+from strandline.connectors.sources.base import open_source
+from strandline.core.temporal import SECOND
+from strandline.database.database import Database
+from strandline.database.query import Query
+from strandline.logical.catalog import StreamStatistics
+from strandline.runtime.kernels.batch import FROM
+from strandline.shedding.load_model import QueryDrops
+
+Figures = dict[str, Any]
+Say = Callable[[str], None]
+
+RATES: Final = {"a": 8_000.0, "b": 8_000.0, "c": 160_000.0}  # rows per second, times the scale that is searched for
+# The values of the keys: how many a.key = b.key, b.key2 = c.key and a.key2 = c.key2 have.
+AB, BC, AC = 3_300, 300, 63_500
+WINDOW: Final = 10  # seconds
+CALM: Final = 0.25  # of the overload: the rates after it
+SETTLE: Final = 40  # seconds after it
+STEP: Final = 1.1  # so close are what is in time and what is not
+TRY: Final = 30  # seconds
+BEHIND: Final = 2.0  # seconds behind after a try: too much
+TEXT: Final = (
+    "SELECT a.value AS a, b.value AS b, c.value AS c "
+    f"FROM a [RANGE {WINDOW} SECONDS], b [RANGE {WINDOW} SECONDS], c [RANGE {WINDOW} SECONDS] "
+    "WHERE a.key = b.key AND a.key2 = c.key2 AND b.key2 = c.key"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One way to run the query, and what came of it."""
+
+    what: str
+    lags: tuple[float, ...]  # seconds behind, once a second
+    results: float  # per second in the second half of the overload
+    kept: dict[str, float]
+    exact: str
+
+
+def run_shedding(spark: SparkSession, place: Path, seconds: int, say: Say) -> Figures:
+    """Capacity, and the three ways through twice as much."""
+    scale = _capacity(spark, place, say)
+    say(f"capacity: {scale:.2f} times {', '.join(f'{n} {r:,.0f}' for n, r in RATES.items())} rows per second")
+    best = optimum(scale)
+    sides = [
+        _run(spark, place / "none", scale, seconds, "without shedding", say),
+        _run(spark, place / "shed", scale, seconds, "with shedding", say, "ALLOW SHEDDING"),
+    ]
+    with _cheapest_plan():
+        sides.append(_run(spark, place / "cheap", scale, seconds, "from the cheapest plan", say, "ALLOW SHEDDING"))
+    rows = [
+        {
+            "what": side.what,
+            "lag_half_s": round(side.lags[len(side.lags) // 2], 1),
+            "lag_end_s": round(side.lags[-1], 1),
+            "lag_most_s": round(max(side.lags), 1),
+            "results_per_s": round(side.results),
+            "of_optimum": round(side.results / best, 2),
+            "kept": " ".join(f"{name} {share:.2f}" for name, share in side.kept.items()),
+            "after_it": side.exact,
+        }
+        for side in sides
+    ]
+    return {"capacity_scale": round(scale, 2), "optimum_per_s": round(best), "sides": rows}
+
+
+def optimum(scale: float) -> float:
+    """The results per second that the model promises, at twice the rates, with what the machine does at `scale`."""
+    whole = dict.fromkeys(RATES, 1.0)
+    with strandline.connect(engine="local") as db:
+        _declare(db, 2 * scale, 1.0, 0, None)
+        plan = _planned(db, limited=True)
+        cheap = _planned(db, limited=False)
+    rates = {name: 2 * scale * rate for name, rate in RATES.items()}
+    at_capacity = {name: rate / 2 for name, rate in rates.items()}
+    capacity = cheap.load(at_capacity, whole, whole)
+    shares = plan.settle(rates, min(1.0, capacity / plan.load(rates, whole, whole)), 0.0)
+    return plan.completeness(rates, shares) * _results(rates)
+
+
+def _results(rates: dict[str, float]) -> float:
+    """All results per second: each has one row that is new and two of their windows."""
+    product = float(np.prod(list(rates.values())))
+    return 3 * product * WINDOW**2 / (AB * AC * BC)
+
+
+def _planned(db: Database, limited: bool) -> QueryDrops:
+    from strandline.planner.stages import optimize
+    from strandline.sql.binder.binder import bind_query
+    from strandline.sql.parser.statements import parse_one
+
+    known: dict[str, StreamStatistics] = db.catalog.statistics()
+    plan = bind_query(parse_one(TEXT), db.catalog)  # type: ignore[arg-type]
+    return QueryDrops(optimize(plan, known, 1e-9 if limited else None), known)
+
+
+def _capacity(spark: SparkSession, place: Path, say: Say) -> float:
+    """The highest scale at which a query without shedding stays in time, to within a tenth."""
+    low, high = 0.0, math.inf
+    scale = 1.0
+    while not low or high / low > STEP:
+        lag = _try(spark, place / f"try-{scale:.2f}", scale)
+        shutil.rmtree(place / f"try-{scale:.2f}", ignore_errors=True)  # gigabytes
+        say(f"{scale:.2f} times: {lag:.1f} s behind after {TRY} s")
+        low, high = (scale, high) if lag <= BEHIND else (low, scale)
+        scale = low * 1.5 if high == math.inf else high / 1.5 if not low else math.sqrt(low * high)
+    return low
+
+
+def _try(spark: SparkSession, place: Path, scale: float) -> float:
+    with strandline.connect(spark=spark, checkpoint=place / "checkpoint") as db:
+        _declare(db, scale, 1.0, 0, scale)
+        query = db.sql(TEXT, sink=Parquet(place / "out"), name="q")
+        time.sleep(TRY)
+        return _lag(query, scale)
+
+
+def _declare(db: Database, scale: float, burst: float, burst_seconds: int, told: float | None) -> None:
+    keys = {"a": (AB, AC), "b": (AB, BC), "c": (BC, AC)}
+    for seed, (name, rate) in enumerate(RATES.items()):
+        said = rate * (scale if told is None else told)
+        db.sql(
+            f"CREATE STREAM {name} (key BIGINT, key2 BIGINT, value BIGINT, ts TIMESTAMP) SOURCE rate("
+            f"rows_per_second => {rate * scale}, keys => {keys[name]}, seed => {seed}, burst => {burst}, "
+            f"burst_seconds => {burst_seconds}) ORDERED BY ts "
+            f"WITH (rate = {said}, distinct(key) = {keys[name][0]}, distinct(key2) = {keys[name][1]})"
+        )
+
+
+def _lag(query: Query, scale: float) -> float:
+    """How many seconds of rows wait."""
+    left = query.metrics()["rows_left"] or 0
+    return float(left) / (scale * sum(RATES.values()))
+
+
+def _run(spark: SparkSession, place: Path, scale: float, seconds: int, what: str, say: Say, allow: str = "") -> Side:
+    """Twice the capacity for some seconds, then little."""
+    say(f"{what}: twice as much for {seconds} s")
+    offered = 2 * scale
+    with strandline.connect(spark=spark, checkpoint=place / "checkpoint") as db:
+        _declare(db, CALM * offered, 1 / CALM, seconds, offered)
+        query = db.sql(f"{TEXT} {allow}", sink=Parquet(place / "out"), name="q")
+        lags: list[float] = []
+        half = 0
+        began = time.monotonic()
+        for second in range(1, seconds + 1):
+            time.sleep(max(0.0, began + second - time.monotonic()))
+            lags.append(_lag(query, offered))
+            if second == seconds // 2:
+                half, at = query.metrics()["rows_out"], time.monotonic()
+            if second % 30 == 0:
+                kept = {each.stream: round(each.kept, 2) for each in query.shedding()}
+                say(f"  {second} s: {lags[-1]:.1f} s behind, {query.metrics()['rows_out']:,} results {kept or ''}")
+        results = (query.metrics()["rows_out"] - half) / (time.monotonic() - at)
+        shares = {each.stream: each.kept for each in query.shedding()}
+        exact = _after(query, place / "out") if allow else ""
+    shutil.rmtree(place, ignore_errors=True)
+    return Side(what, tuple(lags), results, shares, exact)
+
+
+def _after(query: Query, out: Path) -> str:
+    """Whether answers are exact again one window after the last row was dropped, when it is over."""
+    time.sleep(SETTLE)
+    beats = query.heartbeats().values()
+    if any(beat.kept and beat.kept[-1][1] for beat in beats):
+        return "still dropping"
+    since = max(beat.kept[-1][0] for beat in beats if beat.kept) + WINDOW * SECOND
+    until = query.progress - 1
+    if since >= until:
+        return "not long enough"
+    instants = [since + (until - since) * part // 3 for part in (1, 2, 3)]
+    found = pl.scan_parquet(out / "*.parquet")
+    for t in instants:
+        moment = pl.lit(t).cast(pl.Datetime("us", "UTC"))
+        here = (pl.col("valid_from") <= moment) & (pl.col("valid_until") > moment)
+        answer = found.filter(here).select("a", "b", "c").collect().sort("a", "b", "c")
+        if not answer.equals(_joined(query, t).sort("a", "b", "c")):
+            return "wrong"
+    return f"exact at {len(instants)} instants"
+
+
+def _joined(query: Query, t: int) -> pl.DataFrame:
+    """The join of everything that lies in the windows at an instant."""
+    inside = {stream.name: _window(query, stream.name, t) for stream in query.pipeline.streams}
+    pairs = inside["a"].join(inside["b"], on="key", suffix="_b")
+    triples = pairs.join(inside["c"], left_on=["key2", "key2_b"], right_on=["key2", "key"], suffix="_c")
+    return triples.select(pl.col("value").alias("a"), pl.col("value_b").alias("b"), pl.col("value_c").alias("c"))
+
+
+def _window(query: Query, name: str, t: int) -> pl.DataFrame:
+    stream = next(each for each in query.pipeline.streams if each.name == name)
+    source = open_source(stream, query.checkpoint / "sources" / name)
+    rows = query.heartbeats()[name].rows
+    reach = int(10 * SETTLE * RATES[name])
+    frames = [chunk.rows for chunk in source.read(max(0, rows - reach), rows, frozenset())]
+    return pl.concat(frames).filter((pl.col(FROM) <= t) & (pl.col(FROM) > t - WINDOW * SECOND))
+
+
+@contextmanager
+def _cheapest_plan() -> Any:
+    """Plans are made as if nothing were dropped."""
+    with patch.object(Database, "_limit", lambda *_: None):
+        yield
+
+
+def report_shedding(figures: Figures, console: Console) -> None:
+    table = Table(title="shedding, twice the capacity", title_justify="left")
+    rows = figures["sides"]
+    for column in rows[0]:
+        table.add_column(
+            column.replace("_", " "), justify="left" if column in ("what", "kept", "after_it") else "right"
+        )
+    for row in rows:
+        table.add_row(*(f"{value:,}" if isinstance(value, int | float) else value for value in row.values()))
+    console.print(table)
+    scale, best = figures["capacity_scale"], figures["optimum_per_s"]
+    rates = ", ".join(f"{name} {scale * rate:,.0f}" for name, rate in RATES.items())
+    console.print(
+        f"capacity: {rates} rows per second; optimum of the model at twice as many: {best:,} results per second"
+    )

@@ -1,0 +1,181 @@
+"""Streams of which everything is known, because they are made: to hold a model against what happens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import polars as pl
+
+from strandline.apps.bench.data import START
+from strandline.connectors.sinks.parquet_parts import answers_of
+from strandline.connectors.sources.base import REJECT_SCHEMA, Chunk, Source
+from strandline.connectors.traits import Traits
+from strandline.core.errors import Span
+from strandline.core.temporal import SECOND
+from strandline.core.types import BIGINT, DOUBLE, TIMESTAMP, Type
+from strandline.logical.catalog import BaseStream, Catalog, SourceCall, StreamStatistics
+from strandline.logical.plan import Plan
+from strandline.planner.physical import plan as physical
+from strandline.planner.physical.plan import Pipeline, ports
+from strandline.runtime.exchange import decode, encode
+from strandline.runtime.kernels.batch import FROM, UNTIL, Batch
+from strandline.runtime.operators.base import Operator, Progress
+from strandline.runtime.stage import FragmentRunner, Outbox
+from strandline.runtime.state.segments import State
+from strandline.sql import ast
+from strandline.sql.binder.binder import bind_query
+from strandline.sql.parser.statements import parse_one
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A stream: rows per second, its key columns with how many values each has, and columns of measures beside."""
+
+    name: str
+    rate: int
+    keys: Mapping[str, int] = field(default_factory=dict)
+    measures: tuple[str, ...] = ("v",)
+
+    @property
+    def columns(self) -> tuple[tuple[str, Type], ...]:
+        keys = ((name, BIGINT) for name in self.keys)
+        return (*keys, *((name, DOUBLE) for name in self.measures), ("t", TIMESTAMP))
+
+    @property
+    def stream(self) -> BaseStream:
+        return BaseStream(
+            self.name, self.columns, SourceCall("made"), "t", statistics=StreamStatistics(self.rate, self.keys)
+        )
+
+    def rows(self, number: int, seconds: float) -> pl.DataFrame:
+        """The rows of one batch, in order of time, the same in every run: values at random, times evenly."""
+        draw = np.random.default_rng([number, *self.name.encode()])
+        first, last = (round(n * seconds * self.rate) for n in (number, number + 1))
+        at = START + (np.arange(first, last, dtype=np.int64) * SECOND + draw.integers(0, SECOND)) // self.rate
+        at = np.maximum(at, START + round(number * seconds * SECOND))
+        at = np.minimum(at, START + round((number + 1) * seconds * SECOND) - 1)
+        keys = {name: draw.integers(0, values, len(at)) for name, values in self.keys.items()}
+        measures = {name: draw.random(len(at)) for name in self.measures}
+        return pl.DataFrame({**keys, **measures, "t": at, FROM: at}).with_columns(pl.col("t").cast(pl.Datetime("us")))
+
+
+class MadeSource(Source):
+    """A source over rows that lie in memory: position n is after the nth batch."""
+
+    traits: ClassVar[Traits] = Traits(True, True, True, "made for a benchmark")
+
+    def __init__(self, made: Made, batches: Sequence[pl.DataFrame]) -> None:
+        super().__init__(made.stream, None)
+        self.batches = batches
+
+    def check(self, span: Span | None) -> None:
+        return
+
+    def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
+        return min(position + 1, len(self.batches)), position >= len(self.batches)
+
+    def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
+        rejected = pl.DataFrame(schema=REJECT_SCHEMA)
+        for batch in self.batches[start:end]:
+            yield Chunk(batch.select(*(c for c in batch.columns if c in columns), FROM), rejected)
+
+
+def catalog_of(streams: Sequence[Made]) -> Catalog:
+    catalog = Catalog()
+    for made in streams:
+        catalog.add(made.stream)
+    return catalog
+
+
+def statistics_of(streams: Sequence[Made]) -> dict[str, StreamStatistics]:
+    return {made.name: made.stream.statistics for made in streams}
+
+
+def bound(text: str, streams: Sequence[Made]) -> Plan:
+    statement = parse_one(text)
+    assert isinstance(statement, ast.Select | ast.UnionAll | ast.SetOperation | ast.Changes | ast.Ordered | ast.With), (
+        "a benchmark asks queries"
+    )
+    return bind_query(statement, catalog_of(streams))
+
+
+class Timed(Operator):
+    """An operator that takes down the CPU seconds that it needs."""
+
+    def __init__(self, inner: Operator) -> None:
+        self.inner = inner
+        self.seconds = 0.0
+        self.passed = 0
+
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        began = time.process_time()
+        out = self.inner.step(inputs, progress)
+        self.seconds += time.process_time() - began
+        self.passed += len(out)
+        return out
+
+    def restore(self, state: State) -> None:
+        self.inner.restore(state)
+
+    def save(self) -> State:
+        return self.inner.save()
+
+
+class TimedRun:
+    """A pipeline in one bucket, batch after batch, with the CPU seconds of every operator and every exchange."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        assert pipeline.buckets == 1, "operators are timed in one bucket"
+        self.pipeline = pipeline
+        self.runners = {fragment.id: FragmentRunner(fragment.root) for fragment in pipeline.fragments}
+        for runner in self.runners.values():
+            runner.operators = [Timed(operator) for operator in runner.operators]
+        self.sending = dict.fromkeys(self.runners, 0.0)
+
+    def forget(self) -> None:
+        """Begin to count anew: what was so far filled the state."""
+        self.sending = dict.fromkeys(self.runners, 0.0)
+        for operator in self._timed().values():
+            operator.seconds, operator.passed = 0.0, 0
+
+    def _timed(self) -> dict[str, Timed]:
+        return {
+            f"{name}.{number}": operator
+            for name, runner in self.runners.items()
+            for number, operator in enumerate(runner.operators)
+            if isinstance(operator, Timed)
+        }
+
+    def seconds(self) -> dict[str, float]:
+        return {name: operator.seconds for name, operator in self._timed().items()}
+
+    def passed(self) -> dict[str, int]:
+        return {name: operator.passed for name, operator in self._timed().items()}
+
+    def state_rows(self) -> dict[str, int]:
+        return {name: operator.save().rows() for name, operator in self._timed().items()}
+
+    def step(self, rows: Mapping[str, pl.DataFrame], until: int) -> None:
+        waiting: dict[str, Batch] = {}
+        for fragment in self.pipeline.fragments:
+            inputs = {}
+            for port in ports(fragment.root):
+                if port.name.startswith("source:"):
+                    frame = rows[port.name.removeprefix("source:")]
+                    columns = [pl.col(c.name).alias(c.id) for c in port.columns]
+                    inputs[port.name] = Batch(frame.select(*columns, FROM, (pl.col(FROM) + 1).alias(UNTIL)))
+                elif port.name in waiting:
+                    inputs[port.name] = waiting[port.name]
+            out = self.runners[fragment.id].step(inputs, Progress(until, START))
+            began = time.process_time()
+            box = Outbox(1, 0, answers_of(self.pipeline, {}, 0, "0"))
+            box.route(fragment.route, out.frame)
+            box.close()
+            if isinstance(fragment.route, physical.ExchangeTo):
+                for message in decode(encode(box.by_bucket.get(0, []))):
+                    waiting[message.name] = Batch(message.frame)
+            self.sending[fragment.id] += time.process_time() - began

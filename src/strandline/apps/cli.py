@@ -1,0 +1,454 @@
+"""The command line: thin, it calls the engine and prints."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Literal
+
+import typer
+
+import strandline
+from strandline.apps.console import await_all, err_console, out_console, show_log, status, summary
+from strandline.core.errors import StrandlineError
+from strandline.core.faults import explain_fault
+from strandline.core.log import start_log, write_log
+from strandline.core.security.allow import Allow
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=strandline.__doc__)
+
+EngineOption = Annotated[str, typer.Option(help="spark, or local: one process, no Spark, no restart.")]
+MasterOption = Annotated[str | None, typer.Option(help="Spark master URL; by default this machine's cores.")]
+TakeOverOption = Annotated[
+    bool, typer.Option("--take-over", help="Go on although another run seems to write the checkpoint.")
+]
+AllowOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Confine SQL to what is listed: dir:/data, host:broker:9092, connector:name, function:name,"
+        " secret:env:NAME; may be repeated."
+    ),
+]
+DebugOption = Annotated[bool, typer.Option("--debug", help="Show whole traces, and the log on standard error.")]
+LogOption = Annotated[
+    Path | None, typer.Option("--log", help="Append a line to this file when something starts, fails, is tried again.")
+]
+LogLevelOption = Annotated[
+    str | None,
+    typer.Option(help="Least level of the log: debug, info, warning or error; without a file, on standard error."),
+]
+
+
+class Stopped(Exception):
+    """The user or the system asked to stop."""
+
+
+def main() -> None:
+    """Run the command line; errors are one message, and exit code 0 means that all went well."""
+    debug = "--debug" in sys.argv
+    if not debug:  # libraries that tell of an interrupt, with a trace, when all is said already
+        logging.getLogger().addHandler(logging.NullHandler())
+    else:
+        write_log(None)
+    try:
+        code = app(standalone_mode=False)  # an exit code, where a command left with one
+        sys.exit(code if isinstance(code, int) else 0)
+    except StrandlineError as error:
+        err_console.print(error.render(), markup=False, soft_wrap=True)
+        if debug:
+            err_console.print_exception()
+        sys.exit(1)
+    except (Stopped, KeyboardInterrupt, typer.Abort):
+        sys.exit(130)
+    except Exception as error:
+        if hasattr(error, "format_message"):  # a wrong option or argument: click's own words
+            err_console.print(f"error[usage]: {error.format_message()}", markup=False)
+            sys.exit(2)
+        if (named := explain_fault(error)) is not None:
+            err_console.print(named.render(), markup=False, soft_wrap=True)
+            sys.exit(1)
+        if debug:
+            err_console.print_exception()
+        else:
+            err_console.print(f"error[internal]: {type(error).__name__}: {_words(error)}", markup=False, soft_wrap=True)
+            err_console.print("hint: This is a defect of strandline. Run again with --debug for the trace.")
+        sys.exit(1)
+
+
+@app.command()
+def run(
+    script: Annotated[Path, typer.Argument(help="A file of SQL statements.")],
+    out: Annotated[Path, typer.Option(help="Directory for the answers: one Parquet data set per query.")],
+    engine: EngineOption = "spark",
+    master: MasterOption = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="Directory for checkpoints; default: inside --out.")] = None,
+    buckets: Annotated[int | None, typer.Option(min=1, help="Parallelism of state; default: the cores.")] = None,
+    batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
+    take_over: TakeOverOption = False,
+    allow: AllowOption = None,
+    log: LogOption = None,
+    log_level: LogLevelOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Run all queries of a script until the sources end, or until Ctrl-C. The same command again continues."""
+    from strandline.database.query import stop_all
+    from strandline.database.script import read_script, refuse_busy_checkpoints, start_script
+
+    text = _read(script)
+    start_log(log, log_level)
+    with _stoppable(), _database(engine, master, buckets, batch_rows, allow, take_over) as database:
+        parsed = read_script(database, text)
+        if parsed.explanations:
+            out_console.print("\n\n".join(parsed.explanations) + "\n", markup=False, soft_wrap=True)
+        if not parsed.queries and parsed.explanations:
+            return
+        if not take_over:
+            refuse_busy_checkpoints(parsed, out.absolute(), checkpoint)
+        began = time.monotonic()
+        with status("starting") as spinner:
+            database.warm(spinner.update)
+            show_log(database.log_file)
+            spinner.update("planning")
+            queries = start_script(database, parsed, out.absolute(), checkpoint)
+        try:
+            await_all(queries)
+        except (Stopped, KeyboardInterrupt):
+            with status("stopping"):
+                stop_all(queries)
+            err_console.print("stopped; the same command continues where this run ended")
+            raise Stopped from None
+        summary(queries, out, time.monotonic() - began)
+
+
+@app.command()
+def shell(
+    engine: EngineOption = "spark",
+    init: Annotated[Path | None, typer.Option(help="A file of SQL statements to run first.")] = None,
+    master: MasterOption = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="Directory for checkpoints of named queries.")] = None,
+    buckets: Annotated[int | None, typer.Option(min=1, help="Parallelism of state; default: the cores.")] = None,
+    batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
+    keep: Annotated[int, typer.Option(min=1, help="How many elements of each answer stay in memory.")] = 1_000_000,
+    allow: AllowOption = None,
+    log: LogOption = None,
+    log_level: LogLevelOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Type SQL and dot commands, and watch answers while they grow. Spark starts behind the prompt."""
+    from strandline.apps.shell.loop import run_shell
+    from strandline.apps.shell.startup import Options
+
+    start_log(log, log_level)
+    with _stoppable():
+        code = run_shell(
+            Options(_engine(engine), master, checkpoint, buckets, batch_rows, keep, Allow.parse(allow or ())), init
+        )
+    if code:
+        raise typer.Exit(code)
+
+
+@app.command()
+def explain(
+    script: Annotated[Path, typer.Argument(help="A file of SQL statements, or - for standard input.")],
+    buckets: Annotated[int, typer.Option(min=1, help="Parallelism of state.")] = 2,
+    allow: AllowOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Show the plans of all queries of a script, without running them."""
+    from strandline.database.script import read_script
+
+    with _database("local", None, buckets, 1, allow) as database:
+        parsed = read_script(database, sys.stdin.read() if str(script) == "-" else _read(script))
+        for name, plan in parsed.queries:
+            out_console.print(f"{name}\n{database.explain_plan(name, plan)}", markup=False, soft_wrap=True)
+
+
+@app.command()
+def verify(
+    script: Annotated[Path, typer.Argument(help="A file of SQL statements.")],
+    engine: EngineOption = "local",
+    database: Annotated[str, typer.Option(help="Who judges: duckdb or postgresql.")] = "duckdb",
+    query: Annotated[str | None, typer.Option(help="Only the query of this name.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=0, help="Stop growing sources after so long.")] = None,
+    instants: Annotated[int | None, typer.Option(min=1, help="Compare at most so many instants per query.")] = None,
+    dsn: Annotated[str | None, typer.Option(help="A running PostgreSQL; default: a temporary one.")] = None,
+    master: MasterOption = None,
+    buckets: Annotated[int | None, typer.Option(min=1, help="Parallelism of state.")] = None,
+    batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
+    allow: AllowOption = None,
+    log_level: LogLevelOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Run a script and compare its answers, at every instant, with those of an independent database."""
+    from strandline.apps.verify.report import exit_code, render
+    from strandline.apps.verify.script import judge
+    from strandline.apps.verify.script import verify as verify_script
+
+    start_log(level=log_level)
+    text = _read(script)
+    with _database(engine, master, buckets, batch_rows, allow) as ours, judge(database, dsn) as theirs:
+        with status("running") as spinner:
+            verdicts = verify_script(
+                ours, text, theirs, only=query, seconds=seconds, most=instants, note=spinner.update
+            )
+        out_console.print(render(verdicts, theirs.dialect.name), markup=False, soft_wrap=True)
+    if code := exit_code(verdicts):
+        raise typer.Exit(code)
+
+
+@app.command()
+def why(
+    query: Annotated[str, typer.Argument(help="The name of a query.")],
+    out: Annotated[Path, typer.Option(help="The --out, or --checkpoint, of its run.")],
+    debug: DebugOption = False,
+) -> None:
+    """Tell why a query of a run has no results: silent sources, time that stands still, operators without output."""
+    from strandline.database.introspection.diagnose import evidence_in, explain_why
+
+    out_console.print(explain_why(evidence_in(out, query)), markup=False, soft_wrap=True)
+
+
+@app.command(name="test")
+def play_scenarios(
+    files: Annotated[list[Path], typer.Argument(help="Scenario files.")],
+    engine: EngineOption = "local",
+    master: MasterOption = None,
+    update: Annotated[bool, typer.Option("--update", help="Write what was found into the files.")] = False,
+    buckets: Annotated[int | None, typer.Option(min=1, help="Parallelism of state.")] = None,
+    batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
+    allow: AllowOption = None,
+    log_level: LogLevelOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Play scenario files: give their events to their queries and compare the answers with those that they expect."""
+    from strandline.apps.scenario.play import play
+    from strandline.apps.scenario.report import corrected, render
+    from strandline.apps.scenario.text import read_scenario
+
+    start_log(level=log_level)
+    missed = False
+    for path in files:
+        scenario = read_scenario(_read(path))
+        with _database(engine, master, buckets, batch_rows, allow) as database, status(f"playing {path}"):
+            outcomes = play(scenario, database)
+        missed |= not all(outcome.met for outcome in outcomes)
+        out_console.print(render(str(path), scenario, outcomes), markup=False, soft_wrap=True)
+        if update:
+            path.write_text(corrected(scenario, outcomes))
+    if missed and not update:
+        raise typer.Exit(1)
+
+
+@app.command()
+def doctor(
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Check every file of a checkpoint, or of all below a directory, instead.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was found of checkpoints as JSON.")] = False,
+    debug: DebugOption = False,
+) -> None:
+    """Check the installation, or a checkpoint, and report problems."""
+    if checkpoint is not None:
+        _examine_checkpoints(checkpoint, as_json)
+        return
+    from strandline.apps.doctor import examine, render
+
+    with status("checking the environment"):
+        report = examine(start_spark=True)
+    out_console.print(render(report), soft_wrap=True)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def _examine_checkpoints(directory: Path, as_json: bool) -> None:
+    from strandline.runtime.checkpoint.examine import examine, find_checkpoints, render, to_json
+
+    with status("checking"):
+        examinations = [examine(path) for path in find_checkpoints(directory)]
+    if as_json:
+        print(json.dumps([to_json(examination) for examination in examinations], indent=2))
+    else:
+        text = "\n".join(render(examination) for examination in examinations)
+        out_console.print(text, markup=False, soft_wrap=True, highlight=False)
+    if any(examination.problems for examination in examinations):
+        raise typer.Exit(1)
+
+
+@app.command()
+def repair(
+    checkpoint: Annotated[Path, typer.Option(help="A checkpoint, or a directory with checkpoints.")],
+    forget_results: Annotated[
+        bool, typer.Option("--forget-results", help="Go on without results that are gone or altered.")
+    ] = False,
+    debug: DebugOption = False,
+) -> None:
+    """Go back to the last batch after which a damaged checkpoint is whole, and say what is discarded."""
+    from strandline.runtime.checkpoint.examine import find_checkpoints
+    from strandline.runtime.checkpoint.repair import render
+    from strandline.runtime.checkpoint.repair import repair as repair_checkpoint
+
+    for path in find_checkpoints(checkpoint):
+        with status(f"repairing {path}"):
+            done = repair_checkpoint(path, forget_results=forget_results)
+        out_console.print(render(done), markup=False, soft_wrap=True, highlight=False)
+
+
+@app.command()
+def sbom(debug: DebugOption = False) -> None:
+    """Print what strandline needs as it is installed here, with versions and licences, in CycloneDX's JSON."""
+    from strandline.apps.sbom import bill_of_materials
+
+    print(json.dumps(bill_of_materials(), indent=2))
+
+
+@app.command()
+def demo(
+    seconds: Annotated[int, typer.Option(min=5, help="How long the generated stream lasts.")] = 20,
+    engine: EngineOption = "spark",
+    log_level: LogLevelOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Continuous queries over a generated stream, live; ends by itself."""
+    from strandline.apps.demo import show
+
+    start_log(level=log_level)
+    with _stoppable():
+        show(out_console, seconds, _engine(engine))
+
+
+@app.command()
+def init(
+    directory: Annotated[Path, typer.Argument(help="Where to write it; made if need be.")] = Path("."),
+    debug: DebugOption = False,
+) -> None:
+    """Write a small project that works at once: a script and data for it."""
+    from strandline.apps.init_project import write_project
+
+    first, second = write_project(directory)
+    out_console.print(f"look at it:  {first}\nrun it:      {second}", markup=False, soft_wrap=True)
+
+
+@app.command()
+def bench(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="join, aggregate, filter, latency, growth, operators, costs, orders, shedding, nexmark, or all."
+        ),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    rows: Annotated[
+        int | None, typer.Option("--rows", "--events", help="Fewer rows (of shedding: seconds), for a quick look.")
+    ] = None,
+    query: Annotated[
+        list[str] | None, typer.Option(help="Of nexmark, costs and orders only this query; may be repeated.")
+    ] = None,
+    repeat: Annotated[int, typer.Option(min=1, help="Runs of each side; the best counts.")] = 2,
+    debug: DebugOption = False,
+) -> None:
+    """Measure strandline beside Spark alone on the same work, in one run; `operators` measures each operator alone."""
+    from strandline.apps.bench.run import report, run_bench
+
+    results = run_bench(name, rows, repeat, err_console, query or ())
+    if as_json:
+        print(json.dumps(results, indent=2))
+    else:
+        report(results, out_console)
+
+
+@app.command()
+def calibrate(
+    out: Annotated[Path | None, typer.Option(help="A file for the constants; default: in the cache directory.")] = None,
+    debug: DebugOption = False,
+) -> None:
+    """Measure what the operators cost on this machine, for the planner; takes about a minute."""
+    from strandline.apps.bench.calibrate import calibrate as measure
+    from strandline.apps.bench.calibrate import show, write
+
+    with status("measuring") as spinner:
+        found = measure(lambda what: spinner.update(f"measuring: {what}"))
+    place = write(found, out)
+    out_console.print(f"{show(found)}\nwritten to {place}", markup=False, soft_wrap=True, highlight=False)
+
+
+@app.command()
+def papers(
+    name: Annotated[str, typer.Argument(help="ayad-naughton.")],
+    queries: Annotated[int, typer.Option(min=1, help="Random queries of an experiment.")] = 1000,
+    out: Annotated[Path | None, typer.Option(help="Draw the figures into this directory, as SVG.")] = None,
+    debug: DebugOption = False,
+) -> None:
+    """Compute a paper's examples and experiments anew, with the code that the engine uses."""
+    from strandline.apps.papers.report import reproduce
+
+    reproduce(name, queries, out, out_console)
+
+
+def _words(error: Exception) -> str:
+    """The error's message; an error of a JVM that is gone has none left."""
+    try:
+        return str(error)
+    except Exception:
+        return "no message"
+
+
+def _read(script: Path) -> str:
+    try:
+        return script.read_text()
+    except OSError as error:
+        raise StrandlineError(f"{script} cannot be read", code="missing-script", detail=str(error)) from None
+
+
+def _engine(name: str) -> Literal["spark", "local"]:
+    match name:
+        case "spark" | "local":
+            return name
+    raise StrandlineError(f'there is no engine "{name}"', code="usage", hint="Engines are spark and local.")
+
+
+@contextmanager
+def _database(
+    engine: str,
+    master: str | None,
+    buckets: int | None,
+    batch_rows: int,
+    allow: list[str] | None,
+    take_over: bool = False,
+) -> Iterator[strandline.engine.Database]:
+    database = strandline.connect(
+        engine=_engine(engine),
+        master=master,
+        buckets=buckets,
+        batch_rows=batch_rows,
+        allow=Allow.parse(allow or ()),
+        take_over=take_over,
+    )
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """A TERM signal ends a run as cleanly as Ctrl-C."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Stopped
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+if __name__ == "__main__":
+    main()

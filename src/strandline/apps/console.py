@@ -1,0 +1,92 @@
+"""What commands print: a spinner with words while they wait, and a summary at the end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.markup import escape
+from rich.segment import Segment
+from rich.status import Status
+
+from strandline.core.errors import printable
+
+if TYPE_CHECKING:
+    from strandline.database.query import Query
+
+
+class SafeConsole(Console):
+    """A console whose texts cannot steer the terminal: names and values come from data, too. Styles are Rich's own."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else printable(text), style, control)
+
+
+out_console: Final = SafeConsole(highlight=False)
+err_console: Final = SafeConsole(stderr=True, highlight=False)
+
+
+class Spinner:
+    """Says what is being waited for; silent where nobody looks."""
+
+    def __init__(self, shown: Status | None) -> None:
+        self._shown = shown
+
+    def update(self, text: str) -> None:
+        if self._shown is not None:
+            self._shown.update(escape(text))
+
+
+@contextmanager
+def status(text: str) -> Iterator[Spinner]:
+    """A spinner with a text on a terminal."""
+    if not err_console.is_terminal:
+        yield Spinner(None)
+        return
+    with err_console.status(escape(text)) as shown:
+        yield Spinner(shown)
+
+
+def show_log(path: Path | None) -> None:
+    """Where to look if something goes wrong; for people, not for pipes."""
+    if path is not None and err_console.is_terminal:
+        err_console.print(f"Spark's log: {path}", markup=False, soft_wrap=True, style="bright_black")
+
+
+def await_all(queries: Sequence[Query]) -> None:
+    """Wait until all queries have ended, and say how they are getting on."""
+    from strandline.database.introspection.progress_meter import (
+        Meter,  # takes its time: the prompt of the shell must not wait for it
+    )
+
+    meter = Meter(queries)
+    with status("first batch") as spinner:
+        while not all(query.await_end(0.5 / len(queries)) for query in queries):
+            meter.look()
+            doing = meter.phase() or f"{meter.rows_in:,} rows in, {meter.rows_out:,} results"
+            spinner.update(" │ ".join(filter(None, (doing, meter.line()))))
+
+
+def summary(queries: Sequence[Query], out: Path, seconds: float) -> None:
+    """What came out of each query, and what came in from each stream."""
+    for query in queries:
+        metrics = query.metrics()
+        own = os.path.join(str(out), query.name)
+        where = own if query.sink.place == os.path.abspath(own) else query.sink.shown
+        out_console.print(f"{query.name}: {metrics['rows_out']:,} results in {where}", markup=False, soft_wrap=True)
+    metrics = queries[0].metrics()
+    for query in queries:
+        metrics["rows_in"] |= query.metrics()["rows_in"]
+        metrics["late"] |= query.metrics()["late"]
+        metrics["rejected"] |= query.metrics()["rejected"]
+    for stream, rows in metrics["rows_in"].items():
+        late, rejected = metrics["late"][stream], metrics["rejected"][stream]
+        aside = [f"{late:,} late, kept in {out}/_late/{stream}"] if late else []
+        aside += [f"{rejected:,} malformed, kept in {out}/_rejected/{stream}"] if rejected else []
+        out_console.print(f"{stream}: {'; '.join([f'{rows:,} rows', *aside])}", markup=False, soft_wrap=True)
+    out_console.print(f"done in {seconds:.1f} s")

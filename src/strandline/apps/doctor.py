@@ -1,0 +1,217 @@
+"""What strandline needs, whether this machine has it, and what to do where it has not: one screen."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from rich.text import Text
+
+from strandline.connectors.registry import connectors
+from strandline.core.errors import StrandlineError
+from strandline.engines.spark.launcher.archive import archive_file
+from strandline.engines.spark.launcher.java import find_java
+from strandline.engines.spark.launcher.jvm import pyspark_directory
+from strandline.engines.spark.launcher.session import first_job, start
+from strandline.engines.spark.launcher.settings import usable_cores, usable_memory
+
+State: TypeAlias = Literal["ok", "warning", "problem"]
+
+GIB: Final = 1024**3
+LITTLE_MEMORY: Final = 2 * GIB  # Spark's JVM and a few workers fit, with little room for state
+LITTLE_SPACE: Final = 5 * GIB
+NO_SPACE: Final = GIB // 2
+
+PACKAGES: Final = ("pyspark", "pyarrow", "polars", "pandas", "numpy")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report. `remedy` says what to do, where something is to be done."""
+
+    subject: str
+    state: State
+    text: str
+    remedy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found, in the order in which things depend on each other."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether strandline can work here. Warnings are no obstacle."""
+        return all(finding.state != "problem" for finding in self.findings)
+
+
+def examine(start_spark: bool = True) -> Report:
+    """Look at this machine. Starting Spark is the only look that takes seconds, and the only one that proves it."""
+    findings = [_python(), *_packages(), *_java(), _machine(), _temporary_directory(), *_programs()]
+    if start_spark:
+        if all(finding.state != "problem" for finding in findings):
+            findings += _spark()
+        else:
+            findings.append(Finding("Spark", "warning", "not tried", "Solve the problems above first."))
+    return Report(tuple(findings))
+
+
+def render(report: Report) -> Text:
+    """The report as styled text; `.plain` is the text alone."""
+    marks: dict[State, tuple[str, str]] = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "problem": ("✗", "red")}
+    width = max((len(finding.subject) for finding in report.findings), default=0)
+    text = Text()
+    for finding in report.findings:
+        mark, style = marks[finding.state]
+        text.append(mark, style).append(f" {finding.subject:<{width}}  {finding.text}\n")
+        if finding.remedy:
+            text.append(f"  {'':<{width}}  → {finding.remedy}\n", "bold" if finding.state == "problem" else "dim")
+    _append_connectors(text)
+    verdict = "strandline can work here." if report.ok else "strandline cannot work here yet."
+    return text.append(verdict, "green" if report.ok else "red")
+
+
+def _append_connectors(text: Text) -> None:
+    """What sources and sinks promise, a line each."""
+    known = connectors()
+    width = max(len(each.name) for each in known)
+    for each in known:
+        promises = " ".join(
+            (name if getattr(each.traits, name) else "–").ljust(len(name))
+            for name in ("replayable", "ordered", "idempotent")
+        )
+        text.append(f"  {each.direction:<6} {each.name:<{width}}  {promises}  {each.traits.note}\n")
+        if each.missing is not None:
+            text.append(
+                f"  {'':<6} {'':<{width}}  → Run `pip install 'strandline[{each.missing}]'` to use it.\n", "dim"
+            )
+
+
+def _python() -> Finding:
+    return Finding("Python", "ok", f"{platform.python_version()} ({sys.executable})")  # an older one cannot read this
+
+
+def _packages() -> Iterator[Finding]:
+    """The packages whose versions matter, against what our own package asks for."""
+    try:
+        yield Finding("strandline", "ok", importlib.metadata.version("strandline"))
+        required = _requirements()
+    except importlib.metadata.PackageNotFoundError:
+        yield Finding("strandline", "warning", "runs from source, not installed", "Run `pip install -e .`.")
+        required = {}
+    for package in PACKAGES:
+        asked = required.get(package, "")
+        remedy = f"Run `pip install '{package}{asked}'`."
+        try:
+            version = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            yield Finding(package, "problem", "not installed", remedy)
+            continue
+        if satisfies(version, asked):
+            yield Finding(package, "ok", version)
+        else:
+            yield Finding(package, "problem", f"{version}, but strandline needs {asked}", remedy)
+
+
+def _requirements() -> dict[str, str]:
+    """Package to version range, as `<4.4,>=4.3`."""
+    lines = importlib.metadata.requires("strandline") or []
+    found = (re.match(r"([A-Za-z0-9_.-]+)\s*([<>=!~][^;\s]*)?", line) for line in lines)
+    return {match[1].lower(): match[2] or "" for match in found if match}
+
+
+def satisfies(version: str, asked: str) -> bool:
+    """Whether a version lies in a range of `>=` and `<` bounds; other kinds of bounds are not looked at."""
+    bounds = [bound.strip() for bound in asked.split(",")]
+    at_least = all(_numbers(version) >= _numbers(bound[2:]) for bound in bounds if bound.startswith(">="))
+    return at_least and all(_numbers(version) < _numbers(bound[1:]) for bound in bounds if re.match(r"<\d", bound))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version without zeros at the end: 4.3 and 4.3.0 are the same."""
+    parts = [int(part) for part in re.findall(r"\d+", re.split(r"[a-zA-Z+]", version)[0])]
+    while parts and parts[-1] == 0:
+        parts.pop()
+    return tuple(parts)
+
+
+def _java() -> Iterator[Finding]:
+    try:
+        java = find_java()
+    except StrandlineError as error:
+        yield Finding("Java", "problem", error.message, error.hint)
+        return
+    module = "" if java.vector_module else ", without the vector module (not needed)"
+    yield Finding("Java", "ok", f"{java.version} from {java.origin} ({java.home}){module}")
+    for note in java.notes:
+        yield Finding("Java", "warning", f"passed over {note}")
+
+
+def _machine() -> Finding:
+    memory = usable_memory()
+    text = f"{usable_cores()} cores, {memory / GIB:.1f} GiB of memory"
+    if memory >= LITTLE_MEMORY:
+        return Finding("machine", "ok", text)
+    return Finding("machine", "warning", text, "Large windows need more memory; give the container 2 GiB or more.")
+
+
+def _temporary_directory() -> Finding:
+    subject, remedy = "scratch", "Make room, or set TMPDIR to a directory with more."
+    try:
+        directory = Path(tempfile.gettempdir())
+        with tempfile.NamedTemporaryFile(dir=directory) as file:
+            file.write(b"x")
+            file.flush()
+        free = shutil.disk_usage(directory).free
+    except OSError as error:
+        return Finding(subject, "problem", f"no file can be written ({error})", "Set TMPDIR to a writable directory.")
+    text = f"{directory}, {free / GIB:.1f} GiB free"
+    if free < NO_SPACE:
+        return Finding(subject, "problem", text, remedy)
+    return Finding(subject, "ok", text) if free >= LITTLE_SPACE else Finding(subject, "warning", text, remedy)
+
+
+def _programs() -> Iterator[Finding]:
+    """Hadoop sets the mode of the files that it writes by running chmod."""
+    if shutil.which("chmod") is None:
+        yield Finding("programs", "problem", "chmod is not on the PATH", "Install coreutils, or correct PATH.")
+
+
+def _spark() -> Iterator[Finding]:
+    """Start, have workers answer, stop."""
+    before = time.monotonic()
+    try:
+        session = start(warm=False)
+    except StrandlineError as error:
+        yield Finding("Spark", "problem", error.message, " ".join(filter(None, (error.detail, error.hint))))
+        return
+    try:
+        started = time.monotonic()
+        faster = (
+            None
+            if archive_file(session.java, pyspark_directory()).exists()
+            else "strandline.engines.spark.launcher.session.build_archive() halves this."
+        )
+        yield Finding("Spark", "ok", f"{session.spark.version} started in {started - before:.1f} s", faster)
+        answer = sorted(row["id"] for row in first_job(session.spark).collect())
+        if answer == list(range(len(answer))) and answer:
+            yield Finding("workers", "ok", f"{len(answer)} answered in {time.monotonic() - started:.1f} s")
+        else:
+            yield Finding("workers", "problem", f"wrong answer {answer}", f"See {session.log_file}.")
+    except Exception as error:
+        first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        yield Finding("workers", "problem", f"no answer ({first})", f"See {session.log_file}.")
+    finally:
+        session.stop()
+    yield Finding("log", "ok", str(session.log_file))

@@ -1,0 +1,25 @@
+"""strandline in notebooks: `%load_ext strandline.notebook`, then `%%sql`, live tables and live charts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+from strandline.apps.notebook.live import LiveChart, LiveTable
+
+__all__ = ["LiveChart", "LiveTable"]
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """Called by `%load_ext`: the magic, and how queries look as the value of a cell."""
+    from strandline.apps.notebook.html import listing_html, query_html
+    from strandline.apps.notebook.magic import SqlMagic
+    from strandline.core.table import Listing
+    from strandline.database.query import Query
+
+    shell.register_magics(SqlMagic)
+    formatter = shell.display_formatter.formatters["text/html"]
+    formatter.for_type(Query, query_html)
+    formatter.for_type(Listing, listing_html)

@@ -1,0 +1,183 @@
+"""Ayad and Naughton, *Static Optimization of Conjunctive Queries with Sliding Windows over Infinite Streams*, 2004.
+
+Figure 1 and example 1 are small enough for a table. Figure 6 follows the three plans of example 1 as a join becomes
+dearer. Figures 7 to 10 are an experiment: a thousand random queries over five streams, from the resources that just
+suffice down to a hundredth of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from strandline.apps.papers import selections
+from strandline.apps.papers.figure import Figure, Line
+from strandline.apps.papers.selections import Selection
+from strandline.planner.joins.rates import Floats, Input, JoinCosts, JoinQuery, Load, Tree
+from strandline.planner.joins.search import consider, heuristic, trees
+from strandline.planner.joins.shedding import knapsack
+
+# Figure 1: two selections on a stream of 1000 rows per second.
+RATE: Final = 1000.0
+FIRST, SECOND = Selection(cost=0.0005, selectivity=0.25), Selection(cost=0.001, selectivity=0.5)
+
+# Example 1: three streams, windows of 10 rows.
+PLANS: Final[dict[str, Tree]] = {"AB first": ((0, 1), 2), "BC first": ((1, 2), 0), "AC first": ((0, 2), 1)}
+
+# Table 2: five streams.
+NAMES: Final = "ABCDE"
+WINDOWS: Final = (100.0, 300.0, 500.0, 400.0, 1000.0)
+SELECTIVITY: Final = {"AB": 0.2, "AC": 0.5, "BD": 0.1, "DE": 0.001}
+SLOWEST, FASTEST = 10.0, 1000.0
+LEVELS: Final = (100, 90, 80, 70, 60, 50, 40, 30, 20, 10, 1)  # percent of the resources that just suffice
+
+
+def figure_1() -> dict[str, float]:
+    """The utilisation of both orders."""
+    return {
+        "plan A: σ1, then σ2": selections.load(RATE, (FIRST, SECOND)),
+        "plan B: σ2, then σ1": selections.load(RATE, (SECOND, FIRST)),
+    }
+
+
+def example_1(join_cost: float) -> JoinQuery:
+    """Three streams, where a join takes `join_cost` seconds per row that arrives."""
+    inputs = tuple(Input(name, rate, rows=10) for name, rate in (("A", 10.0), ("B", 70.0), ("C", 20.0)))
+    return JoinQuery(inputs, {frozenset((0, 1)): 0.5, frozenset((1, 2)): 0.2}, JoinCosts(join_cost))
+
+
+def throughput(plan: str, milliseconds: float) -> float:
+    """Results per second of a plan of example 1 with the best drop boxes."""
+    return consider(example_1(milliseconds / 1000), PLANS[plan]).shedding.output
+
+
+def utilisation(plan: str, milliseconds: float) -> float:
+    """What a plan of example 1 needs if nothing is dropped; 1 is all that there is."""
+    return consider(example_1(milliseconds / 1000), PLANS[plan]).load
+
+
+def figure_6(most: float = 100.0, points: int = 200) -> Figure:
+    costs = [most * (number + 1) / points for number in range(points)]
+    lines = [Line(plan, [(cost, throughput(plan, cost)) for cost in costs]) for plan in PLANS]
+    title = f"Figure 6: throughput of example 1, up to {most:g} ms per row"
+    return Figure(title, "cost of a join per row, ms", "results per second", lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """The experiment at one level of resources, in percent of those that just suffice; shares and gains of 1."""
+
+    percent: int
+    better: float  # share of queries for which a plan beats that of the lowest utilisation
+    as_good: float  # the same, counting plans that are level with it
+    gain: float
+    gain_of_better: float
+    highest_gain: float
+    error: float  # of the heuristic
+    highest_error: float
+
+
+def random_queries(count: int, seed: int) -> list[JoinQuery]:
+    """Queries of table 2 with random rates; a join costs 1 per row, so that resources are rows per second."""
+    random = np.random.default_rng(seed)
+    pairs = {frozenset(map(NAMES.index, pair)): factor for pair, factor in SELECTIVITY.items()}
+    return [
+        JoinQuery(
+            tuple(Input(n, float(rate), rows=w) for n, rate, w in zip(NAMES, rates, WINDOWS, strict=True)),
+            pairs,
+            JoinCosts(1.0),
+        )
+        for rates in random.uniform(SLOWEST, FASTEST, (count, len(NAMES)))
+    ]
+
+
+def experiment(
+    count: int = 1000, seed: int = 1, progress: Callable[[int], None] = lambda done: None
+) -> Sequence[Level]:
+    """Figures 7 to 10, over left-deep plans."""
+    plans = list(trees(len(NAMES), "left-deep"))
+    gains, errors = np.empty((count, len(LEVELS))), np.empty((count, len(LEVELS)))
+    rivals = np.empty((count, len(LEVELS)), np.int64)
+    for number, query in enumerate(random_queries(count, seed)):
+        costs = np.array([Load.of(query, plan).linear() for plan in plans])
+        lowest = int(costs.sum(axis=1).argmin())
+        for at, percent in enumerate(LEVELS):
+            capacity = float(costs[lowest].sum()) * percent / 100
+            outputs = _outputs(query, costs, capacity)
+            best = outputs.max()
+            gains[number, at] = best / outputs[lowest] - 1
+            rivals[number, at] = int((outputs >= outputs[lowest] * (1 - 1e-9)).sum()) - 1
+            errors[number, at] = 1 - heuristic(query, capacity).shedding.output / best
+        progress(number + 1)
+    return [_level(percent, gains[:, at], rivals[:, at], errors[:, at]) for at, percent in enumerate(LEVELS)]
+
+
+def _outputs(query: JoinQuery, costs: Floats, capacity: float) -> Floats:
+    """What each plan gives within a capacity."""
+    per_share = query.flows.beta[query.everything]
+    whole = np.ones(query.size)
+    fits = costs.sum(axis=1) <= capacity * (1 + 1e-12)
+    found = [whole if f else knapsack(per_share, c, whole, capacity) for f, c in zip(fits, costs, strict=True)]
+    outputs: Floats = np.array(found) @ per_share
+    return outputs
+
+
+def _level(
+    percent: int, gains: Floats, rivals: np.ndarray[tuple[int, ...], np.dtype[np.int64]], errors: Floats
+) -> Level:
+    better = gains > 1e-9
+    return Level(
+        percent,
+        better=float(better.mean()),
+        as_good=float((rivals > 0).mean()),
+        gain=float(gains.mean()),
+        gain_of_better=float(gains[better].mean()) if better.any() else 0.0,
+        highest_gain=float(gains.max()),
+        error=max(0.0, float(errors.mean())),
+        highest_error=max(0.0, float(errors.max())),
+    )
+
+
+def figures(levels: Sequence[Level]) -> dict[str, Figure]:
+    """All that can be drawn."""
+    across = "resources, % of those that just suffice"
+
+    def over(what: Callable[[Level], float]) -> list[tuple[float, float]]:
+        return [(level.percent, 100 * what(level)) for level in levels]
+
+    return {
+        "figure-6": figure_6(),
+        "figure-6-near": figure_6(most=6.0),
+        "figure-7": Figure(
+            "Figure 7: queries that another plan serves better, or as well",
+            across,
+            "% of queries",
+            [Line("as well or better", over(lambda x: x.as_good)), Line("better", over(lambda x: x.better))],
+            falling=True,
+        ),
+        "figure-8": Figure(
+            "Figure 8: what reoptimization gains",
+            across,
+            "mean gain, %",
+            [Line("mean", over(lambda x: x.gain))],
+            falling=True,
+        ),
+        "figure-9": Figure(
+            "Figure 9: the same for the queries that gain",
+            across,
+            "gain, %",
+            [Line("mean", over(lambda x: x.gain_of_better)), Line("highest", over(lambda x: x.highest_gain))],
+            logarithmic=True,
+            falling=True,
+        ),
+        "figure-10": Figure(
+            "Figure 10: how far the heuristic is from the best plan",
+            across,
+            "error, %",
+            [Line("mean", over(lambda x: x.error)), Line("highest", over(lambda x: x.highest_error))],
+            falling=True,
+        ),
+    }

@@ -1,0 +1,228 @@
+"""Plays a scenario: gives the events, lets time advance, and compares what is expected with what there is."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from strandline.apps.scenario.cells import Values, cells_of, show_values, values_of
+from strandline.apps.scenario.text import AdvanceTime, End, Events, Expect, Row, Scenario
+from strandline.connectors.sinks import Memory
+from strandline.core.errors import QueryError, ScenarioError, StrandlineError
+from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, instant, show_instant
+from strandline.core.types import VARCHAR, Type
+from strandline.database.database import Database, Wanted, connected_groups
+from strandline.database.query import Query
+from strandline.database.script import read_script
+from strandline.logical.catalog import BaseStream
+from strandline.runtime.result import VALID_FROM, VALID_UNTIL
+
+# A payload with an instant at which copies of it come (+) or go (-): two answers with the same changes have the same
+# snapshots, however their intervals are cut.
+Changes = Counter[tuple[Values, Instant]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """An expectation, and what there was instead: `missing` and `surplus` are lines as the file would have them.
+
+    `found` are all lines that would have been right.
+    """
+
+    expect: Expect
+    missing: tuple[str, ...] = ()
+    surplus: tuple[str, ...] = ()
+    found: tuple[str, ...] = ()
+    why: str | None = None
+
+    @property
+    def met(self) -> bool:
+        return not (self.missing or self.surplus or self.why)
+
+
+@dataclass(slots=True)
+class _Given:
+    """What a stream has been given so far: when all of it has arrived, answers can be compared."""
+
+    rows: int = 0
+    until: Instant = BEFORE_ALL
+    ended: bool = False
+
+
+def play(scenario: Scenario, database: Database, patience: float = 60.0) -> list[Outcome]:
+    """Run the queries of a scenario over its events; an outcome per expectation."""
+    script = read_script(database, scenario.sql)
+    if not script.queries:
+        raise QueryError("the scenario has no query", code="no-query", hint="Add CREATE STREAM name AS SELECT ….")
+    queries: dict[str, Query] = {}
+    for group in connected_groups(script.queries):
+        wanted = [Wanted(name, plan, Memory(keep=None), script.reads[name]) for name, plan in group]
+        queries |= {query.name.lower(): query for query in database.start(wanted, None)}
+    return _Stage(database, queries, scenario, patience).play()
+
+
+@dataclass(slots=True)
+class _Stage:
+    database: Database
+    queries: Mapping[str, Query]
+    scenario: Scenario
+    patience: float
+    given: dict[str, _Given] = field(default_factory=dict)
+
+    def play(self) -> list[Outcome]:
+        outcomes = []
+        for step in self.scenario.steps:
+            try:
+                match step:
+                    case Events():
+                        self._give(step)
+                    case AdvanceTime(stream, until):
+                        for name in self._streams(stream):
+                            self.database.advance(name, until)
+                            given = self._given(name)
+                            given.until = max(given.until, until)
+                    case End(stream):
+                        for name in self._streams(stream):
+                            if not self._given(name).ended:
+                                self.database.end(name)
+                                self._given(name).ended = True
+                    case Expect():
+                        self._wait()
+                        outcomes.append(self._judge(step))
+            except StrandlineError as error:
+                error.span = error.span or step.span
+                raise
+        return outcomes
+
+    def _given(self, stream: str) -> _Given:
+        return self.given.setdefault(stream, _Given())
+
+    def _streams(self, name: str | None) -> list[str]:
+        """The streams of a step: the one that it names, or all that take events."""
+        if name is not None:
+            return [self.database.catalog.get(name).name]
+        streams = [s for s in self.database.catalog if isinstance(s, BaseStream)]
+        return [s.name for s in streams if s.source.function == "events"]
+
+    def _give(self, step: Events) -> None:
+        stream = self.database.catalog.get(step.stream)
+        for row in step.rows:
+            if isinstance(stream, BaseStream) and len(row.cells) != len(stream.columns):
+                raise ScenarioError(
+                    f"this row has {len(row.cells)} cells, the stream {len(stream.columns)} columns",
+                    code="scenario",
+                    hint=f"The columns are {', '.join(name for name, _ in stream.columns)}.",
+                    span=row.span,
+                )
+        if step.rows:
+            self._given(stream.name).rows += self.database.append(stream.name, [row.cells for row in step.rows])
+
+    def _wait(self) -> None:
+        """Until every query has seen all that was given."""
+        deadline = time.monotonic() + self.patience
+        while not all(self._has_seen(query) for query in self.queries.values()):
+            for query in self.queries.values():
+                query.check()
+            if time.monotonic() > deadline:
+                raise QueryError(
+                    f"the queries have not taken their events within {self.patience:.0f} seconds", code="scenario-slow"
+                )
+            time.sleep(0.005)
+
+    def _has_seen(self, query: Query) -> bool:
+        for name, beat in query.heartbeats().items():
+            given = self.given.get(name, _Given())
+            seen = beat.rows + beat.late + beat.rejected
+            if seen < given.rows or beat.progress < given.until or (given.ended and not beat.ended):
+                return False
+        return True
+
+    def _judge(self, expect: Expect) -> Outcome:
+        if expect.what in ("late", "rejected"):
+            return self._aside(expect)
+        query = self.queries.get(expect.name.lower())
+        if query is None:
+            names = ", ".join(each.name for each in self.queries.values())
+            raise ScenarioError(
+                f'there is no query "{expect.name}"', code="scenario", hint=f"Queries are {names}.", span=expect.span
+            )
+        if expect.what == "progress":
+            assert expect.at is not None
+            if query.progress == expect.at:
+                return Outcome(expect)
+            return Outcome(expect, why=f"{query.name} is complete until {show_instant(query.progress)}")
+        return self._snapshot(expect, query) if expect.what == "snapshot" else self._elements(expect, query)
+
+    def _snapshot(self, expect: Expect, query: Query) -> Outcome:
+        assert expect.at is not None
+        if expect.at >= query.progress:
+            until = show_instant(query.progress)
+            return Outcome(expect, why=f"{query.name} is complete until {until} only: ADVANCE time first")
+        kinds = [column.type for column in query.columns]
+        found = [values_of(row.values(), kinds) for row in query.snapshot(expect.at).to_pylist()]
+        return self._compared(expect, kinds, found)
+
+    def _elements(self, expect: Expect, query: Query) -> Outcome:
+        kinds = [column.type for column in query.columns]
+        wanted: list[tuple[Values, Instant, Instant]] = []
+        for row, values in zip(expect.rows, self._expected(expect.rows, kinds), strict=True):
+            assert row.interval is not None
+            wanted.append((values, *row.interval))
+        found = []
+        for row in query.results().to_pylist():
+            start, end = instant(row.pop(VALID_FROM)), row.pop(VALID_UNTIL)
+            # What is known beyond the progress depends on how the input was cut.
+            until = min(FOREVER if end is None else instant(end), query.progress)
+            if start < until:
+                found.append((values_of(row.values(), kinds), start, until))
+        if _changes(wanted) == _changes(found):
+            return Outcome(expect)
+        return _difference(expect, [self._line(e) for e in wanted], [self._line(e) for e in found])
+
+    def _aside(self, expect: Expect) -> Outcome:
+        stream = self.database.catalog.get(expect.name)
+        reader = next((q for q in self.queries.values() if stream.name in q.heartbeats()), None)
+        if reader is None or not isinstance(stream, BaseStream):
+            raise ScenarioError(f'no query reads stream "{expect.name}"', code="scenario", span=expect.span)
+        if expect.what == "rejected":
+            rows = reader.rejected(stream.name).to_pylist()
+            return self._compared(expect, [VARCHAR], [(row["reason"],) for row in rows])
+        kinds = [kind for _, kind in stream.columns]
+        rows = reader.late(stream.name).to_pylist()
+        return self._compared(expect, kinds, [values_of(row.values(), kinds) for row in rows])
+
+    def _compared(self, expect: Expect, kinds: Sequence[Type], found: Sequence[Values]) -> Outcome:
+        wanted = self._expected(expect.rows, kinds)
+        if Counter(wanted) == Counter(found):
+            return Outcome(expect)
+        return _difference(expect, map(self._show, wanted), map(self._show, found))
+
+    def _expected(self, rows: Iterable[Row], kinds: Sequence[Type]) -> list[Values]:
+        return [cells_of(row, kinds) for row in rows]
+
+    def _show(self, values: Values) -> str:
+        return show_values(values, self.scenario.day)
+
+    def _line(self, element: tuple[Values, Instant, Instant]) -> str:
+        values, start, end = element
+        until = "…" if end == FOREVER else show_instant(end)
+        interval = f"[{show_instant(start)}, {until})"
+        return f"{self._show(values)}  {interval.replace(f'{self.scenario.day} ', '')}"
+
+
+def _changes(elements: Iterable[tuple[Values, Instant, Instant]]) -> Changes:
+    changes: Changes = Counter()
+    for values, start, end in elements:
+        changes[values, start] += 1
+        changes[values, end] -= 1
+    return Counter({change: copies for change, copies in changes.items() if copies})
+
+
+def _difference(expect: Expect, wanted: Iterable[str], found: Iterable[str]) -> Outcome:
+    expected, there = Counter(wanted), Counter(found)
+    lines = tuple(sorted(there.elements()))
+    return Outcome(
+        expect, tuple(sorted((expected - there).elements())), tuple(sorted((there - expected).elements())), lines
+    )

@@ -1,0 +1,258 @@
+"""The text of a scenario and the steps that it describes.
+
+SQL statements come first, each ended by a semicolon. Then steps: a line with a word in capitals and, indented under it,
+a line per row with cells between bars. Times of a step may leave out the day that `DAY` gives.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from strandline.core.errors import ScenarioError, Span
+from strandline.core.temporal import FOREVER, Instant, instant
+
+Cell: TypeAlias = str | None
+Interval: TypeAlias = tuple[Instant, Instant]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Cells as texts, None for NULL; an element of an answer has the interval of its validity, too."""
+
+    cells: tuple[Cell, ...]
+    interval: Interval | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """`EVENTS stream`: rows arrive, in this order."""
+
+    stream: str
+    rows: tuple[Row, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceTime:
+    """`ADVANCE [stream] TO time`: no row before that time follows, of this stream or of any."""
+
+    stream: str | None
+    until: Instant
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """`END [stream]`: no row follows at all."""
+
+    stream: str | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Expect:
+    """What must be so now. `rows` of a query: at an instant, or as elements up to where time has come."""
+
+    what: Literal["snapshot", "elements", "late", "rejected", "progress"]
+    name: str
+    at: Instant | None
+    rows: tuple[Row, ...]
+    span: Span
+
+
+Step: TypeAlias = Events | AdvanceTime | End | Expect
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A file, read: its statements as one text, with nothing in the places of the rest, and its steps.
+
+    `day` is what the last DAY said, for reports.
+    """
+
+    text: str
+    sql: str
+    steps: tuple[Step, ...]
+    day: str | None
+
+
+WORDS: Final = ("DAY", "EVENTS", "ADVANCE", "END", "EXPECT")
+_WORD = re.compile(rf"(?:{'|'.join(WORDS)})\b")
+_NAME = r'(?P<name>"[^"]+"|[^\s"]+)'
+_FORMS: Final = {
+    "DAY": re.compile(r"DAY\s+(?P<time>\S+)"),
+    "EVENTS": re.compile(rf"EVENTS\s+{_NAME}"),
+    "ADVANCE": re.compile(rf"ADVANCE(?:\s+(?!TO\s){_NAME})?\s+TO\s+(?P<time>.+)"),
+    "END": re.compile(rf"END(?:\s+{_NAME})?"),
+    "EXPECT": re.compile(
+        rf"EXPECT\s+(?:(?P<aside>LATE|REJECTED)\s+)?{_NAME}"
+        r"(?:\s+AT\s+(?P<time>.+)|\s+COMPLETE\s+UNTIL\s+(?P<progress>.+))?"
+    ),
+}
+_HOW: Final = {
+    "DAY": "DAY 2024-01-02",
+    "EVENTS": "EVENTS stream, then a row in each line that follows, indented",
+    "ADVANCE": "ADVANCE TO 09:05:00, or ADVANCE stream TO 09:05:00",
+    "END": "END, or END stream",
+    "EXPECT": "EXPECT query AT 09:05:00, EXPECT query, EXPECT query COMPLETE UNTIL 09:05:00, EXPECT LATE stream or "
+    "EXPECT REJECTED stream, then the rows",
+}
+_CELL = re.compile(r"\s*(?:(?P<quoted>'(?:[^']|'')*')|(?P<plain>[^|]*?))\s*(?:(?P<bar>\|)|(?:(?<=\s)--\s.*)?$)")
+_INTERVAL = re.compile(r"\[\s*(?P<start>[^,\]]+?)\s*,\s*(?P<end>[^)\]]+?)\s*\)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    text: str
+    start: int  # its place in the file
+
+    @property
+    def indented(self) -> bool:
+        return self.text[:1].isspace()
+
+    @property
+    def empty(self) -> bool:
+        bare = self.text.strip()
+        return not bare or bare.startswith(("--", "#"))
+
+
+def read_scenario(text: str) -> Scenario:
+    """The statements and steps of a scenario, or an error that points at the line that is none of them."""
+    lines = list(_lines(text))
+    first = next((n for n, line in enumerate(lines) if _WORD.match(line.text)), len(lines))
+    reader = _Reader(text)
+    blocks: list[tuple[_Line, list[_Line]]] = []
+    for line in lines[first:]:
+        if line.empty:
+            continue
+        if line.indented and blocks:
+            blocks[-1][1].append(line)
+        else:
+            blocks.append((line, []))
+    steps = [step for head, rows in blocks for step in reader.step(head, rows)]
+    return Scenario(text, text[: lines[first].start] if first < len(lines) else text, tuple(steps), reader.day)
+
+
+def _lines(text: str) -> Iterator[_Line]:
+    place = 0
+    for line in text.splitlines(keepends=True):
+        yield _Line(line.rstrip("\n"), place)
+        place += len(line)
+
+
+class _Reader:
+    """Reads step by step; the day that was said last holds."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.day: str | None = None
+
+    def step(self, head: _Line, lines: list[_Line]) -> Iterator[Step]:
+        span = self._span(head)
+        word = _WORD.match(head.text)
+        if word is None:
+            raise ScenarioError(
+                "this line begins no step",
+                code="scenario",
+                hint=f"Steps begin with {', '.join(WORDS)}; rows are indented; SQL comes before the first step.",
+                span=span,
+            )
+        form = _FORMS[word[0]].fullmatch(head.text.split(" --")[0].rstrip())
+        if form is None:
+            raise ScenarioError(
+                f"this {word[0]} cannot be read", code="scenario", hint=f"Write {_HOW[word[0]]}.", span=span
+            )
+        groups = form.groupdict()
+        name = _unquoted(groups.get("name"))
+        time = groups.get("time")
+        if lines and word[0] not in ("EVENTS", "EXPECT"):
+            raise ScenarioError(f"{word[0]} has no rows", code="scenario", span=self._span(lines[0]))
+        match word[0]:
+            case "DAY":
+                self._instant(time or "", span)
+                self.day = time
+            case "EVENTS":
+                yield Events(str(name), tuple(self._row(line, elements=False) for line in lines), span)
+            case "ADVANCE":
+                yield AdvanceTime(name, self._instant(str(time), span), span)
+            case "END":
+                yield End(name, span)
+            case _:
+                yield self._expect(groups, str(name), lines, span)
+
+    def _expect(self, groups: dict[str, str | None], name: str, lines: list[_Line], span: Span) -> Expect:
+        aside, time, progress = groups["aside"], groups["time"], groups["progress"]
+        if aside is not None and (time or progress):
+            raise ScenarioError(
+                f"{aside} rows have no time", code="scenario", hint=f"Write EXPECT {aside} stream.", span=span
+            )
+        if progress is not None:
+            return Expect("progress", name, self._instant(progress, span), (), span)
+        if time is not None:
+            at = self._instant(time, span)
+            return Expect("snapshot", name, at, tuple(self._row(line, elements=False) for line in lines), span)
+        if aside is not None:
+            kind: Literal["late", "rejected"] = "late" if aside == "LATE" else "rejected"
+            return Expect(kind, name, None, tuple(self._row(line, elements=False) for line in lines), span)
+        return Expect("elements", name, None, tuple(self._row(line, elements=True) for line in lines), span)
+
+    def _row(self, line: _Line, elements: bool) -> Row:
+        text, interval = line.text.split(" -- ")[0] if elements else line.text, None
+        if elements:
+            found = list(_INTERVAL.finditer(text))
+            if not found or text[found[-1].end() :].strip():
+                raise ScenarioError(
+                    "an element needs the time in which it is valid",
+                    code="scenario",
+                    hint="Write it after the cells: a | 1  [09:00:00, 09:10:00), or … for an end that never comes.",
+                    span=self._span(line),
+                )
+            last = found[-1]
+            end = FOREVER if last["end"] in ("…", "...") else self._instant(last["end"], self._span(line))
+            interval = (self._instant(last["start"], self._span(line)), end)
+            text = text[: last.start()].rstrip().removesuffix("|")
+        return Row(tuple(self._cell(cell) for cell in split_cells(text)), interval, self._span(line))
+
+    def _cell(self, cell: str) -> Cell:
+        if cell == "NULL":
+            return None
+        if len(cell) > 1 and cell[0] == cell[-1] == "'":
+            return cell[1:-1].replace("''", "'")
+        if self.day is not None and re.fullmatch(r"\d\d:\d\d(:\d\d(\.\d+)?)?", cell):
+            return f"{self.day} {cell}"
+        return cell
+
+    def _instant(self, text: str, span: Span) -> Instant:
+        text = text.strip().strip("'").removeprefix("TIMESTAMP").strip().strip("'")
+        try:
+            return instant(text if "-" in text or self.day is None else f"{self.day} {text}")
+        except ValueError:
+            raise ScenarioError(
+                f'"{text}" is not a time',
+                code="scenario",
+                hint="Times are 2024-01-02 09:05:00, or 09:05:00 after DAY 2024-01-02.",
+                span=span,
+            ) from None
+
+    def _span(self, line: _Line) -> Span:
+        indent = len(line.text) - len(line.text.lstrip())
+        return Span(self.text, line.start + indent, line.start + max(len(line.text.rstrip()), indent + 1))
+
+
+def split_cells(text: str) -> list[str]:
+    """The cells of a row: between bars, except in quotes; without the comment at the end of the line."""
+    cells, place = [], 0
+    while cell := _CELL.match(text, place):
+        cells.append(cell["quoted"] or cell["plain"] or "")
+        place = cell.end()
+        if not cell["bar"]:
+            break
+    return cells
+
+
+def _unquoted(name: str | None) -> str | None:
+    return name[1:-1] if name is not None and name.startswith('"') else name

@@ -1,0 +1,346 @@
+"""The dot commands. To add one, write a function under `@verb`: help, completion and the test of the docs see it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, cast
+
+from rich.table import Table
+from rich.text import Text
+
+from strandline.apps.shell.graph import draw
+from strandline.apps.shell.session import MOST_PRINTED, Entry, Session
+from strandline.apps.shell.views import FORMS, Form
+from strandline.apps.shell.words import functions
+from strandline.core.errors import QueryError, Span, StrandlineError
+from strandline.core.table import Listing
+from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, instant, show_instant
+from strandline.database.introspection.progress_meter import show_bytes, show_rate
+from strandline.database.introspection.show import show_streams, show_views
+from strandline.sql.parser.statements import parse
+
+# What completion offers for an argument.
+Takes: TypeAlias = Literal["query", "form", "switch", "stream", "verb", "sql"]
+Action: TypeAlias = Callable[[Session, "Rest"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What follows the name of a verb, with its place in the input."""
+
+    text: str
+    start: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.words())
+
+    def words(self) -> list[str]:
+        return self.text[self.start :].rstrip("; \t\n").split()
+
+    def plain(self) -> str:
+        return self.text[self.start :].strip().rstrip(";").rstrip()
+
+    def span(self, number: int = 0) -> Span:
+        """Where a word stands."""
+        places = list(re.finditer(r"[^\s;]+", self.text[self.start :]))
+        if number >= len(places):
+            return Span(self.text, len(self.text), len(self.text))
+        return Span(self.text, self.start + places[number].start(), self.start + places[number].end())
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    name: str
+    usage: str
+    summary: str
+    takes: tuple[Takes, ...]
+    act: Action
+
+
+VERBS: Final[dict[str, Verb]] = {}
+
+
+def verb(name: str, usage: str, summary: str, *takes: Takes) -> Callable[[Action], Action]:
+    """Make a function a dot command."""
+
+    def register(act: Action) -> Action:
+        VERBS[name] = Verb(name, f"{name} {usage}".rstrip(), summary, takes, act)
+        return act
+
+    return register
+
+
+def perform(session: Session, text: str) -> None:
+    """Run a dot command."""
+    name = text.split(maxsplit=1)[0].rstrip(";")
+    known = VERBS.get(name.lower())
+    if known is None:
+        near = difflib.get_close_matches(name.lower(), VERBS, n=1)
+        raise StrandlineError(
+            f"there is no command {name}",
+            code="unknown-command",
+            hint=f"Did you mean {near[0]}?" if near else "`.help` lists the commands; SQL ends with a semicolon.",
+            span=Span(text, 0, len(name)),
+        )
+    known.act(session, Rest(text, len(name)))
+
+
+_HOW: Final = (
+    "SQL ends with a semicolon and may take many lines. A SELECT starts a query and shows its answer live: Tab changes "
+    "the form, Ctrl-C leaves it running, and whatever else you type goes to the prompt. [q] is the id or the name of a "
+    "query; without it the latest is meant. At the prompt Tab completes, and arrows bring back what was typed before."
+)
+
+
+# ---- help and leaving ------------------------------------------------------------------------------------------------
+
+
+@verb(".help", "[command]", "what there is to type", "verb")
+def help_(session: Session, rest: Rest) -> None:
+    wanted = [word if word.startswith(".") else f".{word}" for word in rest.words()]
+    known = [VERBS[word] for word in wanted if word in VERBS] or list(VERBS.values())
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for each in known:
+        table.add_row(Text(each.usage, style="bold"), each.summary)
+    session.show(table)
+    if not wanted:
+        session.show(Text("\n" + _HOW))
+
+
+@verb(".quit", "", "stop all queries and leave; also Ctrl-D, or Ctrl-C at an empty prompt")
+def quit_(session: Session, rest: Rest) -> None:
+    session.leaving = True
+
+
+# ---- what there is ---------------------------------------------------------------------------------------------------
+
+
+@verb(".queries", "", "the queries, their states, rates and progress")
+def queries(session: Session, rest: Rest) -> None:
+    rows = [_query_row(entry) for entry in session.entries]
+    names: tuple[str, ...] = ("id", "name", "state", "in", "out", "rate in", "progress", "query")
+    since = [entry.query.kept_since for entry in session.entries]
+    if any(at > BEFORE_ALL for at in since):  # a column that most have no use for
+        names = (*names[:-1], "kept from", names[-1])
+        rows = [(*row[:-1], _reached(at), row[-1]) for row, at in zip(rows, since, strict=True)]
+    if rows:
+        session.list(Listing.text(names, rows))
+    else:
+        session.say("no query was started yet")
+
+
+def _query_row(entry: Entry) -> tuple[str, ...]:
+    entry.meter.look()
+    rate = entry.meter.rates()[0] if entry.query.is_running else 0.0
+    text = " ".join(entry.text.split())
+    return (
+        entry.id,
+        entry.query.name,
+        entry.query.state,
+        f"{entry.meter.rows_in:,}",
+        f"{entry.meter.rows_out:,}",
+        show_rate(rate) if rate else "",
+        _reached(entry.query.progress),
+        text if len(text) <= 60 else text[:59] + "…",
+    )
+
+
+def _reached(progress: Instant) -> str:
+    return {BEFORE_ALL: "", FOREVER: "complete"}.get(progress, show_instant(progress))
+
+
+@verb(".streams", "[name]", "streams and views, or all about one of them", "stream")
+def streams(session: Session, rest: Rest) -> None:
+    if rest:
+        session.sql(f"DESCRIBE {rest.words()[0]}", look=False)
+        return
+    catalog = session.database.catalog
+    listings = [each for each in (show_streams(catalog), show_views(catalog)) if each.table.num_rows]
+    for number, each in enumerate(listings):
+        if number:
+            session.say("")
+        session.list(each)
+    if not listings:
+        session.say("no stream was declared yet")
+
+
+@verb(".functions", "[part of a name]", "functions and aggregates, and what they do")
+def functions_(session: Session, rest: Rest) -> None:
+    part = rest.plain().lower()
+    rows = [(name, doc) for name, doc in sorted(functions().items()) if part in name]
+    if rows:
+        session.list(Listing.text(("function", "meaning"), rows))
+    else:
+        session.say(f'no function has "{part}" in its name')
+
+
+@verb(".metrics", "[q]", "every counter of a query", "query")
+def metrics(session: Session, rest: Rest) -> None:
+    entry = _entry(session, rest)
+    entry.meter.look()
+    rates = dict(zip(("rate_in", "rate_out"), map(show_rate, entry.meter.rates()), strict=True))
+    rows = []
+    for name, value in {**entry.query.metrics(), **rates}.items():
+        parts = value.items() if isinstance(value, dict) else [("", value)]
+        rows += [(name, stream, _shown(name, amount)) for stream, amount in parts]
+    session.say(str(Listing.text(("metric", "stream", "value"), rows)))
+
+
+def _shown(name: str, value: object) -> str:
+    if name == "state_bytes" and isinstance(value, int):
+        return show_bytes(value)
+    return "" if value is None else f"{value:,}" if type(value) is int else str(value)
+
+
+@verb(".log", "", "where Spark's log is")
+def log(session: Session, rest: Rest) -> None:
+    path = session.database.log_file
+    if path is not None:
+        session.say(str(path))
+    elif session.startup.options.engine == "local":
+        session.say("the local engine has no log")
+    else:
+        session.say(f"Spark is not there yet: {session.startup.phase}")
+
+
+# ---- plans -----------------------------------------------------------------------------------------------------------
+
+
+@verb(".explain", "[q | SELECT …]", "the plan of a query that runs, or of one that might", "query", "sql")
+def explain(session: Session, rest: Rest) -> None:
+    if len(rest.words()) <= 1:
+        entry = _entry(session, rest)
+        session.say(entry.query.explain())
+        return
+    try:  # blanks in place of the verb: places in the statement are then places in what was typed
+        for statement in parse(" " * rest.start + rest.text[rest.start :]):
+            session.say(session.database.explain(statement))  # type: ignore[arg-type]
+    except StrandlineError as error:
+        if error.span is not None:
+            error.span = replace(error.span, text=rest.text)
+        raise
+
+
+@verb(".graph", "[q]", "the plan of a query as a picture, with what has come through", "query")
+def graph(session: Session, rest: Rest) -> None:
+    entry = _entry(session, rest)
+    session.show(draw(entry.query, entry.meter))
+
+
+# ---- answers ---------------------------------------------------------------------------------------------------------
+
+
+@verb(".tail", "[q] [table | changes | rows | AT TIMESTAMP t]", "an answer, live or at a past instant", "query", "form")
+def tail(session: Session, rest: Rest) -> None:
+    words = rest.words()
+    named = bool(words) and words[0].lower() not in (*FORMS, "at")
+    entry = session.find(words[0], rest.span()) if named else session.latest()
+    wanted = words[1:] if named else words
+    if not wanted:
+        _look(session, entry, None)
+    elif wanted[0].lower() == "at":
+        _look_back(session, entry, rest, 2 if named else 1)
+    elif wanted[0].lower() in FORMS and len(wanted) == 1:
+        _look(session, entry, cast(Form, wanted[0].lower()))
+    else:
+        raise StrandlineError(
+            f"an answer has no form {wanted[0]}",
+            code="unknown-form",
+            hint="Forms are table, changes, rows, and AT TIMESTAMP 'YYYY-MM-DD hh:mm:ss' for a past instant.",
+            span=rest.span(1 if named else 0),
+        )
+
+
+def _look(session: Session, entry: Entry, form: Form | None) -> None:
+    session.follow(session, lambda: entry, form or entry.form)
+
+
+def _look_back(session: Session, entry: Entry, rest: Rest, first: int) -> None:
+    span = rest.span(first).to(rest.span(len(rest.words()) - 1))
+    try:
+        session.print_at(entry, _instant(rest, first, span))
+    except QueryError as error:  # an instant that is not there yet, or no longer
+        error.span = error.span or span
+        raise
+
+
+def _instant(rest: Rest, first: int, span: Span) -> Instant:
+    """`TIMESTAMP '…'`, a text in or without quotes, or microseconds."""
+    words = rest.words()[first:]
+    text = re.sub(r"(?i)^timestamp\b\s*", "", " ".join(words)).strip("'\" ")
+    try:
+        return int(text) if re.fullmatch(r"-?\d+", text) else instant(text)
+    except ValueError:
+        raise QueryError(
+            f"{text!r} is not an instant" if text else "at which instant?",
+            code="bad-instant",
+            hint="Write AT TIMESTAMP '2024-01-31 23:59:59', or microseconds since 1970.",
+            span=span,
+        ) from None
+
+
+@verb(".last", "[q]", "the latest answer once more, whole", "query")
+def last(session: Session, rest: Rest) -> None:
+    entry = _entry(session, rest)
+    session.print_now(entry, entry.form, MOST_PRINTED)
+
+
+@verb(".why", "[q]", "why an answer is empty: silent sources, time that stands still, filters and joins", "query")
+def why(session: Session, rest: Rest) -> None:
+    session.say(_entry(session, rest).query.why())
+
+
+# ---- running ---------------------------------------------------------------------------------------------------------
+
+
+@verb(".start", "stream", "run the query behind CREATE STREAM … AS, and show its answer", "stream")
+def start(session: Session, rest: Rest) -> None:
+    if not rest:
+        raise StrandlineError(
+            ".start needs the name of a stream", code="usage", hint="`.streams` lists them.", span=rest.span()
+        )
+    name = rest.words()[0].strip('"')
+    session.database.catalog.get(name, rest.span())
+    session.follow(session, lambda: session.start_named(name), None)
+
+
+@verb(".stop", "q", "stop a query; what it has answered can still be looked at", "query")
+def stop(session: Session, rest: Rest) -> None:
+    if not rest:
+        raise StrandlineError(
+            ".stop needs a query", code="usage", hint="`.queries` lists them, `.stop all` stops all.", span=rest.span()
+        )
+    everything = rest.words() == ["all"]
+    for entry in session.running() if everything else [session.find(rest.words()[0], rest.span())]:
+        if not entry.query.is_running:
+            session.say(f"{entry.label} does not run: it is {entry.query.state}")
+            continue
+        with session.console.status(f"stopping {entry.label}"):
+            entry.query.stop()
+        entry.announced = True
+        session.say(f"{entry.label} is stopped")
+
+
+@verb(".read", "file.sql", "run the statements of a file; its queries run in the background")
+def read(session: Session, rest: Rest) -> None:
+    if not rest:
+        raise StrandlineError(".read needs a file", code="usage", span=rest.span())
+    session.read(Path(rest.plain().strip("'\"")))
+
+
+@verb(".timing", "[on | off]", "tell how long statements take", "switch")
+def timing(session: Session, rest: Rest) -> None:
+    word = rest.plain().lower()
+    if word not in ("", "on", "off"):
+        raise StrandlineError("timing is on or off", code="usage", span=rest.span())
+    session.timing = word == "on" if word else not session.timing
+    session.say(f"timing is {'on' if session.timing else 'off'}")
+
+
+def _entry(session: Session, rest: Rest) -> Entry:
+    words = rest.words()
+    return session.find(words[0], rest.span()) if words else session.latest()

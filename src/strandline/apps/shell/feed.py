@@ -1,0 +1,129 @@
+"""Follows the answer of a query without reading all of it again: what is valid now, and the latest changes and rows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import polars as pl
+import pyarrow as pa
+
+from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
+from strandline.database.query import Query
+from strandline.runtime.kernels.batch import FROM, UNTIL
+from strandline.runtime.kernels.changes import CHANGE, TIME, coalesce, net_changes
+from strandline.runtime.result import answer_schema, from_answer
+
+KEPT: Final = 1_000  # changes and rows; more do not fit any terminal
+CLOSE_LOOK: Final = 5_000  # pieces that come between two looks; of more, only the latest are looked at closely
+
+
+class Feed:
+    """Each look costs as much as what has come since the last one, and what is valid.
+
+    It relies on what an answer promises: after the progress has come to p, no piece of it begins before p. So what
+    happened between two looks shows in the pieces that came in between and in those that were valid at the first.
+
+    What is shown is exact. Where rows come faster than anybody reads, older changes and rows are passed over, and are
+    no longer counted: `passed_over`.
+    """
+
+    def __init__(self, query: Query) -> None:
+        self.query = query
+        self.ids = [column.id for column in query.columns]
+        self.passed_over = False
+        self._begin(BEFORE_ALL)
+
+    def _begin(self, since: Instant) -> None:
+        """Know nothing, and note only what happens after `since`: of that instant itself it is forgotten what ended."""
+        self.progress: Instant = BEFORE_ALL
+        self._noted = since + 1  # changes and rows up to here are noted
+        self._pieces = 0
+        self._open = self._frame([])  # whatever reaches up to the progress or beyond
+        self._live = self._open  # the same, but each row from where it really began
+        self._rows = self._open  # rows that have ended
+        self._rows_gone = 0
+        self._changes: pl.DataFrame | None = None
+        self._changes_gone = 0
+
+    def look(self) -> None:
+        """Take in what has come."""
+        came = self.query.pieces(self._pieces)
+        if not came.tables and came.progress == self.progress:
+            return
+        if came.anew:
+            self.passed_over = True
+            self._begin(came.since)
+        self._pieces = came.number
+        new = self._frame(came.tables)
+        before, progress = self._noted, came.progress
+        self.progress = self._noted = progress
+        self._open, known = pl.concat([self._open, new]), self._open
+        since = self._close_look_since(new, before)
+        self._note_changes(pl.concat([known, new]), since)
+        self._open = self._open.filter(pl.col(UNTIL) >= progress)
+        self._note_rows(self._worth_joining(new, since) if since > before else new)
+
+    def snapshot(self) -> pl.DataFrame:
+        """What is valid at the last instant that is complete."""
+        at = self.progress - 1
+        valid = self._open.filter((pl.col(FROM) <= at) & (pl.col(UNTIL) > at))
+        return valid.select(self.ids)
+
+    def changes(self, most: int) -> tuple[pl.DataFrame, int]:
+        """The latest changes, oldest first, with TIME and CHANGE; and how many there were before them."""
+        if self._changes is None:
+            return pl.DataFrame(), 0
+        shown = self._changes.tail(most)
+        return shown, self._changes_gone + self._changes.height - shown.height
+
+    def rows(self, most: int) -> tuple[pl.DataFrame, int]:
+        """The latest rows with FROM and UNTIL in the order in which they began; and how many there were before."""
+        known = pl.concat([self._rows, self._live]).sort(FROM, maintain_order=True)
+        shown = known.tail(most)
+        return shown, self._rows_gone + known.height - shown.height
+
+    @property
+    def rows_seen(self) -> int:
+        return self._rows_gone + self._rows.height + self._live.height
+
+    def _close_look_since(self, new: pl.DataFrame, before: Instant) -> Instant:
+        """From when on changes and rows are looked at: since the last look, unless that would be too many."""
+        if new.height <= CLOSE_LOOK:
+            return before
+        self.passed_over = True
+        latest = new.get_column(FROM).top_k(CLOSE_LOOK).min()
+        assert isinstance(latest, int)
+        return max(before, latest)
+
+    def _worth_joining(self, new: pl.DataFrame, since: Instant) -> pl.DataFrame:
+        """The pieces that rows worth showing are made of: the late ones, and all of rows that are still valid."""
+        late = pl.col(FROM) >= since
+        if any(column.type.element is not None for column in self.query.columns):
+            return new.filter(late)  # arrays do not join; rows may then seem to begin later
+        earlier = new.filter(~late).join(self._open.select(self.ids), on=self.ids, how="semi", nulls_equal=True)
+        return pl.concat([earlier.select(new.columns), new.filter(late)])
+
+    def _note_changes(self, frame: pl.DataFrame, since: Instant) -> None:
+        at_hand = (pl.col(FROM) >= since) | pl.col(UNTIL).is_between(since, self.progress)
+        net = net_changes(frame.filter(at_hand), self.ids).filter(pl.col(TIME) >= since).select(*self.ids, TIME, CHANGE)
+        if self.progress < FOREVER:
+            net = net.filter(pl.col(TIME) < self.progress)
+        known = net if self._changes is None else pl.concat([self._changes, net])
+        self._changes = known.tail(KEPT)
+        self._changes_gone += known.height - self._changes.height
+
+    def _note_rows(self, new: pl.DataFrame) -> None:
+        joined = pl.concat([self._live, new])
+        if not self.query.has_whole_elements:
+            joined = coalesce(joined, self.ids).select(self._open.columns)
+        # A row that ends at the progress may go on there; one that ends earlier has ended.
+        ended = pl.col(UNTIL) < self.progress
+        self._live = joined.filter(~ended)
+        over = pl.concat([self._rows, joined.filter(ended)]).sort(FROM, maintain_order=True)
+        self._rows = over.tail(KEPT)
+        self._rows_gone += over.height - self._rows.height
+
+    def _frame(self, tables: list[pa.Table]) -> pl.DataFrame:
+        schema = answer_schema(self.query.columns)
+        whole = pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in tables)])
+        return from_answer(whole, self.query.columns)

@@ -1,0 +1,62 @@
+"""Colours for what is typed: the language's own tokens, and the rest of a text that does not end yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prompt_toolkit.document import Document
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.formatted_text.utils import split_lines
+from prompt_toolkit.lexers import Lexer
+
+from strandline.apps.shell.inputs import verb_of
+from strandline.apps.shell.words import KEYWORDS, functions
+from strandline.core.errors import ParseError
+from strandline.sql.lexer import Kind, Token, tokenize
+
+_BY_KIND = {Kind.TEXT: "class:text", Kind.NUMBER: "class:number"}
+
+
+class Colours(Lexer):
+    def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
+        lines = list(split_lines(coloured(document.text)))
+        return lambda number: lines[number] if number < len(lines) else []
+
+
+def coloured(text: str) -> StyleAndTextTuples:
+    """The text in pieces, each with its style; together they are the text."""
+    if verb_of(text) is not None:
+        return [("class:verb", text)]
+    tokens, stop = _tokens(text)
+    pieces: StyleAndTextTuples = []
+    at = 0
+    for number, token in enumerate(tokens):
+        pieces.append(("class:comment", text[at : token.span.start]))  # blanks and comments
+        follows = tokens[number + 1].value if number + 1 < len(tokens) else ""
+        pieces.append((_style(token, follows), text[token.span.start : token.span.end]))
+        at = token.span.end
+    pieces.append(("class:comment", text[at:stop]))
+    pieces.append((_unfinished(text[stop:]), text[stop:]))
+    return [piece for piece in pieces if piece[1]]
+
+
+def _tokens(text: str) -> tuple[list[Token], int]:
+    """The tokens up to the first mistake, and where that is; there may be none."""
+    try:
+        return tokenize(text)[:-1], len(text)
+    except ParseError as error:
+        assert error.span is not None, "every mistake of a token has a place"
+        stop = error.span.start
+        return (tokenize(text[:stop])[:-1] if stop < len(text) else []), stop
+
+
+def _style(token: Token, follows: str) -> str:
+    if token.kind is Kind.WORD:
+        if follows == "(" and token.value.lower() in functions():
+            return "class:function"
+        return "class:keyword" if token.keyword in KEYWORDS else ""
+    return _BY_KIND.get(token.kind, "")
+
+
+def _unfinished(rest: str) -> str:
+    return {"'": "class:text", "/": "class:comment"}.get(rest[:1], "")

@@ -1,0 +1,57 @@
+"""What the user typed: whether it is whole, and what kind of thing it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from strandline.core.errors import ParseError
+from strandline.sql.lexer import Kind, tokenize
+
+# Words that people type to leave or to ask, in shells of all kinds.
+LEAVING = ("exit", "quit", "bye", "\\q", ":q")
+ASKING = ("help", "?", "\\?", "\\h")
+
+
+def verb_of(text: str) -> str | None:
+    """The dot command that an input is, spelled out; None for SQL."""
+    stripped = text.strip()
+    plain = stripped.rstrip(";").rstrip().lower()
+    if plain in LEAVING:
+        return ".quit"
+    if plain in ASKING:
+        return ".help"
+    return stripped if stripped.startswith(".") and not stripped[1:2].isdigit() else None
+
+
+def is_whole(text: str) -> bool:
+    """Whether there is nothing to wait for: a dot command is a line, a statement ends with a semicolon."""
+    if not text.strip() or verb_of(text) is not None:
+        return True
+    try:
+        tokens = tokenize(text)
+    except ParseError as error:
+        # Inside a quote or a comment a semicolon ends nothing. Any other mistake does not go away by typing on.
+        return error.code not in ("unclosed-quote", "unclosed-comment") and text.rstrip().endswith(";")
+    if len(tokens) == 1:
+        return True  # a comment
+    last = tokens[-2]
+    return last.kind is Kind.SYMBOL and last.value == ";"
+
+
+def split(text: str) -> Iterator[str]:
+    """The inputs of a text that was not typed: dot commands by line, and the SQL between them."""
+    sql: list[str] = []
+    for line in text.splitlines():
+        waiting = "\n".join(sql)
+        if verb_of(line) is not None and (not waiting.strip() or is_whole(waiting)):
+            if waiting.strip():
+                yield waiting
+            sql = []
+            yield line
+        else:
+            sql.append(line)
+            if is_whole("\n".join(sql)):
+                yield "\n".join(sql)
+                sql = []
+    if "\n".join(sql).strip():
+        yield "\n".join(sql)

@@ -1,0 +1,295 @@
+"""What the shell has: a database, the queries that were started, and how inputs are run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, get_args
+
+from rich.console import RenderableType
+
+from strandline.apps.console import SafeConsole
+from strandline.apps.shell.feed import Feed
+from strandline.apps.shell.inputs import split, verb_of
+from strandline.apps.shell.startup import Startup
+from strandline.apps.shell.views import Form, natural_form, show, show_table
+from strandline.connectors.sinks import Memory
+from strandline.core.errors import QueryError, Span, StrandlineError
+from strandline.core.faults import explain_fault
+from strandline.core.table import Listing
+from strandline.core.temporal import FOREVER, Instant
+from strandline.database.database import Database
+from strandline.database.introspection.progress_meter import Meter
+from strandline.database.query import Query
+from strandline.sql import ast
+from strandline.sql.parser.statements import parse
+
+_QUERIES: Final = get_args(ast.Query)
+MOST_PRINTED: Final = 1_000  # rows that are printed at once
+
+
+@dataclass(slots=True)
+class Entry:
+    """A query that was started here, under a short id that all verbs take as well as its name."""
+
+    id: str
+    query: Query
+    text: str
+    meter: Meter
+    form: Form
+    asked: float
+    planned: float
+    feed: Feed | None = None
+    first_batch: float | None = None
+    announced: bool = field(default=False)
+
+    @property
+    def label(self) -> str:
+        return self.id if self.query.name == self.id else f"{self.id} ({self.query.name})"
+
+
+class Session:
+    """Runs what is typed. `follow` shows an answer live; without it (no terminal) queries are awaited and printed."""
+
+    def __init__(self, database: Database, startup: Startup) -> None:
+        self.database = database
+        self.startup = startup
+        self.console = SafeConsole(highlight=False)
+        self.entries: list[Entry] = []
+        self.timing = False
+        self.leaving = False
+        self.failures = 0
+        self.typed = ""  # what was typed while an answer was shown, and belongs to the next input
+        self.follow: Callable[[Session, Callable[[], Entry], Form | None], None] = await_and_print
+
+    # ---- inputs ------------------------------------------------------------------------------------------------------
+
+    def run(self, text: str) -> None:
+        """Run an input, whatever it is; errors are printed."""
+        try:
+            command = verb_of(text)
+            if command is not None:
+                from strandline.apps.shell.commands import perform
+
+                perform(self, command)
+            else:
+                self.sql(text, look=True)
+        except StrandlineError as error:
+            self._complain(error)
+        except Exception as error:  # a defect of ours is no reason to lose the queries that run
+            self._complain(explain_fault(error) or QueryError(f"{type(error).__name__}: {error}", code="internal"))
+
+    def _complain(self, error: StrandlineError) -> None:
+        self.failures += 1
+        self.say(error.render(), style="red" if self.console.is_terminal else None)
+
+    def read(self, path: Path) -> None:
+        """Run the statements and dot commands of a file. Its queries run in the background."""
+        try:
+            text = path.expanduser().read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise StrandlineError(f"{path} cannot be read", code="missing-script", detail=str(error)) from None
+        inputs = list(split(text))
+        if any(verb_of(each) is not None for each in inputs):
+            for each in inputs:
+                self.run(each) if verb_of(each) is not None else self.sql(each, look=False)
+        else:
+            self.sql(text, look=False)  # as one text: errors then name the line of the file
+
+    def sql(self, text: str, look: bool) -> None:
+        """Run statements; with `look` the answer of the last one is shown as it grows."""
+        statements = parse(text)
+        for number, statement in enumerate(statements):
+            began = time.monotonic()
+            if not isinstance(statement, _QUERIES) or ast.reads_system(statement):
+                self._at_once(statement)
+                self.tell_time(time.monotonic() - began)
+                continue
+
+            def begin(statement: ast.Statement = statement, began: float = began) -> Entry:
+                return self.start(statement, began)
+
+            if look and number == len(statements) - 1:
+                self.follow(self, begin, None)
+            else:
+                entry = begin()
+                self.say(f"{entry.label} is running")
+
+    def start(self, statement: ast.Statement, began: float) -> Entry:
+        """Start the query of a statement, once the engine is there."""
+        self.startup.engine()
+        asked = time.monotonic()
+        own = self.next_id()
+        result = self.database.execute(statement, name=own)
+        return self.adopt(own, result, statement.text, asked - began)
+
+    def start_named(self, name: str) -> Entry:
+        """Start the query behind a derived stream."""
+        self.startup.engine()
+        asked = time.monotonic()
+        query = self.database.query(name)
+        stream = self.database.catalog.get(name)
+        return self.adopt(self.next_id(), query, getattr(stream, "text", name), time.monotonic() - asked)
+
+    def adopt(self, own: str, query: Query, text: str, waited: float) -> Entry:
+        now = time.monotonic()
+        entry = Entry(own, query, text, Meter([query]), natural_form(query), now - waited, now)
+        if isinstance(query.sink, Memory):
+            entry.feed = Feed(query)
+        self.entries.append(entry)
+        return entry
+
+    def next_id(self) -> str:
+        """An id that nothing is called by, and under which no checkpoint remembers another query."""
+        place, taken = self.database.checkpoint, {entry.id for entry in self.entries}
+        free = (name for n in count(1) if (name := f"q{n}") not in taken and self.database.is_free(name))
+        return next(name for name in free if not (place and (place / name).exists()))
+
+    # ---- what there is -----------------------------------------------------------------------------------------------
+
+    def find(self, word: str, span: Span | None = None) -> Entry:
+        """The query of an id or a name; of several with one name the newest."""
+        for entry in reversed(self.entries):
+            if word.lower() in (entry.id.lower(), entry.query.name.lower()):
+                return entry
+        known = ", ".join(entry.label for entry in self.entries)
+        hint = f"Queries are {known}." if known else "None was started yet: type a SELECT, or .start a derived stream."
+        raise QueryError(f'there is no query "{word}"', code="unknown-query", hint=hint, span=span)
+
+    def latest(self) -> Entry:
+        if not self.entries:
+            raise QueryError(
+                "no query was started yet",
+                code="unknown-query",
+                hint="Type a SELECT, or .start a derived stream.",
+            )
+        return self.entries[-1]
+
+    def running(self) -> list[Entry]:
+        return [entry for entry in self.entries if entry.query.is_running]
+
+    def notices(self) -> list[str]:
+        """What has happened to queries that nobody watched."""
+        said = []
+        for entry in self.entries:
+            state = entry.query.state
+            if not entry.announced and state != "running":
+                entry.announced = True
+                if state == "failed":
+                    said.append(f"{entry.label} has failed:\n{failure(entry.query)}")
+                elif state == "ended":
+                    said.append(f"{entry.label} has ended, {entry.query.metrics()['rows_out']:,} results")
+        return said
+
+    # ---- output ------------------------------------------------------------------------------------------------------
+
+    def say(self, text: str, style: str | None = None) -> None:
+        self.console.print(text, markup=False, soft_wrap=True, style=style)
+
+    def list(self, listing: Listing) -> None:
+        """Print a listing; on a terminal a row has one line, whatever does not fit."""
+        lines = str(listing).split("\n")
+        if self.console.is_terminal:
+            room = self.console.width - 1
+            lines = [line if len(line) <= room else line[: room - 1] + "…" for line in lines]
+        self.say("\n".join(lines))
+
+    def show(self, shown: RenderableType) -> None:
+        """Print what is more than text; on a pipe without the blanks that fill the lines of a table."""
+        if self.console.is_terminal:
+            self.console.print(shown)
+            return
+        with self.console.capture() as captured:
+            self.console.print(shown, soft_wrap=True)
+        self.say("\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n")))
+
+    def tell_time(self, seconds: float) -> None:
+        if self.timing:
+            self.say(f"time: {seconds:.3f} s")
+
+    def print_now(self, entry: Entry, form: Form, most: int) -> None:
+        """The answer as it is by now."""
+        entry.form = form
+        query = entry.query
+        if form == "table" and query.ended:
+            at = last_row(query)
+            self.show(show_table(query, _payload(query, at), at, most))
+        elif entry.feed is not None:
+            entry.feed.look()
+            self.show(show(entry.feed, form, most))
+        else:
+            query.pieces()  # says that there are none, and why
+
+    def print_at(self, entry: Entry, at: Instant) -> None:
+        """The answer at an instant that has passed."""
+        self.show(show_table(entry.query, _payload(entry.query, at), at, MOST_PRINTED))
+
+    def _at_once(self, statement: ast.Statement) -> None:
+        """A statement whose result is not a growing answer: a declaration, a question, or another that is short."""
+        if isinstance(statement, ast.CreateSink):
+            self.startup.engine()  # its query runs, and one engine is enough
+        result = self.database.execute(statement)
+        if isinstance(result, Query):
+            self.say(f"{self.adopt(self.next_id(), result, statement.text, 0.0).label} is running")
+            return
+        match statement:
+            case ast.CreateStreamAs(name):
+                self.say(f"{name.name} is declared; SELECT reads it, .start {name.name} runs it")
+            case ast.CreateStream(name) | ast.CreateView(name):
+                self.say(f"{name.name} is declared")
+            case ast.Drop(_, name) | ast.DropSink(name):
+                self.say(f"{name.name} is gone")
+            case _:
+                self.say("done" if result is None else str(result))
+
+    def close(self) -> None:
+        """Stop every query; the engine goes with the database."""
+        self.database.close()
+
+
+def _payload(query: Query, at: Instant) -> Any:
+    frame = query.snapshot(at, form="polars")
+    return frame.rename({column.name: column.id for column in query.columns})
+
+
+def last_row(query: Query) -> Instant:
+    """The time of the last row that came: what the answer was when the input ended, before its windows ran empty."""
+    beats = query._group.delivery.heartbeats.values()
+    return min(max((beat.high for beat in beats), default=0), FOREVER - 1)
+
+
+def rows_of(entry: Entry) -> str:
+    """How many rows an answer has, as they are shown: pieces of one row that were delivered one by one are one."""
+    if entry.feed is not None and not entry.feed.passed_over:
+        count = entry.feed.rows_seen
+    else:
+        count = entry.query.metrics()["rows_out"]
+    return f"{count:,} row{'' if count == 1 else 's'}"
+
+
+def failure(query: Query) -> str:
+    """Why a query has failed."""
+    try:
+        query.await_end(0)
+    except StrandlineError as error:
+        return error.render()
+    return "no reason is known"
+
+
+def await_and_print(session: Session, begin: Callable[[], Entry], form: Form | None) -> None:
+    """Without a terminal: wait for the end of a query, and print all its rows."""
+    entry = begin()
+    query = entry.query
+    query.await_end()
+    entry.announced = True
+    if form == "changes":
+        session.print_now(entry, form, MOST_PRINTED)
+        return
+    assert entry.feed is not None
+    entry.form = "rows"
+    entry.feed.look()
+    session.show(show(entry.feed, "rows", MOST_PRINTED))
+    session.tell_time(time.monotonic() - entry.asked)

@@ -1,0 +1,128 @@
+"""One query held against a database: its answer, the rows it was computed from, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+
+from strandline.apps.verify.compare import AT, Difference, at_instants, differences
+from strandline.apps.verify.dialect import Untranslatable
+from strandline.apps.verify.instants import change_instants
+from strandline.apps.verify.judge import Database, answers, load_streams
+from strandline.apps.verify.record import Recorded
+from strandline.apps.verify.rerun import rerun
+from strandline.apps.verify.shrink import smallest
+from strandline.apps.verify.world import Place, Times, World
+from strandline.core.temporal import FOREVER, Instant
+from strandline.core.types import DOUBLE
+from strandline.logical.plan import Plan
+from strandline.logical.schema import schema
+from strandline.runtime.kernels.batch import FROM, UNTIL, times
+from strandline.sql import ast
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A query as it is written and as it is bound, and the place in a script where it stands."""
+
+    name: str
+    query: ast.Query
+    plan: Plan
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What came out for a query; `unchecked` says why nothing was compared."""
+
+    name: str
+    instants: int = 0  # compared
+    known: int = 0  # at which the answer can change
+    answered: int = 0  # with rows
+    differences: tuple[Difference, ...] = ()
+    unchecked: str | None = None
+    rounded: bool = False
+    columns: tuple[str, ...] = ()
+    smallest: tuple[Recorded, ...] | None = None
+
+    @property
+    def complete(self) -> bool:
+        return self.unchecked is None and self.instants == self.known
+
+    @property
+    def equal(self) -> bool:
+        return not self.differences
+
+
+def check(
+    database: Database,
+    question: Question,
+    streams: Sequence[Recorded],
+    elements: pl.DataFrame,
+    until: Instant = FOREVER,
+    most: int | None = None,
+) -> Verdict:
+    """Compare an answer, complete for the instants before `until`, at every instant at which it can change."""
+    columns = schema(question.plan)
+    try:
+        world = World(load_streams(database, streams))
+        world = replace(world, begins=world.origin(question.query, question.place))
+        start, end = times(elements, FROM), times(elements, UNTIL)
+        known = change_instants(question.query, question.place, world, np.concatenate([start, end]))
+        known = known[known < until]
+        chosen = _thinned(known, most)
+        world = replace(world, latest=int(chosen.max(initial=0)))
+        theirs = answers(database, world, question.place, question.query, columns, chosen)
+        ours = at_instants(elements.drop(FROM, UNTIL), start, end, chosen)
+        found = differences(ours, theirs)
+        if found:
+            # A database that takes a query apart by instants can err in that, and DuckDB 2.0 does where an aggregate
+            # without groups stands under a set operator. The plain query at one instant is what counts.
+            doubtful = np.array([each.instant for each in found], dtype=np.int64)
+            again = answers(database, world, question.place, question.query, columns, doubtful, apart=True)
+            found = differences(ours.filter(pl.col(AT).is_in(doubtful)), again)
+    except Untranslatable as reason:
+        return Verdict(question.name, unchecked=str(reason))
+    return Verdict(
+        question.name,
+        instants=len(chosen),
+        known=len(known),
+        answered=theirs["t"].n_unique(),
+        differences=tuple(found),
+        rounded=any(c.type == DOUBLE for c in columns),
+        columns=tuple(c.name for c in columns),
+    )
+
+
+def smallest_failing(
+    database: Database, question: Question, streams: Sequence[Recorded]
+) -> tuple[Recorded, ...] | None:
+    """The fewest rows found for which the local engine and the database differ; None if they agree on all of them."""
+    places = [(number, row) for number, recorded in enumerate(streams) for row in range(recorded.rows.height)]
+
+    def kept(wanted: Sequence[tuple[int, int]]) -> list[Recorded]:
+        masks = [np.zeros(recorded.rows.height, dtype=np.bool_) for recorded in streams]
+        for number, row in wanted:
+            masks[number][row] = True
+        return [recorded.only(mask) for recorded, mask in zip(streams, masks, strict=True)]
+
+    def fails(wanted: Sequence[tuple[int, int]]) -> bool:
+        fewer = kept(wanted)
+        # Cut into single rows as well: some failures show only between batches.
+        return any(
+            not check(database, question, fewer, rerun(question.plan, fewer, batch_rows=size, buckets=buckets)).equal
+            for size, buckets in ((1, 2), (1_000_000, 1))
+        )
+
+    if not fails(places):
+        return None
+    return tuple(kept(smallest(places, fails)))
+
+
+def _thinned(instants: Times, most: int | None) -> Times:
+    if most is None or len(instants) <= most:
+        return instants
+    return instants[np.unique(np.linspace(0, len(instants) - 1, most).astype(np.int64))]

@@ -1,0 +1,88 @@
+"""The instants at which an answer can change, seen from the windows of the query and the times of its rows."""
+
+from __future__ import annotations
+
+from typing import Final, assert_never
+
+import numpy as np
+
+from strandline.apps.verify.world import Place, Times, World
+from strandline.core.temporal import FOREVER
+from strandline.logical.properties.temporal import granule, is_chronon
+from strandline.sql import ast
+
+NEVER: Final[Times] = np.zeros(0, dtype=np.int64)
+
+
+def change_instants(query: ast.Query, place: Place, world: World, edges: Times) -> Times:
+    """Every instant at which the answer can change, or at which ours begins or ends, each with the ones just before
+    and after. Instants before the first row of all are left out: there is no answer yet."""
+    origin = world.origin(query, place)
+    if origin is None:
+        return NEVER
+    found = np.concatenate([changes(query, place, world), edges[edges < FOREVER]])
+    around = np.unique(np.concatenate([found - 1, found, found + 1]))
+    wanted: Times = around[around >= origin]
+    return wanted
+
+
+def changes(node: ast.Node, place: Place, world: World) -> Times:
+    """Every instant at which what a node stands for can be another than at the instant before, and some more."""
+    match node:
+        case ast.With():
+            return changes(node.body, place.inside(node), world)
+        case ast.StreamTable(name, window, _, granularity):
+            named = place.named(name)
+            if named is None:
+                rows = world.rows[name.name.lower()]
+                ends = rows.ends[rows.ends < FOREVER]
+                return _seen(window, granularity, np.unique(np.concatenate([rows.starts, ends])))
+            return _seen(window, granularity, occasions(named.query, named.place, world, window))
+        case ast.QueryTable(query, window, _, granularity):
+            return _seen(window, granularity, occasions(query, place, world, window))
+        case ast.Changes(_, query):
+            # The row of an aggregate without groups comes with the first row of all, even if that is of another stream.
+            first = NEVER if world.begins is None else np.array([world.begins], dtype=np.int64)
+            found = np.concatenate([first, changes(query, place, world)])
+            return np.unique(np.concatenate([found, found + 1]))
+        case _:
+            parts = [changes(child, place, world) for child in ast.children(node)]
+            return np.unique(np.concatenate([NEVER, *parts]))
+
+
+def occasions(query: ast.Query, place: Place, world: World, window: ast.Window | None = None) -> Times:
+    """When a query has elements that a window can take: when it changes, or once in every granule."""
+    found = changes(query, place, world)
+    if window is None or isinstance(window, ast.NowWindow) or not len(found):
+        return found
+    plan = place.plan(query)
+    length = granule(plan)
+    if is_chronon(plan) or length is None:
+        return found
+    # What is valid for long occurs in every granule, and for ever means as long as anybody asks.
+    last = world.latest if world.latest < FOREVER else int(found.max()) + length
+    return np.arange(found.min() // length * length, last + 1, length, dtype=np.int64)
+
+
+def _seen(window: ast.Window | None, granularity: ast.Duration | None, times: Times) -> Times:
+    """The changes of something with a window and a granularity, given when elements come."""
+    match window:
+        case None | ast.NowWindow():
+            found = np.concatenate([times, times + 1])
+        case ast.RowsWindow():
+            found = np.concatenate([times, times + 1])
+        case ast.RangeWindow(length, slide):
+            step = slide.microseconds if slide else 1
+            first = times // step * step + step - 1
+            found = np.concatenate([times, times + 1, first])
+            if length is not None:  # else it lets go of nothing
+                last = (times + length.microseconds) // step * step + step - 1
+                found = np.concatenate([found, last])
+        case ast.SessionWindow(_, gap):
+            found = np.concatenate([times, times + 1, times + gap.microseconds])
+        case _:
+            assert_never(window)
+    if granularity is not None:
+        found = -(-found // granularity.microseconds) * granularity.microseconds
+    unique: Times = np.unique(found)
+    return unique

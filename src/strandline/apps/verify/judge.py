@@ -1,0 +1,134 @@
+"""Asks a database about a query at many instants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+import numpy as np
+import polars as pl
+
+from strandline.apps.verify.compare import AT
+from strandline.apps.verify.dialect import Dialect, Untranslatable
+from strandline.apps.verify.record import Recorded
+from strandline.apps.verify.translate import INSTANT, Stage, Text, Translation
+from strandline.apps.verify.world import Place, Rows, Times, World
+from strandline.core.types import BIGINT, Column, Schema
+from strandline.logical.udf import Definition
+from strandline.runtime.kernels.columns import polars_type
+from strandline.sql import ast
+
+# So many instants in one statement: a database that pairs instants with rows needs room for all pairs.
+INSTANTS_AT_ONCE: Final = 2_000
+
+_NUMBER = Column("n", "n", BIGINT)
+_TIME = Column(AT, AT, BIGINT)
+
+
+class Database(Protocol):
+    """What is asked of a database."""
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    def bring(self, user: Definition) -> None: ...
+
+    def load(self, table: str, columns: Schema, rows: pl.DataFrame) -> None: ...
+
+    def run(self, statement: str) -> None: ...
+
+    def ask(self, statement: str, columns: Schema) -> pl.DataFrame: ...
+
+    def close(self) -> None: ...
+
+
+def load_streams(database: Database, streams: Iterable[Recorded]) -> dict[str, Rows]:
+    """Put the rows of streams, in order of arrival, into tables; returns what is known of each, by lower-case name."""
+    found: dict[str, Rows] = {}
+    for number, recorded in enumerate(streams, 1):
+        table = f"stream{number}"
+        named = enumerate(recorded.stream.columns, 1)
+        columns = tuple(Column(f"c{n}", name, kind) for n, (name, kind) in named)
+        frame = recorded.rows.select(
+            *(pl.col(c.name).alias(c.id) for c in columns),
+            pl.Series("at_us", recorded.times, dtype=pl.Int64),
+            pl.Series("until_us", recorded.ends, dtype=pl.Int64),
+            pl.int_range(pl.len()).alias("seq"),
+        )
+        more = tuple(Column(id, id, BIGINT) for id in ("at_us", "until_us", "seq"))
+        database.load(table, (*columns, *more), frame)
+        found[recorded.stream.name.lower()] = Rows(table, recorded.times, recorded.ends)
+    return found
+
+
+def answers(
+    database: Database,
+    world: World,
+    place: Place,
+    query: ast.Query,
+    columns: Schema,
+    instants: Times,
+    *,
+    apart: bool = False,
+) -> pl.DataFrame:
+    """The answer of the database at each instant: the instant, then a column for each of `columns`.
+
+    One statement asks about many instants, or, if `apart`, about one: that is slower, but leaves the database nothing
+    to rearrange between instants.
+    """
+    for user in place.catalog.functions.values():
+        database.bring(user)
+    translation = Translation(world, place, database.dialect, world.origin(query, place))
+    body = translation.query(query)
+    wanted = tuple(Column(f"c{n}", c.name, c.type) for n, c in enumerate(columns, 1))
+    body = translation.retyped(body, wanted)
+    for stage in translation.stages:
+        _make(database, stage, apart)
+    shape = (_TIME, *wanted)
+    parts = [pl.DataFrame(schema={c.id: polars_type(c.type) for c in shape})]
+    if not apart:
+        database.load("instants", (_NUMBER, _TIME), _numbered(instants))
+    for first in range(0, len(instants), INSTANTS_AT_ONCE):
+        chosen = instants[first : first + INSTANTS_AT_ONCE]
+        parts += [_apart(database, body, chosen, shape)] if apart else [_together(database, body, first, chosen, shape)]
+    return pl.concat([part for part in parts if part.height] or parts[:1])
+
+
+def _numbered(instants: Times) -> pl.DataFrame:
+    return pl.DataFrame({"n": np.arange(len(instants)), AT: instants}, schema={"n": pl.Int64, AT: pl.Int64})
+
+
+def _together(database: Database, body: Text, first: int, instants: Times, shape: Schema) -> pl.DataFrame:
+    which = f"WHERE moment.n >= {first} AND moment.n < {first + len(instants)}"
+    listed = ", ".join(c.id for c in body.columns)
+    lateral = f"instants AS moment CROSS JOIN LATERAL ({body.sql}) AS q({listed})"
+    try:
+        return database.ask(f"SELECT moment.t, q.* FROM {lateral} {which}", shape)
+    except Untranslatable:
+        # Not every database can take every query apart by instants; each of them it may still answer.
+        return _apart(database, body, instants, shape)
+
+
+def _apart(database: Database, body: Text, instants: Times, shape: Schema) -> pl.DataFrame:
+    listed = ", ".join(c.id for c in body.columns)
+    found = []
+    for t in instants.tolist():
+        at = f"CAST({t} AS BIGINT)"
+        text = body.sql.replace(INSTANT, at)
+        found.append(database.ask(f"SELECT {at} AS t, q.* FROM ({text}) AS q({listed})", shape))
+    return pl.concat([part for part in found if part.height] or found[:1])
+
+
+def _make(database: Database, stage: Stage, apart: bool) -> None:
+    """The table of a stage, all instants together or one by one. Its rows are valid for one instant each."""
+    listed = ", ".join((*(c.id for c in stage.body.columns), *(("seq",) if stage.ordered else ())))
+    database.run(f"DROP TABLE IF EXISTS {stage.table}")
+    database.load(f"{stage.table}_at", (_NUMBER, _TIME), _numbered(stage.instants))
+    lateral = f"{stage.table}_at AS moment CROSS JOIN LATERAL ({stage.body.sql}) AS q({listed})"
+    which = " WHERE FALSE" if apart else ""
+    columns = f"{INSTANT} AS at_us, {INSTANT} + 1 AS until_us, q.*"
+    database.run(f"CREATE TEMP TABLE {stage.table} AS SELECT {columns} FROM {lateral}{which}")
+    for t in stage.instants.tolist() if apart else ():
+        at = f"CAST({t} AS BIGINT)"
+        text = stage.body.sql.replace(INSTANT, at)
+        database.run(f"INSERT INTO {stage.table} SELECT {at}, {at} + 1, q.* FROM ({text}) AS q({listed})")

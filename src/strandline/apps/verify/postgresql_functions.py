@@ -1,0 +1,290 @@
+"""What PostgreSQL has for each function of the language, with functions of our own where there is none.
+
+Most of these catch an error: PostgreSQL refuses where the language has NULL or, as IEEE 754, an infinity or 0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from strandline.apps.verify.dialect import FUNCTIONS, Dialect, Templates, Untranslatable, Write
+from strandline.apps.verify.patterns import has_choice, known_texts, may_be_empty
+from strandline.logical.expressions import Call
+
+TEMPLATES: Final[Templates] = {
+    **FUNCTIONS,
+    ("like/2", "*"): "({0} LIKE {h}whole_pattern({1}, '\\'))",
+    ("+", "DECIMAL"): "{h}fit({0} + {1}, {p}, {s})",
+    ("-", "DECIMAL"): "{h}fit({0} - {1}, {p}, {s})",
+    ("*", "DECIMAL"): "{h}fit({0} * {1}, {p}, {s})",
+    ("%", "DECIMAL"): "{h}fit({0} % nullif({1}, 0), {p}, {s})",
+    ("+", "DOUBLE"): "{h}add_double({0}, {1})",
+    ("-", "DOUBLE"): "{h}add_double({0}, -{1})",
+    ("*", "DOUBLE"): "{h}multiply_double({0}, {1})",
+    ("/", "DOUBLE"): "{h}divide_double({0}, nullif({1}, 0))",
+    ("%", "DOUBLE"): "{h}remainder_double({0}, nullif({1}, 0))",
+    ("#", "*"): "({0} # {1})",
+    ("sign", "DOUBLE"): "CASE WHEN {0} = 'NaN' THEN {0} ELSE sign({0}) END",
+    ("floor", "DECIMAL"): "floor({0})",
+    ("ceil", "DECIMAL"): "ceil({0})",
+    ("round/1", "DECIMAL"): "round({0}, 0)",
+    ("round/2", "DECIMAL"): "{h}fit(round({0}, {1}), {p}, {s})",
+    ("round/2", "BIGINT"): "{h}fit64(round(CAST({0} AS NUMERIC), {1}))",
+    ("trunc/1", "DECIMAL"): "trunc({0}, 0)",
+    ("trunc/2", "DECIMAL"): "{h}fit(trunc({0}, {1}), {p}, {s})",
+    ("trunc/2", "BIGINT"): "{h}fit64(trunc(CAST({0} AS NUMERIC), {1}))",
+    ("log2", "*"): "CASE WHEN {0} > 0 THEN ln({0}) / ln(CAST(2 AS DOUBLE PRECISION)) END",
+    ("epoch", "BIGINT"): "(CAST({0} AS DOUBLE PRECISION) / 1e6)",
+    ("lower", "*"): "{h}lower({0})",
+    ("upper", "*"): "{h}upper({0})",
+    ("octet_length", "*"): "octet_length({0})",
+    ("trim/1", "*"): "btrim({0}, ' ')",
+    ("ltrim/1", "*"): "ltrim({0}, ' ')",
+    ("rtrim/1", "*"): "rtrim({0}, ' ')",
+    ("trim/2", "*"): "btrim({0}, {1})",
+    ("ltrim/2", "*"): "ltrim({0}, {1})",
+    ("rtrim/2", "*"): "rtrim({0}, {1})",
+    ("to_char", "*"): "to_char({0}, {1})",
+    ("similar/2", "*"): "({0} SIMILAR TO {1})",
+    ("similar/3", "*"): "({0} SIMILAR TO {1} ESCAPE {2})",
+    ("array_contains", "*"): "({1} = ANY ({0}))",
+    ("array_to_string/2", "*"): "array_to_string({0}, {1})",
+    ("array_to_string/3", "*"): "array_to_string({0}, {1}, {2})",
+}
+
+
+# ---- calls whose literals decide -------------------------------------------------------------------------------------
+
+
+def _array(dialect: Dialect, call: Call) -> str:
+    return dialect.array_of([dialect.sql(argument) for argument in call.arguments], call.type)
+
+
+def _of_pattern(function: str, flags_at: int, one_match: bool) -> Callable[[Dialect, Call], str]:
+    """A call of a function of a text, a pattern and perhaps flags. Which match counts must be clear if it shows one."""
+
+    def write(dialect: Dialect, call: Call) -> str:
+        known = known_texts(call)
+        if known is None:
+            return dialect.literal(None, call.type)
+        if function in ("matches_of", "replaced") and may_be_empty(known[0]):
+            raise Untranslatable("a pattern that may be empty, which PostgreSQL also finds right after a match")
+        if one_match and has_choice(known[0]):
+            raise Untranslatable("a pattern with a choice, of which PostgreSQL takes the longest way")
+        flags = known[flags_at] if len(known) > flags_at else ""
+        written = _either_case(known[0]) if _ignores_case(known[0], flags) else known[0]
+        text = dialect.sql(call.arguments[0])
+        rest = [dialect.quote(part) for part in (written, *known[1:flags_at], flags)]
+        how = "any_case_" if _ignores_case(known[0], flags) else ""
+        return f"{dialect.prefix}{how}{function}({', '.join([text, *rest])})"
+
+    return write
+
+
+def _ignores_case(pattern: str, flags: str) -> bool:
+    given = re.match(r"\(\?([a-z]+)\)", pattern)
+    return re.sub("[^ic]", "", flags + (given[1] if given else "")).endswith("i")
+
+
+def _either_case(pattern: str) -> str:
+    """Letters beyond ASCII have cases only under a rule for which classes have such letters, too: those are written
+    out."""
+    if re.search(r"\\y|\[[^\]]*\\[WDS]", pattern):
+        raise Untranslatable("words in either case, of which PostgreSQL has another idea")
+    classes = {"alpha": "A-Za-z", "alnum": "0-9A-Za-z", "digit": "0-9", "upper": "A-Z", "lower": "a-z",
+               "punct": "!-/:-@[-`{-~", "graph": "!-~", "print": " -~",
+               "space": r" \t\n\r\f\v", "blank": r" \t", "word": "0-9A-Za-z_", "xdigit": "0-9A-Fa-f"}  # fmt: skip
+    short = {"d": "digit", "w": "word", "s": "space"}
+    inside = re.sub(r"\[:(\w+):\]", lambda found: classes.get(found[1], found[0]), pattern)
+    pieces = re.findall(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", inside, re.DOTALL)
+    sets = {f"\\{letter}": f"[{classes[name]}]" for letter, name in short.items()}
+    others = {f"\\{letter.upper()}": f"[^{classes[name]}]" for letter, name in short.items()}
+
+    def written_out(piece: str) -> str:
+        if not piece.startswith("["):
+            return {**sets, **others}.get(piece, piece)
+        return re.sub(r"\\([dws])", lambda found: classes[short[found[1]]], piece)
+
+    return "".join(map(written_out, pieces))
+
+
+WRITTEN: Final[Mapping[str, Write]] = {
+    "array": _array,
+    "regexp_like": _of_pattern("matches", 1, one_match=False),
+    "match": _of_pattern("group_of", 1, one_match=True),
+    "regexp_substr": _of_pattern("match_of", 1, one_match=True),
+    "regexp_count": _of_pattern("matches_of", 1, one_match=True),
+    "regexp_replace": _of_pattern("replaced", 2, one_match=True),
+}
+
+
+# ---- functions -------------------------------------------------------------------------------------------------------
+
+SQL: Final = "LANGUAGE sql IMMUTABLE STRICT AS"
+PLPGSQL: Final = "LANGUAGE plpgsql IMMUTABLE STRICT AS"
+
+_ARITHMETIC: Final = (
+    f"""CREATE FUNCTION pg_temp.fit64(x numeric) RETURNS bigint {SQL}
+        $$ SELECT CASE WHEN x BETWEEN -9223372036854775808 AND 9223372036854775807 THEN x::bigint END $$""",
+    f"""CREATE FUNCTION pg_temp.fit32(x numeric) RETURNS integer {SQL}
+        $$ SELECT CASE WHEN x BETWEEN -2147483648 AND 2147483647 THEN x::integer END $$""",
+    f"""CREATE FUNCTION pg_temp.fit(x numeric, p integer, s integer) RETURNS numeric {SQL}
+        $$ SELECT CASE WHEN abs(round(x, s)) < 10::numeric ^ (p - s) THEN round(x, s) END $$""",
+    f"CREATE FUNCTION pg_temp.add(a bigint, b bigint) RETURNS bigint {SQL} $$ SELECT pg_temp.fit64(a::numeric + b) $$",
+    f"""CREATE FUNCTION pg_temp.subtract(a bigint, b bigint) RETURNS bigint {SQL}
+        $$ SELECT pg_temp.fit64(a::numeric - b) $$""",
+    f"""CREATE FUNCTION pg_temp.multiply(a bigint, b bigint) RETURNS bigint {SQL}
+        $$ SELECT pg_temp.fit64(a::numeric * b) $$""",
+    f"""CREATE FUNCTION pg_temp.quotient(a bigint, b bigint) RETURNS bigint {SQL}
+        $$ SELECT pg_temp.fit64(div(a::numeric, nullif(b, 0)::numeric)) $$""",
+    f"""CREATE FUNCTION pg_temp.remainder(a bigint, b bigint) RETURNS bigint {SQL}
+        $$ SELECT (a::numeric % nullif(b, 0))::bigint $$""",
+    f"""CREATE FUNCTION pg_temp.gcd(a bigint, b bigint) RETURNS bigint {SQL}
+        $$ SELECT pg_temp.fit64(pg_catalog.gcd(a::numeric, b::numeric)) $$""",
+    f"""CREATE FUNCTION pg_temp.lcm(a bigint, b bigint) RETURNS bigint {SQL}
+        $$ SELECT pg_temp.fit64(pg_catalog.lcm(a::numeric, b::numeric)) $$""",
+    f"""CREATE FUNCTION pg_temp.shift_left(a bigint, n integer) RETURNS bigint {SQL}
+        $$ SELECT CASE WHEN n BETWEEN 0 AND 63 THEN a << n END $$""",
+    # PostgreSQL refuses what IEEE 754 rounds to infinity or to 0.
+    f"""CREATE FUNCTION pg_temp.add_double(a float8, b float8) RETURNS float8 {PLPGSQL} $$ BEGIN RETURN a + b;
+        EXCEPTION WHEN numeric_value_out_of_range THEN RETURN sign(a) * 'Infinity'::float8; END $$""",
+    f"""CREATE FUNCTION pg_temp.multiply_double(a float8, b float8) RETURNS float8 {PLPGSQL} $$ BEGIN RETURN a * b;
+        EXCEPTION WHEN numeric_value_out_of_range THEN
+        RETURN CASE WHEN abs(a) > 1 THEN sign(a) * sign(b) * 'Infinity'::float8 ELSE 0 END; END $$""",
+    f"""CREATE FUNCTION pg_temp.divide_double(a float8, b float8) RETURNS float8 {PLPGSQL} $$ BEGIN RETURN a / b;
+        EXCEPTION WHEN numeric_value_out_of_range THEN
+        RETURN CASE WHEN abs(b) < 1 THEN sign(a) * sign(b) * 'Infinity'::float8 ELSE 0 END; END $$""",
+    f"""CREATE FUNCTION pg_temp.half_away(x float8) RETURNS float8 {SQL}
+        $$ SELECT CASE WHEN abs(x) >= 4503599627370496 THEN x
+           ELSE trunc(x) + CASE WHEN abs(x - trunc(x)) >= 0.5 THEN sign(x) ELSE 0 END END $$""",
+    f"""CREATE FUNCTION pg_temp.scaled_double(x float8, d integer) RETURNS float8 {SQL}
+        $$ SELECT CASE WHEN d >= 0 THEN pg_temp.multiply_double(x, ('1e' || d)::float8)
+           ELSE pg_temp.divide_double(x, ('1e' || -d)::float8) END $$""",
+    f"""CREATE FUNCTION pg_temp.round_double(x float8, d integer) RETURNS float8 {SQL}
+        $$ SELECT CASE WHEN abs(x) >= 'Infinity' OR d > 308 THEN x WHEN d < -308 THEN 0
+           WHEN abs(pg_temp.scaled_double(x, d)) >= 4503599627370496 THEN x
+           ELSE pg_temp.scaled_double(pg_temp.half_away(pg_temp.scaled_double(x, d)), -d) END $$""",
+    # Every DOUBLE is a whole number times a power of two, and NUMERIC has room for all of them.
+    """CREATE TEMP TABLE sl_powers AS WITH RECURSIVE up(k, v) AS (
+         SELECT 0, 1::numeric UNION ALL SELECT k + 1, v * 2 FROM up WHERE k < 971), down(k, v) AS (
+         SELECT -1, 0.5::numeric UNION ALL SELECT k - 1, v * 0.5 FROM down WHERE k > -1074)
+       SELECT k, v FROM up UNION ALL SELECT k, v FROM down""",
+    "CREATE UNIQUE INDEX ON sl_powers (k)",
+    """CREATE FUNCTION pg_temp.exact(x float8) RETURNS numeric LANGUAGE sql STABLE STRICT AS $$
+         SELECT CASE WHEN bits < 0 THEN -1 ELSE 1 END * v * (CASE WHEN e = 0 THEN m ELSE m + 4503599627370496 END)
+         FROM (SELECT bits, (bits >> 52) & 2047, bits & 4503599627370495
+               FROM (SELECT ('x' || encode(float8send(x), 'hex'))::bit(64)::bigint) AS raw(bits)) AS parts(bits, e, m)
+         JOIN pg_temp.sl_powers ON k = greatest(e, 1) - 1075 $$""",
+    f"""CREATE FUNCTION pg_temp.rounded(x numeric) RETURNS float8 {PLPGSQL} $$ BEGIN RETURN x::float8;
+        EXCEPTION WHEN numeric_value_out_of_range THEN  -- too large, or too small
+          RETURN CASE WHEN abs(x) < 1 THEN 0 ELSE sign(x)::float8 * 'Infinity'::float8 END; END $$""",
+    """CREATE FUNCTION pg_temp.remainder_double(a float8, b float8) RETURNS float8 LANGUAGE sql STABLE STRICT AS $$
+         SELECT CASE WHEN a = 'NaN' OR b = 'NaN' OR abs(a) = 'Infinity' THEN 'NaN' WHEN abs(b) = 'Infinity' THEN a
+           ELSE pg_temp.rounded(pg_temp.exact(a) % pg_temp.exact(b)) END $$""",
+)
+
+_MATHEMATICS: Final = (
+    f"CREATE FUNCTION pg_temp.isnan(x float8) RETURNS boolean {SQL} $$ SELECT x = 'NaN' $$",
+    f"CREATE FUNCTION pg_temp.isinf(x float8) RETURNS boolean {SQL} $$ SELECT abs(x) = 'Infinity' $$",
+    f"""CREATE FUNCTION pg_temp.exp(x float8) RETURNS float8 {PLPGSQL} $$ BEGIN RETURN pg_catalog.exp(x);
+        EXCEPTION WHEN numeric_value_out_of_range THEN
+        RETURN CASE WHEN x > 0 THEN 'Infinity'::float8 ELSE 0 END; END $$""",
+    f"""CREATE FUNCTION pg_temp.power(x float8, y float8) RETURNS float8 {PLPGSQL} $$ BEGIN
+        RETURN pg_catalog.power(x, y);
+        EXCEPTION WHEN invalid_argument_for_power_function THEN RETURN NULL;
+        WHEN numeric_value_out_of_range THEN RETURN CASE WHEN (abs(x) > 1) <> (y > 0) THEN 0
+        WHEN x < 0 AND y::numeric % 2 <> 0 THEN '-Infinity'::float8 ELSE 'Infinity'::float8 END; END $$""",
+    f"""CREATE FUNCTION pg_temp.degrees(x float8) RETURNS float8 {PLPGSQL} $$ BEGIN RETURN pg_catalog.degrees(x);
+        EXCEPTION WHEN numeric_value_out_of_range THEN RETURN sign(x) * 'Infinity'::float8; END $$""",
+    f"""CREATE FUNCTION pg_temp.radians(x float8) RETURNS float8 {PLPGSQL} $$ BEGIN RETURN pg_catalog.radians(x);
+        EXCEPTION WHEN numeric_value_out_of_range THEN RETURN 0; END $$""",
+    # Before version 16 it counts beyond n near the end of the range, and may overflow far from 0.
+    f"""CREATE FUNCTION pg_temp.bucket(x float8, low float8, high float8, n integer) RETURNS integer {PLPGSQL} $$
+        DECLARE bucket integer; BEGIN
+        BEGIN bucket := width_bucket(x, low, high, n);
+        EXCEPTION WHEN invalid_argument_for_width_bucket_function THEN RETURN NULL;
+        WHEN numeric_value_out_of_range THEN bucket := NULL; END;
+        IF x NOT BETWEEN least(low, high) AND greatest(low, high) OR x = high
+          OR (bucket BETWEEN 1 AND n AND greatest(abs(low), abs(high)) < 1e300) THEN RETURN bucket; END IF;
+        IF greatest(abs(low), abs(high)) >= 1e300 THEN
+          x := pg_temp.divide_double(x, 2); low := pg_temp.divide_double(low, 2);
+          high := pg_temp.divide_double(high, 2);
+        END IF;
+        RETURN least(floor(pg_temp.divide_double(x - low, high - low) * n), n - 1)::integer + 1;
+        END $$""",
+)
+
+_FIRST, _LAST = "timestamp '0001-01-01'", "timestamp '9999-12-31 23:59:59.999999'"
+_TIMES: Final = (
+    f"""CREATE FUNCTION pg_temp.micros(ts timestamp) RETURNS bigint {SQL}
+        $$ SELECT (extract(epoch FROM ts) * 1000000)::bigint $$""",
+    f"""CREATE FUNCTION pg_temp.later(ts timestamp, n bigint) RETURNS timestamp {SQL}
+        $$ SELECT CASE WHEN m BETWEEN -62135596800000000 AND 253402300799999999 THEN timestamp '1970-01-01'
+           + (m / 86400000000) * interval '1 day' + (m % 86400000000) * interval '1 microsecond' END
+           FROM (SELECT pg_temp.add(pg_temp.micros(ts), n)) AS given(m) $$""",
+    f"""CREATE FUNCTION pg_temp.days_later(d date, n bigint) RETURNS date {SQL}
+        $$ SELECT CASE WHEN m BETWEEN -719162 AND 2932896 THEN date '1970-01-01' + m::integer END
+           FROM (SELECT pg_temp.add(d - date '1970-01-01', n)) AS given(m) $$""",
+    f"""CREATE FUNCTION pg_temp.in_calendar(ts timestamp) RETURNS timestamp {SQL}
+        $$ SELECT CASE WHEN ts BETWEEN {_FIRST} AND {_LAST} THEN ts END $$""",
+    f"""CREATE FUNCTION pg_temp.bin(n bigint, ts timestamp, origin timestamp) RETURNS timestamp {PLPGSQL} $$ BEGIN
+        RETURN pg_temp.in_calendar(date_bin((n || ' microseconds')::interval, ts, origin));
+        EXCEPTION WHEN datetime_field_overflow OR numeric_value_out_of_range OR interval_field_overflow
+        THEN RETURN NULL; END $$""",
+    f"""CREATE FUNCTION pg_temp.date_of(y integer, m integer, d integer) RETURNS date {PLPGSQL} $$ BEGIN
+        RETURN CASE WHEN y BETWEEN 1 AND 9999 THEN make_date(y, m, d) END;
+        EXCEPTION WHEN datetime_field_overflow THEN RETURN NULL; END $$""",
+    f"""CREATE FUNCTION pg_temp.moment_of(y integer, mo integer, d integer, h integer, mi integer, s float8)
+        RETURNS timestamp {PLPGSQL} $$ BEGIN
+        RETURN CASE WHEN y BETWEEN 1 AND 9999 THEN pg_temp.in_calendar(make_timestamp(y, mo, d, h, mi, s)) END;
+        EXCEPTION WHEN datetime_field_overflow THEN RETURN NULL; END $$""",
+    f"""CREATE FUNCTION pg_temp.moment_of_seconds(x float8) RETURNS timestamp {PLPGSQL} $$ BEGIN
+        RETURN pg_temp.in_calendar(to_timestamp(x) AT TIME ZONE 'UTC');
+        EXCEPTION WHEN datetime_field_overflow THEN RETURN NULL; END $$""",
+)
+
+_TEXTS: Final = (
+    # An escape at the very end stands for itself.
+    f"""CREATE FUNCTION pg_temp.whole_pattern(p text, e text) RETURNS text {SQL}
+        $$ SELECT CASE WHEN (length(p) - length(rtrim(p, e))) % 2 = 1 THEN p || e ELSE p END $$""",
+    f"""CREATE FUNCTION pg_temp.part(s text, a integer, n integer) RETURNS text {SQL}
+        $$ SELECT CASE WHEN n < 0 THEN NULL WHEN a::bigint + n <= 1 THEN ''
+           ELSE substring(s, greatest(a, 1), least(a::bigint + n - greatest(a, 1), 2147483646)::integer) END $$""",
+    f"""CREATE FUNCTION pg_temp.padded_left(s text, n integer, f text) RETURNS text {SQL}
+        $$ SELECT CASE WHEN n <= 1000000 THEN lpad(s, n, f) END $$""",
+    f"""CREATE FUNCTION pg_temp.padded_right(s text, n integer, f text) RETURNS text {SQL}
+        $$ SELECT CASE WHEN n <= 1000000 THEN rpad(s, n, f) END $$""",
+    f"""CREATE FUNCTION pg_temp.overlaid(s text, r text, a integer, n integer) RETURNS text {SQL}
+        $$ SELECT CASE WHEN a > 0 THEN overlay(s PLACING r FROM a FOR least(n, 2147483647 - a)) END $$""",
+    f"""CREATE FUNCTION pg_temp.nth_part(s text, by text, n integer) RETURNS text {SQL}
+        $$ SELECT CASE WHEN n <> 0 THEN split_part(s, by, n) END $$""",
+)
+
+HELPERS: Final = (*_ARITHMETIC, *_MATHEMATICS, *_TIMES, *_TEXTS)
+
+
+def collated(any_case: str, words: str) -> list[str]:
+    """Functions for which the rules of a language matter, for two collations: one knows the cases of all letters, and
+    the other which characters are letters."""
+    cases = [
+        f"""CREATE FUNCTION pg_temp.{name}(s text) RETURNS text {SQL}
+            $$ SELECT pg_catalog.{name}(s COLLATE "{rule}") COLLATE "C" $$"""
+        for name, rule in (("lower", any_case), ("upper", any_case), ("initcap", words))
+    ]
+    return [*cases, *_patterns("", "C"), *_patterns("any_case_", any_case)]
+
+
+def _patterns(prefix: str, rule: str) -> list[str]:
+    bodies = {
+        "matches(s text, p text, f text) RETURNS boolean": "regexp_like(s, p, f)",
+        "group_of(s text, p text, f text) RETURNS text": "(regexp_match(s, p, f))[1]",
+        "match_of(s text, p text, f text) RETURNS text": "regexp_substr(s, p, 1, 1, f)",
+        "matches_of(s text, p text, f text) RETURNS integer": "regexp_count(s, p, 1, f)",
+        "replaced(s text, p text, r text, f text) RETURNS text": "regexp_replace(s, p, r, f)",
+    }
+    return [
+        f"CREATE FUNCTION pg_temp.{prefix}{head} {SQL} $$ SELECT {body} $$".replace("(s, ", f'(s COLLATE "{rule}", ')
+        for head, body in bodies.items()
+    ]

@@ -1,0 +1,109 @@
+"""The rows that a run has read: all of its source, in order of arrival, without late and malformed ones.
+
+The sources are read once more, which gives the same rows. What a growing source has got since then does no harm: only
+instants are compared that the answer has behind it, and a new row as old as that is late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from strandline.apps.verify.world import Times
+from strandline.connectors.sources.base import Source, open_source
+from strandline.logical.catalog import BaseStream
+from strandline.runtime.kernels.batch import FROM, UNTIL, Mask, times
+
+ROWS_AT_ONCE: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The accepted rows of a stream under their declared names, and their times."""
+
+    stream: BaseStream
+    rows: pl.DataFrame
+    late: int = 0
+    rejected: int = 0
+
+    @property
+    def times(self) -> Times:
+        return times(self.rows, FROM)
+
+    @property
+    def ends(self) -> Times:
+        """Where a row says itself how long it is valid: until then. Else it is valid for its one instant."""
+        return times(self.rows, UNTIL) if UNTIL in self.rows.columns else self.times + 1
+
+    def only(self, wanted: Mask) -> Recorded:
+        return replace(self, rows=self.rows.filter(pl.Series(wanted)))
+
+
+def record(stream: BaseStream, directory: Path, reported_late: pl.DataFrame, count: int | None) -> Recorded:
+    """Read a source again, as far as the run did: about `count` rows, late and malformed ones included; None is all.
+
+    `reported_late` are the rows that the run has kept aside as late.
+    """
+    source = open_source(stream, directory)
+    rows, partitions, rejected = _read(source, count)
+    # Whether a source was idle is a matter of clocks, and what came after that is late by a decision of the run.
+    by_clock = stream.idle_after_us is not None
+    late = _among(rows, reported_late) if by_clock else too_late(rows, stream.disorder_us, partitions)
+    return Recorded(stream, rows.filter(~pl.Series(late, dtype=pl.Boolean)), int(late.sum()), rejected)
+
+
+def too_late(rows: pl.DataFrame, disorder_us: int, partitions: Sequence[str | None] | None = None) -> Mask:
+    """The definition: a row is late if it is older than the latest row before it in its partition by more than the
+    disorder; without partitions, than the latest before it."""
+    found = np.zeros(rows.height, dtype=np.bool_)
+    latest: dict[str | None, int] = {}
+    for number, time in enumerate(times(rows, FROM).tolist()):
+        partition = partitions[number] if partitions is not None else None
+        found[number] = time < latest.get(partition, time) - disorder_us
+        latest[partition] = max(time, latest.get(partition, time))
+    return found
+
+
+def _read(source: Source, count: int | None) -> tuple[pl.DataFrame, list[str | None], int]:
+    """The rows, the partition of each, and how many were malformed."""
+    wanted = frozenset(name for name, _ in source.stream.columns)
+    when = [FROM, UNTIL] if source.stream.has_intervals else [FROM]
+    position, ended, found, rejected = 0, False, 0, 0
+    parts: list[pl.DataFrame] = []
+    partitions: list[str | None] = []
+    while not ended and (count is None or found < count):
+        after, ended = source.advance(position, ROWS_AT_ONCE if count is None else min(count - found, ROWS_AT_ONCE))
+        if after == position:
+            break
+        for chunk in source.read(position, after, wanted):
+            rejected += chunk.rejected.height
+            found += chunk.rejected.height + chunk.rows.height
+            partitions += [chunk.partition] * chunk.rows.height
+            parts.append(chunk.rows.select(*(name for name, _ in source.stream.columns), *when))
+        position = after
+    return (pl.concat(parts, rechunk=True) if parts else _no_rows(source.stream)), partitions, rejected
+
+
+def _no_rows(stream: BaseStream) -> pl.DataFrame:
+    from strandline.runtime.kernels.columns import polars_type
+
+    when = [FROM, UNTIL] if stream.has_intervals else [FROM]
+    return pl.DataFrame(
+        schema={**{name: polars_type(kind) for name, kind in stream.columns}, **dict.fromkeys(when, pl.Int64())}
+    )
+
+
+def _among(rows: pl.DataFrame, late: pl.DataFrame) -> Mask:
+    """Which rows are the late ones: as many of each kind as were reported, the last of them."""
+    names = [name for name in rows.columns if name not in (FROM, UNTIL)]
+    if not late.height:
+        return np.zeros(rows.height, dtype=np.bool_)
+    counted = late.select(names).group_by(names).len("late")
+    behind = rows.select(names).with_columns(pl.int_range(pl.len()).reverse().over(names).alias("behind"))
+    joined = behind.join(counted, on=names, how="left", nulls_equal=True, maintain_order="left")
+    return (joined["behind"] < joined["late"].fill_null(0)).to_numpy()

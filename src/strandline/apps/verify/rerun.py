@@ -1,0 +1,51 @@
+"""Recorded rows through the local engine again: to see whether fewer of them show the same difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import polars as pl
+import pyarrow as pa
+
+from strandline.apps.verify.record import Recorded
+from strandline.connectors.sources.base import REJECT_SCHEMA, Chunk, Source
+from strandline.core.errors import Span
+from strandline.engines.local import LocalRun
+from strandline.logical.plan import Plan
+from strandline.logical.schema import schema
+from strandline.planner.physical.lowering import choose
+from strandline.planner.stages import optimize
+from strandline.runtime.commit import BatchReport, Delivery
+from strandline.runtime.result import answer_schema, from_answer
+
+
+class RecordedSource(Source):
+    """Rows from memory."""
+
+    def __init__(self, recorded: Recorded) -> None:
+        super().__init__(recorded.stream, None)
+        self.rows = recorded.rows
+
+    def check(self, span: Span | None) -> None:
+        return
+
+    def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
+        end = min(position + limit_rows, self.rows.height)
+        return end, end == self.rows.height
+
+    def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
+        yield Chunk(self.rows.slice(start, end - start), pl.DataFrame(schema=REJECT_SCHEMA))
+
+
+def rerun(plan: Plan, streams: Sequence[Recorded], *, batch_rows: int, buckets: int) -> pl.DataFrame:
+    """The elements of the answer over these rows, by column id, with `@from` and `@until`."""
+    pipeline = choose([("q", optimize(plan))], [recorded.stream for recorded in streams], buckets)
+    tables: list[pa.Table] = []
+
+    def take(report: BatchReport) -> None:
+        tables.extend(report.answers.get("q", ()))
+
+    sources = {r.stream.name: RecordedSource(r) for r in streams if r.stream in pipeline.streams}
+    LocalRun(pipeline, Delivery(pipeline, None, None, [take]), None, batch_rows, sources).run()
+    shape = answer_schema(schema(plan))
+    return from_answer(pa.concat_tables([shape.empty_table(), *(t.cast(shape) for t in tables)]), schema(plan))

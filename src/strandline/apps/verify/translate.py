@@ -1,0 +1,516 @@
+"""A continuous query at one instant, as a plain query of a database.
+
+The syntax tree is followed as it is written: joins stay joins, subqueries stay subqueries, and the database makes of
+them what it makes of them. Only a stream with a window is replaced, by the rows that the window holds at the instant:
+
+    no window, NOW            at = t
+    RANGE r SLIDE s           T - r <= at < T,  T the last multiple of s up to t + 1
+    ROWS n SLIDE s            of the c rows up to t, by time and then by arrival, those with T - n < number <= T,
+                              T the last multiple of s up to c; PARTITION BY: of each partition
+    SESSION g                 the rows up to t behind the last pause of g or more
+
+A window over a query needs the answers of that query at all instants at which it has one: they are put into a table
+first, a *stage*. What looks at another instant, as the changes since the instant before do, has the query twice.
+Columns are called c1, c2, … everywhere, so that no name of the user meets one of the database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Final, assert_never
+
+from strandline.apps.verify.dialect import Aggregated, Dialect, Untranslatable
+from strandline.apps.verify.instants import occasions
+from strandline.apps.verify.world import Place, Times, World
+from strandline.core.errors import Span
+from strandline.core.temporal import Instant
+from strandline.core.types import BIGINT, BOOLEAN, NULL, VARCHAR, Column, Schema
+from strandline.functions.aggregates import AggregateFunction
+from strandline.functions.signatures import meet
+from strandline.logical.catalog import BaseStream
+from strandline.logical.expressions import ColumnRef, Expression, children
+from strandline.logical.properties.temporal import keeps_arrival_order
+from strandline.logical.schema import schema
+from strandline.logical.udf import UserAggregate
+from strandline.sql import ast
+from strandline.sql.binder.aggregates import bind_aggregate
+from strandline.sql.binder.expressions import Operand, Scalars, Subquery, call, equality
+from strandline.sql.binder.grouping import grouping_key
+from strandline.sql.binder.literals import cast_to
+from strandline.sql.binder.scope import Relation, Scope
+from strandline.sql.binder.select_list import Output, output_columns
+from strandline.sql.binder.window_functions import over_outputs
+from strandline.sql.binder.windows import is_identity
+
+INSTANT: Final = "moment.t"
+SET_WORDS: Final = {
+    "UNION": "UNION",
+    "EXCEPT": "EXCEPT",
+    "EXCEPT ALL": "EXCEPT ALL",
+    "INTERSECT": "INTERSECT",
+    "INTERSECT ALL": "INTERSECT ALL",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A query of the database and its columns, whose ids are c1, c2, …"""
+
+    sql: str
+    columns: Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A table that must be made before: `body` at some instants; `ordered` if it tells the order of arrival."""
+
+    table: str
+    instants: Times
+    body: Text
+    ordered: bool
+
+
+@dataclass
+class Translation:
+    """Translates one query; `stages` are the tables that it needs, in order."""
+
+    world: World
+    place: Place
+    dialect: Dialect
+    origin: Instant | None  # of the whole query
+    now: str = INSTANT  # the instant that the part at hand is about
+    stages: list[Stage] = field(default_factory=list)
+    _staged: dict[int, Stage] = field(default_factory=dict)
+    _names: int = 0
+
+    def name(self, prefix: str) -> str:
+        self._names += 1
+        return f"{prefix}{self._names}"
+
+    # ---- queries ---------------------------------------------------------------------------------------------------
+
+    def query(self, query: ast.Query, outer: Scope | None = None, *, ordered: bool = False) -> Text:
+        """The query at the instant; `ordered` adds a column that tells the order of arrival."""
+        match query:
+            case ast.Select():
+                return self.select(query, outer, ordered)
+            case ast.UnionAll(branches):
+                texts = self.branches(query, branches)
+                return Text(" UNION ALL ".join(f"({text.sql})" for text in texts), texts[0].columns)
+            case ast.SetOperation(operator, left, right):
+                one, two = self.branches(query, (left, right))
+                return Text(_set_operation(operator, one, two), one.columns)
+            case ast.Changes(kind, inner):
+                return self.query(inner, ordered=ordered) if kind == "RSTREAM" else self.changes(kind, inner)
+            case ast.Ordered(inner, order, limit):
+                return self.first_rows(inner, order, limit)
+            case ast.With(_, body):
+                with self.at_place(self.place.inside(query)):
+                    return self.query(body, outer, ordered=ordered)
+            case _:
+                assert_never(query)
+
+    @contextmanager
+    def at_place(self, place: Place) -> Iterator[None]:
+        before, self.place = self.place, place
+        yield
+        self.place = before
+
+    @contextmanager
+    def at_instant(self, now: str) -> Iterator[None]:
+        before, self.now = self.now, now
+        yield
+        self.now = before
+
+    def elsewhen(self, now: str, make: Callable[[], Text]) -> Text:
+        """A part at another instant, which may lie before the first row of all: then there is nothing."""
+        with self.at_instant(now):
+            body = make()
+        begins = "FALSE" if self.origin is None else f"{now} >= {self.origin}"
+        return Text(f"SELECT w.* FROM ({body.sql}) AS w WHERE {begins}", body.columns)
+
+    def changes(self, kind: str, query: ast.Query) -> Text:
+        """What has come or gone since the instant before."""
+        now = self.query(query)
+        before = self.elsewhen(f"({self.now} - 1)", lambda: self.query(query))
+        one, two = (now, before) if kind == "ISTREAM" else (before, now)
+        return Text(f"({one.sql}) EXCEPT ALL ({two.sql})", now.columns)
+
+    def first_rows(self, query: ast.Query, order: tuple[ast.SortItem, ...], limit: int) -> Text:
+        """The rows that fewer than `limit` rows come before."""
+        if isinstance(query, ast.Select):
+            listed = [item.value for item in order]
+            body, places = self.select_with(query, listed)
+        else:
+            body = self.query(query)
+            found = [_listed_place(item.value, body.columns) for item in order]
+            places = [place for place in found if place is not None]
+        keys = ", ".join(f"o.c{place}{_direction(item)}" for place, item in zip(places, order, strict=True))
+        columns = ", ".join(f"f.{c.id}" for c in body.columns)
+        ranked = f"SELECT o.*, rank() OVER (ORDER BY {keys}) AS place FROM ({body.sql}) AS o"
+        return Text(f"SELECT {columns} FROM ({ranked}) AS f WHERE f.place <= {limit}", body.columns)
+
+    def select_with(self, select: ast.Select, values: list[ast.Expression]) -> tuple[Text, list[int]]:
+        """A SELECT with further columns for the values that it does not list, and the place of each value."""
+        whole = self.select(select, None, False)
+        places: list[int] = []
+        more: list[ast.Item] = []
+        for value in values:
+            place = _listed_place(value, whole.columns)
+            if place is None:
+                more.append(ast.Item(value, None, span=value.span))
+                place = len(whole.columns) + len(more)
+            places.append(place)
+        if not more:
+            return whole, places
+        wider = self.select(replace(select, items=(*select.items, *more)), None, False)
+        return Text(wider.sql, whole.columns), places
+
+    def branches(self, query: ast.Query, parts: Iterable[ast.Query]) -> list[Text]:
+        """The operands of a set operator, with columns of the common types."""
+        wanted = schema(self.place.plan(query))
+        columns = tuple(replace(column, id=f"c{n}") for n, column in enumerate(wanted, 1))
+        return [self.retyped(self.query(part), columns) for part in parts]
+
+    def retyped(self, text: Text, columns: Schema) -> Text:
+        if [c.type for c in text.columns] == [c.type for c in columns]:
+            return Text(text.sql, columns)
+        pairs = zip(text.columns, columns, strict=True)
+        listed = ", ".join(f"{self.dialect.cast(f'b.{c.id}', c.type, to.type)} AS {to.id}" for c, to in pairs)
+        return Text(f"SELECT {listed} FROM ({text.sql}) AS b", columns)
+
+    def select(self, select: ast.Select, outer: Scope | None, ordered: bool) -> Text:
+        source, scope = self.tables(select.tables, ordered)
+        scope = replace(scope, outer=outer)
+        texts = Texts(self, scope, "SELECT")
+        outputs = output_columns(select.items, scope)
+        values = [texts.bind(output.node) for output in outputs]
+        pairs = enumerate(zip(outputs, values, strict=True), 1)
+        columns = tuple(Column(f"c{n}", output.name, value.type) for n, (output, value) in pairs)
+        listed = [f"{self.dialect.sql(value)} AS {c.id}" for value, c in zip(values, columns, strict=True)]
+        if ordered:
+            listed.append(f"{source.rpartition(' AS ')[2]}.seq AS seq")
+        qualify = over_outputs(select.qualify, outputs, scope)
+        if qualify is not None:
+            listed.append(f"{self.dialect.sql(texts.condition(qualify))} AS wanted")
+        distinct = "DISTINCT " if select.distinct else ""
+        parts = [f"SELECT {distinct if qualify is None else ''}{', '.join(listed)} FROM {source}"]
+        if select.where is not None:
+            parts.append(f"WHERE {self.dialect.sql(texts.condition(select.where))}")
+        if select.group_by:
+            keys = [self.grouping(element, texts, outputs) for element in select.group_by]
+            parts.append(f"GROUP BY {', '.join(keys)}")
+        if select.having is not None:
+            parts.append(f"HAVING {self.dialect.sql(texts.condition(select.having))}")
+        sql = " ".join(parts)
+        if qualify is not None:
+            named = ", ".join(f"q.{c.id}" for c in columns) + (", q.seq" if ordered else "")
+            sql = f"SELECT {distinct}{named} FROM ({sql}) AS q WHERE q.wanted"
+        return Text(sql, columns)
+
+    def grouping(self, element: ast.Grouping, texts: Texts, outputs: list[Output]) -> str:
+        match element:
+            case ast.GroupingList(items):
+                return f"({', '.join(self.grouping(item, texts, outputs) for item in items)})"
+            case ast.GroupingSets(kind, elements):
+                word = "GROUPING SETS" if kind == "GROUPING" else kind
+                return f"{word} ({', '.join(self.grouping(inner, texts, outputs) for inner in elements)})"
+            case _:
+                return self.dialect.sql(texts.bind(grouping_key(element, outputs, texts.scope)[0]))
+
+    # ---- FROM ------------------------------------------------------------------------------------------------------
+
+    def tables(self, tables: tuple[ast.Table, ...], ordered: bool) -> tuple[str, Scope]:
+        source, scope = self.table(tables[0], ordered)
+        for table in tables[1:]:
+            right, added = self.table(table)
+            source, scope = f"{source} CROSS JOIN {right}", scope.joined(added)
+        return source, scope
+
+    def table(self, table: ast.Table, ordered: bool = False) -> tuple[str, Scope]:
+        match table:
+            case ast.StreamTable(name, window, alias, granularity):
+                named = self.place.named(name)
+                stream = self.place.catalog.get(name.name)
+                shown, span = alias.name if alias else stream.name, (alias or name).span
+                if named is None:
+                    assert isinstance(stream, BaseStream), "what has no query has rows"
+                    held = self.granular(granularity, lambda: self.base(stream, window))
+                    return self.entry(held, shown, stream.name, span, stream.time_column)
+
+                def derived() -> Text:
+                    with self.at_place(named.place):
+                        return self.derived(named.query, window, ordered, named.columns)
+
+                return self.entry(self.granular(granularity, derived), shown, stream.name, span)
+            case ast.QueryTable(query, window, alias, granularity):
+                held = self.granular(granularity, lambda: self.derived(query, window, ordered, ()))
+                return self.entry(held, alias.name, None, alias.span)
+            case ast.Join():
+                return self.join(table)
+            case _:
+                assert_never(table)
+
+    def granular(self, granularity: ast.Duration | None, make: Callable[[], Text]) -> Text:
+        """A part as it was at the last border of a granule."""
+        if granularity is None:
+            return make()
+        return self.elsewhen(_last_multiple(self.now, granularity.microseconds), make)
+
+    def base(self, stream: BaseStream, window: ast.Window | None) -> Text:
+        columns = tuple(Column(f"c{n}", c, kind) for n, (c, kind) in enumerate(stream.columns, 1))
+        over = None if stream.has_intervals else window  # a window over intervals is the identity, or refused
+        return Text(self.held(self.world.rows[stream.name.lower()].table, columns, over, arrived=True), columns)
+
+    def derived(self, query: ast.Query, window: ast.Window | None, ordered: bool, names: tuple[str, ...]) -> Text:
+        if window is None or is_identity(window, self.place.plan(query)):
+            body = self.query(query, ordered=ordered)
+            return Text(body.sql, _called(body.columns, names))
+        stage = self.stage(query, window)
+        columns = _called(stage.body.columns, names)
+        return Text(self.held(stage.table, columns, window, arrived=stage.ordered), columns)
+
+    def stage(self, query: ast.Query, window: ast.Window) -> Stage:
+        if id(query) not in self._staged:
+            in_order = keeps_arrival_order(self.place.plan(query))
+            with self.at_instant(INSTANT):
+                body = self.query(query, ordered=in_order)
+            made = Stage(self.name("stage"), occasions(query, self.place, self.world, window), body, in_order)
+            self._staged[id(query)] = made
+            self.stages.append(made)
+        return self._staged[id(query)]
+
+    def entry(
+        self, held: Text, shown: str, known: str | None, span: Span, time: str | None = None
+    ) -> tuple[str, Scope]:
+        alias = self.name("t")
+        visible = tuple(Column(f"{alias}.{c.id}", c.name, VARCHAR if c.type == NULL else c.type) for c in held.columns)
+        by = next((c.id for c in visible if c.name == time), None)
+        return f"({held.sql}) AS {alias}", Scope((Relation(shown, visible, known, span, time_column=by),))
+
+    def held(self, table: str, columns: Schema, window: ast.Window | None, arrived: bool) -> str:
+        """The rows of a table that a window holds at the instant. Rows of one instant follow in the order in which they
+        have arrived or, where nobody knows that, in that of their values."""
+        listed = ", ".join(f"r.{c.id}" for c in columns)
+        match window:
+            case None | ast.NowWindow():
+                return f"SELECT r.* FROM {table} AS r WHERE r.at_us <= {self.now} AND {self.now} < r.until_us"
+            case ast.RangeWindow(length, slide):
+                last = _last_multiple(f"({self.now} + 1)", slide.microseconds if slide else 1)
+                since = "" if length is None else f"r.at_us >= {last} - {length.microseconds} AND "
+                return f"SELECT r.* FROM {table} AS r WHERE {since}r.at_us < {last}"
+            case ast.RowsWindow(partition, rows, slide):
+                each = _partition(partition, columns)
+                by = "e.seq" if arrived else ", ".join(f"e.{c.id} ASC NULLS LAST" for c in columns)
+                numbered = (
+                    f"SELECT e.*, row_number() OVER ({each} ORDER BY e.at_us, {by}) AS number, "
+                    f"count(*) OVER ({each}) AS c FROM {table} AS e WHERE e.at_us <= {self.now}"
+                )
+                last = _last_multiple("r.c", slide)
+                return f"SELECT {listed} FROM ({numbered}) AS r WHERE r.number > {last} - {rows} AND r.number <= {last}"
+            case ast.SessionWindow(partition, gap):
+                each = _partition(partition, columns)
+                later = f"lead(e.at_us) OVER ({each} ORDER BY e.at_us)"
+                followed = f"SELECT e.*, {later} AS later FROM {table} AS e WHERE e.at_us <= {self.now}"
+                pause = f"CASE WHEN coalesce(e.later, {self.now}) - e.at_us >= {gap.microseconds} THEN 1 ELSE 0 END"
+                # In order of time backwards: the pauses between a row and now. Rows of one instant count alike.
+                pauses = (
+                    f"SELECT e.*, sum({pause}) OVER ({each} ORDER BY e.at_us DESC) AS pauses FROM ({followed}) AS e"
+                )
+                return f"SELECT {listed} FROM ({pauses}) AS r WHERE r.pauses = 0"
+            case _:
+                assert_never(window)
+
+    # ---- joins -----------------------------------------------------------------------------------------------------
+
+    def join(self, join: ast.Join) -> tuple[str, Scope]:
+        left, left_scope = self.table(join.left)
+        right, right_scope = self.table(join.right)
+        scope = left_scope.joined(right_scope)
+        shared = _shared(join, left_scope, right_scope)
+        if shared:
+            tests = [self.dialect.sql(equality(one, two, join.span)) for one, two in shared]
+            condition = " AND ".join(tests)
+        elif join.condition is not None:
+            condition = self.dialect.sql(Scalars(scope, "ON").condition(join.condition))
+        else:
+            condition = "TRUE"
+        if join.kind in ("SEMI", "ANTI"):
+            word = "NOT EXISTS" if join.kind == "ANTI" else "EXISTS"
+            listed, renamed = _exported(left_scope, alias := self.name("j"))
+            where = f"{word} (SELECT 1 FROM {right} WHERE {condition})"
+            return f"(SELECT {', '.join(listed.values())} FROM {left} WHERE {where}) AS {alias}", renamed
+        if shared:
+            merged = tuple(self.merged(join.kind, one, two) for one, two in shared)
+            scope = scope.using(left_scope, right_scope, merged, join.span)
+        if join.kind == "FULL" and not self.dialect.has_full_join:
+            return self.full_join(left, right, left_scope, condition, scope)
+        word = f"{join.kind} JOIN" if join.kind else "JOIN"
+        return f"({left} {word} {right} ON {condition})", scope
+
+    def merged(self, kind: str | None, one: Column, two: Column) -> Column:
+        """What a shared column means: that of the side that always has it, or of either."""
+        if kind != "FULL":
+            return two if kind == "RIGHT" else one
+        common = meet([one.type, two.type])
+        assert common is not None, "columns that can be compared have a common type"
+        sides = [self.dialect.cast(c.id, c.type, common) for c in (one, two)]
+        return Column(f"coalesce({', '.join(sides)})", one.name, common)
+
+    def full_join(self, left: str, right: str, left_scope: Scope, condition: str, scope: Scope) -> tuple[str, Scope]:
+        """A left join, and what of the right has no partner."""
+        listed, renamed = _exported(scope, alias := self.name("j"))
+        mine = {c.id for relation in left_scope.relations for c in relation.columns}
+        kinds = {c.id: c.type for relation in scope.relations for c in relation.columns}
+        missing = [f"{self._without(id, mine, kinds)} AS {text.rpartition(' AS ')[2]}" for id, text in listed.items()]
+        pairs = f"SELECT {', '.join(listed.values())} FROM {left} LEFT JOIN {right} ON {condition}"
+        alone = f"SELECT {', '.join(missing)} FROM {right} WHERE NOT EXISTS (SELECT 1 FROM {left} WHERE {condition})"
+        return f"({pairs} UNION ALL {alone}) AS {alias}", renamed
+
+    def _without(self, id: str, mine: set[str], kinds: Mapping[str, object]) -> str:
+        """A column where the left side is missing."""
+        kind = kinds[id]
+        nothing = self.dialect.literal(None, kind)  # type: ignore[arg-type]
+        if id in mine:
+            return nothing
+        if id.startswith("coalesce("):
+            return "coalesce(NULL, " + id.removeprefix("coalesce(").split(", ", 1)[1]
+        return id
+
+
+class Texts(Scalars):
+    """Binds scalar expressions whose subqueries and aggregates are the database's own: each is a column whose id is
+    its text."""
+
+    def __init__(self, translation: Translation, scope: Scope, clause: str) -> None:
+        super().__init__(scope, clause, subquery=self.ask, grouping=self.left_out, rank=self.ranked)
+        self.translation = translation
+        self.dialect = translation.dialect
+
+    def ask(self, node: Subquery, scalars: Scalars) -> Expression:
+        inner = self.translation.query(node.query, self.scope)
+        if isinstance(node, ast.Exists):
+            return ColumnRef(f"EXISTS ({inner.sql})", BOOLEAN)
+        if isinstance(node, ast.ScalarQuery):
+            # LIMIT 1 leaves several rows of one value where they are level.
+            value = f"SELECT DISTINCT * FROM ({inner.sql}) AS s" if _is_ordered(node.query) else inner.sql
+            return ColumnRef(f"({value})", inner.columns[0].type)
+        column = inner.columns[0]
+        asked = Operand(ColumnRef("s.c1", column.type), node.span)
+        test = call(node.operator, [scalars.operand(node.operand), asked], node.span)
+        one, two = (self.dialect.sql(part) for part in children(test))
+        listed = inner.sql if two == "s.c1" else f"SELECT {two} FROM ({inner.sql}) AS s"
+        return ColumnRef(f"({one} {node.operator} {node.quantifier} ({listed}))", BOOLEAN)
+
+    def ranked(self, node: ast.Ranking, scalars: Scalars) -> Expression:
+        keys = ", ".join(self.dialect.sql(scalars.bind(each)) for each in node.partition)
+        each = f"PARTITION BY {keys} " if keys else ""
+        order = ", ".join(self.dialect.sql(scalars.bind(item.value)) + _direction(item) for item in node.order)
+        return ColumnRef(f"rank() OVER ({each}ORDER BY {order})", BIGINT)
+
+    def left_out(self, node: ast.Function) -> Expression:
+        """GROUPING(a, b): a bit for each key, 1 where it is left out."""
+        keys = () if isinstance(node.arguments, ast.Star) else node.arguments
+        listed = ", ".join(self.dialect.sql(self.bind(key)) for key in keys)
+        return ColumnRef(f"CAST(GROUPING({listed}) AS BIGINT)", BIGINT)
+
+    def aggregate(self, function: AggregateFunction, node: ast.Function) -> Expression:
+        inside = Texts(self.translation, self.scope, "an aggregate")
+        column = self.scope.time()
+        time = None if column is None else ColumnRef(column.id, column.type)
+        kind = bind_aggregate(function, node, inside.bind, inside.condition, time).type
+        arguments = () if isinstance(node.arguments, ast.Star) else node.arguments
+        items = node.within or node.order
+        order = [self.dialect.sql(inside.bind(item.value)) + _direction(item) for item in items]
+        if function.form in ("within group", "fraction within group"):
+            value: Expression | None = inside.bind(node.within[0].value)
+            parameter = arguments[0].text if arguments else ""
+        else:
+            value = inside.bind(arguments[0]) if arguments else None
+            parameter = self.dialect.sql(inside.bind(arguments[1])) if len(arguments) > 1 else ""
+        if function.name in ("first", "last") and not order:
+            assert time is not None, "the binder has refused an order that is not clear"
+            order = [f"{time.id} ASC"]
+        user = node.definition if isinstance(node.definition, UserAggregate) else None
+        if value is not None and (user is not None or value.type == NULL):
+            value = cast_to(value, VARCHAR if user is None else user.arguments[0])
+        given = None if value is None else self.dialect.sql(value)
+        wanted = None if node.filter is None else self.dialect.sql(inside.condition(node.filter))
+        part = Aggregated(given, node.distinct, wanted, tuple(order), parameter)
+        if user is not None:
+            return ColumnRef(self.dialect.user_aggregate(user, part), kind)
+        return ColumnRef(self.dialect.aggregate(function.name, None if value is None else value.type, part), kind)
+
+
+def _is_ordered(query: ast.Query) -> bool:
+    return isinstance(query.body if isinstance(query, ast.With) else query, ast.Ordered)
+
+
+def _called(columns: Schema, names: tuple[str, ...]) -> Schema:
+    """The columns under other names; none means that they keep theirs."""
+    return tuple(replace(c, name=name) for c, name in zip(columns, names, strict=True)) if names else columns
+
+
+def _partition(names: tuple[ast.ColumnName, ...], columns: Schema) -> str:
+    by_name = {c.name.lower(): c.id for c in columns}
+    keys = [f"e.{by_name[name.column.name.lower()]}" for name in names]
+    return f"PARTITION BY {', '.join(keys)}" if keys else ""
+
+
+def _listed_place(node: ast.Expression, columns: Schema) -> int | None:
+    """The place among the outputs of what ORDER BY names by its name or its place, from 1 on."""
+    match node:
+        case ast.Number(digits) if digits.isdecimal():
+            return int(digits)
+        case ast.ColumnName(None, name):
+            return next((n for n, c in enumerate(columns, 1) if name.matches(c.name)), None)
+    return None
+
+
+def _direction(item: ast.SortItem) -> str:
+    # As in PostgreSQL, NULL is greater than every value.
+    nulls = item.nulls or ("FIRST" if item.descending else "LAST")
+    return f" {'DESC' if item.descending else 'ASC'} NULLS {nulls}"
+
+
+def _last_multiple(value: str, slide: int) -> str:
+    """The last multiple of the slide up to a value, which may be negative: % has the sign of its left side."""
+    return value if slide == 1 else f"({value} - (({value} % {slide}) + {slide}) % {slide})"
+
+
+def _set_operation(operator: str, one: Text, two: Text) -> str:
+    if operator in SET_WORDS:
+        return f"({one.sql}) {SET_WORDS[operator]} ({two.sql})"
+    if operator == "UNION MAX":  # max(l, r) = max(l - r, 0) + r
+        return f"(({one.sql}) EXCEPT ALL ({two.sql})) UNION ALL ({two.sql})"
+    if operator == "EXCEPT STRICT":
+        same = " AND ".join(f"x.{c.id} IS NOT DISTINCT FROM y.{c.id}" for c in one.columns)
+        return f"SELECT x.* FROM ({one.sql}) AS x WHERE NOT EXISTS (SELECT 1 FROM ({two.sql}) AS y WHERE {same})"
+    raise Untranslatable(operator)
+
+
+def _shared(join: ast.Join, left: Scope, right: Scope) -> list[tuple[Column, Column]]:
+    """The pairs of columns that USING names, or that NATURAL finds under one name."""
+    names: Iterable[ast.Identifier] = join.using
+    if join.natural:
+        mine = dict.fromkeys(c.name for relation in left.relations for c in relation.visible)
+        exactly = (ast.Identifier(name, span=join.span) for name in mine)
+        names = [name for name in exactly if right.matches(name)]
+    return [(left.matches(name)[0][1], right.matches(name)[0][1]) for name in names]
+
+
+def _exported(scope: Scope, alias: str) -> tuple[dict[str, str], Scope]:
+    """All columns of a scope as a SELECT list by id, and the scope of what that list makes."""
+    ids = dict.fromkeys(c.id for relation in scope.relations for c in relation.columns)
+    short = {id: f"e{n}" for n, id in enumerate(ids, 1)}
+    relations = tuple(
+        replace(
+            relation,
+            columns=tuple(replace(c, id=f"{alias}.{short[c.id]}") for c in relation.columns),
+            merged=frozenset(f"{alias}.{short[id]}" for id in relation.merged if id in short),
+        )
+        for relation in scope.relations
+    )
+    return {id: f"{id} AS {name}" for id, name in short.items()}, Scope(relations)

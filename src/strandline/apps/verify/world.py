@@ -1,0 +1,106 @@
+"""What a query may read: streams with their rows, and queries with names, each at its place in the text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from strandline.core.temporal import FOREVER, Instant
+from strandline.logical.catalog import Catalog, DerivedStream
+from strandline.logical.plan import Plan
+from strandline.sql import ast
+from strandline.sql.binder.binder import bind_query
+from strandline.sql.binder.names import with_names
+
+Times = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A query with a name, from CREATE STREAM … AS, CREATE VIEW or WITH, and the place where its names are known."""
+
+    query: ast.Query
+    columns: tuple[str, ...]  # none: it keeps those of the query
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What names mean somewhere in a script; `catalog` holds the same queries, bound, and the base streams."""
+
+    catalog: Catalog
+    queries: Mapping[str, Named] = field(default_factory=dict)  # by lower-case name
+
+    def named(self, name: ast.Identifier) -> Named | None:
+        return self.queries.get(name.name.lower())
+
+    def with_query(self, name: str, query: ast.Query, columns: tuple[ast.Identifier, ...] = ()) -> Place:
+        """The place behind the definition of a query; it hides what had the name before."""
+        plan = with_names(bind_query(query, self.catalog), columns, f'query "{name}"')
+        catalog = Catalog()
+        catalog.functions.update(self.catalog.functions)
+        for stream in self.catalog:
+            if stream.name.lower() != name.lower():
+                catalog.add(stream)
+        catalog.add(DerivedStream(name, plan, query.text, frozenset()))
+        added = Named(query, tuple(column.name for column in columns), self)
+        return Place(catalog, {**self.queries, name.lower(): added})
+
+    def inside(self, query: ast.With) -> Place:
+        """The place behind the queries of a WITH."""
+        place = self
+        for table in query.tables:
+            place = place.with_query(table.name.name, table.query, table.columns)
+        return place
+
+    def plan(self, query: ast.Query) -> Plan:
+        return bind_query(query, self.catalog)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The table with the rows of a base stream, and when each of them begins and ends to be valid."""
+
+    table: str
+    starts: Times
+    ends: Times
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The rows of all base streams by lower-case name, the last instant that anybody asks about, and the first at which
+    the whole query has an answer."""
+
+    rows: Mapping[str, Rows]
+    latest: Instant = FOREVER
+    begins: Instant | None = None
+
+    def origin(self, query: ast.Query, place: Place) -> Instant | None:
+        """The first element of any stream that a query reads: before it the query has no answer."""
+        read = base_streams(query, place)
+        found = [int(self.rows[name].starts.min()) for name in read if len(self.rows[name].starts)]
+        return min(found, default=None)
+
+
+def base_streams(node: ast.Node, place: Place) -> tuple[str, ...]:
+    """The base streams under a node, directly or through named queries, by lower-case name."""
+    return tuple(dict.fromkeys(_base_streams(node, place)))
+
+
+def _base_streams(node: ast.Node, place: Place) -> Iterator[str]:
+    match node:
+        case ast.With():
+            place = place.inside(node)
+            yield from _base_streams(node.body, place)
+            return
+        case ast.StreamTable(name, _, _):
+            named = place.named(name)
+            if named is None:
+                yield name.name.lower()
+            else:
+                yield from _base_streams(named.query, named.place)
+    for child in ast.children(node):
+        yield from _base_streams(child, place)

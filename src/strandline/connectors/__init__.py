@@ -1,0 +1,1 @@
+"""Sources and sinks: how rows come in and how results go out."""

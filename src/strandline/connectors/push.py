@@ -1,0 +1,158 @@
+"""Streams of events that the program itself gives, row by row or table by table."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from strandline.connectors.sources.journal import Journal
+from strandline.core.durable import encode_name
+from strandline.core.errors import SourceError
+from strandline.core.lease import Lease
+from strandline.core.temporal import Instant
+from strandline.core.temporary import temporary_directory
+from strandline.logical.catalog import BaseStream, SourceCall, Stream
+
+
+class Feeds:
+    """The journals behind the streams of `events()`.
+
+    They lie in `place`, where they outlive the program, or in a directory that goes with it.
+    """
+
+    def __init__(self, place: Path | None) -> None:
+        self._place = place
+        self._temporary: Path | None = None
+        self._journals: dict[str, Journal] = {}
+        self._leases: dict[str, Lease] = {}  # one program writes to a journal
+
+    def housed(self, stream: BaseStream) -> BaseStream:
+        """The stream with a place for its events, if it is one that needs one and has none."""
+        if stream.source.function != "events" or stream.source.arguments:
+            return stream
+        return replace(stream, source=SourceCall("events", (str(self._room() / encode_name(stream.name)),)))
+
+    def _room(self) -> Path:
+        if self._place is not None:
+            return self._place
+        if self._temporary is None:
+            self._temporary = temporary_directory("events")
+        return self._temporary
+
+    def append(self, stream: Stream, rows: Any) -> int:
+        """Give rows to a stream; they are on disk when this returns. How many they were."""
+        journal = self._journal(stream)
+        assert isinstance(stream, BaseStream)
+        table = _table(rows, stream)
+        journal.append(table)
+        return int(table.num_rows)
+
+    def advance(self, stream: Stream, until: Instant) -> None:
+        self._journal(stream).promise(until)
+
+    def end(self, stream: Stream) -> None:
+        self._journal(stream).close()
+
+    def _journal(self, stream: Stream) -> Journal:
+        if not isinstance(stream, BaseStream) or stream.source.function != "events":
+            raise SourceError(
+                f'stream "{stream.name}" does not take rows from a program',
+                code="not-events",
+                hint="Declare it with SOURCE events().",
+            )
+        if stream.name not in self._journals:
+            directory = Path(str(stream.source.arguments[0])).absolute()
+            lease = Lease.acquire(directory)
+            journal = Journal(directory)
+            try:
+                journal.look()
+            except BaseException:
+                lease.release()
+                raise
+            self._journals[stream.name], self._leases[stream.name] = journal, lease
+        journal = self._journals[stream.name]
+        self._leases[stream.name].check()
+        if journal.ended:
+            raise SourceError(
+                f'stream "{stream.name}" has ended',
+                code="stream-ended",
+                hint="Nothing can follow: queries have given their last answer.",
+            )
+        return journal
+
+    def close(self) -> None:
+        for lease in self._leases.values():
+            lease.release()
+        self._leases, self._journals = {}, {}
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._temporary = None
+
+
+def _table(rows: Any, stream: BaseStream) -> pa.Table:
+    """Whatever Python has for rows, as a table with the columns of the stream, all of them.
+
+    Types are not checked here: the source does that for every row, and keeps those aside that do not fit.
+    """
+    names = [name for name, _ in stream.columns]
+    match rows:
+        case pa.Table():
+            table = rows
+        case pl.DataFrame():
+            table = rows.to_arrow()
+        case Mapping() | [Mapping(), *_] if isinstance(rows, Mapping) or all(isinstance(r, Mapping) for r in rows):
+            table = _of_columns({n: [row.get(n) for row in _listed(rows)] for n in names}, _listed(rows), stream)
+        case _ if hasattr(rows, "__dataframe__"):  # pandas and its relatives
+            table = pa.Table.from_pandas(rows, preserve_index=False)
+        case [*_]:
+            table = _of_tuples(rows, stream)
+        case _:
+            raise _unfit(stream, f"a {type(rows).__name__} is no table")
+    missing = [name for name in names if name not in table.column_names]
+    foreign = [name for name in table.column_names if name not in names]
+    if missing or foreign:
+        raise _unfit(stream, f"{'missing' if missing else 'unknown'} columns: {', '.join(missing or foreign)}")
+    return table.select(names)
+
+
+def _listed(rows: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    return [rows] if isinstance(rows, Mapping) else rows
+
+
+def _of_tuples(rows: Sequence[Sequence[Any]], stream: BaseStream) -> pa.Table:
+    width = len(stream.columns)
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, list | tuple) or len(row) != width:
+            raise _unfit(stream, f"row {number} is not a tuple of {width} values")
+    columns = zip(*rows, strict=True) if rows else [()] * width
+    return _of_columns({n: list(c) for (n, _), c in zip(stream.columns, columns, strict=True)}, (), stream)
+
+
+def _of_columns(
+    columns: Mapping[str, Sequence[Any]], rows: Sequence[Mapping[str, Any]], stream: BaseStream
+) -> pa.Table:
+    names = {name for name, _ in stream.columns}
+    if foreign := {name for row in rows for name in row} - names:
+        raise _unfit(stream, f"unknown columns: {', '.join(sorted(foreign))}")
+    try:
+        return pa.table({name: pa.array(values) for name, values in columns.items()})
+    except (
+        pa.ArrowInvalid,
+        pa.ArrowTypeError,
+    ):  # values of several kinds in one column: as texts, each is judged alone
+        return pa.table({n: pa.array([None if v is None else str(v) for v in vs]) for n, vs in columns.items()})
+
+
+def _unfit(stream: BaseStream, what: str) -> SourceError:
+    columns = ", ".join(f"{name} {kind}" for name, kind in stream.columns)
+    return SourceError(
+        f'these rows do not fit stream "{stream.name}": {what}',
+        code="unfit-rows",
+        hint=f"It has the columns {columns}. Rows are tables of Arrow, Polars or pandas, or lists of tuples or dicts.",
+    )

@@ -1,0 +1,66 @@
+"""Where the answers of queries go: what users write, and the list of all sinks."""
+
+from __future__ import annotations
+
+from strandline.connectors.sinks.base import Arguments, Delivered, Outlet, Sink, Standing
+from strandline.connectors.sinks.callback import Callback
+from strandline.connectors.sinks.console import Console
+from strandline.connectors.sinks.delta import Delta
+from strandline.connectors.sinks.kafka import Kafka
+from strandline.connectors.sinks.memory import Memory
+from strandline.connectors.sinks.parquet import Parquet
+from strandline.connectors.sinks.postgresql import PostgreSQL
+from strandline.connectors.sinks.sqlite import SQLite
+from strandline.connectors.sinks.webhook import Webhook
+from strandline.connectors.traits import brought_along, is_foreign
+from strandline.core.errors import SinkError, Span
+from strandline.core.security.allow import Allow, secrets_in
+from strandline.logical.catalog import SourceCall
+
+__all__ = [
+    "Callback",
+    "Console",
+    "Delivered",
+    "Delta",
+    "Kafka",
+    "Memory",
+    "Outlet",
+    "Parquet",
+    "PostgreSQL",
+    "SQLite",
+    "Sink",
+    "Standing",
+    "Webhook",
+    "known_sinks",
+    "make_sink",
+]
+
+OURS: tuple[type[Sink], ...] = (Memory, Parquet, Delta, PostgreSQL, SQLite, Kafka, Webhook, Console, Callback)
+
+
+def known_sinks() -> dict[str, type[Sink]]:
+    """The sinks by the name that users write: ours, and those of installed packages."""
+    return {**brought_along("strandline.sinks"), **{sink.kind: sink for sink in OURS}}
+
+
+def make_sink(
+    call: SourceCall, function: Span | None = None, span: Span | None = None, allow: Allow | None = None
+) -> Sink:
+    """The sink that a statement names, if it is allowed; `function` is the place of its name, `span` that of the whole
+    call."""
+    known = known_sinks()
+    if call.function.lower() not in known:
+        raise SinkError(
+            f'there is no sink "{call.function}"',
+            code="unknown-sink",
+            hint=f"Sinks are {', '.join(sorted(known))}.",
+            span=function,
+        )
+    kind = known[call.function.lower()]
+    if allow is None:
+        return kind.from_arguments(Arguments(call, span))
+    secrets = secrets_in([*call.arguments, *call.options.values()])
+    allow.check(call.function, is_foreign(kind), secrets, span)
+    sink = kind.from_arguments(Arguments(call, span))
+    allow.check(call.function, is_foreign(kind), sink.reaches(), span)
+    return sink.confined(allow)

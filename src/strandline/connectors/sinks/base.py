@@ -1,0 +1,187 @@
+"""What a sink is: where the answer of a query goes, as the user says it, and that place at work.
+
+A `Sink` is what users write: inert, the same in SQL and in Python. It opens an `Outlet` for a query. Before anything
+runs, the outlet says whether what it finds at its place fits to what the checkpoint remembers (`fit`, which changes
+nothing), and makes what it needs there (`begin`). Then it takes batch after batch.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import pyarrow as pa
+
+from strandline.connectors.arguments import CallArguments
+from strandline.connectors.sinks.parquet_parts import ParquetTarget
+from strandline.connectors.traits import Needs, Traits
+from strandline.core.errors import SinkError
+from strandline.core.security.allow import Allow, Reach
+from strandline.core.temporal import Instant
+from strandline.core.types import Schema
+from strandline.logical.catalog import Argument
+from strandline.runtime.result import VALID_FROM, VALID_UNTIL
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """What a batch brings to a sink: perhaps no rows, but always the instant before which the answer is complete."""
+
+    batch: int
+    table: pa.Table
+    complete_until: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the checkpoint remembers of a query.
+
+    `owner` is the id of the checkpoint: what it has written says so. `batch` is the last batch that was delivered and
+    remembered, `answered` the last of them that brought rows; -1 stands for none. A batch can have been delivered and
+    not remembered, if a crash came in between: `batch + 1`, which is going to run again. `epoch` counts the writers of
+    the checkpoint. After a repair, the batches up to `replayed_until` run again as they were.
+    """
+
+    owner: str
+    fresh: bool
+    batch: int
+    answered: int
+    epoch: int = 1
+    replayed_until: int = -1
+
+
+class Arguments(CallArguments):
+    """The arguments of a sink function."""
+
+    def option(self, name: str, kind: type | tuple[type, ...], default: Argument) -> Any:
+        return super().option(name, kind, default)  # of that kind, as was checked
+
+    def error(self, message: str) -> SinkError:
+        return SinkError(
+            message,
+            code="sink-argument",
+            hint="docs/connectors.md lists the sinks and their options.",
+            span=self.span,
+        )
+
+
+class Outlet:
+    """A sink at work for one query."""
+
+    # Where tasks write the rows themselves, once begun; then batches come without rows.
+    target: ParquetTarget | None = None
+    # Where the files of such a sink are, and whether their readers may take them away.
+    directory: Path | None = None
+    consumed: bool = False
+    # Set when the query is being stopped: whoever waits in `take` gives up, and raises `interrupted()`.
+    stopping: threading.Event
+    # Since when the outlet is taking a batch, by `time.monotonic`; None between batches.
+    taking_since: float | None = None
+
+    def __new__(cls, *arguments: object, **options: object) -> Self:
+        # Here, so that an outlet of somebody else's need not call our constructor.
+        outlet = super().__new__(cls)
+        outlet.stopping = threading.Event()
+        return outlet
+
+    def fit(self, standing: Standing) -> None:
+        """Refuse a place whose content does not go with the checkpoint. Nothing is changed."""
+
+    def begin(self, standing: Standing) -> None:
+        """Make what is needed, so that a problem shows before anything runs."""
+
+    def take(self, delivered: Delivered) -> None:
+        """Take what a batch brings. It may be a batch that was taken before."""
+
+    def interrupt(self) -> None:
+        """End what `take` waits for, from another thread: the query is being stopped. The batch runs again."""
+        self.stopping.set()
+
+    def kept(self) -> list[pa.Table] | None:
+        """The answer so far, if it can be read again in this process."""
+        return None
+
+    def close(self) -> None:
+        """Let go of connections; what was written stays."""
+
+
+def interrupted(place: str) -> SinkError:
+    """What ends a wait for `place` when the query is stopped; nobody sees it."""
+    return SinkError(f"the query was stopped while it waited for {place}", code="sink-interrupted")
+
+
+class Sink(ABC):
+    """Where the answer of a query goes."""
+
+    kind: ClassVar[str]  # the function that users write in SQL
+    traits: ClassVar[Traits]
+    needs: ClassVar[Needs | None] = None
+
+    @classmethod
+    @abstractmethod
+    def from_arguments(cls, arguments: Arguments) -> Self:
+        """The sink that `CREATE SINK … INTO kind(arguments)` means."""
+
+    @abstractmethod
+    def open(self, query: str, columns: Schema) -> Outlet:
+        """Ready to begin; nothing has been touched."""
+
+    @property
+    def place(self) -> str | None:
+        """Where results go; None if a restart finds nothing of them."""
+        return None
+
+    @property
+    def identity(self) -> str | None:
+        """What of it a checkpoint belongs to: no path of the machine, so that both may be moved together."""
+        return self.place
+
+    @property
+    def shown(self) -> str:
+        """The same for people."""
+        return self.place or self.kind
+
+    def reaches(self) -> list[Reach]:
+        """The files and hosts that the sink writes to: what `allow` is asked about when SQL names it."""
+        return []
+
+    def confined(self, allow: Allow) -> Self:
+        """The sink for SQL that may reach only what is allowed; differs where addresses turn up later."""
+        return self
+
+    @property
+    def beside(self) -> Path | None:
+        """A directory for the rows that are set aside, if this sink has one."""
+        return None
+
+
+def refuse_twice(names: list[str]) -> None:
+    """Names that differ only in case are one to many a database."""
+    folded = [name.lower() for name in names]
+    for name, lower in zip(names, folded, strict=True):
+        if folded.count(lower) > 1:
+            raise SinkError(
+                f'the column "{name}" would be there twice',
+                code="sink-columns",
+                hint=f"{VALID_FROM}, {VALID_UNTIL} and row_id are added by sinks: rename yours with AS.",
+            )
+
+
+def refuse_unfit(place: str, found: int, standing: Standing, *, expected: int | None = None) -> None:
+    """Compare the last batch at a place with the last one of the checkpoint; the one after it may be there already."""
+    expected = standing.batch if expected is None else expected
+    if found > max(standing.batch + 1, standing.replayed_until):
+        raise SinkError(
+            f"{place} has results of batch {found}, but the checkpoint ends with batch {standing.batch}",
+            code="results-ahead",
+            hint="The checkpoint is older than the results. Restore the newer one, or begin again at another place.",
+        )
+    if found < expected:
+        raise SinkError(
+            f"{place} ends with batch {found}, but the checkpoint remembers batch {expected}",
+            code="results-missing",
+            hint="Put the missing results back, or begin again at another place, with another checkpoint.",
+        )

@@ -1,0 +1,46 @@
+"""Answers as lines of text."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import ClassVar, Self, TextIO
+
+from strandline.connectors.sinks.base import Arguments, Delivered, Outlet, Sink
+from strandline.connectors.traits import Traits
+from strandline.core.errors import one_line
+from strandline.core.types import Schema
+from strandline.runtime.result import VALID_FROM, VALID_UNTIL
+
+
+@dataclass(frozen=True, slots=True)
+class Console(Sink):
+    """Print each element as it becomes known."""
+
+    kind: ClassVar[str] = "console"
+    traits: ClassVar[Traits] = Traits(False, True, False, "at least once; printed to standard output")
+
+    stream: TextIO | None = None
+
+    @classmethod
+    def from_arguments(cls, arguments: Arguments) -> Self:
+        arguments.done(most=0)
+        return cls()
+
+    def open(self, query: str, columns: Schema) -> Outlet:
+        return _Printing(query, self.stream)
+
+
+class _Printing(Outlet):
+    def __init__(self, query: str, stream: TextIO | None) -> None:
+        self._query, self._stream = query, stream
+
+    def take(self, delivered: Delivered) -> None:
+        out = self._stream or sys.stdout
+        for row in delivered.table.to_pylist():
+            start, end = row.pop(VALID_FROM), row.pop(VALID_UNTIL)
+            values = "  ".join(f"{name}={value}" for name, value in row.items())
+            until = "…" if end is None else f"{end:%Y-%m-%d %H:%M:%S.%f}"
+            # Data must neither steer a terminal nor look like a line of another element.
+            print(one_line(f"{self._query}  [{start:%Y-%m-%d %H:%M:%S.%f} – {until})  {values}"), file=out)
+        out.flush()

@@ -1,0 +1,148 @@
+"""Answers as a Delta table."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import pyarrow as pa
+
+from strandline.connectors.sinks.base import Arguments, Delivered, Outlet, Sink, Standing, refuse_twice, refuse_unfit
+from strandline.connectors.traits import Needs, Traits
+from strandline.core.errors import SinkError
+from strandline.core.security.allow import Reach, url_reaches
+from strandline.core.security.redaction import redact
+from strandline.core.temporal import show_instant
+from strandline.core.types import Schema
+from strandline.runtime.result import answer_schema
+
+
+@dataclass(frozen=True, slots=True)
+class Delta(Sink):
+    """Append the elements of the answer to a Delta table, each exactly once, also after a crash.
+
+    A batch is one version of the table, and its number is part of that version. `directory` may be a URL of an object
+    store.
+    """
+
+    kind: ClassVar[str] = "delta"
+    traits: ClassVar[Traits] = Traits(True, True, True, "a batch is one version of the table, with its number in it")
+    needs: ClassVar[Needs] = Needs("deltalake", "delta")
+
+    directory: str | os.PathLike[str]
+
+    @classmethod
+    def from_arguments(cls, arguments: Arguments) -> Self:
+        directory = arguments.required(0, "directory")
+        arguments.done(most=1)
+        return cls(directory)
+
+    def open(self, query: str, columns: Schema) -> Outlet:
+        return _Table(self.needs.load(), self.place, query, columns)
+
+    @property
+    def place(self) -> str:
+        where = str(self.directory)
+        return where if "://" in where else str(Path(where).absolute())
+
+    def reaches(self) -> list[Reach]:
+        return [url_reaches(self.place)]
+
+    @property
+    def identity(self) -> str:
+        return self.kind
+
+    @property
+    def shown(self) -> str:
+        return redact(str(self.directory))
+
+
+class _Table(Outlet):
+    def __init__(self, library: Any, place: str, query: str, columns: Schema) -> None:
+        self._library = library
+        self._place, self._query = place, query
+        self._schema = pa.schema([_field(field) for field in answer_schema(columns)])
+        self._owner = ""
+        self._opened: Any = None
+        refuse_twice(self._schema.names)
+
+    @property
+    def _table(self) -> Any:
+        """The table in its newest version, or None."""
+        if self._opened is not None:
+            self._opened.update_incremental()
+        elif self._library.DeltaTable.is_deltatable(self._place):
+            self._opened = self._library.DeltaTable(self._place)
+        return self._opened
+
+    def _last_batch(self) -> int:
+        """The last batch of ours in the table; -1 without one."""
+        table = self._table
+        version = None if table is None else table.transaction_version(self._owner)
+        return -1 if version is None else int(version)
+
+    def fit(self, standing: Standing) -> None:
+        self._owner = f"strandline {standing.owner} {self._query}"
+        try:
+            table, found = self._table, self._last_batch()
+        except Exception as error:  # each object store has errors of its own
+            raise self._unusable("cannot be read", error) from None
+        # Only batches with rows are versions of the table.
+        if table is not None and found < 0 and standing.answered < 0:
+            raise SinkError(
+                f"{self._place} is a Delta table already, and not one of this query",
+                code="results-exist",
+                hint="Choose another directory, or remove the table.",
+            )
+        if table is None and "://" not in self._place and any(Path(self._place).glob("*")):
+            raise SinkError(
+                f"{self._place} is not empty, and not a Delta table",
+                code="results-exist",
+                hint="Choose another directory.",
+            )
+        refuse_unfit(self._place, found, standing, expected=standing.answered)
+        if table is not None and (present := [field.name for field in table.schema().fields]) != self._schema.names:
+            raise SinkError(
+                f"{self._place} has the columns {', '.join(present)}",
+                code="sink-columns",
+                detail=f"The query {self._query} needs {', '.join(self._schema.names)}, in this order.",
+            )
+
+    def take(self, delivered: Delivered) -> None:
+        if not delivered.table.num_rows:
+            return
+        try:
+            if self._last_batch() >= delivered.batch:
+                return  # it was written before a crash
+            properties = self._library.CommitProperties(
+                custom_metadata={
+                    "strandline.query": self._query,
+                    "strandline.batch": str(delivered.batch),
+                    "strandline.complete_until": show_instant(delivered.complete_until),
+                },
+                app_transactions=[self._library.Transaction(self._owner, delivered.batch)],
+            )
+            target = self._opened if self._opened is not None else self._place
+            rows = delivered.table.cast(self._schema)
+            self._library.write_deltalake(target, rows, mode="append", commit_properties=properties)
+        except Exception as error:  # each object store has errors of its own
+            raise self._unusable("refused what was to be written", error) from None
+
+    def kept(self) -> list[pa.Table]:
+        table = self._table
+        return [] if table is None else [table.to_pyarrow_table()]
+
+    def _unusable(self, what: str, error: Exception) -> SinkError:
+        return SinkError(
+            f"the Delta table {self._place} {what}",
+            code="sink-failed",
+            detail=" ".join(str(error).split())[:500],
+            hint="Mend it and start the same query again: it goes on where it was.",
+        )
+
+
+def _field(field: pa.Field) -> pa.Field:
+    """Delta has no type for a column in which nothing but NULL stands."""
+    return pa.field(field.name, pa.string()) if pa.types.is_null(field.type) else field

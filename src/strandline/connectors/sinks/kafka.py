@@ -1,0 +1,249 @@
+"""Answers as messages of a Kafka topic.
+
+A batch is one Kafka transaction. Its number goes into the same transaction, as a message of the topic
+`strandline_batches` under the name of the query: what is committed there says which batches are in the topic.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from strandline.connectors.sinks.base import (
+    Arguments,
+    Delivered,
+    Outlet,
+    Sink,
+    Standing,
+    interrupted,
+    refuse_twice,
+    refuse_unfit,
+)
+from strandline.connectors.sinks.row_format import iso_instant, json_rows
+from strandline.connectors.sinks.webhook import pairs
+from strandline.connectors.traits import Needs, Traits
+from strandline.core.errors import SinkError
+from strandline.core.security.allow import Reach
+from strandline.core.security.kafka import kafka_reaches
+from strandline.core.security.secret import Secret, reveal
+from strandline.core.types import Schema
+from strandline.runtime.result import answer_schema
+
+BATCHES: Final = "strandline_batches"
+_SECONDS: Final = 60.0  # for a broker to answer
+_STEP: Final = 0.5  # seconds for which one call waits: nothing can interrupt it
+_PATIENCE: Final = 5.0  # for a topic to be made, which not every broker does
+_HANDED_OVER: Final = 10_000  # messages that wait in the library before it is asked to send
+
+
+@dataclass(frozen=True, slots=True)
+class Kafka(Sink):
+    """Send each element of the answer as a JSON message; readers with `read_committed` see it exactly once.
+
+    `key` is the column that decides on the partition. `settings` are those of librdkafka. Brokers without transactions
+    need `transactional=False`: then a batch may come again after a crash.
+    """
+
+    kind: ClassVar[str] = "kafka"
+    traits: ClassVar[Traits] = Traits(
+        True, True, True, "a batch and its number are one transaction; without transactions at least once"
+    )
+    needs: ClassVar[Needs] = Needs("confluent_kafka", "kafka")
+
+    servers: str
+    topic: str
+    key: str | None = None
+    transactional: bool = True
+    settings: Mapping[str, str | Secret] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def from_arguments(cls, arguments: Arguments) -> Self:
+        servers, topic = arguments.required(0, "servers"), arguments.required(1, "topic")
+        key = arguments.option("key", str, None)
+        transactional = arguments.option("transactional", bool, True)
+        settings = arguments.option("settings", list, None)
+        dotted = {name: arguments.left.pop(name) for name in list(arguments.left) if "." in name}
+        arguments.done(most=2)
+        texts = {name: value if isinstance(value, Secret) else _text(value) for name, value in dotted.items()}
+        return cls(servers, topic, key, transactional, {**pairs(arguments, "settings", settings, "="), **texts})
+
+    def reaches(self) -> list[Reach]:
+        return kafka_reaches(self.servers, self.settings)
+
+    def open(self, query: str, columns: Schema) -> Outlet:
+        names = answer_schema(columns).names
+        refuse_twice(names)
+        if self.key is not None and self.key not in names:
+            raise SinkError(
+                f'the query has no column "{self.key}" to be the key of messages',
+                code="sink-columns",
+                hint=f"Columns are {', '.join(names)}.",
+            )
+        return _Sending(self.needs.load(), self, query)
+
+    @property
+    def place(self) -> str:
+        return f"kafka {self.topic}"
+
+    @property
+    def shown(self) -> str:
+        return f"{self.servers}, topic {self.topic}"
+
+
+class _Sending(Outlet):
+    def __init__(self, library: Any, sink: Kafka, query: str) -> None:
+        self._library, self._sink, self._query = library, sink, query
+        self._name = ""
+        self._producer: Any = None
+        self._last = -1
+
+    def fit(self, standing: Standing) -> None:
+        self._name = f"strandline-{standing.owner}-{self._query}"
+        if self._sink.transactional:
+            found = self._last_batch()
+            # A topic may forget what is old. Then nothing can be said.
+            refuse_unfit(f"topic {self._sink.topic}", found, standing, expected=-1 if found < 0 else standing.answered)
+
+    def begin(self, standing: Standing) -> None:
+        settings: dict[str, Any] = {"enable.idempotence": True, "linger.ms": 5}
+        if self._sink.transactional:
+            settings["transactional.id"] = self._name
+        with self._failures():
+            self._producer = self._library.Producer(self._settings(settings))
+            self._patiently(lambda: self._producer.list_topics(self._sink.topic, timeout=_STEP))
+            if self._sink.transactional:
+                # This also ends what a process before us has left open, and shuts it out.
+                self._patiently(lambda: self._producer.init_transactions(_STEP))
+                self._last = self._last_batch()
+
+    def take(self, delivered: Delivered) -> None:
+        if not delivered.table.num_rows or delivered.batch <= self._last:
+            return
+        with self._failures():
+            if not self._sink.transactional:
+                self._send(delivered.table)
+                return
+            self._producer.begin_transaction()
+            try:
+                until = iso_instant(delivered.complete_until)
+                mark = {"topic": self._sink.topic, "batch": delivered.batch, "complete_until": until}
+                self._producer.produce(BATCHES, json.dumps(mark), self._name, partition=0)
+                self._send(delivered.table)
+                self._patiently(lambda: self._producer.commit_transaction(_STEP))
+            except self._library.KafkaException:
+                self._patiently(lambda: self._producer.abort_transaction(_STEP))
+                raise
+        self._last = delivered.batch
+
+    def _send(self, table: pa.Table) -> None:
+        """The library takes messages one by one and sends them in bulk."""
+        keys = [None] * table.num_rows
+        if self._sink.key is not None:
+            keys = pc.cast(table[self._sink.key], pa.string()).to_pylist()
+        failed: list[Any] = []
+
+        def sent(error: Any, _: object) -> None:
+            if error is not None:
+                failed.append(error)
+
+        for number, (key, value) in enumerate(zip(keys, json_rows(table), strict=True)):
+            self._producer.produce(self._sink.topic, value, key, on_delivery=sent)
+            if number % _HANDED_OVER == _HANDED_OVER - 1:
+                self._flush()
+        if self._flush() or failed:
+            raise self._library.KafkaException(failed[0] if failed else "messages were not sent in time")
+
+    def _flush(self) -> int:
+        """Wait until what was handed over is sent; how many messages are not after a minute."""
+        deadline = time.monotonic() + _SECONDS
+        while (left := int(self._producer.flush(_STEP))) and time.monotonic() < deadline:
+            self._refuse_if_stopping()
+        return left
+
+    def _patiently(self, call: Callable[[], Any]) -> Any:
+        """Call the library in short steps for up to a minute: a call of its own can neither be interrupted nor, on the
+        main thread, be left by Ctrl-C."""
+        deadline = time.monotonic() + _SECONDS
+        while True:
+            try:
+                return call()
+            except self._library.KafkaException as error:
+                cause = error.args[0] if error.args else None
+                codes = (self._library.KafkaError._TIMED_OUT, self._library.KafkaError._TRANSPORT)
+                waits = isinstance(cause, self._library.KafkaError) and (cause.retriable() or cause.code() in codes)
+                if not waits or time.monotonic() > deadline:
+                    raise
+            self._refuse_if_stopping()
+
+    def _refuse_if_stopping(self) -> None:
+        if self.stopping.is_set():
+            raise interrupted(f"topic {self._sink.topic}")
+
+    def _last_batch(self) -> int:
+        """The last batch whose transaction was committed; -1 without one."""
+        reading = {"group.id": self._name, "enable.auto.commit": False, "enable.partition.eof": True}
+        last = -1
+        with self._failures():
+            consumer = self._library.Consumer(self._settings({**reading, "isolation.level": "read_committed"}))
+            try:
+                self._ensure_batches(consumer)
+                consumer.assign([self._library.TopicPartition(BATCHES, 0, self._library.OFFSET_BEGINNING)])
+                while (message := self._next(consumer)) is not None:
+                    if message.key() == self._name.encode():
+                        last = int(json.loads(message.value())["batch"])
+            finally:
+                consumer.close()
+        return last
+
+    def _next(self, consumer: Any) -> Any:
+        """The next message of the topic of batches; None at its end."""
+        deadline = time.monotonic() + _SECONDS
+        while (message := consumer.poll(_STEP)) is None and time.monotonic() < deadline:
+            self._refuse_if_stopping()
+        if message is None:
+            raise self._library.KafkaException(f"{BATCHES} could not be read in time")
+        if message.error() is None:
+            return message
+        if message.error().code() == self._library.KafkaError._PARTITION_EOF:
+            return None
+        raise self._library.KafkaException(message.error())
+
+    def _ensure_batches(self, consumer: Any) -> None:
+        """Make the topic of batches such that it keeps the last message of every query."""
+        if BATCHES in self._patiently(lambda: consumer.list_topics(timeout=_STEP)).topics:
+            return
+        admin = Needs("confluent_kafka.admin", "kafka").load()
+        topic = admin.NewTopic(BATCHES, 1, config={"cleanup.policy": "compact"})
+        made = admin.AdminClient(self._settings({})).create_topics([topic], request_timeout=_PATIENCE)
+        with suppress(self._library.KafkaException):  # somebody else makes it, or the broker does when it is named
+            made[BATCHES].result()
+
+    def _settings(self, own: dict[str, Any]) -> dict[str, Any]:
+        settings = {name: reveal(value) for name, value in self._sink.settings.items()}
+        return {"bootstrap.servers": self._sink.servers, "log_level": 2, **own, **settings}
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except (self._library.KafkaException, BufferError) as error:
+            raise SinkError(
+                f"topic {self._sink.topic} of {self._sink.servers} did not take what was sent",
+                code="sink-failed",
+                detail=str(error),
+                hint="Nothing of this batch counts. Mend it and start the same query again: it goes on there.",
+            ) from None
+
+    def close(self) -> None:
+        self._producer = None
+
+
+def _text(value: object) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)

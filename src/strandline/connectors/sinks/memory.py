@@ -1,0 +1,46 @@
+"""Answers that stay in this process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from strandline.connectors.sinks.base import Arguments, Outlet, Sink
+from strandline.connectors.traits import Traits
+from strandline.core.errors import SinkError
+from strandline.core.types import Schema
+from strandline.runtime.result_buffer import KEEP
+
+
+@dataclass(frozen=True, slots=True)
+class Memory(Sink):
+    """Keep the answer in this process; `Query.results()` and the like read it.
+
+    The rows are kept beside the progress that goes with them, where all queries of a pipeline have theirs
+    (`query.Group`): whoever looks sees both of one moment. Of more than `keep` elements those that ended first are
+    forgotten, but none that is valid; None keeps everything.
+    """
+
+    kind: ClassVar[str] = "memory"
+    traits: ClassVar[Traits] = Traits(False, True, False, "kept in this process; a restart keeps only what is new")
+
+    keep: int | None = KEEP
+
+    def __post_init__(self) -> None:
+        if self.keep is not None and self.keep < 1:
+            raise SinkError(
+                f"a memory sink keeps at least 1 element, not {self.keep}",
+                code="sink-argument",
+                hint="Give keep a number of elements, or None (in SQL NULL) for all of them.",
+            )
+
+    @classmethod
+    def from_arguments(cls, arguments: Arguments) -> Self:
+        keep = arguments.option("keep", (int, type(None)), KEEP)
+        arguments.done(most=0)
+        if keep is not None and keep < 1:
+            raise arguments.error("keep of memory() is at least 1, or NULL for all elements")
+        return cls(keep)
+
+    def open(self, query: str, columns: Schema) -> Outlet:
+        return Outlet()

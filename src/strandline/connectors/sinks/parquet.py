@@ -1,0 +1,153 @@
+"""Answers as Parquet files, written by the tasks that have them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Final, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from strandline.connectors.sinks.base import Arguments, Outlet, Sink, Standing, refuse_unfit
+from strandline.connectors.sinks.parquet_parts import ParquetTarget
+from strandline.connectors.traits import Traits
+from strandline.core.durable import DocumentKind, read_document, sync_directory, write_document
+from strandline.core.errors import CheckpointError, SinkError
+from strandline.core.security.allow import FilePath, Reach
+from strandline.core.types import Schema
+
+OWNER_FILE: Final = ".strandline.json"
+OWNER: Final = DocumentKind("results", 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Parquet(Sink):
+    """Write the answer to a directory of Parquet files, each result exactly once, also after a crash.
+
+    A plain Parquet reader that opens the directory sees what has been committed and nothing else: a file per batch.
+    Whether all of them are there is checked at a restart, unless they are `consumed`: then readers may take them away.
+    """
+
+    kind: ClassVar[str] = "parquet"
+    traits: ClassVar[Traits] = Traits(True, True, True, "a file per batch, moved to its place at the end of it")
+
+    directory: str | os.PathLike[str]
+    consumed: bool = False
+
+    @classmethod
+    def from_arguments(cls, arguments: Arguments) -> Self:
+        directory = arguments.required(0, "directory")
+        consumed = arguments.option("consumed", bool, False)
+        arguments.done(most=1)
+        return cls(directory, consumed)
+
+    def open(self, query: str, columns: Schema) -> Outlet:
+        return _Files(Path(self.place), query, self.consumed)
+
+    @property
+    def place(self) -> str:
+        return str(Path(self.directory).absolute())
+
+    @property
+    def identity(self) -> str:
+        return self.kind
+
+    @property
+    def shown(self) -> str:
+        return str(self.directory)
+
+    def reaches(self) -> list[Reach]:
+        # Files wait for their batch, and rows are set aside, beside the directory.
+        return [FilePath(self.place), FilePath(str(self.beside))]
+
+    @property
+    def beside(self) -> Path:
+        return Path(self.place).parent
+
+    def files(self) -> list[Path]:
+        return sorted(Path(self.directory).glob("*.parquet"))
+
+
+class _Files(Outlet):
+    def __init__(self, directory: Path, query: str, consumed: bool) -> None:
+        self.directory = self._path = directory
+        self._query = query
+        self.consumed = consumed
+
+    @property
+    def _owner_file(self) -> Path:
+        return self._path / OWNER_FILE
+
+    @property
+    def _staging(self) -> Path:
+        return self._path.parent / ".strandline" / "staging"
+
+    def _files(self) -> list[Path]:
+        return sorted(self._path.glob("*.parquet"))
+
+    def fit(self, standing: Standing) -> None:
+        files = self._files()
+        if standing.fresh and files:
+            raise SinkError(
+                f"{self._path} has results already, but no checkpoint says where they end",
+                code="results-exist",
+                hint="Choose another directory, or remove the old results.",
+            )
+        if not standing.fresh and files:
+            self._refuse_others(standing)
+        found = max(map(_batch, files), default=-1)
+        refuse_unfit(str(self._path), found, standing, expected=-1)
+
+    def _refuse_others(self, standing: Standing) -> None:
+        """Files say to which checkpoint they belong: paths may change."""
+        try:
+            owner = read_document(self._owner_file, OWNER)["owner"]
+        except CheckpointError:
+            owner = None
+        if owner != standing.owner:
+            raise SinkError(
+                f"the results in {self._path} belong to another checkpoint",
+                code="results-exist" if owner is not None else "results-damaged",
+                detail=None
+                if owner is not None
+                else f"{self._owner_file}, which says to which, is missing or damaged.",
+                hint="Use the directory that belongs to this checkpoint, or choose another one for both.",
+            )
+
+    def begin(self, standing: Standing) -> None:
+        try:
+            self._path.mkdir(parents=True, exist_ok=True)
+            for name in [] if not self._staging.is_dir() else os.listdir(self._staging):
+                if name.startswith(f"{standing.owner}-"):  # of runs before this one
+                    shutil.rmtree(self._staging / name, ignore_errors=True)
+            staging = self._staging / f"{standing.owner}-{standing.epoch}"
+            staging.mkdir(parents=True)
+            write_document(self._owner_file, OWNER, {"owner": standing.owner, "query": self._query})
+            sync_directory(self._path)
+        except OSError as error:
+            raise SinkError(
+                f"the directory {self._path} of query {self._query} cannot be written",
+                code="sink-unwritable",
+                detail=str(error),
+                hint="Choose another directory or correct its permissions.",
+            ) from None
+        self.target = ParquetTarget(str(self._path), str(staging))
+
+    def kept(self) -> list[pa.Table]:
+        return [pq.ParquetFile(path).read() for path in self._files()]
+
+    def close(self) -> None:
+        if self.target is not None:
+            shutil.rmtree(self.target.staging, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                self._staging.rmdir()
+
+
+def _batch(file: Path) -> int:
+    """The batch that a file belongs to, by its name; -1 for a file of somebody else's."""
+    parts = file.stem.split("-")
+    return int(parts[1]) if parts[0] == "part" and len(parts) > 1 and parts[1].isdigit() else -1

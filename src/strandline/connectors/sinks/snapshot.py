@@ -1,0 +1,86 @@
+"""How a table keeps showing the current snapshot of an answer: which rows come and go when time has come further.
+
+    rows   1  [=====)              at ──┐   ends before the instant: goes
+           2     [==============)       │   stays
+           3  [====)[=======)           │   the piece ends, an equal one begins: the row stays, its end moves
+           4                     [==)   │   begins later: waits
+
+Pieces of an answer end at the progress even where nothing changes, and the next batch brings their continuation. So a
+row whose piece ends is taken over by an arriving element with equal values; only what is left over comes or goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from strandline.core.temporal import BEFORE_ALL, Instant
+from strandline.runtime.kernels.batch import FROM, UNTIL
+
+ROW = "@row"
+_COPY = "@copy"
+
+
+def last_instant(complete_until: Instant) -> Instant:
+    """The instant whose snapshot is shown: the last before the one up to which the answer is complete."""
+    return max(complete_until - 1, BEFORE_ALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """The elements that matter: those valid now, each with the row that shows it, and those that begin later."""
+
+    shown: pl.DataFrame  # ROW, payload, UNTIL
+    waiting: pl.DataFrame  # ROW, payload, FROM, UNTIL
+    next_row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a batch changes in the tables."""
+
+    come: pl.DataFrame  # ROW, payload: rows to add
+    go: pl.Series  # rows to remove
+    ends: pl.DataFrame  # ROW, UNTIL: of rows that came, or go on
+    go_on: pl.Series  # rows that stay and get another end
+    wait: pl.DataFrame  # ROW, payload, FROM, UNTIL: elements to keep for later
+    begun: pl.Series  # elements that wait no longer
+
+
+def step(live: Live, new: pl.DataFrame, at: Instant, payload: Sequence[str]) -> tuple[Live, Changes]:
+    """From the snapshot shown before, and the elements that a batch brings (payload, FROM, UNTIL), to that at `at`."""
+    numbers = pl.int_range(live.next_row, live.next_row + new.height, dtype=pl.Int64, eager=True).alias(ROW)
+    new = new.with_columns(numbers)
+    order = [ROW, *payload, FROM, UNTIL]
+    later = pl.col(FROM) > at
+    known = pl.concat([live.waiting.select(order), new.select(order)]).filter(pl.col(UNTIL) > at)
+    arriving = _numbered(known.filter(~later), payload)
+    leaving = _numbered(live.shown.filter(pl.col(UNTIL) <= at), payload)
+    key = [*payload, _COPY]
+    taken_over = leaving.select(*key, pl.col(ROW).alias("@old"))
+    arriving = arriving.join(taken_over, on=key, how="left", nulls_equal=True, maintain_order="left")
+    goes_on = arriving.filter(pl.col("@old").is_not_null()).with_columns(pl.col("@old").alias(ROW))
+    come = arriving.filter(pl.col("@old").is_null())
+    go = leaving.join(goes_on.select(ROW), on=ROW, how="anti").get_column(ROW)
+    shown = [ROW, *payload, UNTIL]
+    after = Live(
+        pl.concat([live.shown.filter(pl.col(UNTIL) > at).select(shown), goes_on.select(shown), come.select(shown)]),
+        known.filter(later),
+        live.next_row + new.height,
+    )
+    changes = Changes(
+        come.select(ROW, *payload),
+        go,
+        pl.concat([come.select(ROW, UNTIL), goes_on.select(ROW, UNTIL)]),
+        goes_on.get_column(ROW),
+        new.filter((pl.col(UNTIL) > at) & later).select(order),
+        live.waiting.filter(~later).get_column(ROW),
+    )
+    return after, changes
+
+
+def _numbered(frame: pl.DataFrame, payload: Sequence[str]) -> pl.DataFrame:
+    """Equal rows told apart by a number: the answer is a bag."""
+    return frame.with_columns(pl.int_range(pl.len()).over(list(payload)).alias(_COPY))

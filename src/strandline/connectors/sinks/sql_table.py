@@ -1,0 +1,437 @@
+"""Answers in tables of a database: all elements, or a table that always shows the current snapshot.
+
+Each batch is one transaction, and its number is written in it to `strandline_batches`, in the row of the sink. That row
+is locked first: a batch that comes again, or a process that was thought dead, finds that its work is done.
+
+    strandline_batches (sink, owner, query, batch, complete_until)    a row per sink
+    t                  shows => 'elements': the columns, valid_from, valid_until
+    t                  shows => 'snapshot': the columns, row_id
+    t__ends            row_id, valid_until: when the rows of a snapshot go, as far as is known
+    t__waiting         row_id, the columns, valid_from, valid_until: what becomes valid later
+
+The times of the two side tables are microseconds since 1970.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias, get_args
+
+import polars as pl
+import pyarrow as pa
+
+from strandline.connectors.sinks.base import (
+    Arguments,
+    Delivered,
+    Outlet,
+    Sink,
+    Standing,
+    interrupted,
+    refuse_twice,
+    refuse_unfit,
+)
+from strandline.connectors.sinks.snapshot import ROW, Changes, Live, last_instant, step
+from strandline.core.errors import SinkError
+from strandline.core.log import SINK, WARNING, log_event
+from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
+from strandline.core.types import BIGINT, Column, Schema, Type
+from strandline.runtime.kernels.batch import FROM, UNTIL
+from strandline.runtime.result import VALID_FROM, VALID_UNTIL, from_answer
+
+Shows: TypeAlias = Literal["elements", "snapshot"]
+BATCHES: Final = "strandline_batches"
+ROW_ID: Final = "row_id"
+SIDE_TABLES: Final = ("__ends", "__waiting")
+_ATTEMPTS: Final = 6  # to write a batch where the connection breaks: over half a minute
+_FIRST_PAUSE: Final = 1.0  # seconds; it doubles from one attempt to the next
+_LOG_EVERY: Final = 10.0  # seconds between two lines about a lock that is waited for
+_INSTANT: Final = Type("INSTANT")  # an instant of ours; each database has its own form of them
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The row of a sink in `strandline_batches`."""
+
+    owner: str
+    query: str
+    batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """A table as we make it. The key, if there is one, is its column `row_id`."""
+
+    name: str
+    columns: tuple[tuple[str, Type], ...]
+    keyed: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.columns]
+
+
+class StoreLost(Exception):
+    """The connection broke, or could not be made: a transaction that was under way may have been committed or not."""
+
+
+class StoreBusy(Exception):
+    """Somebody else holds a lock for longer than a statement waits; the transaction was rolled back."""
+
+
+class Store(ABC):
+    """A database as a sink needs it: what is different between them."""
+
+    place: str  # for messages
+    busy_seconds: float | None = None  # how long others may hold a lock; None for as long as they want
+    unreachable: str = ""  # the hint for a database that cannot be opened
+
+    def exists(self) -> bool:
+        """Whether there is a database to look into; looking must not make one."""
+        return True
+
+    @abstractmethod
+    def transaction(self) -> AbstractContextManager[None]:
+        """All or nothing."""
+
+    @abstractmethod
+    def lock(self, sink: str) -> Known | None:
+        """The row of a sink, kept from others until the end of the transaction; None without one."""
+
+    @abstractmethod
+    def make_batches_table(self) -> None: ...
+
+    @abstractmethod
+    def enter(self, sink: str, owner: str, query: str) -> None:
+        """A row for a new sink, without a batch."""
+
+    @abstractmethod
+    def remember(self, sink: str, batch: int, complete_until: Instant) -> None: ...
+
+    @abstractmethod
+    def columns(self, table: str) -> list[str] | None:
+        """The columns of a table, or None if there is none."""
+
+    @abstractmethod
+    def is_empty(self, table: str) -> bool: ...
+
+    @abstractmethod
+    def create(self, table: TableSpec) -> None:
+        """Make a table unless there is one."""
+
+    @abstractmethod
+    def append(self, table: TableSpec, frame: pl.DataFrame) -> None:
+        """Add rows; the columns of the frame are those of the table in its order, in the form of `encoded`."""
+
+    @abstractmethod
+    def delete(self, table: TableSpec, rows: pl.Series) -> None:
+        """Remove rows by their `row_id`."""
+
+    @abstractmethod
+    def read(self, table: TableSpec) -> pl.DataFrame:
+        """All rows, in the form of `encoded`."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    @abstractmethod
+    def cancel(self, insistent: bool) -> None:
+        """End, from another thread, what a statement waits for; `insistent` if asking for it did not help."""
+
+    def array_text(self, column: pl.Expr, kind: Type) -> pl.Expr:
+        """An array as a text that the database understands."""
+        raise AssertionError("each database writes arrays in its own way")
+
+
+class TableOutlet(Outlet):
+    """Answers in a table; `table` may have the name of a schema before it."""
+
+    def __init__(self, store: Store, table: str, shows: Shows, query: str, columns: Schema) -> None:
+        self._store = store
+        self._query, self._columns, self._shows = query, columns, shows
+        self._payload = [f"c{number}" for number in range(len(columns))]
+        named = tuple((column.name, column.type) for column in columns)
+        elements = ((VALID_FROM, _INSTANT), (VALID_UNTIL, _INSTANT))
+        self._main = TableSpec(table, (*named, *elements) if shows == "elements" else (*named, (ROW_ID, BIGINT)),
+                               keyed=shows == "snapshot")  # fmt: skip
+        times = ((VALID_FROM, BIGINT), (VALID_UNTIL, BIGINT))
+        self._ends = TableSpec(f"{table}__ends", ((ROW_ID, BIGINT), times[1]), keyed=True)
+        self._waiting = TableSpec(f"{table}__waiting", ((ROW_ID, BIGINT), *named, *times), keyed=True)
+        self._live: Live | None = None
+        self._live_batch = -1
+        self._is_writing = False
+        for each in (self._main, self._waiting):
+            refuse_twice(each.names)
+
+    @property
+    def _all(self) -> list[TableSpec]:
+        return [self._main] if self._shows == "elements" else [self._main, self._ends, self._waiting]
+
+    def fit(self, standing: Standing) -> None:
+        if not self._store.exists():
+            self._fit_unknown(None, standing)
+            return
+        self._patiently(lambda: self._fit(standing), attempts=1)
+
+    def _fit(self, standing: Standing) -> None:
+        with self._store.transaction():
+            known = self._store.lock(self._main.name) if self._store.columns(BATCHES) is not None else None
+            present = self._store.columns(self._main.name)
+            if known is None:
+                self._fit_unknown(present, standing)
+            else:
+                self._fit_known(known, present, standing)
+            if present is not None and present != self._main.names:
+                raise SinkError(
+                    f"{self._place} has the columns {', '.join(present)}",
+                    code="sink-columns",
+                    detail=f"The query {self._query} needs {', '.join(self._main.names)}, in this order.",
+                    hint="Choose another table, or rename the columns of the query with AS.",
+                )
+
+    def _fit_unknown(self, present: list[str] | None, standing: Standing) -> None:
+        if standing.batch >= 0:
+            refuse_unfit(self._place, -1, standing)
+        if present is not None and not self._store.is_empty(self._main.name):
+            raise SinkError(
+                f"{self._place} has rows already that no sink has written",
+                code="results-exist",
+                hint="Choose another table, or empty this one.",
+            )
+
+    def _fit_known(self, known: Known, present: list[str] | None, standing: Standing) -> None:
+        if known.owner != standing.owner:
+            raise SinkError(
+                f"{self._place} belongs to the query {known.query} of another checkpoint",
+                code="results-exist",
+                hint="Choose another table, or continue that query. To begin anew, drop the table and its side tables "
+                f"and DELETE FROM {BATCHES} WHERE sink = '{self._main.name}'.",
+            )
+        refuse_unfit(self._place, known.batch, standing)
+        if present is None and known.batch >= 0:
+            refuse_unfit(self._place, -1, standing, expected=known.batch)
+
+    def begin(self, standing: Standing) -> None:
+        self._patiently(lambda: self._begin(standing), attempts=1)
+
+    def _begin(self, standing: Standing) -> None:
+        with self._store.transaction():
+            self._store.make_batches_table()
+            for table in self._all:
+                self._store.create(table)
+            if self._store.lock(self._main.name) is None:
+                self._store.enter(self._main.name, standing.owner, self._query)
+
+    def take(self, delivered: Delivered) -> None:
+        """Write a batch; again where the connection broke. If it was committed after all, its number tells."""
+        self._patiently(lambda: self._write(delivered), _ATTEMPTS)
+
+    def interrupt(self) -> None:
+        super().interrupt()
+        if self._is_writing:
+            threading.Thread(target=self._cancel, name="strandline-cancel", daemon=True).start()
+
+    def _cancel(self) -> None:
+        """Cancel until nothing is being written: a statement may begin just after another was cancelled."""
+        began = time.monotonic()
+        while self._is_writing:
+            self._store.cancel(insistent=time.monotonic() - began > 1.0)
+            time.sleep(0.1)
+
+    def _patiently(self, write: Callable[[], None], attempts: int) -> None:
+        """Write once nobody else holds the lock; at most `attempts` times where the connection breaks."""
+        began = time.monotonic()
+        attempt, next_line = 1, began + _LOG_EVERY
+        while True:
+            self._is_writing = True
+            try:
+                return write()
+            except StoreBusy as busy:
+                waited = time.monotonic() - began
+                if self._store.busy_seconds is not None and waited > self._store.busy_seconds:
+                    raise _refused(self._store.place, f"{busy} (for {waited:.0f} s)") from None
+                if time.monotonic() > next_line:
+                    next_line += _LOG_EVERY
+                    log_event(SINK, WARNING, "sink locked", place=self._place, waited_s=waited)
+                pause = 0.0
+            except StoreLost as lost:
+                if attempts == 1:
+                    raise _unreachable(self._store, str(lost)) from None
+                if attempt == attempts:
+                    after = f"{lost} (after {attempts} attempts in {time.monotonic() - began:.0f} s)"
+                    raise _refused(self._store.place, after) from None
+                pause = _FIRST_PAUSE * 2 ** (attempt - 1)
+                attempt += 1
+                about = {"attempt": attempt, "attempts": attempts, "pause_s": pause}
+                log_event(SINK, WARNING, "sink retried", place=self._place, message=lost, **about)
+            except SinkError:
+                if self.stopping.is_set():
+                    raise interrupted(self._place) from None
+                raise
+            finally:
+                self._is_writing = False
+            if self.stopping.wait(pause):
+                raise interrupted(self._place)
+
+    def _write(self, delivered: Delivered) -> None:
+        live: Live | None = None
+        with self._store.transaction():
+            known = self._store.lock(self._main.name)
+            if known is None or known.batch < delivered.batch - 1:
+                raise SinkError(
+                    f"{self._place} has lost its row in {BATCHES}, or an older one is back",
+                    code="results-missing",
+                    hint="Restore the table and its batches from one and the same moment.",
+                )
+            if known.batch >= delivered.batch:
+                return  # it was written before a crash
+            frame = self._encoded(delivered.table)
+            if self._shows == "elements":
+                self._append(frame)
+            else:
+                # Whatever is in memory counts only if nobody has written since.
+                live = self._live if self._live is not None and self._live_batch == known.batch else self._loaded()
+                live, changes = step(live, frame, last_instant(delivered.complete_until), self._payload)
+                self._apply(changes)
+            self._store.remember(self._main.name, delivered.batch, delivered.complete_until)
+        self._live, self._live_batch = live, delivered.batch
+
+    def _append(self, frame: pl.DataFrame) -> None:
+        if frame.height:
+            self._store.append(self._main, frame.select(*self._payload, instant_text(pl.col(FROM, UNTIL))))
+
+    def _apply(self, changes: Changes) -> None:
+        store = self._store
+        # An order in which no key is there twice.
+        for table, rows in ((self._main, changes.go), (self._ends, changes.go), (self._ends, changes.go_on)):
+            if len(rows):
+                store.delete(table, rows)
+        if len(changes.begun):
+            store.delete(self._waiting, changes.begun)
+        come = changes.come.select(*self._payload, ROW)
+        for table, frame in ((self._main, come), (self._ends, changes.ends), (self._waiting, changes.wait)):
+            if frame.height:
+                store.append(table, frame)
+
+    def _loaded(self) -> Live:
+        """The elements that matter, as the tables say it."""
+        ends = self._store.read(self._ends).rename({ROW_ID: ROW, VALID_UNTIL: UNTIL})
+        rows = self._renamed(self._store.read(self._main), [*self._payload, ROW])
+        waiting = self._renamed(self._store.read(self._waiting), [ROW, *self._payload, FROM, UNTIL])
+        shown = rows.join(ends, on=ROW, how="inner")
+        if shown.height != rows.height or rows.height != ends.height:
+            raise SinkError(
+                f"{self._place} was changed by somebody else: rows are missing or too many",
+                code="results-missing",
+                hint="Only this sink may write to the table and its side tables. Restore them, or begin anew.",
+            )
+        used = [frame.get_column(ROW).max() for frame in (rows, waiting) if frame.height]
+        return Live(shown, waiting, max((int(str(row)) for row in used), default=0) + 1)
+
+    def _renamed(self, frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+        return frame.rename(dict(zip(frame.columns, names, strict=True)))
+
+    def _encoded(self, table: pa.Table) -> pl.DataFrame:
+        frame = from_answer(table, self._columns)
+        kinds = zip(self._columns, self._payload, strict=True)
+        values = [encoded(pl.col(column.id), column, self._store).alias(name) for column, name in kinds]
+        return frame.select(*values, pl.col(FROM), pl.col(UNTIL))
+
+    @property
+    def _place(self) -> str:
+        return f'table "{self._main.name}" of {self._store.place}'
+
+    def close(self) -> None:
+        self._store.close()
+
+
+def encoded(value: pl.Expr, column: Column, store: Store) -> pl.Expr:
+    """Values in one of the few forms that every database takes: BIGINT, DOUBLE, BOOLEAN, and texts for the rest."""
+    match column.type.name:
+        case "BOOLEAN":
+            return value.cast(pl.Boolean)
+        case "INT" | "BIGINT" | "INTERVAL":
+            return value.cast(pl.Int64)
+        case "DOUBLE":
+            return value.cast(pl.Float64)
+        case "TIMESTAMP":
+            return instant_text(value.cast(pl.Int64))
+        case "ARRAY":
+            return store.array_text(value, column.type)
+    return value.cast(pl.String)
+
+
+def form_of(kind: Type) -> pl.DataType:
+    """The type of an encoded column."""
+    forms = {"BOOLEAN": pl.Boolean(), "INT": pl.Int64(), "BIGINT": pl.Int64(), "INTERVAL": pl.Int64()}
+    return forms.get(kind.name, pl.Float64() if kind.name == "DOUBLE" else pl.String())
+
+
+def instant_text(instants: pl.Expr) -> pl.Expr:
+    """Instants as texts in UTC that sort in their order; NULL for an end that never comes."""
+    finite = pl.when(instants < FOREVER).then(instants).cast(pl.Datetime("us"))
+    return finite.dt.strftime("%Y-%m-%d %H:%M:%S%.6f").str.strip_prefix("+")
+
+
+def progress_text(complete_until: Instant, forever: str) -> str | None:
+    """The progress as a text; None while there is none."""
+    if complete_until in (BEFORE_ALL, FOREVER):
+        return forever if complete_until == FOREVER else None
+    return str(pl.select(instant_text(pl.lit(complete_until))).item())
+
+
+@contextmanager
+def failures(place: str, errors: tuple[type[Exception], ...]) -> Iterator[None]:
+    """What a database says, as an error of ours."""
+    try:
+        yield
+    except errors as error:
+        raise _refused(place, " ".join(str(error).split())) from None
+
+
+def _refused(place: str, reason: str) -> SinkError:
+    return SinkError(
+        f"{place} refused what was to be written",
+        code="sink-failed",
+        detail=reason,
+        hint="Fix the cause and start the same query again: it resumes with this batch, which is written once.",
+    )
+
+
+def _unreachable(store: Store, reason: str) -> SinkError:
+    return SinkError(f"{store.place} cannot be opened", code="sink-unwritable", detail=reason, hint=store.unreachable)
+
+
+class TableSink(Sink):
+    """What the databases have in common, as users write it."""
+
+    table: str
+    shows: Shows
+
+    def open(self, query: str, columns: Schema) -> Outlet:
+        if self.shows not in get_args(Shows):
+            raise SinkError(
+                f"a table shows elements or a snapshot, not {self.shows!r}",
+                code="sink-argument",
+                hint="Write shows => 'elements' or shows => 'snapshot'.",
+            )
+        return TableOutlet(self.store(), self.table, self.shows, query, columns)
+
+    @abstractmethod
+    def store(self) -> Store: ...
+
+    @property
+    def place(self) -> str:
+        # Where the server is may change; that it is the same table its row in strandline_batches says.
+        return f"{self.kind} {self.table} {self.shows}"
+
+
+def shows_of(arguments: Arguments) -> Shows:
+    shows: Shows = arguments.option("shows", str, "elements")
+    if shows not in get_args(Shows):
+        raise arguments.error(f"option shows of {arguments.call.function}() is 'elements' or 'snapshot', not {shows!r}")
+    return shows

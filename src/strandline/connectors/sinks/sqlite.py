@@ -1,0 +1,193 @@
+"""Answers in a SQLite file."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Final, Self
+
+import polars as pl
+
+from strandline.connectors.sinks.base import Arguments
+from strandline.connectors.sinks.sql_table import (
+    BATCHES,
+    ROW_ID,
+    Known,
+    Shows,
+    Store,
+    StoreBusy,
+    TableSink,
+    TableSpec,
+    failures,
+    form_of,
+    progress_text,
+    shows_of,
+)
+from strandline.connectors.traits import Traits
+from strandline.core.errors import SinkError
+from strandline.core.security.allow import FilePath, Reach
+from strandline.core.temporal import Instant
+from strandline.core.types import Type
+
+_BUSY_SECONDS: Final = 60.0  # for which others may keep the file locked
+_STEP_SECONDS: Final = 0.2  # for which one attempt waits: nothing can interrupt it
+_BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+# What has no form of its own in SQLite is a text: DECIMALs stay exact, times sort.
+_TYPES: Final = {"BOOLEAN": "BOOLEAN", "INT": "INTEGER", "BIGINT": "INTEGER", "INTERVAL": "INTEGER", "DOUBLE": "REAL"}
+_ERRORS: Final = (sqlite3.Error, OverflowError, UnicodeError)
+
+
+@dataclass(frozen=True, slots=True)
+class SQLite(TableSink):
+    """Write the answer to a table of a SQLite file, each result exactly once, also after a crash.
+
+    `shows="elements"` appends all elements; `shows="snapshot"` keeps the table at the current snapshot.
+    """
+
+    kind: ClassVar[str] = "sqlite"
+    traits: ClassVar[Traits] = Traits(True, True, True, "a batch and its number are one transaction")
+
+    path: str | os.PathLike[str]
+    table: str
+    shows: Shows = "elements"
+
+    @classmethod
+    def from_arguments(cls, arguments: Arguments) -> Self:
+        path, table = arguments.required(0, "path"), arguments.required(1, "table")
+        shows = shows_of(arguments)
+        arguments.done(most=2)
+        return cls(path, table, shows)
+
+    def store(self) -> Store:
+        return _File(Path(self.path).absolute())
+
+    def reaches(self) -> list[Reach]:
+        return [FilePath(str(Path(self.path).absolute()))]
+
+    @property
+    def shown(self) -> str:
+        return f"{self.path}, table {self.table}"
+
+
+class _File(Store):
+    def __init__(self, path: Path) -> None:
+        self.place = str(path)
+        self.busy_seconds = _BUSY_SECONDS
+        self.unreachable = "Choose another file, or correct its permissions."
+        self._path = path
+        self._connection: sqlite3.Connection | None = None
+
+    @property
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            try:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                connection = sqlite3.connect(
+                    self._path, timeout=_STEP_SECONDS, isolation_level=None, check_same_thread=False
+                )
+                connection.execute("PRAGMA schema_version")  # a file of another kind shows itself here
+            except (OSError, sqlite3.Error) as error:
+                if _is_busy(error):
+                    raise StoreBusy(str(error)) from None
+                raise SinkError(
+                    f"the SQLite file {self._path} cannot be opened",
+                    code="sink-unwritable",
+                    detail=str(error),
+                    hint=self.unreachable,
+                ) from None
+            self._connection = connection
+        return self._connection
+
+    def exists(self) -> bool:
+        return self._path.exists()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        connection = self._open
+        with failures(self.place, _ERRORS):
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    yield
+                    connection.execute("COMMIT")
+                finally:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+            except sqlite3.OperationalError as error:
+                if _is_busy(error):
+                    raise StoreBusy(str(error)) from None
+                raise
+
+    def lock(self, sink: str) -> Known | None:
+        row = self._open.execute(f"SELECT owner, query, batch FROM {BATCHES} WHERE sink = ?", (sink,)).fetchone()
+        return None if row is None else Known(*row)
+
+    def make_batches_table(self) -> None:
+        self._open.execute(
+            f"CREATE TABLE IF NOT EXISTS {BATCHES} (sink TEXT PRIMARY KEY, owner TEXT NOT NULL, query TEXT NOT NULL,"
+            " batch INTEGER NOT NULL, complete_until TEXT)"
+        )
+
+    def enter(self, sink: str, owner: str, query: str) -> None:
+        self._open.execute(f"INSERT INTO {BATCHES} VALUES (?, ?, ?, -1, NULL)", (sink, owner, query))
+
+    def remember(self, sink: str, batch: int, complete_until: Instant) -> None:
+        values = (batch, progress_text(complete_until, "forever"), sink)
+        self._open.execute(f"UPDATE {BATCHES} SET batch = ?, complete_until = ? WHERE sink = ?", values)
+
+    def columns(self, table: str) -> list[str] | None:
+        found = [row[1] for row in self._open.execute(f"PRAGMA table_info({_quoted(table)})")]
+        return found or None
+
+    def is_empty(self, table: str) -> bool:
+        return self._open.execute(f"SELECT 1 FROM {_quoted(table)} LIMIT 1").fetchone() is None
+
+    def create(self, table: TableSpec) -> None:
+        columns = ", ".join(f"{_quoted(name)} {_column(name, kind, table)}" for name, kind in table.columns)
+        self._open.execute(f"CREATE TABLE IF NOT EXISTS {_quoted(table.name)} ({columns})")
+
+    def append(self, table: TableSpec, frame: pl.DataFrame) -> None:
+        places = ", ".join("?" * len(table.columns))
+        self._open.executemany(f"INSERT INTO {_quoted(table.name)} VALUES ({places})", frame.iter_rows())
+
+    def delete(self, table: TableSpec, rows: pl.Series) -> None:
+        statement = f"DELETE FROM {_quoted(table.name)} WHERE {ROW_ID} = ?"
+        self._open.executemany(statement, rows.to_frame().iter_rows())
+
+    def read(self, table: TableSpec) -> pl.DataFrame:
+        rows = self._open.execute(f"SELECT * FROM {_quoted(table.name)}").fetchall()
+        # A truth value comes back as a number.
+        whole = {name: pl.Int64() if form_of(kind) == pl.Boolean() else form_of(kind) for name, kind in table.columns}
+        truths = [pl.col(name).cast(pl.Boolean) for name, kind in table.columns if form_of(kind) == pl.Boolean()]
+        return pl.DataFrame(rows, schema=whole, orient="row").with_columns(truths)
+
+    def array_text(self, column: pl.Expr, kind: Type) -> pl.Expr:
+        whole = pl.struct(column.alias("a")).struct.json_encode()
+        return pl.when(column.is_not_null()).then(whole.str.strip_prefix('{"a":').str.strip_suffix("}"))
+
+    def cancel(self, insistent: bool) -> None:
+        connection = self._connection
+        if connection is not None:
+            with suppress(sqlite3.Error):  # it was closed meanwhile
+                connection.interrupt()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _is_busy(error: Exception) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY
+
+
+def _column(name: str, kind: Type, table: TableSpec) -> str:
+    return "INTEGER PRIMARY KEY" if table.keyed and name == ROW_ID else _TYPES.get(kind.name, "TEXT")
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,299 @@
+"""Answers sent to a web address."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import re
+import threading
+import time
+import urllib.parse
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Final, Self
+
+from strandline.connectors.sinks.base import Arguments, Delivered, Outlet, Sink, Standing, interrupted, refuse_twice
+from strandline.connectors.sinks.http_exchange import Address, Answer, Exchange, Interrupted
+from strandline.connectors.sinks.row_format import iso_instant, json_rows
+from strandline.connectors.traits import Traits
+from strandline.core.errors import SinkError
+from strandline.core.log import SINK, WARNING, log_event
+from strandline.core.security.allow import Allow, Host, Reach
+from strandline.core.security.redaction import HIDDEN, is_sensitive, redact
+from strandline.core.security.secret import Secret, concealed, reveal
+from strandline.core.types import Schema
+from strandline.runtime.result import answer_schema
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0  # seconds; the pause doubles from one attempt to the next
+_GRACE = 1.0  # seconds for a request on its way when the query is stopped
+_WORTH_ANOTHER_TRY: Final = (408, 425, 429, 500, 502, 503, 504)
+_REDIRECTS: Final = (301, 302, 303, 307, 308)
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
+_OURS: Final = (
+    "host",
+    "content-length",
+    "transfer-encoding",
+    "connection",
+    "idempotency-key",
+    "expect",
+    "upgrade",
+    "te",
+)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Webhook(Sink):
+    """POST the elements of every batch that brings some, as JSON.
+
+    Delivery is at least once. A request that is repeated has the same `Idempotency-Key`, so that the receiver can tell.
+    `token` is sent as `Authorization: Bearer …`, a user and a password in the URL as `Basic`. Redirections are refused
+    unless `redirects` says how many are followed; other hosts than that of the URL get none of this, nor `headers`.
+    """
+
+    kind: ClassVar[str] = "webhook"
+    traits: ClassVar[Traits] = Traits(
+        False, True, False, "at least once; what is sent again has the same Idempotency-Key"
+    )
+
+    url: str | Secret
+    rows: int = 1000  # at most so many in a request
+    attempts: int = 6
+    timeout: float = 10.0  # for the whole of a request and its answer
+    headers: Mapping[str, str | Secret] = field(default_factory=dict)
+    redirects: int = 0  # at most so many are followed
+    token: str | Secret | None = None
+    allow: Allow | None = None  # what redirections must keep to
+
+    def __repr__(self) -> str:
+        return f"Webhook({self.shown})"
+
+    @classmethod
+    def from_arguments(cls, arguments: Arguments) -> Self:
+        url = arguments.required_or_secret(0, "url")
+        rows = arguments.option("rows", int, 1000)
+        attempts = arguments.option("attempts", int, 6)
+        timeout = arguments.option("timeout", int, 10)
+        headers = arguments.option("headers", list, None)
+        redirects = arguments.option("redirects", int, 0)
+        token = arguments.secret(arguments.option("token", (str, Secret), None), "token")
+        arguments.done(most=1)
+        if min(rows, attempts, timeout) < 1 or redirects < 0:
+            raise arguments.error("rows, attempts and timeout of webhook() are at least 1, redirects at least 0")
+        try:
+            if not isinstance(url, Secret):
+                Address.parse(url)
+        except ValueError as error:
+            raise arguments.error(f"url of webhook() cannot be used: {error}") from None
+        try:
+            parsed = {} if headers is None else _headers(headers)
+        except ValueError as error:
+            raise arguments.error(f"headers of webhook() cannot be used: {error}") from None
+        return cls(url, rows, attempts, float(timeout), parsed, redirects, token)
+
+    def open(self, query: str, columns: Schema) -> Outlet:
+        refuse_twice(answer_schema(columns).names)
+        return _Posting(self, query)
+
+    def reaches(self) -> list[Reach]:
+        try:
+            address = Address.parse(reveal(self.url))
+        except ValueError as error:
+            raise _unusable(str(error)) from None
+        return [Host(address.host, address.port)]
+
+    def confined(self, allow: Allow) -> Self:
+        return replace(self, allow=allow)
+
+    @property
+    def shown(self) -> str:
+        return repr(self.url) if isinstance(self.url, Secret) else redact(self.url)
+
+
+def pairs(arguments: Arguments, option: str, values: list[object] | None, separator: str) -> dict[str, str]:
+    """An option such as `('name=value', …)`."""
+    found = {}
+    for value in values or []:
+        name, between, content = str(value).partition(separator)
+        if isinstance(value, Secret) or not between or not name.strip():
+            content = HIDDEN if is_sensitive(str(value)) else repr(value)
+            raise arguments.error(f"option {option} has texts of the form 'name{separator} value', not {content}")
+        found[name.strip()] = content.strip()
+    return found
+
+
+def _headers(lines: list[object]) -> dict[str, str | Secret]:
+    """The headers of `('Name: value', secret('env:LINE'), …)`; a secret is a whole line, and is read later."""
+    headers: dict[str, str | Secret] = {}
+    for number, line in enumerate(lines):
+        if isinstance(line, Secret):
+            headers[f"secret {number}"] = line
+            continue
+        name, value = _header(str(line))
+        headers[name] = value
+    return headers
+
+
+def _header(line: str) -> tuple[str, str]:
+    """The name and the value of a line; raises ValueError without showing it."""
+    name, between, value = line.partition(":")
+    name, value = name.strip(" \t"), value.strip(" \t")
+    if not between or not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+        raise ValueError("headers are texts of the form 'Name: value'")
+    if name.lower() in _OURS:
+        raise ValueError(f"the header {name} is not for a user to set")
+    return name, value
+
+
+def _unusable(reason: str) -> SinkError:
+    return SinkError(
+        f"the URL or a header of a webhook cannot be used: {reason}",
+        code="sink-argument",
+        hint="Correct the secret or the argument that it comes from.",
+    )
+
+
+class _Posting(Outlet):
+    def __init__(self, sink: Webhook, query: str) -> None:
+        self._sink, self._query = sink, query
+        self._owner = ""
+        self._closing = threading.Event()
+        self._exchange: Exchange | None = None
+        self._address: Address | None = None
+        self._credentials: dict[str, str] = {}
+
+    def begin(self, standing: Standing) -> None:
+        self._owner = standing.owner
+        try:
+            self._address, self._credentials = self._revealed()
+        except ValueError as error:
+            raise _unusable(str(error)) from None
+
+    def _revealed(self) -> tuple[Address, dict[str, str]]:
+        """Where requests go, and the headers that only this host gets."""
+        url = reveal(self._sink.url)
+        headers: dict[str, str] = {}
+        parts = urllib.parse.urlsplit(url)
+        if parts.username is not None or parts.password is not None:
+            user, password = (urllib.parse.unquote(text or "") for text in (parts.username, parts.password))
+            headers["Authorization"] = f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
+        if self._sink.token is not None:
+            name, value = _header(f"Authorization: Bearer {concealed(self._sink.token).reveal()}")
+            headers[name] = value
+        for given, content in self._sink.headers.items():
+            is_line = isinstance(content, Secret) and given.startswith("secret ")
+            name, value = _header(reveal(content) if is_line else f"{given}: {reveal(content)}")
+            headers = {other: kept for other, kept in headers.items() if other.lower() != name.lower()}
+            headers[name] = value
+        return Address.parse(url), headers
+
+    def take(self, delivered: Delivered) -> None:
+        rows = json_rows(delivered.table)
+        parts = [rows[first : first + self._sink.rows] for first in range(0, len(rows), self._sink.rows)]
+        for number, part in enumerate(parts):
+            facts = {
+                "query": self._query,
+                "batch": delivered.batch,
+                "part": number + 1,
+                "parts": len(parts),
+                "complete_until": iso_instant(delivered.complete_until),
+            }
+            # The rows are JSON already.
+            body = f'{json.dumps(facts)[:-1]}, "rows": [{", ".join(part)}]}}'
+            # A name may have signs that a header cannot have.
+            query = urllib.parse.quote(self._query, safe=" !#$&'()*+,/:;=?@[]~")
+            self._post(body.encode(), f"{self._owner}-{query}-{delivered.batch}-{number + 1}")
+
+    def _post(self, body: bytes, key: str) -> None:
+        pause = _FIRST_PAUSE
+        for attempt in range(1, self._sink.attempts + 1):
+            if self._closing.is_set():
+                raise interrupted(self._sink.shown)
+            try:
+                answer = self._exchanged(body, key)
+                if 200 <= answer.status < 300:
+                    return
+                problem = f"the answer was {answer.status} {answer.reason}"
+                if answer.status not in _WORTH_ANOTHER_TRY:
+                    break
+                pause = max(pause, _asked_pause(answer))
+            except Interrupted:
+                raise interrupted(self._sink.shown) from None
+            except OSError as error:  # no connection, a connection that broke, or no answer in time
+                problem = str(error) or type(error).__name__
+            if attempt < self._sink.attempts:
+                # Not all senders that one receiver has thrown out come back at the same moment.
+                wait = min(pause, _LONGEST_PAUSE) * random.uniform(0.75, 1.0)
+                about = {"attempt": attempt + 1, "attempts": self._sink.attempts, "pause_s": wait}
+                log_event(SINK, WARNING, "sink retried", place=self._sink.shown, message=problem, **about)
+                self._closing.wait(wait)
+                pause *= 2
+        if self._closing.is_set():
+            raise interrupted(self._sink.shown)
+        raise SinkError(
+            f"{self._sink.shown} did not take a batch of {self._query}",
+            code="sink-failed",
+            detail=f"After {attempt} attempts {problem}.",
+            hint="Fix the cause and start the same query again: the batch is sent again.",
+        )
+
+    def _exchanged(self, body: bytes, key: str) -> Answer:
+        """The answer to one attempt, after redirections as far as they are followed."""
+        assert self._address is not None, "begin was called"
+        deadline = time.monotonic() + self._sink.timeout
+        address, credentials = self._address, self._credentials
+        for _ in range(self._sink.redirects + 1):
+            headers = {"Content-Type": "application/json", **credentials, "Idempotency-Key": key}
+            self._exchange = Exchange(deadline)
+            answer = self._exchange.post(address, body, headers)
+            if answer.status not in _REDIRECTS:
+                return answer
+            if not self._sink.redirects:
+                raise self._redirected(f"it answers {answer.status}", answer, address)
+            following = self._following(address, answer)
+            if following.origin != address.origin:
+                credentials = {}
+            address = following
+        raise self._redirected(f"there were more than {self._sink.redirects}", answer, address)
+
+    def _following(self, address: Address, answer: Answer) -> Address:
+        """Where a redirection leads, if it may be followed."""
+        try:
+            here = f"{address}{address.target}"
+            following = Address.parse(urllib.parse.urljoin(here, answer.location or "no location:"))
+        except ValueError:
+            raise self._redirected("its location is missing, or no URL of HTTP", answer, address) from None
+        if address.scheme == "https" and following.scheme != "https":
+            raise self._redirected("it leads from https to http", answer, address)
+        allow = self._sink.allow
+        if allow is not None and not allow.permits_host(following.host, following.port):
+            raise self._redirected("it leads to a host that is not allowed", answer, address)
+        return following
+
+    def _redirected(self, reason: str, answer: Answer, address: Address) -> SinkError:
+        try:
+            target = str(Address.parse(urllib.parse.urljoin(f"{address}/", answer.location or "no location:")))
+        except ValueError:
+            target = "nowhere"
+        return SinkError(
+            f"{self._sink.shown} redirects a batch of {self._query}",
+            code="webhook-redirect",
+            detail=f"It leads to {target[:200]}, which was not followed: {reason}.",
+            hint="Write the address where rows are taken, or redirects => 1 to follow. The batch is sent again then.",
+        )
+
+    def interrupt(self) -> None:
+        super().interrupt()
+        self._closing.set()
+        if self._exchange is not None:
+            self._exchange.interrupt(_GRACE)
+
+    def close(self) -> None:
+        self.interrupt()
+
+
+def _asked_pause(answer: Answer) -> float:
+    """What the receiver asks for, if it says so in seconds."""
+    asked = answer.retry_after
+    return float(asked) if asked.isascii() and asked.isdigit() and len(asked) < 6 else 0.0

@@ -1,0 +1,228 @@
+"""What a source is, and the list of them.
+
+A source counts its input in positions 0, 1, 2, … On the driver, `advance` says how far the input reaches by now; on a
+worker, `read` delivers what lies between two positions, always the same. Positions go through Spark's offset log, so a
+replay reads exactly what was read before.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import polars as pl
+
+from strandline.connectors.arguments import CallArguments
+from strandline.connectors.traits import Traits, brought_along, is_foreign
+from strandline.core.errors import SourceError, Span
+from strandline.core.security.allow import Allow, Reach, secrets_in
+from strandline.core.temporal import BEFORE_ALL, Instant
+from strandline.logical.catalog import BaseStream, KnownRows, SourceCall
+
+REJECT_SCHEMA = {"place": pl.String(), "row": pl.Int64(), "reason": pl.String(), "content": pl.String()}
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Rows in order of arrival: well-formed ones under their declared names with `@from`, and malformed ones.
+
+    The rows of a stream with intervals have `@until` as well, those of a stream by arrival have neither.
+
+    Where a source left out columns that nobody asked for, `whole` gets the same rows with all of them. `promise`, where
+    a source knows more than its rows tell: nothing that follows has a time before it.
+
+    The rows of a source with partitions are all of one, which `partition` names: they are in order among themselves.
+
+    `read` is how many rows and bad units the source counted itself, before it converted anything; None where it counts
+    nothing of its own. `reached`, where rows were rejected together though their times could be read, is the latest of
+    these: what follows is late as if they had come.
+    """
+
+    rows: pl.DataFrame
+    rejected: pl.DataFrame
+    whole: Callable[[], pl.DataFrame] | None = None
+    promise: Instant = BEFORE_ALL
+    partition: str | None = None
+    read: int | None = None
+    reached: Instant = BEFORE_ALL
+
+    @property
+    def count(self) -> int:
+        """How many rows and bad units the source delivers with it."""
+        return self.rows.height + self.rejected.height if self.read is None else self.read
+
+
+class Source(ABC):
+    """One declared stream's input. `directory` is where it may keep a log of its own; None in memory."""
+
+    traits: ClassVar[Traits]
+
+    def __init__(self, stream: BaseStream, directory: Path | None) -> None:
+        self.stream = stream
+        self.directory = directory
+
+    @classmethod
+    def knows(cls, call: SourceCall) -> KnownRows | None:
+        """What such a source knows of its rows by itself: then a declaration may leave out the columns. None here."""
+        return None
+
+    @classmethod
+    def reaches(cls, call: SourceCall) -> list[Reach]:
+        """The files and hosts that such a source reads from: what `allow` is asked about when SQL names it."""
+        return []
+
+    @abstractmethod
+    def check(self, span: Span | None) -> None:
+        """Complain about arguments that cannot work, before anything starts."""
+
+    def identity(self) -> dict[str, object]:
+        """What decides which rows the stream has: a checkpoint belongs to it. Without paths of the machine, addresses
+        and secrets, so that data may move and passwords may change."""
+        call = self.stream.source
+        return {"function": call.function, "arguments": list(call.arguments), "options": dict(call.options)}
+
+    def seal(self, position: int) -> str:
+        """The digest of the source's own log up to a position, which is kept in the offset. Empty where there is no
+        log: then positions mean the same for ever."""
+        return ""
+
+    def verify(self, position: int, seal: str) -> None:  # noqa: B027
+        """Make sure that what the source has written down up to a position is what it was when `seal` was taken, by
+        reading it again; raises `checkpoint-damaged` if not. On the driver before a restart; nothing is changed."""
+
+    def resume(self, position: int) -> None:  # noqa: B027
+        """Go on after a position that was verified: what the log has beyond it belongs to no batch, and is dropped."""
+
+    def check_seal(self, position: int, seal: str) -> None:  # noqa: B027
+        """The same as `verify` in a worker, for every batch: what was read before need not be read again."""
+
+    def open(self) -> None:  # noqa: B027 - most have nothing to open
+        """Called once before the first `advance` of a run, in the driver's process: a receiver opens its door here."""
+
+    def close(self) -> None:  # noqa: B027
+        """Called when the run is over."""
+
+    @abstractmethod
+    def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
+        """How far to read from `position`, at about `limit_rows` rows at a time, and whether the input ends there."""
+
+    @abstractmethod
+    def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
+        """The rows between two positions, with at least the given columns."""
+
+    def rows_left(self, position: int) -> int | None:
+        """About how many rows lie after a position by now, for whoever waits; None if the source cannot tell. Asked
+        right after `advance`, on the driver."""
+        return None
+
+    def cuts(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
+        """Where the reading between two positions may be divided among tasks. None here: `latest` must be able to say,
+        from a look at the earlier ones only, which rows of the later ones are late."""
+        return ()
+
+    def latest(self, start: int, end: int) -> Instant:
+        """The latest time of a well-formed row between two positions; asked only where there are cuts."""
+        raise AssertionError(f"{type(self).__name__} divides no reading")
+
+    def partitions(self, end: int) -> Mapping[str, bool] | None:
+        """The partitions that the source has in the batch that ends at a position, and whether each is at rest, so that
+        time need not wait for it. None where rows are in one order. Decided with the position, and for ever.
+
+        Where a source has partitions, cuts lie between them: each task reads whole partitions, and nobody needs to ask
+        for `latest`.
+        """
+        return None
+
+    def brings_rows(self, start: int, end: int) -> bool:
+        """Whether there is anything to read between two positions; else only what is known of partitions changed."""
+        return end > start
+
+
+class Arguments(CallArguments):
+    """The arguments of a source function."""
+
+    def __init__(self, stream: BaseStream, span: Span | None = None) -> None:
+        super().__init__(stream.source, span)
+
+    def error(self, message: str) -> SourceError:
+        return SourceError(
+            message,
+            code="source-argument",
+            hint="docs/language.md lists the sources and their options.",
+            span=self.span,
+        )
+
+
+def known_sources() -> dict[str, type[Source]]:
+    """The sources by the name that users write: ours, and those of installed packages."""
+    from strandline.connectors.sources.dataframe import DataFrameSource
+    from strandline.connectors.sources.events import EventsSource
+    from strandline.connectors.sources.file import FileSource
+    from strandline.connectors.sources.http import HttpSource
+    from strandline.connectors.sources.kafka import KafkaSource
+    from strandline.connectors.sources.nexmark import NexmarkSource
+    from strandline.connectors.sources.rate import RateSource
+    from strandline.connectors.sources.rows import RowsSource
+    from strandline.connectors.sources.socket import SocketSource
+
+    ours: dict[str, type[Source]] = {
+        "file": FileSource,
+        "rows": RowsSource,
+        "rate": RateSource,
+        "events": EventsSource,
+        "dataframe": DataFrameSource,
+        "kafka": KafkaSource,
+        "socket": SocketSource,
+        "http": HttpSource,
+        "nexmark": NexmarkSource,
+    }
+    return {**brought_along("strandline.sources"), **ours}
+
+
+def open_source(stream: BaseStream, directory: Path | None = None, span: Span | None = None) -> Source:
+    """The source that a stream declares."""
+    kind = _source_class(stream.source, span)
+    try:
+        return kind(stream, directory)
+    except SourceError as error:
+        error.span = error.span or span
+        raise
+
+
+def confine_source(call: SourceCall, allow: Allow | None, span: Span | None = None) -> None:
+    """Refuse a source that reaches what is not allowed, before anything of it is made."""
+    if allow is None:
+        return
+    kind = _source_class(call, span)
+    allow.check(call.function, is_foreign(kind), secrets_in([*call.arguments, *call.options.values()]), span)
+    reaches = getattr(kind, "reaches", None)  # those of other packages may be older than what is asked here
+    try:
+        allow.check(call.function, is_foreign(kind), () if reaches is None else reaches(call), span)
+    except SourceError as error:
+        error.span = error.span or span
+        raise
+
+
+def known_rows(call: SourceCall, span: Span | None = None) -> KnownRows | None:
+    """What a source knows of its rows by itself, if it does."""
+    kind = _source_class(call, span)
+    try:
+        return kind.knows(call)
+    except SourceError as error:
+        error.span = error.span or span
+        raise
+
+
+def _source_class(call: SourceCall, span: Span | None) -> type[Source]:
+    known = known_sources()
+    if call.function.lower() not in known:
+        raise SourceError(
+            f'there is no source "{call.function}"',
+            code="unknown-source",
+            hint=f"Sources are {', '.join(sorted(known))}.",
+            span=span,
+        )
+    return known[call.function.lower()]

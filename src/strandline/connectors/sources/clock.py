@@ -1,0 +1,63 @@
+"""When a query first started, remembered beside its checkpoint: a replay must see the same times."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from strandline.core.errors import damaged
+from strandline.core.temporal import SECOND, Instant
+
+
+class SteadyClock:
+    """The time of day, which never goes back: where the system's clock is set back, time goes on at its own pace.
+
+    What is set forward is followed. So a clock that is set back and then right again leaves no trace.
+    """
+
+    def __init__(
+        self,
+        wall: Callable[[], Instant] = lambda: time.time_ns() // 1_000,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._wall, self._monotonic = wall, monotonic
+        self._lock = threading.Lock()
+        self._last, self._last_at = wall(), monotonic()
+
+    def __call__(self) -> Instant:
+        with self._lock:
+            at = self._monotonic()
+            self._last = max(self._wall(), self._last + int((at - self._last_at) * SECOND))
+            self._last_at = at
+            return self._last
+
+    def go_on_from(self, instant: Instant) -> None:
+        """Be no earlier than `instant` from now on."""
+        with self._lock:
+            self._last = max(self._last, instant)
+
+
+now: Final = SteadyClock()
+"""The clock of this process, in microseconds since the epoch."""
+
+
+def first_start(directory: Path | None) -> Instant:
+    """The clock at the first start: now, unless the directory remembers an earlier one."""
+    path = directory / "began.json" if directory is not None else None
+    if path is not None and path.exists():
+        try:
+            return int(json.loads(path.read_text())["microseconds"])
+        except (ValueError, KeyError, TypeError):
+            raise damaged(path) from None
+    began = now()
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text(json.dumps({"microseconds": began}))
+        os.replace(temporary, path)
+    return began

@@ -1,0 +1,160 @@
+"""From what a file says to what the stream declares: types, time, and the rows that do not fit."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from strandline.connectors.sources.base import REJECT_SCHEMA, Chunk
+from strandline.core.temporal import EARLIEST, FOREVER, LAST_END, LATEST, Instant
+from strandline.core.types import Type
+from strandline.functions.vectorized.casts import cast_text
+from strandline.logical.catalog import BaseStream
+from strandline.runtime.kernels.batch import FROM, UNTIL
+from strandline.runtime.kernels.columns import polars_type
+
+_ROW = "@row"
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999, from 1970 on
+SHOWN_CHARACTERS = 1_000  # of a malformed row that are kept
+
+
+def conform(raw: pl.DataFrame, stream: BaseStream, place: str, numbers: pl.Series | int) -> Chunk:
+    """Convert columns to their declared types; rows with a value that does not convert, or without usable times, are
+    rejected with the reason. `raw` has declared columns under declared names, in any type; `numbers` says which rows of
+    the input they are, or which the first is.
+    """
+    names = [name for name, _ in stream.columns if name in raw.columns]
+    bad: list[pl.Expr] = []
+    converted: list[pl.Expr] = []
+    reasons: list[pl.Expr] = []
+    for name in names:
+        kind = stream.column_type(name)
+        if raw.schema[name] == polars_type(kind):
+            continue
+        value = _convert(pl.col(name), raw.schema[name], kind)
+        wrong = pl.col(name).is_not_null() & value.is_null()
+        converted.append(value.alias(name))
+        bad.append(wrong)
+        text = _as_text(name, raw.schema[name]).str.slice(0, 60)
+        reasons.append(pl.when(wrong).then(pl.format("{}: '{}' is not {}", pl.lit(name), text, pl.lit(str(kind)))))
+    rows = raw.select(names).with_columns(converted) if converted else raw.select(names)
+    rows = rows.with_columns(_validity(stream))
+    wrong_times = _wrong_times(stream)
+    masks = raw.select(bad).rename(lambda n: f"@bad {n}") if bad else pl.DataFrame()
+    rejected = pl.repeat(False, rows.height, eager=True)
+    if wrong_times:
+        rejected = rows.select(pl.any_horizontal(wrong for wrong, _ in wrong_times).alias("@time")).to_series()
+    for mask in masks.get_columns() if masks.width else []:
+        rejected = rejected | mask
+    if not rejected.any():
+        return Chunk(rows, pl.DataFrame(schema=REJECT_SCHEMA), read=raw.height)
+    if isinstance(numbers, int):
+        numbers = pl.int_range(numbers, numbers + raw.height, eager=True)
+    because = (
+        raw.with_columns(*(rows.get_column(c) for c in (FROM, UNTIL) if c in rows.columns), numbers.alias(_ROW))
+        .filter(rejected)
+        .select(
+            pl.lit(place).alias("place"),
+            pl.col(_ROW).cast(pl.Int64).alias("row"),
+            pl.coalesce(*reasons, *(pl.when(wrong).then(pl.lit(reason)) for wrong, reason in wrong_times)).alias(
+                "reason"
+            ),
+            pl.struct(_as_text(n, raw.schema[n]).alias(n) for n in names)
+            .struct.json_encode()
+            .str.slice(0, SHOWN_CHARACTERS)
+            .alias("content"),
+        )
+    )
+    return Chunk(rows.filter(~rejected), because, read=raw.height)
+
+
+def _as_text(name: str, kind: pl.DataType) -> pl.Expr:
+    """A value as it is shown where it does not fit; for values of any type."""
+    if kind == pl.Binary:
+        return pl.col(name).bin.slice(0, SHOWN_CHARACTERS).bin.encode("hex")
+    if kind.is_nested():
+        return pl.when(pl.col(name).is_not_null()).then(pl.struct(name).struct.json_encode())
+    if kind == pl.Object:
+        return pl.lit("an object")
+    if kind in (pl.Date, pl.Datetime):  # Polars panics where it has to write a time outside of its calendar
+        unit = kind.time_unit if isinstance(kind, pl.Datetime) else None
+        per_day = {None: 1, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}[unit]
+        physical = pl.col(name).to_physical().cast(pl.Int64)
+        in_calendar = (physical // per_day).is_between(_FIRST_DAY, _LAST_DAY)
+        shown = pl.when(in_calendar).then(pl.col(name)).cast(pl.String, strict=False)
+        return pl.coalesce(shown, physical.cast(pl.String))
+    return pl.col(name).cast(pl.String, strict=False)
+
+
+def _validity(stream: BaseStream) -> list[pl.Expr]:
+    """When a row is valid, as far as it says so itself; without an end it is valid for ever."""
+    if stream.time_column is None:
+        return []
+    found = [_time(stream.time_column, stream.column_type(stream.time_column)).alias(FROM)]
+    if stream.end_column is not None:
+        end = _time(stream.end_column, stream.column_type(stream.end_column))
+        found.append(end.fill_null(FOREVER).alias(UNTIL))
+    return found
+
+
+def _wrong_times(stream: BaseStream) -> list[tuple[pl.Expr, str]]:
+    """What makes the times of a row unusable, and the reason in words."""
+    start, end = stream.time_column, stream.end_column
+    if start is None:
+        return []
+    found = [
+        (pl.col(FROM).is_null(), f"{start}: the time is NULL"),
+        (~_within(FROM, EARLIEST, LATEST), f"{start}: the time is outside of the years 1678 to 2261"),
+    ]
+    if end is not None:
+        endless = pl.col(UNTIL) == FOREVER
+        found += [
+            ((pl.col(UNTIL) <= pl.col(FROM)).fill_null(False), f"{end}: the end is not after {start}"),
+            (~endless & ~_within(UNTIL, EARLIEST, LAST_END), f"{end}: the end is after the year 9999"),
+        ]
+    return found
+
+
+def _within(column: str, low: Instant, high: Instant) -> pl.Expr:
+    return pl.col(column).is_between(low, high, closed="left").fill_null(False)
+
+
+def _time(column: str, kind: Type) -> pl.Expr:
+    """The time of a row in microseconds: a TIMESTAMP, midnight of a DATE, or a BIGINT that counts microseconds."""
+    if kind.name == "DATE":
+        return pl.col(column).cast(pl.Datetime("us"), strict=False).to_physical()
+    return pl.col(column).to_physical().cast(pl.Int64)
+
+
+def converts_always(source: pl.DataType, kind: Type) -> bool:
+    """Whether every value of a file's column fits the declared type, so that nobody need look."""
+    target = polars_type(kind)
+    if source == target:
+        return True
+    if target == pl.Int64:
+        return source in (pl.Int8, pl.Int16, pl.Int32, pl.UInt8, pl.UInt16, pl.UInt32)
+    if target == pl.Int32:
+        return source in (pl.Int8, pl.Int16, pl.UInt8, pl.UInt16)
+    if target == pl.Float64:
+        return source == pl.Float32 or source in (pl.Int8, pl.Int16, pl.Int32, pl.UInt8, pl.UInt16, pl.UInt32)
+    # Milliseconds reach further than microseconds.
+    return isinstance(source, pl.Datetime) and isinstance(target, pl.Datetime) and source.time_unit != "ms"
+
+
+def _convert(value: pl.Expr, source: pl.DataType, kind: Type) -> pl.Expr:
+    """The value in the declared type; NULL where it does not fit."""
+    target = polars_type(kind)
+    if source == pl.String:
+        return cast_text(value, kind)
+    if isinstance(source, pl.Categorical | pl.Enum):
+        return _convert(value.cast(pl.String), pl.String(), kind)
+    if isinstance(source, pl.Datetime) and source.time_zone is not None:
+        value = value.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+    if source.is_nested() or source in (pl.Binary, pl.Object):
+        return pl.lit(None, dtype=target)
+    if source.is_float() and target.is_integer():
+        whole = value.cast(target, strict=False)
+        return pl.when(whole.cast(pl.Float64) == value).then(whole)
+    castable = source.is_numeric() == target.is_numeric() and source.is_temporal() == target.is_temporal()
+    if source == pl.Null or castable or target == pl.String:
+        return value.cast(target, strict=False)
+    return pl.lit(None, dtype=target)

@@ -1,0 +1,95 @@
+"""Rows of a Spark DataFrame that a program has registered: `Database.register`.
+
+Whoever has the DataFrame writes its micro-batches into a journal beside the checkpoint of the query that reads them.
+This module only reads, and knows nothing of Spark.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+
+from strandline.connectors.sources.base import Chunk, Source
+from strandline.connectors.sources.conversion import conform
+from strandline.connectors.sources.journal import Journal
+from strandline.connectors.traits import Traits
+from strandline.core.errors import SourceError, Span
+from strandline.logical.catalog import BaseStream, Feeding
+
+ROWS = "rows"  # the journal inside of the directory of the source
+BATCHES_KEPT = 3  # Spark repeats at most the batch that is under way; the others are for peace of mind
+
+
+class DataFrameSource(Source):
+    """`db.register("name", frame, ordered_by="ts")`: what the query over the DataFrame has written so far. Ends with
+    that query, if its trigger lets it end, and with the rows of a DataFrame that is not streaming."""
+
+    traits = Traits(
+        True, True, True, "a micro-batch and its number are one file; one that Spark repeats is passed over"
+    )
+
+    def __init__(self, stream: BaseStream, directory: Path | None) -> None:
+        super().__init__(stream, directory)
+        self.journal = Journal(directory / ROWS, forgetful=True) if directory is not None else None
+        self._feeding: Feeding | None = None
+        self._asked: deque[int] = deque(maxlen=BATCHES_KEPT)
+
+    def identity(self) -> dict[str, object]:
+        return {"function": "dataframe"}
+
+    def check(self, span: Span | None) -> None:
+        raise SourceError(
+            "a DataFrame cannot be named in SQL",
+            code="dataframe-in-sql",
+            hint=f'Declare the stream from Python: db.register("{self.stream.name}", frame, ordered_by="column").',
+            span=span,
+        )
+
+    def open(self) -> None:
+        if self.stream.feed is not None and self.directory is not None:
+            self._feeding = self.stream.feed.start(self.directory)
+
+    def close(self) -> None:
+        if self._feeding is not None:
+            self._feeding.stop()
+
+    def verify(self, position: int, seal: str) -> None:
+        if self.journal is not None:
+            self.journal.verify(position)
+
+    def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
+        journal = self._journal()
+        ended = journal.ended  # asked first: what is written before the end is not missed
+        journal.look()
+        reached = min(position + limit_rows, journal.reach)
+        if self._feeding is not None:
+            self._heed(position, self._feeding)
+            if reached == position and not ended:  # what was written before a failure counts
+                self._feeding.check()
+        return reached, ended and reached == journal.reach
+
+    def _heed(self, position: int, feeding: Feeding) -> None:
+        """Let those who write know how far we are, and forget what nobody can ask for any more."""
+        feeding.heed(position)
+        if position not in self._asked:
+            self._asked.append(position)
+        if len(self._asked) == BATCHES_KEPT:
+            self._journal().forget(min(self._asked))
+
+    def rows_left(self, position: int) -> int | None:
+        return self._journal().reach - position
+
+    def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
+        for position, found in self._journal().between(start, end):
+            assert isinstance(found, pa.Table), "a DataFrame makes no promises"
+            rows = pl.from_arrow(found)
+            assert isinstance(rows, pl.DataFrame)
+            yield conform(rows, self.stream, f"rows of {self.stream.name}", position + 1)
+
+    def _journal(self) -> Journal:
+        assert self.journal is not None, "a query has a place for what it reads"
+        return self.journal

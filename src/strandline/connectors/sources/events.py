@@ -1,0 +1,63 @@
+"""Rows that a program gives: `Database.append`, scenario files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+
+from strandline.connectors.sources.base import REJECT_SCHEMA, Arguments, Chunk, Source
+from strandline.connectors.sources.conversion import conform
+from strandline.connectors.sources.journal import Journal
+from strandline.connectors.traits import Traits
+from strandline.core.errors import Span
+from strandline.core.security.allow import FilePath, Reach
+from strandline.logical.catalog import BaseStream, SourceCall
+
+
+class EventsSource(Source):
+    """`events('directory')`: what `Database.append` has written there; the database chooses a place where none is
+    given. Ends with `Database.end`."""
+
+    traits = Traits(True, True, True, "every append is on disk before it returns")
+
+    def __init__(self, stream: BaseStream, directory: Path | None) -> None:
+        super().__init__(stream, directory)
+        place = stream.source.arguments[0] if stream.source.arguments else None
+        self.journal = Journal(Path(str(place))) if place is not None else None
+
+    @classmethod
+    def reaches(cls, call: SourceCall) -> list[Reach]:
+        return [FilePath(str(directory)) for directory in call.arguments]
+
+    def identity(self) -> dict[str, object]:
+        return {"function": "events"}
+
+    def check(self, span: Span | None) -> None:
+        arguments = Arguments(self.stream, span)
+        arguments.done(most=1)
+        if self.stream.source.arguments and not isinstance(self.stream.source.arguments[0], str):
+            raise arguments.error("events() takes the name of a directory")
+
+    def verify(self, position: int, seal: str) -> None:
+        if self.journal is not None:
+            self.journal.verify(position)
+
+    def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
+        assert self.journal is not None, "the database gives every stream of events a place"
+        ended = self.journal.ended  # asked first: what is appended before the end is not missed
+        self.journal.look()
+        reached = min(position + limit_rows, self.journal.reach)
+        return reached, ended and reached == self.journal.reach
+
+    def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
+        assert self.journal is not None, "the database gives every stream of events a place"
+        for position, found in self.journal.between(start, end):
+            if isinstance(found, pa.Table):
+                rows = pl.from_arrow(found)
+                assert isinstance(rows, pl.DataFrame)
+                yield conform(rows, self.stream, f"events of {self.stream.name}", position + 1)
+            else:
+                yield Chunk(pl.DataFrame(), pl.DataFrame(schema=REJECT_SCHEMA), promise=found)

@@ -1,0 +1,365 @@
+"""Files: Parquet, CSV and JSON lines, a finished set or a directory that grows.
+
+Input is counted in entries of a log next to the checkpoint, which are planned on the driver (`files/planning.py`) in
+the order in which files were found (`files/tracking.py`): some row groups of a Parquet file, some lines of a text file,
+or something that cannot be read. A worker reads units, and makes sure that they have the content that was planned.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from strandline.connectors.sources.base import REJECT_SCHEMA, Arguments, Chunk, Source
+from strandline.connectors.sources.conversion import conform, converts_always
+from strandline.connectors.sources.files import planning
+from strandline.connectors.sources.files.content import Form, file_changed, known_encoding, read_range, show_bytes
+from strandline.connectors.sources.files.csv_rows import read_csv
+from strandline.connectors.sources.files.parquet import (
+    READ_ERRORS,
+    footer_checksum,
+    read_row_groups,
+    types_of,
+    why_unreadable,
+)
+from strandline.connectors.sources.files.planning import FileOptions, InputFile, plan_file
+from strandline.connectors.sources.files.tracking import Folder, Tracker, static_base
+from strandline.connectors.sources.files.units import Unit, UnitLog, shared_log
+from strandline.connectors.sources.json_lines import conform_lines, no_rows
+from strandline.connectors.traits import Traits
+from strandline.core.errors import SourceError, Span
+from strandline.core.security.allow import FilePath, Reach, glob_reaches
+from strandline.core.temporal import BEFORE_ALL, Instant
+from strandline.logical.catalog import BaseStream, SourceCall
+from strandline.runtime.kernels.batch import FROM, times
+
+PIECE_ROWS: Final = 50_000  # fewer are not worth a task of their own
+ROW_BYTES_GUESS: Final = 64  # text files do not say how many rows they have
+FILES_CHECKED: Final = 100  # at the declaration
+_MOST_LINE: Final = 2**30
+
+
+class FileSource(Source):
+    """`file('trades/*.parquet', format => 'parquet', header => true, follow => false, end_marker => '_END',
+    compression => 'gzip', encoding => 'utf-8', max_line => 16777216)`.
+
+    Without `follow` the files that match at the start are read, in order of their names, up to the sizes that they have
+    then, and the stream ends. With `follow => true` new files are picked up as they appear, and text files are read on
+    as they grow, until a file named by `end_marker` lies in the directory. Names with `.` or `_` in front are ignored.
+    """
+
+    traits = Traits(True, True, True, "files in the order in which they appeared; what is read is pinned by a checksum")
+
+    def __init__(self, stream: BaseStream, directory: Path | None) -> None:
+        super().__init__(stream, directory)
+        arguments = Arguments(stream)
+        self.pattern = str(arguments.positional(0, "a path or a glob, as in file('trades/*.parquet')"))
+        self.follow = bool(arguments.option("follow", bool, False))
+        self.end_marker = str(arguments.option("end_marker", str, "_END"))
+        self.options = _options(stream, arguments, self.follow)
+        arguments.done(most=1)
+        if os.path.isdir(self.pattern):
+            self.pattern = os.path.join(self.pattern, "*")
+        self.folder = Folder(self.pattern, self.options, stream.source.allow)
+        self.log = UnitLog(directory / "units.log" if directory is not None else None)
+        self._tracker: Tracker | None = None
+        self._rows: list[int] = [0]  # how many rows the log has up to each position
+
+    def identity(self) -> dict[str, object]:
+        options = self.options
+        return {
+            "function": "file",
+            "files": self.folder.wildcards,
+            "format": options.format,
+            "header": options.header,
+            "follow": self.follow,
+            "end_marker": self.end_marker,
+            "compression": options.compression,
+            "encoding": options.encoding,
+            "max_line": options.max_line,
+        }
+
+    @classmethod
+    def reaches(cls, call: SourceCall) -> list[Reach]:
+        pattern = str(next(iter(call.arguments), ""))
+        pattern = os.path.join(pattern, "*") if os.path.isdir(pattern) else pattern
+        marker = os.path.join(static_base(pattern), str(call.options.get("end_marker", "_END")))
+        return [*glob_reaches(pattern), FilePath(marker)]
+
+    def check(self, span: Span | None) -> None:
+        folder = self.folder.base or "."
+        if not os.path.isdir(folder):
+            raise SourceError(
+                f"the directory {folder} does not exist",
+                code="missing-file",
+                hint=f"Paths are relative to {os.getcwd()}.",
+                span=span,
+            )
+        files = [file.path for file in sorted(self.folder.list_files(), key=lambda file: file.path)]
+        if not files and not self.follow:
+            raise SourceError(
+                f"no file matches {self.pattern}",
+                code="missing-file",
+                hint="Use follow => true for a directory that fills up later.",
+                span=span,
+            )
+        for path in files:
+            if self.options.kind_of(path) is None:
+                message = (
+                    f"the format of {self.folder.full(path)} is not known; add format => 'parquet', 'csv' or 'json'"
+                )
+                raise Arguments(self.stream, span).error(message)
+        if not self.follow and len(files) <= FILES_CHECKED:
+            self._check_columns(files, span)
+
+    def _check_columns(self, files: list[str], span: Span | None) -> None:
+        """A column that all files lack is a mistake of the declaration, and not of the files."""
+        problems: list[str] = []
+        for path in files:
+            try:
+                size = os.path.getsize(self.folder.full(path))
+                units = plan_file(InputFile(path, size=size), self.folder.full(path), self.options, True, True)
+                unit = next(units, None)
+            except planning.PLAN_ERRORS:
+                return
+            if unit is None or unit.problem is None or not unit.problem.startswith("column"):
+                return
+            problems.append(unit.problem)
+        name, _, rest = problems[0].removeprefix("column ").partition(" is ")
+        raise SourceError(
+            f'column "{name}" of stream "{self.stream.name}" is not in {self.folder.full(files[0])}'
+            if rest.startswith("missing")
+            else f'column "{name}" of {self.folder.full(files[0])} is {rest}',
+            code="missing-column" if rest.startswith("missing") else "duplicate-column",
+            hint=f"T{rest.partition('; t')[2]}." if rest.startswith("missing") else "Give the columns different names.",
+            span=span,
+        )
+
+    # On the driver: what there is to read.
+
+    def seal(self, position: int) -> str:
+        return self._shared().digest(position)
+
+    def verify(self, position: int, seal: str) -> None:
+        if position > 0:
+            self.log.verify(position, seal)
+
+    def resume(self, position: int) -> None:
+        self.log.cut(position)
+        self._tracker = None
+
+    def check_seal(self, position: int, seal: str) -> None:
+        if position > 0:
+            self._shared().verify(position, seal)
+
+    def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
+        tracker = self._tracked()
+        if self.follow:
+            tracker.look()
+        waiting = self._rows[-1] - self._rows[min(position, len(self._rows) - 1)]
+        if waiting < limit_rows and not tracker.is_complete:
+            self.log.append(tracker.plan(limit_rows - waiting))
+            self._count_rows()
+        end = self._end_of_batch(position, limit_rows)
+        return end, tracker.is_complete and end == len(self.log)
+
+    def _end_of_batch(self, position: int, limit_rows: int) -> int:
+        """As many entries as have so many rows together, at least one that has any."""
+        if position >= len(self.log):
+            return position
+        before = self._rows[position]
+        first = min(bisect_right(self._rows, before, lo=position), len(self.log))
+        return max(first, bisect_right(self._rows, before + limit_rows, lo=position) - 1)
+
+    def _tracked(self) -> Tracker:
+        """What is known of the files; after a restart, from the log."""
+        if self._tracker is None:
+            self.log.load()
+            self._rows = [0]
+            self._count_rows()
+            self._tracker = Tracker(self.folder, self.end_marker)
+            if not self.follow and self.log.listing is None:
+                self.log.append_listing(sorted(self.folder.list_files(), key=lambda file: file.path))
+                self._count_rows()
+            units = (unit for unit in self.log.units if unit is not None)
+            self._tracker.restore(units, None if self.follow else self.log.listing)
+        return self._tracker
+
+    def _count_rows(self) -> None:
+        for unit in self.log.units[len(self._rows) - 1 :]:
+            self._rows.append(self._rows[-1] + (0 if unit is None else max(unit.rows, 1)))
+
+    def rows_left(self, position: int) -> int | None:
+        tracker = self._tracked()
+        planned = self._rows[-1] - self._rows[min(position, len(self._rows) - 1)]
+        return planned + tracker.bytes_left // ROW_BYTES_GUESS
+
+    def brings_rows(self, start: int, end: int) -> bool:
+        return self._rows[min(end, len(self._rows) - 1)] > self._rows[min(start, len(self._rows) - 1)]
+
+    def cuts(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
+        units = self.log.units[start:end]
+        if not all(unit is None or unit.is_divisible for unit in units):
+            return ()
+        ends = np.cumsum([0 if unit is None else unit.rows for unit in units])
+        tasks = min(tasks, int(ends[-1]) // PIECE_ROWS)
+        goals = ends[-1] * np.arange(1, tasks) / max(tasks, 1)
+        found = start + 1 + np.searchsorted(ends, goals)
+        return tuple(sorted({int(cut) for cut in found if start < cut < end}))
+
+    # On a worker: reading it.
+
+    def _shared(self) -> UnitLog:
+        """The log: that of the driver in its own process, else what the tasks of this process share."""
+        if self._tracker is not None or self.directory is None:
+            return self.log
+        return shared_log(self.directory / "units.log")
+
+    def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
+        for unit in self._shared().between(start, end):
+            yield from self._read_unit(unit, columns)
+
+    def latest(self, start: int, end: int) -> Instant:
+        highs = [BEFORE_ALL]
+        for unit in self._shared().between(start, end):
+            if unit.problem is None:
+                highs.append(self._latest_of(self._path_of_parquet(unit), unit))
+        return max(highs)
+
+    def _latest_of(self, path: str, unit: Unit) -> Instant:
+        """The latest usable time of a row group, whatever else is wrong with it. All its other columns convert for
+        sure, so the times alone say which rows are well-formed."""
+        names = self.stream.time_columns
+        only_time = replace(self.stream, columns=tuple((name, self.stream.column_type(name)) for name in names))
+        try:
+            raw = read_row_groups(path, unit, names)
+        except READ_ERRORS:
+            return BEFORE_ALL
+        return int(times(conform(raw, only_time, unit.path, unit.row).rows, FROM).max(initial=BEFORE_ALL))
+
+    def _read_unit(self, unit: Unit, columns: frozenset[str]) -> Iterator[Chunk]:
+        place = self.folder.full(unit.path)
+        if unit.problem is not None:
+            yield reject(self.stream, place, [(unit.row, unit.problem, unit.raw)])
+        elif unit.kind == "parquet":
+            yield self._read_parquet(unit, place, columns)
+        elif unit.kind == "csv":
+            names = list(unit.header) if self.options.header else [name for name, _ in self.stream.columns]
+            yield from read_csv(self._bytes_of(unit), self.stream, names, place, unit.row, self.options.max_line)
+        else:
+            yield from self._read_json(unit, place)
+
+    def _read_json(self, unit: Unit, place: str) -> Iterator[Chunk]:
+        data = self._bytes_of(unit)
+        if b"\r" in data:  # JSON has no line break inside of texts
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        data = data.removesuffix(b"\n")
+        numbers = pl.int_range(unit.row, unit.row + data.count(b"\n") + 1, eager=True)
+        if unit.overlong:
+            longest = self.options.max_line
+            lines = data.split(b"\n")
+            overlong = np.array([len(line) > longest for line in lines], np.bool_)
+            problem = planning.too_long(longest)
+            entries = [(numbers[n], problem, show_bytes(lines[n])) for n in np.flatnonzero(overlong).tolist()]
+            yield reject(self.stream, place, entries)
+            data = b"\n".join(line for line, is_long in zip(lines, overlong, strict=True) if not is_long)
+            numbers = numbers.filter(pl.Series(~overlong))
+        if data.strip():
+            yield from conform_lines(data, self.stream, place, numbers, skip_empty=True)
+
+    def _bytes_of(self, unit: Unit) -> bytes:
+        """The content of a unit, in UTF-8. It is the one that was planned, wherever the file lies by now."""
+        form = Form(unit.compression, unit.encoding, unit.skips)
+        paths: list[str | None] = [unit.path, None]
+        for path in paths:
+            path = path or self.folder.named_by_inode(InputFile(unit.path, unit.inode))
+            if path is None:
+                continue
+            try:
+                data = read_range(self.folder.full(path), form, unit.begin, unit.end)
+            except OSError:
+                continue
+            if len(data) == unit.end - unit.begin and zlib.crc32(data) == unit.checksum:
+                return form.decode(data) if form.seekable else data
+        raise file_changed(self.folder.full(unit.path))
+
+    # Parquet.
+
+    def _path_of_parquet(self, unit: Unit) -> str:
+        """Where the file of a unit lies by now, with the footer that was planned."""
+        for path in (unit.path, self.folder.named_by_inode(InputFile(unit.path, unit.inode))):
+            if path is None:
+                continue
+            try:
+                if footer_checksum(self.folder.full(path)) == unit.checksum:
+                    return self.folder.full(path)
+            except OSError:
+                continue
+        raise file_changed(self.folder.full(unit.path))
+
+    def _read_parquet(self, unit: Unit, place: str, columns: frozenset[str]) -> Chunk:
+        path = self._path_of_parquet(unit)
+        try:
+            types = types_of(path)
+            # Columns that nobody needs are read all the same if some of their values might not fit.
+            chosen = [
+                name
+                for name, kind in self.stream.columns
+                if name in columns or name in self.stream.time_columns or not converts_always(types[name], kind)
+            ]
+            chosen = chosen or [self.stream.columns[0][0]]  # without a column nobody knows how many rows there are
+            raw = read_row_groups(path, unit, chosen)
+            chunk = conform(raw, self.stream, place, unit.row)
+        except READ_ERRORS as error:
+            problem = f"row group {unit.begin} with {unit.rows:,} rows cannot be read: {why_unreadable(error)}"
+            return replace(
+                reject(self.stream, place, [(unit.row, problem, "")]), reached=self._latest_if_timed(path, unit)
+            )
+        every = frozenset(name for name, _ in self.stream.columns)
+        if len(chosen) == len(every):
+            return chunk
+        return replace(chunk, whole=lambda: self._read_parquet(unit, place, every).rows)
+
+    def _latest_if_timed(self, path: str, unit: Unit) -> Instant:
+        return self._latest_of(path, unit) if self.stream.time_column is not None else BEFORE_ALL
+
+
+def _options(stream: BaseStream, arguments: Arguments, follow: bool) -> FileOptions:
+    format_ = arguments.option("format", str, None)
+    if format_ not in (None, "parquet", "csv", "json"):
+        raise arguments.error(f"format of file() is 'parquet', 'csv' or 'json', not '{format_}'")
+    compression = arguments.option("compression", str, None)
+    if compression not in (None, "none", "gzip", "zstd", "bz2"):
+        raise arguments.error(f"compression of file() is 'gzip', 'zstd', 'bz2' or 'none', not '{compression}'")
+    name = arguments.option("encoding", str, None)
+    encoding = None if name is None else known_encoding(str(name))
+    if name is not None and encoding is None:
+        raise arguments.error(f"file() does not know the encoding '{name}'; as examples, 'utf-8', 'latin-1', 'utf-16'")
+    header = bool(arguments.option("header", bool, True))
+    max_line = arguments.option("max_line", int, 16_777_216)
+    assert isinstance(max_line, int)
+    if not 1 <= max_line <= _MOST_LINE:
+        raise arguments.error(f"max_line of file() is a number of bytes from 1 to {_MOST_LINE:,}")
+    return FileOptions(
+        stream,
+        None if format_ is None else str(format_),
+        header,
+        None if compression is None else str(compression),
+        encoding,
+        max_line,
+        follow,
+    )
+
+
+def reject(stream: BaseStream, place: str, rows: list[tuple[int, str, str]]) -> Chunk:
+    """A chunk of rejected entries: row, reason and content of each."""
+    rejected = pl.DataFrame([(place, *row) for row in rows], schema=REJECT_SCHEMA, orient="row")
+    return Chunk(no_rows(stream), rejected, read=len(rows))

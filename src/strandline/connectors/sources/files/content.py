@@ -1,0 +1,378 @@
+"""The content of a text file: decompressed, and in UTF-8, as a stream of bytes in bounded memory.
+
+A plain file in an encoding whose line breaks and quotes are single bytes can be read from any offset: its content is
+the file itself, and only what a unit holds is decoded. A compressed file, or one in UTF-16 or UTF-32, can only be read
+from its beginning; offsets then count bytes of what comes out, decompressed and in UTF-8.
+
+Bytes that are no text in the declared encoding become bytes that are no UTF-8 either, in the same line: whoever looks
+at the lines rejects that one and no other.
+"""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import io
+import os
+import zlib
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import BinaryIO, Final, Protocol
+
+import pyarrow as pa
+
+from strandline.core.errors import SourceError
+
+SHOWN_BYTES: Final = 1_000  # of a bad unit that are kept
+_STEP: Final = 2**18  # bytes that a decompressor gives at once
+_COMPRESSIONS: Final = {".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2"}
+
+# Encodings in which a line break, a quote and a comma are the single bytes that they are in ASCII.
+_SINGLE_BYTE_BREAKS: Final = frozenset(
+    codecs.lookup(name).name
+    for name in [
+        *(
+            "utf-8",
+            "utf-8-sig",
+            "ascii",
+            "latin-1",
+            "koi8-r",
+            "koi8-u",
+            "mac-roman",
+            "cp437",
+            "cp850",
+            "cp852",
+            "cp866",
+        ),
+        *(f"iso8859-{number}" for number in (2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14, 15, 16)),
+        *(f"cp{number}" for number in (1250, 1251, 1252, 1253, 1254, 1255, 1256, 1257, 1258, 874, 932, 949)),
+        *("shift_jis", "euc_jp", "euc_kr", "gb2312", "gbk", "gb18030", "big5"),
+    ]
+)
+_WIDE: Final = frozenset({"utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"})
+_MARK: Final = "strandline-mark"
+_MARK_WIDE: Final = "strandline-mark-wide"
+
+
+def _mark(error: UnicodeError) -> tuple[str, int]:
+    """A lone surrogate for a byte that is no text; what follows it is looked at again, as it may be a line break."""
+    assert isinstance(error, UnicodeDecodeError)
+    return "\udcff", error.start + 1
+
+
+def _mark_wide(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return "\udcff", error.end
+
+
+codecs.register_error(_MARK, _mark)
+codecs.register_error(_MARK_WIDE, _mark_wide)
+
+
+class Damaged(Exception):
+    """Compressed content that cannot be decompressed further. `rest_only`: what came before is whole."""
+
+    def __init__(self, reason: str, *, rest_only: bool) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.rest_only = rest_only
+
+
+def compression_of(path: str, option: str | None) -> str | None:
+    """How a file is compressed, by the option, else by its name."""
+    if option is not None:
+        return None if option == "none" else option
+    return _COMPRESSIONS.get(os.path.splitext(path)[1].lower())
+
+
+def without_compression(path: str) -> str:
+    """The name that a file has when it is decompressed."""
+    stem, suffix = os.path.splitext(path)
+    return stem if suffix.lower() in _COMPRESSIONS else path
+
+
+def known_encoding(name: str) -> str | None:
+    """The name under which Python knows an encoding; None if it is none that files may have."""
+    try:
+        known = codecs.lookup(name).name
+    except LookupError:
+        return None
+    return known if known in _SINGLE_BYTE_BREAKS or known in _WIDE else None
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How the content of a file is written down."""
+
+    compression: str | None = None
+    encoding: str = "utf-8"
+    skips: int = 0  # bytes of a byte order mark
+
+    @property
+    def seekable(self) -> bool:
+        """Whether content can be read from the middle of the file."""
+        return self.compression is None and self.encoding not in _WIDE
+
+    def decode(self, data: bytes) -> bytes:
+        """Bytes of a seekable file in UTF-8."""
+        if self.encoding in ("utf-8", "ascii"):
+            return data
+        return data.decode(self.encoding, _MARK).encode("utf-8", "surrogatepass")
+
+
+def form_of(path: str, compression: str | None, encoding: str | None) -> Form:
+    """How a file is written down; a byte order mark tells where nothing is declared."""
+    with open(path, "rb") as file:
+        start = file.read(4)
+        if compression is not None:
+            file.seek(0)
+            try:
+                start = _decompressed(file, compression).read(4)
+            except Damaged:
+                start = b""
+    if encoding in (None, "utf-8", "utf-8-sig", "utf-16", "utf-32"):
+        marks = (
+            (codecs.BOM_UTF8, "utf-8"),
+            (codecs.BOM_UTF32_LE, "utf-32-le"),
+            (codecs.BOM_UTF32_BE, "utf-32-be"),
+            (codecs.BOM_UTF16_LE, "utf-16-le"),
+            (codecs.BOM_UTF16_BE, "utf-16-be"),
+        )
+        for mark, marked in marks:
+            if start.startswith(mark) and (encoding is None or marked.startswith(encoding.removesuffix("-sig"))):
+                return Form(compression, marked, len(mark))
+    default = {None: "utf-8", "utf-8-sig": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
+    return Form(compression, default.get(encoding, encoding or "utf-8"))
+
+
+# Streams
+
+
+class Stream(Protocol):
+    """Content from some offset on. `read` gives at least a byte and at most so many, none at the end."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+class _Decompressed:
+    """What gzip or bz2 unpacks, member by member."""
+
+    def __init__(self, file: BinaryIO, compression: str) -> None:
+        self._file, self._compression = file, compression
+        self._members = 0
+        self._unused = b""
+        self._at_end = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._fresh = True  # nothing of the member has been seen
+        self._zlib = zlib.decompressobj(wbits=31) if self._compression == "gzip" else None
+        self._bz2 = bz2.BZ2Decompressor() if self._compression == "bz2" else None
+
+    def read(self, size: int, /) -> bytes:
+        size = min(size, _STEP)
+        while not self._at_end:
+            if not self._unused and (self._bz2 is None or self._bz2.needs_input):
+                self._unused = self._file.read(_STEP)
+                if not self._unused:
+                    return self._last(size)
+            if data := self._step(size):
+                return data
+        return b""
+
+    def _last(self, size: int) -> bytes:
+        """What is left in the decompressor when the file has ended."""
+        if not self._fresh and (data := self._step(size)):
+            return data
+        self._at_end = True
+        if not self._fresh:
+            raise Damaged(f"the {self._compression} stream is cut off", rest_only=True)
+        return b""
+
+    def _step(self, size: int) -> bytes:
+        if self._fresh and self._members and not self._unused.strip(b"\0"):
+            self._unused = b""  # padding after the last member
+            return b""
+        try:
+            if self._zlib is not None:
+                data = self._zlib.decompress(self._unused, size)
+                ended, self._unused = self._zlib.eof, self._zlib.unused_data or self._zlib.unconsumed_tail
+            else:
+                assert self._bz2 is not None
+                data = self._bz2.decompress(self._unused, size)
+                ended, self._unused = self._bz2.eof, self._bz2.unused_data
+        except (zlib.error, OSError, ValueError) as error:
+            self._at_end = True
+            if self._fresh and self._members:
+                raise Damaged(
+                    f"something that is not {self._compression} follows the content", rest_only=True
+                ) from None
+            raise Damaged(f"the {self._compression} stream is damaged: {error}", rest_only=False) from None
+        self._fresh = False
+        if ended:
+            self._members += 1
+            self._begin()
+        return data
+
+
+class _StaysOpen(io.RawIOBase):
+    """A file that whoever reads it does not close."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        return self._file.read(size)
+
+
+class _Zstandard:
+    """What zstd unpacks. The library drops what the failing call had unpacked, so the last bytes are asked for again,
+    in ever smaller steps."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._step = _STEP
+        self._reached = 0
+        self._open()
+
+    def _open(self) -> None:
+        self._file.seek(0)
+        self._stream = pa.CompressedInputStream(pa.PythonFile(_StaysOpen(self._file), mode="r"), "zstd")
+
+    def read(self, size: int, /) -> bytes:
+        while True:
+            try:
+                data = bytes(self._stream.read(min(size, self._step)))
+            except (OSError, pa.ArrowException) as error:
+                if self._step == 1:
+                    cut = "Truncated" in str(error)
+                    garbage = "frame descriptor" in str(error) and self._reached > 0
+                    reason = "the zstd stream is cut off" if cut else f"the zstd stream is damaged: {error}"
+                    if garbage:
+                        reason = "something that is not zstd follows the content"
+                    raise Damaged(reason, rest_only=cut or garbage) from None
+                self._step = max(1, self._step >> 6)
+                self._open()
+                _skip(self._stream, self._reached)
+                continue
+            self._reached += len(data)
+            return data
+
+
+def _skip(stream: Stream, count: int) -> None:
+    while count > 0:
+        data = stream.read(min(count, _STEP))
+        if not data:
+            return
+        count -= len(data)
+
+
+def _decompressed(file: BinaryIO, compression: str | None) -> Stream:
+    match compression:
+        case None:
+            return file
+        case "zstd":
+            return _Zstandard(file)
+    return _Decompressed(file, compression)
+
+
+class _Transcoded:
+    """UTF-16 or UTF-32 as UTF-8."""
+
+    def __init__(self, stream: Stream, encoding: str) -> None:
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder(encoding)(_MARK_WIDE)
+        self._ready = b""
+        self._at_end = False
+
+    def read(self, size: int, /) -> bytes:
+        while not self._ready and not self._at_end:
+            raw = self._stream.read(_STEP)
+            self._at_end = not raw
+            self._ready = self._decoder.decode(raw, final=not raw).encode("utf-8", "surrogatepass")
+        data, self._ready = self._ready[:size], self._ready[size:]
+        return data
+
+
+def open_content(file: BinaryIO, form: Form, offset: int) -> Stream:
+    """The content of an open file from an offset on."""
+    if form.seekable:
+        file.seek(max(offset, form.skips))
+        return file
+    file.seek(0)
+    stream = _decompressed(file, form.compression)
+    _skip(stream, form.skips)
+    if form.encoding in _WIDE:
+        stream = _Transcoded(stream, form.encoding)
+    _skip(stream, offset)
+    return stream
+
+
+# What can only be read from its beginning goes on where the unit before it stopped, if that was in this process.
+_open_streams: OrderedDict[tuple[object, ...], tuple[BinaryIO, Stream]] = OrderedDict()
+_MOST_STREAMS: Final = 4
+
+
+def read_range(path: str, form: Form, begin: int, end: int) -> bytes:
+    """Content between two offsets, as it stands in the file or comes out of the decompressor; less if there is less."""
+    status = os.stat(path)
+    version = (path, form, status.st_ino, status.st_size, status.st_mtime_ns)
+    if form.seekable:
+        with open(path, "rb") as file:
+            file.seek(begin)
+            return file.read(end - begin)
+    file, stream = _open_streams.pop((*version, begin), (None, None))  # type: ignore[assignment]
+    if stream is None:
+        file = open(path, "rb")  # noqa: SIM115 - it stays open for the next unit
+        stream = open_content(file, form, begin)
+    parts, left = io.BytesIO(), end - begin
+    try:
+        while left > 0 and (data := stream.read(left)):
+            parts.write(data)
+            left -= len(data)
+    except Damaged:
+        pass  # the checksum of the unit tells
+    _open_streams[(*version, end)] = (file, stream)
+    while len(_open_streams) > _MOST_STREAMS:
+        _open_streams.popitem(last=False)[1][0].close()
+    return parts.getvalue()
+
+
+# What is kept of it
+
+
+def show_bytes(data: bytes) -> str:
+    """The beginning of bad bytes as a text; a byte that is no text is written as \\xff."""
+    return data[:SHOWN_BYTES].decode("utf-8", "backslashreplace")
+
+
+_WHOLE_BYTES: Final = 2**20
+_EDGE_BYTES: Final = 2**16
+
+
+def fingerprint(path: str, end: int) -> int | None:
+    """A checksum over what a file has before an offset: all of it up to 1 MiB, else its first and last 64 KiB; None if
+    the file is shorter or cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            if end <= _WHOLE_BYTES:
+                data = file.read(end)
+                return zlib.crc32(data) if len(data) == end else None
+            checksum = zlib.crc32(file.read(_EDGE_BYTES))
+            file.seek(end - _EDGE_BYTES)
+            data = file.read(_EDGE_BYTES)
+            return zlib.crc32(data, checksum) if len(data) == _EDGE_BYTES else None
+    except OSError:
+        return None
+
+
+def file_changed(path: str) -> SourceError:
+    return SourceError(
+        f"{path} has changed since it was found",
+        code="file-changed",
+        hint="Put it back as it was and start again: the batch that reads it must read the same again. "
+        "Write new content to a new file, or append to this one.",
+    )

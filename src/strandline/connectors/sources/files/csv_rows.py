@@ -1,0 +1,117 @@
+"""The records of CSV to rows. Arrow parses whole blocks; records that it must not see are taken out before."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+
+from strandline.connectors.sources.base import REJECT_SCHEMA, Chunk
+from strandline.connectors.sources.conversion import conform
+from strandline.connectors.sources.files.content import show_bytes
+from strandline.connectors.sources.files.records import Records, blank, keep, not_text, record_bytes, split
+from strandline.connectors.sources.json_lines import no_rows
+from strandline.logical.catalog import BaseStream
+from strandline.runtime.kernels.batch import Index
+
+_NOT_READ = "cannot be read as CSV"
+
+
+def read_csv(data: bytes, stream: BaseStream, names: list[str], place: str, row: int, max_line: int) -> Iterator[Chunk]:
+    """The rows of whole records, of which the first has the number `row`. `names` are the columns of the file."""
+    records = split(data, True, max_line, final=True)
+    if not len(records):
+        return
+    no_text, empty = not_text(data, records), blank(data, records)
+    bad = no_text | records.unclosed | records.overlong
+    parsed = ~(bad | empty)
+    reasons = {
+        int(number): _reason(no_text[number], records.overlong[number], max_line) for number in np.flatnonzero(bad)
+    }
+    numbers = np.flatnonzero(parsed)
+    if len(numbers):
+        columns = _columns(names, stream)
+        frame, invalid = _parse_or_halve(keep(data, records, parsed), numbers, data, records, columns, stream)
+        reasons |= invalid
+        if frame is not None:
+            sound = np.setdiff1d(numbers, np.fromiter(invalid, np.int64, len(invalid)), assume_unique=True)
+            yield conform(frame, stream, place, pl.Series(sound + row))
+    if reasons:
+        rejected = [
+            (place, row + number, reason, show_bytes(record_bytes(data, records, number)))
+            for number, reason in sorted(reasons.items())
+        ]
+        frame = pl.DataFrame(rejected, schema=REJECT_SCHEMA, orient="row")
+        yield Chunk(no_rows(stream), frame, read=len(reasons))
+
+
+def _reason(no_text: bool, overlong: bool, max_line: int) -> str:
+    if overlong:
+        return f"a line of more than {max_line:,} bytes"
+    return "not text in the encoding of the file" if no_text else "a quote that is never closed"
+
+
+def _columns(names: list[str], stream: BaseStream) -> list[str]:
+    """The names under which a file's columns are parsed: those that nobody declared may be there twice."""
+    declared = {name for name, _ in stream.columns}
+    return [name if name in declared else f"@{number}" for number, name in enumerate(names)]
+
+
+def _parse_or_halve(
+    content: bytes, numbers: Index, data: bytes, records: Records, columns: list[str], stream: BaseStream
+) -> tuple[pl.DataFrame | None, dict[int, str]]:
+    """The rows of some records, and the numbers of those that are none, with the reason. Where Arrow finds other
+    records than we do, or none at all, the halves are parsed apart, down to the record that is to blame."""
+    result = _parse(content, columns, stream)
+    if result is not None:
+        frame, invalid = result
+        if frame.height + len(invalid) == len(numbers):
+            return frame, {int(numbers[position]): reason for position, reason in invalid.items()}
+    if len(numbers) == 1:
+        return None, {int(numbers[0]): _NOT_READ}
+    frames, reasons = [], dict[int, str]()
+    for half in np.array_split(numbers, 2):
+        chosen = np.zeros(len(records), np.bool_)
+        chosen[half] = True
+        frame_of_half, invalid_of_half = _parse_or_halve(
+            keep(data, records, chosen), half, data, records, columns, stream
+        )
+        reasons |= invalid_of_half
+        if frame_of_half is not None:
+            frames.append(frame_of_half)
+    return (pl.concat(frames) if frames else None), reasons
+
+
+def _parse(content: bytes, columns: list[str], stream: BaseStream) -> tuple[pl.DataFrame, dict[int, str]] | None:
+    """The rows of records, and which of them have another number of fields; None if Arrow gives up."""
+    invalid: dict[int, str] = {}
+
+    def remember(row: pa_csv.InvalidRow) -> str:
+        invalid[(row.number or 1) - 1] = f"{row.actual_columns} fields instead of {row.expected_columns}"
+        return "skip"
+
+    try:
+        table = pa_csv.read_csv(
+            io.BytesIO(content),
+            # One block: a record that lies in two of them would have to be shorter than a block.
+            read_options=pa_csv.ReadOptions(
+                column_names=columns, use_threads=False, block_size=min(len(content) + 2**20, 2**31 - 1)
+            ),
+            parse_options=pa_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=remember),
+            convert_options=pa_csv.ConvertOptions(
+                column_types={name: pa.string() for name in columns},
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+                null_values=[""],
+                include_columns=[name for name, _ in stream.columns],
+            ),
+        )
+    except (pa.ArrowException, OSError):
+        return None
+    frame = pl.from_arrow(table, rechunk=True)
+    assert isinstance(frame, pl.DataFrame)
+    return frame, invalid

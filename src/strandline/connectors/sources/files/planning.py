@@ -1,0 +1,465 @@
+"""From a file to its units, on the driver: one pass over a text file, a look at the footer of a Parquet file.
+
+A plan is made step by step: nothing is scanned before a batch may need it, and memory holds one block. What cannot be
+read becomes a unit with a problem. Files that can only be read from their beginning are planned as a whole, since a
+compressed file proves at its end that it is sound.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import stat
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import BinaryIO, Final
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from strandline.connectors.sources.conversion import converts_always
+from strandline.connectors.sources.files.content import (
+    SHOWN_BYTES,
+    Damaged,
+    Form,
+    Stream,
+    compression_of,
+    fingerprint,
+    form_of,
+    open_content,
+    show_bytes,
+    without_compression,
+)
+from strandline.connectors.sources.files.parquet import READ_ERRORS, column_types, footer_checksum
+from strandline.connectors.sources.files.records import split
+from strandline.connectors.sources.files.units import Unit
+from strandline.logical.catalog import BaseStream
+
+TEXT_UNIT_BYTES = 16 * 2**20
+STREAM_UNIT_BYTES = 64 * 2**20  # of what can only be read from its beginning: fewer units, fewer beginnings
+LONGEST_HEADER: Final = 2**20
+MOST_ROWS_OF_GROUP: Final = 100_000_000
+_FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
+
+
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    """What `file(…)` says of all its files."""
+
+    stream: BaseStream
+    format: str | None = None
+    header: bool = True
+    compression: str | None = None
+    encoding: str | None = None
+    max_line: int = 16 * 2**20
+    follow: bool = False
+
+    def kind_of(self, path: str) -> str | None:
+        """parquet, csv or json; None if neither the options nor the name tell."""
+        if self.format is not None:
+            return self.format
+        return _FORMATS.get(os.path.splitext(without_compression(path))[1].lower())
+
+
+@dataclass(slots=True)
+class InputFile:
+    """A file, and how far it was planned."""
+
+    path: str  # relative, as in units
+    inode: int = 0
+    size: int = 0
+    changed: int = 0
+    offset: int = 0  # of the content, or row groups
+    row: int = 1
+    header: tuple[str, ...] = ()
+    mark: int | None = None  # the fingerprint of what was planned
+    is_done: bool = False  # nothing more is expected of it
+    is_rejected: bool = False  # as a whole: it is read when it is corrected
+    grows: bool = True
+    is_parquet: bool = False
+    is_rotated: bool = False  # it has got another name: what it has now is all that comes
+    since: float = 0.0  # when it was first seen as it is, by the clock of this process
+    is_queued: bool = False
+    units: Iterator[Unit] | None = field(default=None, repr=False)
+
+    def take_over(self, unit: Unit) -> None:
+        """Go on after a unit that is in the log."""
+        self.inode, self.size, self.changed = unit.inode, unit.size, unit.changed
+        self.offset, self.header, self.mark = unit.end, unit.header, unit.mark
+        self.row = unit.row + unit.rows
+        self.is_done, self.is_rejected = unit.last, unit.whole
+        if unit.kind:
+            self.is_parquet = unit.kind == "parquet"
+            self.grows = not self.is_parquet and Form(unit.compression, unit.encoding).seekable
+
+    def facts(self) -> Unit:
+        """A unit with nothing but what tells the file from others."""
+        return Unit(
+            self.path,
+            begin=self.offset,
+            end=self.offset,
+            row=self.row,
+            inode=self.inode,
+            size=self.size,
+            changed=self.changed,
+            mark=self.mark or 0,
+            header=self.header,
+        )
+
+
+class NotYet(ValueError):
+    """A file that breaks off; it may still be written."""
+
+
+def problem_unit(file: InputFile, problem: str, raw: bytes = b"", *, whole: bool = False, last: bool = True) -> Unit:
+    """The unit that stands for what cannot be read."""
+    return replace(file.facts(), problem=problem, raw=show_bytes(raw), whole=whole, last=last)
+
+
+def plan_file(file: InputFile, path: str, options: FileOptions, final: bool, settled: bool) -> Iterator[Unit]:
+    """The units of a file from where its planning stands; `path` is where it lies now. With `final` nothing will be
+    appended to it, so its last line is one also without a line break. One that breaks off is NotYet complete, unless it
+    has settled. Raises PLAN_ERRORS, before the first unit, where the file cannot be read."""
+    kind = options.kind_of(file.path)
+    if kind is None:
+        yield problem_unit(file, "the format is not known; add format => 'parquet', 'csv' or 'json'", whole=True)
+        return
+    status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode):
+        what = "a directory" if stat.S_ISDIR(status.st_mode) else "no regular file"
+        yield problem_unit(file, f"this is {what}", whole=True)
+        return
+    if kind == "parquet":
+        file.grows = False
+        yield from _plan_parquet(file, path, options.stream)
+        return
+    form = form_of(path, compression_of(file.path, options.compression), options.encoding)
+    file.grows = form.seekable
+    if form.seekable:
+        yield from _plan_text(file, path, form, kind, options, final)
+    else:
+        yield from _plan_stream(file, path, form, kind, options, settled)
+
+
+def content_mark(path: str, is_parquet: bool) -> int | None:
+    """What tells whether a file that does not grow is still the same."""
+    return footer_checksum(path) if is_parquet else fingerprint(path, os.path.getsize(path))
+
+
+# Parquet
+
+
+def _plan_parquet(file: InputFile, path: str, stream: BaseStream) -> Iterator[Unit]:
+    with pq.ParquetFile(path) as parquet:
+        names = Counter(parquet.schema_arrow.names)
+        types = column_types(parquet.schema_arrow, [name for name, _ in stream.columns if names[name] == 1])
+        metadata = parquet.metadata
+        declared = {name for name, _ in stream.columns}
+        groups = [
+            _group_of(metadata.row_group(number), declared, file.size) for number in range(metadata.num_row_groups)
+        ]
+    problem = _column_problem(stream, names)
+    if problem is not None:
+        yield problem_unit(file, problem, whole=True)
+        return
+    checksum = footer_checksum(path)
+    file.is_parquet = True
+    # The times are looked at in any case.
+    fits = all(name in stream.time_columns or converts_always(types[name], kind) for name, kind in stream.columns)
+    facts = replace(file.facts(), kind="parquet", checksum=checksum, mark=checksum, fits=fits)
+    row = 1
+    for number, (count, problem) in enumerate(groups):
+        last = number == len(groups) - 1
+        if number >= file.offset:
+            unit = replace(facts, begin=number, end=number + 1, row=row, rows=count, last=last)
+            if problem is not None:
+                unit = replace(
+                    unit, rows=0, problem=f"row group {number} with {count:,} rows cannot be read: {problem}"
+                )
+            yield unit
+        row += max(count, 0)
+
+
+def _group_of(group: pq.RowGroupMetaData, declared: set[str], size: int) -> tuple[int, str | None]:
+    """How many rows a row group has, and what is wrong with what the footer says of it. Libraries take its word: they
+    break off the process, or ask for all memory there is."""
+    if not 0 <= group.num_rows <= MOST_ROWS_OF_GROUP:
+        return group.num_rows, f"at most {MOST_ROWS_OF_GROUP:,} rows are read at once"
+    for number in range(group.num_columns):
+        column = group.column(number)
+        if column.path_in_schema.partition(".")[0] in declared:
+            begin = column.dictionary_page_offset or column.data_page_offset
+            if begin < 0 or column.total_compressed_size < 0 or begin + column.total_compressed_size > size:
+                return group.num_rows, f"the pages of column {column.path_in_schema} lie outside of the file"
+    return group.num_rows, None
+
+
+def _column_problem(stream: BaseStream, names: Counter[str]) -> str | None:
+    """What is wrong with the columns of a file."""
+    for name, _ in stream.columns:
+        if not names[name]:
+            listed = ", ".join(list(names)[:20])
+            hint = ""
+            if any("\0" in other for other in names):
+                hint = "; it looks like UTF-16: write encoding => 'utf-16'"
+            return f"column {name} is missing; the file has {listed}{hint}"[:SHOWN_BYTES]
+        if names[name] > 1:
+            return f"column {name} is there {names[name]} times"
+    return None
+
+
+# Text
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Whole records of some content, or one line that is too long."""
+
+    begin: int
+    end: int
+    records: int
+    checksum: int = 0
+    overlong: int = 0  # lines among them that are too long
+    raw: bytes | None = None  # the beginning of a line that is too long
+
+
+def _plan_text(file: InputFile, path: str, form: Form, kind: str, options: FileOptions, final: bool) -> Iterator[Unit]:
+    """The units of a file that can be read from anywhere."""
+    with open(path, "rb") as opened:
+        limit = None if options.follow else file.size
+        stream = _Limited(opened, limit)
+        begin = max(file.offset, form.skips)
+        names = file.header
+        if kind == "csv" and options.header and file.offset == 0:
+            found = _read_header(opened, form, final)
+            if isinstance(found, str):
+                opened.seek(0)
+                yield problem_unit(file, found, opened.read(SHOWN_BYTES), whole=True)
+                return
+            if found is None:
+                return
+            names, begin = found
+            problem = _column_problem(options.stream, Counter(names))
+            if problem is not None:
+                opened.seek(0)
+                yield problem_unit(file, problem, opened.read(SHOWN_BYTES), whole=True)
+                return
+            file.row = 2
+        opened.seek(begin)
+        facts = replace(file.facts(), kind=kind, header=names, encoding=form.encoding, skips=form.skips)
+        row, pending = file.row, None
+        for span in _scan(stream, begin, kind == "csv", options.max_line, final, TEXT_UNIT_BYTES):
+            if pending is not None:
+                yield pending
+            mark = fingerprint(path, span.end) if options.follow else 0
+            pending = replace(_unit_of(facts, span, row, form, options.max_line), mark=mark or 0)
+            row += span.records
+        if pending is not None:
+            yield replace(pending, last=final and not options.follow)
+
+
+def _plan_stream(
+    file: InputFile, path: str, form: Form, kind: str, options: FileOptions, settled: bool
+) -> Iterator[Unit]:
+    """The units of a file that can only be read from its beginning: all of them, or one for the whole if it is damaged,
+    since a checksum at its end speaks of all its content."""
+    units: list[Unit] = []
+    with open(path, "rb") as opened:
+        raw = opened.read(SHOWN_BYTES)
+        if options.follow and os.fstat(opened.fileno()).st_size == 0:
+            return
+        stream = _UntilDamage(open_content(opened, form, 0))
+        names: tuple[str, ...] = ()
+        begin, row = 0, 1
+        if kind == "csv" and options.header:
+            found = stream.read_header()
+            if isinstance(found, str):
+                yield problem_unit(file, found, raw, whole=True)
+                return
+            names, begin = found or ((), 0)
+            row = 2
+            problem = _column_problem(options.stream, Counter(names)) if found else None
+            if problem is not None and stream.damage is None:
+                yield problem_unit(file, problem, raw, whole=True)
+                return
+        facts = replace(
+            file.facts(),
+            kind=kind,
+            header=names,
+            compression=form.compression,
+            encoding=form.encoding,
+            skips=form.skips,
+            mark=fingerprint(path, file.size) or 0,
+        )
+        end = begin
+        for span in _scan(stream, begin, kind == "csv", options.max_line, True, STREAM_UNIT_BYTES):
+            units.append(_unit_of(facts, span, row, form, options.max_line))
+            row += span.records
+            end = span.end
+    if stream.damage is not None:
+        if not stream.damage.rest_only:
+            yield problem_unit(file, stream.damage.reason, raw, whole=True)
+            return
+        if not settled:
+            raise NotYet(file.path)
+        where = f"{stream.damage.reason} after {end:,} bytes of content"
+        problem_facts = replace(facts, begin=end, end=end, row=row)
+        units.append(replace(problem_facts, problem=where, raw=show_bytes(raw)))
+    if units:
+        units[-1] = replace(units[-1], last=True)
+    yield from (unit for unit in units if unit.end > file.offset or (unit.problem is not None and not file.is_done))
+
+
+def _unit_of(facts: Unit, span: Span, row: int, form: Form, max_line: int) -> Unit:
+    unit = replace(facts, begin=span.begin, end=span.end, row=row, rows=span.records, checksum=span.checksum)
+    unit = replace(unit, overlong=span.overlong)
+    if span.raw is None:
+        return unit
+    shown = show_bytes(form.decode(span.raw) if form.seekable else span.raw)
+    return replace(unit, rows=1, problem=too_long(max_line), raw=shown)
+
+
+def too_long(max_line: int) -> str:
+    return f"a line of more than {max_line:,} bytes"
+
+
+class _Limited:
+    """A file up to the size that it had when it was found."""
+
+    def __init__(self, file: BinaryIO, limit: int | None) -> None:
+        self._file, self._limit = file, limit
+
+    def read(self, size: int, /) -> bytes:
+        if self._limit is not None:
+            size = max(0, min(size, self._limit - self._file.tell()))
+        return self._file.read(size)
+
+
+class _UntilDamage:
+    """A stream that ends where it is damaged, and remembers by what."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._ready = b""
+        self.damage: Damaged | None = None
+
+    def read(self, size: int, /) -> bytes:
+        if self._ready:
+            data, self._ready = self._ready[:size], self._ready[size:]
+            return data
+        if self.damage is not None:
+            return b""
+        try:
+            return self._stream.read(size)
+        except Damaged as damage:
+            self.damage = damage
+            return b""
+
+    def read_header(self) -> tuple[tuple[str, ...], int] | str | None:
+        """The names of the columns and where the rows begin; a text says what is wrong; None if there is nothing."""
+        data = b""
+        while len(data) < LONGEST_HEADER and (more := self.read(2**16)):
+            data += more
+            if b"\n" in more:
+                break
+        found = _parse_header(data, is_whole=True)
+        begin = found[1] if isinstance(found, tuple) else 0
+        self._ready = data[begin:] + self._ready
+        return found
+
+
+def _read_header(file: BinaryIO, form: Form, final: bool) -> tuple[tuple[str, ...], int] | str | None:
+    file.seek(form.skips)
+    data = file.read(2**16)
+    if b"\n" not in data and b"\r" not in data and len(data) == 2**16:
+        data += file.read(LONGEST_HEADER)
+    whole = split(data, True, LONGEST_HEADER, final or len(data) >= LONGEST_HEADER)
+    if not len(whole):
+        return None
+    raw = data[: int(whole.ends[0])]
+    found = _parse_header(form.decode(raw), is_whole=True)
+    return (found[0], form.skips + len(raw)) if isinstance(found, tuple) else found
+
+
+def _parse_header(data: bytes, is_whole: bool) -> tuple[tuple[str, ...], int] | str | None:
+    records = split(data, True, LONGEST_HEADER, is_whole)
+    if not len(records):
+        return None
+    line = data[: int(records.ends[0])]
+    if records.overlong[0] or records.unclosed[0]:
+        return "the header is not closed" if records.unclosed[0] else "the header has no end"
+    try:
+        text = line.decode().rstrip("\r\n")
+        names = next(csv.reader(io.StringIO(text, newline=""), strict=False), [])
+    except (UnicodeDecodeError, csv.Error) as error:
+        return f"the header cannot be read: {error}"
+    return tuple(names), len(line)
+
+
+def _scan(stream: Stream, offset: int, quotes: bool, longest_line: int, final: bool, block: int) -> Iterator[Span]:
+    """Spans of about a block from an offset on. Without `final` an incomplete last record is left."""
+    buffer = b""
+    while True:
+        data, at_end = _fill(stream, block)
+        buffer += data
+        records = split(buffer, quotes, longest_line, final and at_end)
+        if len(records):
+            checksum = zlib.crc32(memoryview(buffer)[: records.end])
+            yield Span(offset, offset + records.end, len(records), checksum, int(records.overlong.sum()))
+            offset += records.end
+            buffer = buffer[records.end :]
+        if at_end:
+            return
+        if len(buffer) > longest_line and _without_break(buffer, longest_line):
+            span, buffer = _skip_line(stream, buffer, offset, final)
+            if span is None:
+                return
+            yield span
+            offset = span.end
+
+
+def _fill(stream: Stream, size: int) -> tuple[bytes, bool]:
+    """Up to so many bytes, and whether the stream has ended."""
+    parts, left = list[bytes](), size
+    while left > 0:
+        data = stream.read(left)
+        if not data:
+            return b"".join(parts), True
+        parts.append(data)
+        left -= len(data)
+    return b"".join(parts), False
+
+
+def _break_in(data: bytes) -> int:
+    """Where the first line break is; -1 if there is none."""
+    breaks = [at for at in (data.find(b"\n"), data.find(b"\r")) if at >= 0]
+    return min(breaks, default=-1)
+
+
+def _without_break(data: bytes, longest_line: int) -> bool:
+    return _break_in(data[: longest_line + 1]) < 0
+
+
+def _skip_line(stream: Stream, buffer: bytes, offset: int, final: bool) -> tuple[Span | None, bytes]:
+    """Pass over a line that is too long without keeping it; None if its end is not there yet."""
+    raw, passed = buffer[:SHOWN_BYTES], 0
+    at = _break_in(buffer)
+    while at < 0:
+        passed += len(buffer)
+        buffer, at_end = _fill(stream, 2**20)
+        if not buffer and at_end:
+            return (Span(offset, offset + passed, 1, raw=raw) if final else None), b""
+        at = _break_in(buffer)
+    if buffer[at : at + 1] == b"\r" and at + 1 == len(buffer):
+        buffer += _fill(stream, 1)[0]
+        if at + 1 == len(buffer) and not final:
+            return None, b""
+    length = 2 if buffer[at : at + 2] == b"\r\n" else 1
+    return Span(offset, offset + passed + at + length, 1, raw=raw), buffer[at + length :]
+
+
+PLAN_ERRORS: Final = (OSError, pa.ArrowException, ValueError, pl.exceptions.PolarsError, *READ_ERRORS)

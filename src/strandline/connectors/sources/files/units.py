@@ -1,0 +1,181 @@
+"""Units, the pieces in which files are read, and the log that lists them in the order in which they are read.
+
+A position is a number of entries of the log. An entry is a unit, or the list of the files that a reading without
+`follow` began with. A unit says everything that decides which rows it has, with a checksum of the bytes that it covers,
+so a batch that runs again reads the same or says that it cannot.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from strandline.core.durable import START, ChainedLog
+from strandline.core.errors import damaged
+
+LISTING: Final = "listing"
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A piece of a file: row groups or bytes of content `begin` to `end`; `row` is the number of its first row, from 1.
+
+    One with a `problem` stands for something that cannot be read, and is a single rejected entry with `raw` as its
+    content; nobody looks at the file again for it.
+    """
+
+    path: str  # from the directory before the first wildcard on
+    begin: int = 0
+    end: int = 0
+    row: int = 0
+    rows: int = 0
+    kind: str = ""  # parquet, csv or json
+    checksum: int = 0  # of the content between begin and end; of the footer, for Parquet
+    inode: int = 0
+    size: int = 0  # of the file when the unit was planned
+    changed: int = 0  # when it had been changed last, in nanoseconds
+    mark: int = 0  # the fingerprint of everything before `end`
+    header: tuple[str, ...] = ()
+    compression: str | None = None
+    encoding: str = "utf-8"
+    skips: int = 0
+    overlong: int = 0  # how many lines are too long
+    fits: bool = False  # whether every column converts for sure, so that only its time can make a row malformed
+    last: bool = False  # whether nothing of the file is left
+    whole: bool = False  # whether the problem is one of the whole file, which is read when it is corrected
+    problem: str | None = None
+    raw: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {each.name: value for each in fields(self) if (value := getattr(self, each.name)) != each.default}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Unit:
+        return Unit(**{**data, "header": tuple(data.get("header", ()))})
+
+    @property
+    def is_divisible(self) -> bool:
+        """Whether units after it can be read by another task, which learns from the times alone what is late."""
+        return self.fits or self.problem is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file as it was found: its path, and what tells it from others."""
+
+    path: str
+    inode: int
+    size: int
+    changed: int
+
+
+class UnitLog:
+    """The entries of one stream: on disk, or in memory where there is no checkpoint. Knows the units by position."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._log = ChainedLog(path) if path is not None else None
+        self.units: list[Unit | None] = []  # by position; None is an entry that is no unit
+        self.listing: list[ListedFile] | None = None
+
+    def __len__(self) -> int:
+        return len(self.units)
+
+    def load(self) -> None:
+        """Take in what has been appended since."""
+        if self._log is None:
+            return
+        if not self._is_continued():
+            self._log.lines.clear()
+            self.units.clear()
+            self.listing = None
+        self._log.read()
+        self._take(line.entry for line in self._log.lines[len(self.units) :])
+
+    def _is_continued(self) -> bool:
+        """Whether the file still has the last line that is known. Another run may have cut it off."""
+        assert self._log is not None
+        if not self._log.lines:
+            return True
+        last = self._log.lines[-1]
+        start = self._log.lines[-2].end if len(self._log.lines) > 1 else 0
+        try:
+            with open(self._log.path, "rb") as file:
+                file.seek(start)
+                return file.read(len(last.digest)) == last.digest.encode()
+        except OSError:
+            return False
+
+    def _take(self, entries: Iterable[Any]) -> None:
+        for entry in entries:
+            try:
+                if LISTING in entry:
+                    self.listing = [ListedFile(*each) for each in entry[LISTING]]
+                    self.units.append(None)
+                else:
+                    self.units.append(Unit.from_json(entry))
+            except (TypeError, ValueError, AttributeError):
+                raise self._damaged() from None
+
+    def append_listing(self, files: Sequence[ListedFile]) -> None:
+        self._append([{LISTING: [[file.path, file.inode, file.size, file.changed] for file in files]}])
+
+    def append(self, units: Sequence[Unit]) -> None:
+        self._append([unit.to_json() for unit in units])
+
+    def _append(self, entries: list[dict[str, Any]]) -> None:
+        if self._log is not None:
+            self._log.append(entries)
+        self._take(entries)
+
+    def between(self, start: int, end: int) -> list[Unit]:
+        if end > len(self.units):
+            self.load()
+        if end > len(self.units):
+            raise self._damaged()
+        return [unit for unit in self.units[start:end] if unit is not None]
+
+    def digest(self, position: int) -> str:
+        if self._log is None:
+            return START
+        if position > len(self.units):
+            self.load()
+        if position > len(self.units):
+            raise self._damaged()
+        return self._log.digest_at(position)
+
+    def verify(self, position: int, expected: str) -> None:
+        if self._log is None:
+            return
+        if position > len(self.units) or self._log.digest_at(position) != expected:
+            self._log.lines.clear()
+            self.units.clear()
+            self.listing = None
+            self.load()
+            self._log.verify(position, expected)
+
+    def cut(self, position: int) -> None:
+        del self.units[position:]
+        if position == 0:
+            self.listing = None
+        if self._log is not None:
+            self._log.cut(position)
+
+    def _damaged(self) -> Exception:
+        return damaged(self._log.path if self._log is not None else "units.log")
+
+
+# Tasks of one process share what they know of a log; each reads only what was appended since.
+_logs: dict[str, UnitLog] = {}
+_LOCK: Final = threading.Lock()
+
+
+def shared_log(path: Path) -> UnitLog:
+    """The log of a file, as far as this process has read it, and what was appended since."""
+    with _LOCK:
+        log = _logs.setdefault(os.path.abspath(path), UnitLog(path))
+        log.load()
+        return log

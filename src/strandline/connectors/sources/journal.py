@@ -1,0 +1,226 @@
+"""Rows that come from outside and are given once, written down so that they can be read again.
+
+A journal is a directory of numbered entries: tables of rows, and promises that time has come so far. Positions count
+rows; a promise counts as one. The name of an entry says where it begins and ends, and has the checksum of its content.
+The file `head` says how far the journal reaches and whether it has ended; it is on disk before a program hears that its
+rows were taken, so what is missing up to there is damage. Whoever writes is one process.
+
+Where somebody else gives rows in numbered batches and may repeat the last one, the name has the number of the batch.
+Where nobody will read from the beginning again, what was read can be forgotten.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Final, Literal
+
+import pyarrow as pa
+import pyarrow.feather as feather
+
+from strandline.core.durable import HeadFile, checksum_file, sync_directory, sync_file
+from strandline.core.errors import SourceError, damaged
+from strandline.core.temporal import Instant
+
+HEAD: Final = "head"
+_NAME: Final = re.compile(r"(\d{15})-(\d{15})\.(rows|until|batch)\.(-?\d+)\.([0-9a-f]{8})")
+
+# Entries whose content this process has compared with its checksum.
+_checked: set[str] = set()
+_MOST_CHECKED: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What lies at the positions from `start` to `end`: rows, those of a batch with a number, or a promise."""
+
+    start: int
+    end: int
+    kind: Literal["rows", "until", "batch"] = "rows"
+    number: int = 0  # the instant of a promise, the number of a batch
+    checksum: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"{self.label}.{self.checksum:08x}"
+
+    @property
+    def label(self) -> str:
+        return f"{self.start:015d}-{self.end:015d}.{self.kind}.{self.number}"
+
+    @staticmethod
+    def of(name: str) -> Entry | None:
+        match = _NAME.fullmatch(name)
+        if match is None:
+            return None
+        start, end, kind, number, checksum = match.groups()
+        return Entry(int(start), int(end), kind, int(number), int(checksum, 16))  # type: ignore[arg-type]
+
+
+class Journal:
+    """Both ends of a journal: the process that writes it and those that read it have their own object.
+
+    One that is `forgetful` may have lost its beginning; in others a missing entry is damage.
+    """
+
+    def __init__(self, directory: Path, forgetful: bool = False) -> None:
+        self.directory = directory
+        self.forgetful = forgetful
+        self._head = HeadFile(directory / HEAD)
+        self._entries: list[Entry] = []
+
+    @property
+    def reach(self) -> int:
+        """The position after the last entry that this object has seen."""
+        return self._entries[-1].end if self._entries else 0
+
+    @property
+    def last_batch(self) -> int:
+        """The number of the last batch that is there; -1 if there is none."""
+        return max((entry.number for entry in self._entries if entry.kind == "batch"), default=-1)
+
+    @property
+    def ended(self) -> bool:
+        return self._read_head()[1]
+
+    def _read_head(self) -> tuple[int, bool]:
+        """How far the journal reaches for sure, and whether nothing follows."""
+        value = self._head.read()
+        return (0, False) if value is None else (int(value[0]), bool(value[1]))
+
+    def look(self) -> None:
+        """Find what has been written since the last look, and make sure that nothing is missing."""
+        acknowledged, _ = self._read_head()
+        if self._entries and acknowledged == self.reach:
+            return
+        if not self.directory.is_dir():
+            return
+        names = os.listdir(self.directory)
+        seen = self.reach
+        entries = [entry for name in names if (entry := Entry.of(name)) is not None and entry.start >= seen]
+        if entries and HEAD not in names:
+            raise damaged(self._head.path)
+        for entry in sorted(entries, key=lambda entry: (entry.start, entry.end)):
+            if entry.kind == "until" and entry.checksum != zlib.crc32(entry.label.encode()):
+                raise damaged(self.directory / entry.name)
+            if entry.start < self.reach:
+                raise damaged(self.directory / entry.name)
+            if entry.start > self.reach:
+                if not self.forgetful:
+                    raise damaged(self.directory / f"{self.reach:015d}-*")
+                self._entries.clear()  # what lies before a gap is being forgotten while we look
+            self._entries.append(entry)
+        if self.reach < acknowledged:
+            raise damaged(self.directory / f"{self.reach:015d}-*")
+
+    def verify(self, position: int) -> None:
+        """Make sure that the journal reaches a position, and that what follows it is what was written."""
+        self.look()
+        if self.reach < position:
+            raise damaged(self.directory)
+        for entry in self._entries:
+            if entry.end > position and entry.kind != "until":
+                self._check(entry)
+
+    def append(self, table: pa.Table) -> None:
+        if table.num_rows:
+            self._write(Entry(self.reach, self.reach + table.num_rows), [table])
+
+    def append_batch(self, number: int, rows: int, tables: Iterable[pa.Table]) -> None:
+        """The rows of a batch, all or none; `rows` is how many there are in the tables together."""
+        if rows:
+            self._write(Entry(self.reach, self.reach + rows, "batch", number), tables)
+            del self._entries[:-1]  # whoever writes batches reads none, and may write for years
+
+    def forget(self, position: int) -> None:
+        """Remove what lies before a position. The last entry stays, to tell where the journal stands."""
+        while len(self._entries) > 1 and self._entries[0].end <= position:
+            (self.directory / self._entries.pop(0).name).unlink(missing_ok=True)
+
+    def promise(self, until: Instant) -> None:
+        """No row will follow with a time before `until`."""
+        self._write(Entry(self.reach, self.reach + 1, "until", until), None)
+
+    def close(self) -> None:
+        """No row will follow."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._head.write([self.reach, True])
+
+    def _write(self, entry: Entry, tables: Iterable[pa.Table] | None) -> None:
+        """Add an entry; it is on disk, and so is the head, when this returns."""
+        if not self.directory.is_dir() or not self._head.path.exists():
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self._head.write([0, False])
+        hidden = self.directory / f".{entry.label}"
+        if tables is None:
+            hidden.touch()
+            entry = replace(entry, checksum=zlib.crc32(entry.label.encode()))
+        else:
+            write_tables(tables, hidden)
+            sync_file(hidden)
+            entry = replace(entry, checksum=checksum_file(hidden))
+        os.replace(hidden, self.directory / entry.name)
+        sync_directory(self.directory)
+        self._head.write([entry.end, False])
+        self._entries.append(entry)
+
+    def between(self, start: int, end: int) -> Iterator[tuple[int, pa.Table | Instant]]:
+        """The rows and promises between two positions, each with the position at which it begins."""
+        if end > self.reach:
+            self.look()
+        if start < end and self._entries and start < self._entries[0].start:
+            raise SourceError(
+                f"rows before position {self._entries[0].start} are not kept any more",
+                code="not-replayable",
+                detail=f"Those from {start} on were asked for; {self.directory} has no file with them.",
+                hint="Rows are removed when the batches with them are over. Begin again with another checkpoint.",
+            )
+        first = max(0, bisect_right(self._entries, start, key=lambda entry: entry.start) - 1)
+        for entry in self._entries[first:]:
+            if entry.start >= end:
+                return
+            if entry.end <= start:
+                continue
+            if entry.kind == "until":
+                yield entry.start, entry.number
+                continue
+            low = max(start, entry.start)
+            yield low, self._read(entry).slice(low - entry.start, min(end, entry.end) - low)
+
+    def _check(self, entry: Entry) -> None:
+        """Compare the content of an entry with its checksum, once in a process."""
+        path = self.directory / entry.name
+        if str(path) in _checked:
+            return
+        try:
+            intact = checksum_file(path) == entry.checksum
+        except OSError:
+            intact = False
+        if not intact:
+            raise damaged(path)
+        if len(_checked) >= _MOST_CHECKED:
+            _checked.clear()
+        _checked.add(str(path))
+
+    def _read(self, entry: Entry) -> pa.Table:
+        self._check(entry)
+        path = self.directory / entry.name
+        try:
+            return feather.read_table(path, memory_map=True)
+        except (OSError, pa.ArrowInvalid):
+            raise damaged(path) from None
+
+
+def write_tables(tables: Iterable[pa.Table], path: Path) -> None:
+    """One Arrow file of tables that come one after the other, all with the columns of the first."""
+    rest = iter(tables)
+    first = next(rest)
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, first.schema) as writer:
+        for table in chain([first], rest):
+            writer.write_table(table)

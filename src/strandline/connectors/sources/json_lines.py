@@ -1,0 +1,177 @@
+"""JSON objects, one per line, to rows: what files, sockets, web hooks and Kafka topics have in common.
+
+Whether a line is accepted depends on that line alone. Polars reads whole blocks; what it reads alone it reads in a
+block, and the other way round, with one exception: it makes something else of half a surrogate pair (`\\ud800`), which
+stands for no character. Such lines are always rejected.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+
+from strandline.connectors.sources.base import REJECT_SCHEMA, Chunk
+from strandline.connectors.sources.conversion import SHOWN_CHARACTERS, conform
+from strandline.logical.catalog import BaseStream
+from strandline.runtime.kernels.batch import FROM, UNTIL, Mask
+from strandline.runtime.kernels.columns import polars_type
+
+_GROUP = 1_000  # lines that are looked at together where some have trouble
+_OBJECT = re.compile(rb"\s*\{")
+_NOT_READ = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+_NO_OBJECT = "not a JSON object"
+_NO_TEXT = "not UTF-8"
+_HALF_PAIR = "half of a surrogate pair, which stands for no character"
+
+
+def conform_lines(
+    data: bytes,
+    stream: BaseStream,
+    place: str,
+    numbers: pl.Series,
+    beside: pl.DataFrame | None = None,
+    skip_empty: bool = False,
+) -> Iterator[Chunk]:
+    """The rows of lines without a line break at the end; `numbers` says which rows of the input they are, one by one.
+
+    Lines that are no JSON object are rejected, but for empty ones if these mean nothing. `beside` has declared columns
+    that do not come from the objects, a row per line.
+    """
+    told = {name: pl.String() for name, _ in stream.columns if beside is None or name not in beside.columns}
+    frame = _parse(data, told, len(numbers))
+    if frame is not None:
+        yield conform(_side_by_side(frame, beside), stream, place, numbers)
+        return
+    lines = data.split(b"\n")
+    reasons = _reasons(lines, told)
+    sound = pl.Series([reason is None for reason in reasons], dtype=pl.Boolean)
+    if sound.any():
+        chosen = [line for line, reason in zip(lines, reasons, strict=True) if reason is None]
+        frame = pl.read_ndjson(io.BytesIO(b"\n".join(chosen)), schema=told)
+        others = None if beside is None else beside.filter(sound)
+        yield conform(_side_by_side(frame, others), stream, place, numbers.filter(sound))
+    broken = [n for n, reason in enumerate(reasons) if reason is not None and not (skip_empty and not lines[n].strip())]
+    if broken:
+        rejected = pl.DataFrame(
+            {
+                "place": [place] * len(broken),
+                "row": numbers.gather(broken).cast(pl.Int64),
+                "reason": [reasons[n] for n in broken],
+                "content": [show_line(lines[n]) for n in broken],
+            },
+            schema=REJECT_SCHEMA,
+        )
+        yield Chunk(no_rows(stream), rejected, read=len(broken))
+
+
+def show_line(line: bytes) -> str:
+    """The beginning of a bad line; a byte that is no text is written as \\xff."""
+    return line[:SHOWN_CHARACTERS].decode("utf-8", "backslashreplace")
+
+
+def _parse(data: bytes, schema: dict[str, pl.String], count: int) -> pl.DataFrame | None:
+    """The objects of lines; None if some line is none, or must be looked at."""
+    if b"\\" in data and (b"\\ud" in data or b"\\uD" in data):
+        return None
+    if not _begins_with_object(data):
+        return None
+    try:
+        frame = pl.read_ndjson(io.BytesIO(data), schema=schema)
+    except _NOT_READ:
+        return None
+    return frame if frame.height == count else None
+
+
+def _begins_with_object(data: bytes) -> bool:
+    """Polars decompresses what begins like a compressed file, whatever it is."""
+    return _OBJECT.match(data) is not None
+
+
+def _reasons(lines: list[bytes], schema: dict[str, pl.String]) -> list[str | None]:
+    """Why each line is rejected; None for those that are not."""
+    reasons: list[str | None] = []
+    for first in range(0, len(lines), _GROUP):
+        group = lines[first : first + _GROUP]
+        data = b"\n".join(group)
+        if _parse(data, schema, len(group)) is not None:
+            reasons += [None] * len(group)
+            continue
+        texts = pl.Series([_decoded(line) for line in group], dtype=pl.String)
+        halves = _half_pairs(texts)
+        likely = _are_objects(texts) & ~halves
+        # Two parsers do not agree on every odd line; the one that reads decides.
+        together = [line for line, is_likely in zip(group, likely, strict=True) if is_likely]
+        agreed = _reads(b"\n".join(together), schema, len(together))
+        for line, text, half, is_likely in zip(group, texts, halves, likely, strict=True):
+            if text is None:
+                reasons.append(_NO_TEXT)
+            elif half:
+                reasons.append(_HALF_PAIR)
+            elif is_likely and agreed:
+                reasons.append(None)
+            else:
+                reasons.append(None if _may_be_json(text) and _reads(line, schema, 1) else _NO_OBJECT)
+    return reasons
+
+
+def _decoded(line: bytes) -> str | None:
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _half_pairs(texts: pl.Series) -> Mask:
+    """Which texts have the escape of one half of a surrogate pair without the other."""
+    escape = r"(?i)\\ud[89a-f]"
+    candidates = texts.str.contains(escape).fill_null(False)
+    if not candidates.any():
+        return np.zeros(len(texts), np.bool_)
+    rest = texts.str.replace_all(r"\\\\", "  ", literal=False)
+    rest = rest.str.replace_all(r"(?i)\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}", "")
+    halves: Mask = rest.str.contains(escape).fill_null(False).to_numpy()
+    return halves
+
+
+def _may_be_json(text: str) -> bool:
+    """False only for what no parser takes: asked before the one that decides, which takes longer to say no."""
+    try:
+        json.loads(text, parse_int=str, parse_float=str)
+    except RecursionError:
+        return True
+    except ValueError:
+        return False
+    return True
+
+
+def _are_objects(texts: pl.Series) -> Mask:
+    """Which texts are JSON objects. A text in quotes may contain one, too; the first character tells them apart."""
+    parsed = texts.str.json_path_match("$").is_not_null()
+    objects: Mask = (parsed & texts.str.strip_chars().str.starts_with("{")).fill_null(False).to_numpy()
+    return objects
+
+
+def _reads(data: bytes, schema: dict[str, pl.String], count: int) -> bool:
+    """Whether Polars reads lines of which none has half a surrogate pair."""
+    if not _begins_with_object(data):
+        return False
+    try:
+        return pl.read_ndjson(io.BytesIO(data), schema=schema).height == count
+    except _NOT_READ:
+        return False
+
+
+def _side_by_side(frame: pl.DataFrame, beside: pl.DataFrame | None) -> pl.DataFrame:
+    return frame if beside is None else frame.hstack(beside)
+
+
+def no_rows(stream: BaseStream) -> pl.DataFrame:
+    """No row of a stream, with its declared columns and its times."""
+    interval = (FROM, UNTIL)[: len(stream.time_columns)]
+    payload = {name: polars_type(kind) for name, kind in stream.columns}
+    return pl.DataFrame(schema={**payload, **dict.fromkeys(interval, pl.Int64())})

@@ -1,0 +1,245 @@
+"""Topics of Kafka: offsets are ours to remember, time advances per partition."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from strandline.connectors.sources.base import Arguments, Chunk, Source
+from strandline.connectors.sources.json_lines import conform_lines
+from strandline.connectors.sources.kafka_offsets import OffsetLog, Reading, Round, fair_shares
+from strandline.connectors.sources.kafka_topic import Messages, Topic
+from strandline.connectors.traits import Needs, Traits
+from strandline.core.errors import SourceError, Span, damaged
+from strandline.core.security.allow import Reach
+from strandline.core.security.kafka import kafka_reaches
+from strandline.core.temporal import SECOND, instant
+from strandline.logical.catalog import BaseStream, SourceCall
+
+NEW_PARTITIONS_SECONDS = 5.0  # how often we ask which partitions there are, and which offsets are left
+QUIET_SECONDS = 0.05  # how long we wait to ask again where nothing was new
+PIECE_ROWS = 20_000  # fewer are not worth a task of their own
+_OURS = ("bootstrap.servers", "group.id", "auto.offset.reset", "enable.auto.commit", "enable.partition.eof")
+
+
+class KafkaSource(Source):
+    """`kafka('host:port,…', topic => 'trades', start => 'earliest', until => NULL, max_rows => NULL, …)`.
+
+    Messages hold a JSON object each. Their offsets are logged with the checkpoint and nowhere else: a consumer group is
+    only a name to the brokers. Further options with a dot in their name go to librdkafka as they are:
+    `"security.protocol" => 'SSL'`.
+    """
+
+    needs = Needs("confluent_kafka", "kafka")
+    traits = Traits(
+        replayable=True,
+        ordered=True,
+        idempotent=True,
+        note="offsets are kept with the checkpoint; in order within a partition; deleted messages stop the query",
+    )
+
+    def __init__(self, stream: BaseStream, directory: Path | None) -> None:
+        super().__init__(stream, directory)
+        arguments = Arguments(stream)
+        servers = str(arguments.positional(0, "the brokers, as in kafka('localhost:9092', topic => 'trades')"))
+        name = arguments.option("topic", str, None)
+        self.format = arguments.option("format", str, "json")
+        self.start = str(arguments.option("start", str, "earliest"))
+        self.until = arguments.option("until", str, None)
+        max_rows = arguments.option("max_rows", int, None)
+        group = arguments.option("group_id", str, "strandline")
+        settings = {key: arguments.left.pop(key) for key in list(arguments.left) if "." in key}
+        arguments.done(most=1)
+        if name is None:
+            raise arguments.error("kafka() needs a topic: kafka('localhost:9092', topic => 'trades')")
+        self.max_rows = max_rows if isinstance(max_rows, int) else None
+        self.settings = settings
+        self.topic = Topic(servers, str(name), {"group.id": group, **settings})
+        self.log = OffsetLog(directory)
+        self._looked = self._asked_partitions = -1e9
+        self._rows_seen: dict[int, float] = {}
+
+    @classmethod
+    def reaches(cls, call: SourceCall) -> list[Reach]:
+        settings = {name: value for name, value in call.options.items() if "." in name}
+        return kafka_reaches(str(next(iter(call.arguments), "")), settings)
+
+    def identity(self) -> dict[str, object]:
+        return {
+            "function": "kafka",
+            "topic": self.topic.name,
+            "format": self.format,
+            "start": self.start,
+            "until": self.until,
+            "isolation.level": self.settings.get("isolation.level", "read_committed"),
+        }
+
+    def check(self, span: Span | None) -> None:
+        arguments = Arguments(self.stream, span)
+        if self.format != "json":
+            raise arguments.error(f"kafka() reads format => 'json', not '{self.format}'")
+        if self.until not in (None, "latest"):
+            raise arguments.error(f"until of kafka() is 'latest' or NULL, not '{self.until}'")
+        if self.max_rows is not None and self.max_rows < 1:
+            raise arguments.error("max_rows of kafka() must be greater than 0")
+        for name in _OURS:
+            if name in self.settings:
+                raise arguments.error(f"{name} is not for the user of kafka() to set")
+        try:
+            self._start_time()
+        except ValueError:
+            message = f"start of kafka() is 'earliest', 'latest' or a time as '2024-01-01 00:00:00', not '{self.start}'"
+            raise arguments.error(message) from None
+        try:
+            self.topic.partitions()
+        except SourceError as error:
+            error.span = span
+            raise
+        finally:
+            self.topic.close()
+
+    def _start_time(self) -> int | None:
+        return None if self.start in ("earliest", "latest") else instant(self.start) // 1_000
+
+    def close(self) -> None:
+        self.topic.close()
+
+    # On the driver: what there is to read.
+
+    def seal(self, position: int) -> str:
+        return self.log.seal(position)
+
+    def verify(self, position: int, seal: str) -> None:
+        self.log.verify(position, seal)
+
+    def resume(self, position: int) -> None:
+        self.log.cut(position)
+
+    def check_seal(self, position: int, seal: str) -> None:
+        self.log.verify(position, seal)
+
+    def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
+        if not self.log.rounds:
+            self.log.load()
+        if position > self.log.end and self.log.path is not None:
+            raise damaged(self.log.path)
+        if position == self.log.end and not self._is_complete(self.log.rounds[-1:]):
+            found = self._look(min(limit_rows, self.max_rows or limit_rows))
+            if found is not None:
+                self.log.append(found)
+        if position == self.log.end:
+            return position, self._is_complete(self.log.rounds[-1:])
+        here = self.log.round_at(position)
+        return here.end, here.end == self.log.end and self._is_complete([here])
+
+    def _is_complete(self, newest: list[Round]) -> bool:
+        ends = self.log.ends
+        return bool(newest) and ends is not None and all(newest[0].next[each] >= ends[each] for each in ends)
+
+    def _look(self, limit: int) -> Round | None:
+        """What has come since the last round; None if that is nothing."""
+        now = time.monotonic()
+        if now - self._looked < QUIET_SECONDS:
+            return None
+        last = self.log.rounds[-1] if self.log.rounds else self._beginning()
+        known = dict(last.next)
+        if now - self._asked_partitions >= NEW_PARTITIONS_SECONDS and self.log.rounds:
+            known |= self._news_of_partitions(known)
+            self._asked_partitions = now
+        reached = self.log.ends if self.log.ends is not None else self.topic.offsets("latest", known)
+        waiting = {each: reached[each] - offset for each, offset in known.items() if reached[each] != offset}
+        for each, rows in waiting.items():
+            if rows < 0:
+                raise self.topic.gone(each, reached[each], known[each])
+        shares = fair_shares(waiting, limit)
+        reads = tuple(Reading(each, known[each], known[each] + shares[each]) for each in sorted(shares))
+        after = known | {each.partition: each.end for each in reads}
+        found = Round(last.end, reads, after, self._resting(last, after, waiting, now))
+        if not self.log.rounds:
+            found = replace(found, at=0)
+        elif not reads and (found.next, found.resting) == (last.next, last.resting):
+            self._looked = now
+            return None
+        return found
+
+    def _beginning(self) -> Round:
+        """Where reading begins, before anything is read."""
+        partitions = self.topic.partitions()
+        begin = self.topic.offsets(self.start if (at := self._start_time()) is None else at, partitions)
+        if self.until is not None:
+            self.log.ends = self.topic.offsets("latest", partitions)
+            begin = {each: min(offset, self.log.ends[each]) for each, offset in begin.items()}
+        return Round(0, (), begin)
+
+    def _news_of_partitions(self, known: Mapping[int, int]) -> dict[int, int]:
+        """Partitions that were added, from their first message on; and nothing that was not read may have been deleted.
+
+        A reading with an end is one of what was there when it began, so there is nothing to add to it.
+        """
+        partitions = self.topic.partitions()
+        first = self.topic.offsets("earliest", partitions)
+        for each, offset in known.items():
+            if first.get(each, offset) > offset:
+                raise self.topic.gone(each, offset, first[each])
+        return {} if self.log.ends is not None else {each: first[each] for each in partitions if each not in known}
+
+    def _resting(
+        self, last: Round, after: Mapping[int, int], waiting: Mapping[int, int], now: float
+    ) -> tuple[int, ...]:
+        """The partitions that time need not wait for: those read to their end, and those without a row for as long as
+        IDLE AFTER says. Where that is all of them, it is for the stream as a whole to be idle."""
+        if self.log.ends is not None:
+            return tuple(each for each, offset in sorted(after.items()) if offset >= self.log.ends[each])
+        patience = self.stream.idle_after_us
+        for each in after:
+            if each in waiting or each not in self._rows_seen:
+                self._rows_seen[each] = now
+        silent = {
+            each
+            for each in after
+            if patience is not None and (each in last.resting or now - self._rows_seen[each] >= patience / SECOND)
+        }
+        silent -= set(waiting)
+        return tuple(sorted(silent)) if len(silent) < len(after) else last.resting
+
+    def cuts(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
+        ends = np.cumsum([each.end - each.begin for each in self.log.readings(start, end)])
+        tasks = min(tasks, int(ends[-1]) // PIECE_ROWS) if len(ends) else 0
+        found = start + 1 + np.searchsorted(ends, ends[-1] * np.arange(1, tasks) / tasks) if tasks > 1 else ()
+        return tuple(sorted({int(cut) for cut in found if start < cut < end}))
+
+    def brings_rows(self, start: int, end: int) -> bool:
+        return bool(self.log.readings(start, end))
+
+    # On a worker: reading it.
+
+    def partitions(self, end: int) -> Mapping[str, bool]:
+        if end == 0:
+            return {}
+        here = self.log.round_at(end - 1)
+        return {str(each): each in here.resting for each in sorted(here.next)}
+
+    def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
+        for partition, messages in self.topic.read(self.log.readings(start, end)):
+            place = f"{self.topic.name}/{partition}"
+            beside = _beside(messages, partition, self.stream)
+            for chunk in conform_lines(messages.lines, self.stream, place, messages.offsets, beside):
+                yield replace(chunk, partition=str(partition))
+
+
+def _beside(messages: Messages, partition: int, stream: BaseStream) -> pl.DataFrame | None:
+    """The columns that a message has outside of its content, as far as the stream declares them."""
+    made = {
+        "kafka_key": lambda: messages.keys(),
+        "kafka_headers": lambda: messages.headers(),
+        "kafka_timestamp": lambda: messages.timestamps(),
+        "kafka_partition": lambda: pl.repeat(partition, len(messages.offsets), dtype=pl.Int32, eager=True),
+        "kafka_offset": lambda: messages.offsets,
+    }
+    wanted = [name for name, _ in stream.columns if name in made]
+    return pl.DataFrame({name: made[name]() for name in wanted}) if wanted else None

@@ -1,0 +1,165 @@
+"""Which offsets of which partitions each batch of a topic reads: decided once, written down, and then read by all.
+
+A position is a number of readings, a reading being a range of offsets of one partition. A batch is a round of readings,
+at most one per partition; a round without any still takes a position, since it tells what changed: a partition that is
+new, or one that rests. Old rounds are forgotten, so the log does not grow. Every round has a digest over itself and all
+rounds before it; the offset of the batch keeps it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from strandline.core.durable import START, DocumentKind, digest, read_document, sync_directory, write_document
+from strandline.core.errors import SourceError, damaged
+
+KIND: Final = DocumentKind("kafka", 1)
+ROUNDS_KEPT = 20  # Spark repeats at most the batch that is under way
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The messages of a partition from one offset to another."""
+
+    partition: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What a batch reads. `next` has the offset at which each partition goes on, so all partitions that are known;
+    `resting` are those that time need not wait for. `digest` is that of the chain of rounds up to this one."""
+
+    at: int
+    reads: tuple[Reading, ...]
+    next: Mapping[int, int]
+    resting: tuple[int, ...] = ()
+    digest: str = START
+
+    @property
+    def end(self) -> int:
+        return self.at + max(1, len(self.reads))
+
+    def to_json(self) -> dict[str, Any]:
+        reads = [[each.partition, each.begin, each.end] for each in self.reads]
+        facts = {"at": self.at, "reads": reads, "next": list(self.next.items()), "resting": self.resting}
+        return {**facts, "digest": self.digest}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Round:
+        reads = tuple(Reading(*each) for each in data["reads"])
+        return Round(data["at"], reads, dict(map(tuple, data["next"])), tuple(data["resting"]), data["digest"])
+
+    def after(self, previous: str, ends: object) -> Round:
+        """The round with its digest, behind the one that has the previous digest."""
+        facts = json.dumps([{**self.to_json(), "digest": None}, ends])
+        return replace(self, digest=digest(f"{previous}{facts}".encode()))
+
+
+@dataclass(slots=True)
+class OffsetLog:
+    """The newest rounds. `ends` are the offsets at which a bounded reading stops."""
+
+    directory: Path | None
+    rounds: list[Round] = field(default_factory=list)
+    ends: Mapping[int, int] | None = None
+    forgotten: str = START  # the digest of the last round that is not kept any more
+
+    @property
+    def path(self) -> Path | None:
+        return self.directory / "offsets.json" if self.directory is not None else None
+
+    @property
+    def end(self) -> int:
+        return self.rounds[-1].end if self.rounds else 0
+
+    def seal(self, position: int) -> str:
+        """The digest of the rounds up to a position, at which one ends."""
+        return next((each.digest for each in self.rounds if each.end == position), "")
+
+    def verify(self, position: int, seal: str) -> None:
+        """Make sure that the rounds up to a position are those whose digest was kept."""
+        if self.path is None or position == 0:
+            return
+        self.load()
+        if self.seal(position) != seal:
+            raise damaged(self.path)
+
+    def cut(self, position: int) -> None:
+        """Drop the rounds after a position."""
+        self.rounds = [each for each in self.rounds if each.end <= position]
+        if not self.rounds:
+            self.ends, self.forgotten = None, START
+            if self.path is not None:
+                self.path.unlink(missing_ok=True)
+
+    def load(self) -> None:
+        """Read what the driver has written."""
+        if self.path is None or not self.path.exists():
+            return
+        data = read_document(self.path, KIND)
+        try:
+            self.ends = None if data["ends"] is None else dict(map(tuple, data["ends"]))
+            self.rounds = [Round.from_json(each) for each in data["rounds"]]
+            self.forgotten = previous = data["forgotten"]
+            for each in self.rounds:
+                if each.after(previous, data["ends"]).digest != each.digest:
+                    raise damaged(self.path)
+                previous = each.digest
+        except (ValueError, TypeError, KeyError):
+            raise damaged(self.path) from None
+
+    def append(self, found: Round) -> None:
+        """Write a round down before anybody hears of it."""
+        ends = None if self.ends is None else [list(pair) for pair in self.ends.items()]
+        previous = self.rounds[-1].digest if self.rounds else self.forgotten
+        self.rounds = [*self.rounds, found.after(previous, ends)]
+        if len(self.rounds) > ROUNDS_KEPT:
+            self.forgotten = self.rounds[-ROUNDS_KEPT - 1].digest
+            self.rounds = self.rounds[-ROUNDS_KEPT:]
+        if self.path is None:
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        rounds = [each.to_json() for each in self.rounds]
+        write_document(self.path, KIND, {"ends": ends, "rounds": rounds, "forgotten": self.forgotten})
+        sync_directory(self.path.parent)
+
+    def round_at(self, position: int) -> Round:
+        """The round in which a position lies."""
+        if position >= self.end:
+            self.load()
+        for each in self.rounds:
+            if each.at <= position < each.end:
+                return each
+        if self.rounds and position < self.rounds[0].at:
+            raise SourceError(
+                f"the offsets of position {position} are forgotten; the log begins with {self.rounds[0].at}",
+                code="not-replayable",
+                hint="Offsets are forgotten when the batches with them are over. Begin again with another checkpoint.",
+            )
+        raise damaged(self.path or Path("offsets.json"))
+
+    def readings(self, start: int, end: int) -> list[Reading]:
+        """What is read between two positions."""
+        found: list[Reading] = []
+        while start < end:
+            here = self.round_at(start)
+            found += here.reads[start - here.at : end - here.at]
+            start = here.end
+        return found
+
+
+def fair_shares(waiting: Mapping[int, int], limit: int) -> dict[int, int]:
+    """How many rows of each partition are read at once: all that wait, but not more than a fair part of the limit. What
+    one partition does not need, the others may have. One row of each in any case, so that none is starved."""
+    left, shares = limit, {}
+    for number, partition in enumerate(sorted(waiting, key=lambda each: waiting[each])):
+        part = max(1, left // (len(waiting) - number))
+        shares[partition] = min(waiting[partition], part)
+        left = max(0, left - shares[partition])
+    return shares

@@ -1,0 +1,295 @@
+"""The conversation with Kafka's brokers about one topic: partitions, offsets, messages."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from strandline.connectors.sources.kafka_offsets import Reading
+from strandline.core.errors import SetupError, SourceError
+from strandline.core.log import INPUT
+from strandline.core.security.secret import Secret, reveal
+from strandline.logical.catalog import Argument
+
+ANSWER_SECONDS = 5.0
+STALLED_SECONDS = 30.0  # how long messages that must be there may fail to come
+AT_ONCE = 10_000
+GLANCE_SECONDS = 0.1
+
+# Consumers that wait for the next task in this process: to connect anew for each batch would cost more than to read it.
+# Whoever needs one takes it out, so that no two threads use the same.
+_waiting: dict[tuple[object, ...], list[Any]] = {}
+
+_log = INPUT.getChild("kafka")  # librdkafka's own lines; an error of ours says the same once
+
+
+def kafka() -> Any:
+    """The package that talks to Kafka, which not everybody has."""
+    try:
+        return importlib.import_module("confluent_kafka")
+    except ImportError:
+        raise SetupError(
+            "kafka() needs the package confluent-kafka",
+            code="package-missing",
+            hint="Run `pip install 'strandline[kafka]'`.",
+        ) from None
+
+
+class Messages:
+    """The messages of one partition, in order."""
+
+    def __init__(self, found: Sequence[Any], offsets: pl.Series) -> None:
+        self.found = found
+        self.offsets = offsets
+
+    @property
+    def lines(self) -> bytes:
+        """Their contents, one per line."""
+        # One call per message and column is what the package offers; everything after it is array code.
+        values = [message.value() or b"" for message in self.found]
+        lines = b"\n".join(values)
+        if lines.count(b"\n") >= len(values):
+            # JSON has no line break inside of texts, so those that stand between its parts mean nothing.
+            lines = b"\n".join(value.replace(b"\n", b" ") for value in values)
+        return lines
+
+    def keys(self) -> pl.Series:
+        raw = pl.Series([message.key() for message in self.found], dtype=pl.Binary)
+        try:
+            return raw.cast(pl.String)
+        except pl.exceptions.PolarsError:
+            return pl.Series([None if key is None else key.decode(errors="replace") for key in raw], dtype=pl.String)
+
+    def timestamps(self) -> pl.Series:
+        # Milliseconds; -1 is what a message without a time says.
+        raw = pl.Series([message.timestamp()[1] for message in self.found], dtype=pl.Int64)
+        return raw.replace(-1, None).cast(pl.Datetime("ms")).cast(pl.Datetime("us"))
+
+    def headers(self) -> pl.Series:
+        """The headers of each message as a JSON object; the last of equal names counts."""
+        shown = [
+            None
+            if (headers := message.headers()) is None
+            else json.dumps({k: None if v is None else v.decode(errors="replace") for k, v in headers})
+            for message in self.found
+        ]
+        return pl.Series(shown, dtype=pl.String)
+
+
+class Topic:
+    """One topic, asked by one process; connects when it is first asked."""
+
+    def __init__(self, servers: str, name: str, settings: Mapping[str, Argument]) -> None:
+        self.servers = servers
+        self.name = name
+        self.settings = {key: _as_text(value) for key, value in settings.items()}
+        self._admin: Any = None
+        self._said: list[str] = []
+
+    def _configuration(self) -> dict[str, Any]:
+        return {
+            "bootstrap.servers": self.servers,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",  # what is missing must not be passed over
+            "fetch.wait.max.ms": 10,  # what we read is there; a broker that waits for more only holds us up
+            **{name: reveal(value) for name, value in self.settings.items()},
+            "error_cb": self._hear,
+            "logger": _log,
+        }
+
+    def _hear(self, error: Any) -> None:
+        self._said = [*self._said[-4:], error.str()]
+
+    # What there is.
+
+    def partitions(self) -> list[int]:
+        module = kafka()
+        try:
+            with self._consumer() as consumer:
+                found = consumer.list_topics(self.name, timeout=ANSWER_SECONDS).topics[self.name]
+        except module.KafkaException as error:
+            raise self._unreachable(error) from None
+        if found.error is not None and found.error.code() == module.KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise SourceError(
+                f'there is no topic "{self.name}" at {self.servers}',
+                code="kafka-topic",
+                hint="Create it first; names of topics are case-sensitive.",
+            )
+        if found.error is not None:
+            raise self._unreachable(module.KafkaException(found.error))
+        return sorted(found.partitions)
+
+    def offsets(self, what: str | int, partitions: Iterable[int]) -> dict[int, int]:
+        """The first ("earliest") or next ("latest") offset of each partition, or that of the first message with a time
+        in milliseconds or later; where there is none, the next one."""
+        module, admin = kafka(), importlib.import_module("confluent_kafka.admin")
+        spec = {"earliest": admin.OffsetSpec.earliest(), "latest": admin.OffsetSpec.latest()}
+        kind = admin.OffsetSpec.for_timestamp(what) if isinstance(what, int) else spec[what]
+        try:
+            if self._admin is None:
+                ours = (
+                    "enable.auto.commit",
+                    "enable.partition.eof",
+                    "auto.offset.reset",
+                    "fetch.wait.max.ms",
+                    "group.id",
+                )
+                self._admin = admin.AdminClient({k: v for k, v in self._configuration().items() if k not in ours})
+            asked = self._admin.list_offsets(
+                {module.TopicPartition(self.name, each): kind for each in partitions},
+                isolation_level=self._isolation(module),
+                request_timeout=ANSWER_SECONDS,
+            )
+            found = {where.partition: answer.result().offset for where, answer in asked.items()}
+        except module.KafkaException as error:
+            raise self._unreachable(error) from None
+        beyond = [each for each, offset in found.items() if offset < 0]
+        return found | self.offsets("latest", beyond) if beyond else found
+
+    def _isolation(self, module: Any) -> Any:
+        committed = self.settings.get("isolation.level", "read_committed") == "read_committed"
+        return module.IsolationLevel.READ_COMMITTED if committed else module.IsolationLevel.READ_UNCOMMITTED
+
+    # Reading.
+
+    def read(self, readings: Sequence[Reading]) -> Iterator[tuple[int, Messages]]:
+        """The messages of each reading, whatever the order in which the brokers send them."""
+        if not readings:
+            return
+        with self._consumer() as consumer:
+            found, partitions, offsets = self._collect(consumer, {each.partition: each for each in readings})
+        for each in readings:
+            chosen = np.flatnonzero((partitions == each.partition) & (offsets < each.end))
+            if len(chosen):
+                yield each.partition, Messages([found[i] for i in chosen.tolist()], pl.Series(offsets[chosen]))
+
+    def _collect(self, consumer: Any, left: dict[int, Reading]) -> tuple[list[Any], Any, Any]:
+        module = kafka()
+        assigned = [module.TopicPartition(self.name, each.partition, each.begin) for each in left.values()]
+        consumer.assign(assigned)
+        found: list[Any] = []
+        partitions: list[int] = []
+        offsets: list[int] = []
+        reached = {each.partition: each.begin for each in left.values()}
+        heard = time.monotonic()
+        try:
+            while left:
+                rows = sum(each.end - reached[each.partition] for each in left.values())
+                came = consumer.consume(min(AT_ONCE, max(rows, 1)), GLANCE_SECONDS)
+                errors = [message for message in came if message.error() is not None]
+                if errors:
+                    came = [message for message in came if message.error() is None]
+                    reached |= self._ends_among(errors, left, module)
+                new_partitions = [message.partition() for message in came]
+                new_offsets = [message.offset() for message in came]
+                reached |= {each: offset + 1 for each, offset in zip(new_partitions, new_offsets, strict=True)}
+                found += came
+                partitions += new_partitions
+                offsets += new_offsets
+                done = [each for each, reading in left.items() if reached[each] >= reading.end]
+                if came or done:
+                    heard = time.monotonic()
+                elif time.monotonic() - heard > STALLED_SECONDS:
+                    raise self._stalled(left, reached)
+                for each in done:
+                    del left[each]
+                if done and left:  # what follows in these is for the next batch
+                    consumer.pause([module.TopicPartition(self.name, each) for each in done])
+            consumer.resume(assigned)  # a pause would outlive the assignment
+            consumer.unassign()
+        except module.KafkaException as error:
+            raise self._unreachable(error) from None
+        return found, np.array(partitions, np.int64), np.array(offsets, np.int64)
+
+    def _ends_among(self, errors: list[Any], left: Mapping[int, Reading], module: Any) -> dict[int, int]:
+        """Where partitions end: behind the last message there may be offsets of transactions, which nobody sends."""
+        ends: dict[int, int] = {}
+        for message in errors:
+            code, reading = message.error().code(), left.get(message.partition())
+            if code == module.KafkaError._PARTITION_EOF:
+                if reading is not None and message.offset() >= reading.end:
+                    ends[reading.partition] = message.offset()
+            elif code in (module.KafkaError._AUTO_OFFSET_RESET, module.KafkaError.OFFSET_OUT_OF_RANGE):
+                partition = message.partition()
+                raise self.gone(partition, reading.begin if reading else 0, None)
+            elif not (
+                message.error().retriable()
+                or code in (module.KafkaError._TRANSPORT, module.KafkaError._ALL_BROKERS_DOWN)
+            ):
+                raise self._unreachable(module.KafkaException(message.error()))
+        return ends
+
+    @contextlib.contextmanager
+    def _consumer(self) -> Iterator[Any]:
+        """A consumer for as long as it is needed; one that had trouble is not used again."""
+        idle = _waiting.setdefault(self._key, [])
+        consumer = idle.pop() if idle else kafka().Consumer(self._configuration())
+        try:
+            yield consumer
+        except BaseException:
+            consumer.close()
+            raise
+        idle.append(consumer)
+
+    @property
+    def _key(self) -> tuple[object, ...]:
+        # A process that was forked has none of the threads that its parent's consumers live from.
+        return (os.getpid(), self.servers, tuple(sorted(self.settings.items())))
+
+    def close(self) -> None:
+        for consumer in _waiting.pop(self._key, []):
+            consumer.close()
+        self._admin = None
+
+    # What may go wrong.
+
+    def gone(self, partition: int, wanted: int, first: int | None) -> SourceError:
+        there = f"; what is left begins at {first}" if first is not None else ""
+        return SourceError(
+            f"messages of {self.name}/{partition} from offset {wanted} on were deleted before they were read{there}",
+            code="kafka-offsets-gone",
+            detail="The topic keeps them for a shorter time than the query was behind, or was made anew.",
+            hint="Begin again with another checkpoint, and let the topic keep its messages for longer.",
+        )
+
+    def _stalled(self, left: Mapping[int, Reading], reached: Mapping[int, int]) -> SourceError:
+        partition, reading = next(iter(left.items()))
+        return SourceError(
+            f"{self.name}/{partition} has not sent offset {reached[partition]} for {STALLED_SECONDS:.0f} seconds,"
+            f" though it reached {reading.end} before",
+            code="kafka-unreachable",
+            detail=self._last_words(),
+            hint=f"Are the brokers {self.servers} up? Start again to go on from here.",
+        )
+
+    def _unreachable(self, error: Any) -> SourceError:
+        if error.args[0].code() in (kafka().KafkaError._INVALID_ARG, kafka().KafkaError._CONFLICT):
+            return SourceError(
+                f"Kafka's library does not take the options of topic {self.name}: {error.args[0].str()}",
+                code="source-argument",
+                hint="Options with a dot in their name are those of librdkafka, written in double quotes.",
+            )
+        return SourceError(
+            f"Kafka does not answer at {self.servers}: {error.args[0].str()}",
+            code="kafka-unreachable",
+            detail=self._last_words(),
+            hint="Is the address right, and are options as \"security.protocol\" => 'SSL' needed?",
+        )
+
+    def _last_words(self) -> str | None:
+        return f"The last that was heard: {self._said[-1]}." if self._said else None
+
+
+def _as_text(value: Argument) -> str | Secret:
+    if isinstance(value, Secret):
+        return value
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)

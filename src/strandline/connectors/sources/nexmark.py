@@ -1,0 +1,132 @@
+"""The streams of the NEXMark benchmark: people, auctions and bids of one generated auction house."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from types import NoneType
+from typing import Final
+
+import polars as pl
+
+from strandline.connectors.sources.auctions import EPOCH, KINDS, PER_EPOCH, SHUFFLE, House, events_of
+from strandline.connectors.sources.base import Arguments, Chunk, Source
+from strandline.connectors.sources.clock import first_start, now
+from strandline.connectors.sources.conversion import conform, converts_always
+from strandline.connectors.traits import Traits
+from strandline.core.errors import Span
+from strandline.core.temporal import BEFORE_ALL, SECOND, Instant, instant
+from strandline.logical.catalog import BaseStream, KnownRows, SourceCall
+from strandline.runtime.kernels.columns import polars_type
+
+AT_ONCE: Final = 2**18  # events: their columns stay near the processor
+PIECE_ROWS: Final = 50_000  # fewer are not worth a task of their own
+
+
+class NexmarkSource(Source):
+    """`nexmark('bid', events => 100000, rate => 10000, seed => 0, start => '2015-07-15 00:00:00', pace => false,
+    disorder => 1)`; the other kinds are 'person' and 'auction'.
+
+    The three streams of equal options are parts of one sequence of events. A position counts events of all kinds, so
+    the streams advance together and a join of two of them waits for neither.
+    """
+
+    traits = Traits(True, True, True, "an event is a function of its number and the seed")
+
+    def __init__(self, stream: BaseStream, directory: Path | None) -> None:
+        super().__init__(stream, directory)
+        self._began: Instant | None = None
+        arguments = Arguments(stream)
+        self.kind = _kind(arguments)
+        events = arguments.option("events", (int, NoneType), 100000)
+        rate = arguments.option("rate", (int, float, str), 10000)
+        seed = arguments.option("seed", int, 0)
+        start = arguments.option("start", (str, NoneType), "2015-07-15 00:00:00")
+        self.pace = bool(arguments.option("pace", bool, False))
+        disorder = arguments.option("disorder", int, 1)
+        arguments.done(most=1)
+        assert isinstance(events, int | None) and isinstance(seed, int) and isinstance(disorder, int)
+        if (events is not None and events < 0) or disorder < 1:
+            raise arguments.error("nexmark() needs events of at least 0 and a disorder of at least 1")
+        if disorder > 1 and disorder % SHUFFLE == 0:
+            raise arguments.error(f"a disorder of nexmark() must not be a multiple of {SHUFFLE}")
+        self.events = events
+        self._start = None if start is None else str(start)
+        try:
+            per_second = Fraction(str(rate))
+            at = 0 if self._start is None else instant(self._start)
+        except (ValueError, ZeroDivisionError) as error:
+            raise arguments.error(f"an option of nexmark() cannot be read: {error}") from None
+        if per_second <= 0:
+            raise arguments.error("the rate of nexmark() must be greater than 0")
+        self._house = House(seed, per_second, at, disorder)
+
+    @classmethod
+    def knows(cls, call: SourceCall) -> KnownRows:
+        """All columns of the kind, in order of time as far as the disorder allows."""
+        source = cls(BaseStream("", (), call, None), None)
+        columns = tuple((name, kind) for name, (kind, _) in KINDS[source.kind].items())
+        return KnownRows(columns, "date_time", source._house.disorder_us, source._house.rate_of(source.kind))
+
+    def check(self, span: Span | None) -> None:
+        for name, _ in self.stream.columns:
+            if name not in KINDS[self.kind]:
+                raise Arguments(self.stream, span).error(
+                    f'nexmark() has no column "{name}"; a {self.kind} has {", ".join(KINDS[self.kind])}'
+                )
+
+    @property
+    def house(self) -> House:
+        return self._house if self._start is not None else replace(self._house, start=self._clock_start())
+
+    def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
+        end = position + limit_rows
+        if self.pace:
+            elapsed = Fraction(now() - self._clock_start(), SECOND)
+            end = min(end, int(elapsed * self._house.rate))
+        if self.events is not None:
+            end = min(end, self.events)
+        end = max(end, position)
+        return end, end == self.events
+
+    def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
+        for begin in range(start, end, AT_ONCE):
+            stop = min(begin + AT_ONCE, end)
+            every = [name for name, _ in self.stream.columns]
+            wanted = [name for name in every if name in columns or name in self.stream.time_columns]
+            chunk = self._made(begin, stop, wanted or every[:1])
+            yield replace(chunk, whole=lambda b=begin, s=stop, e=every: self._made(b, s, e).rows)  # type: ignore[misc]
+
+    def _made(self, begin: int, end: int, columns: list[str]) -> Chunk:
+        rows = events_of(self.house, self.kind, begin, end)
+        made = {name: pl.Series(name, KINDS[self.kind][name][1](rows)) for name in columns}
+        return conform(pl.DataFrame(made), self.stream, f"nexmark of {self.stream.name}", begin + 1)
+
+    def cuts(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
+        kinds = KINDS[self.kind]
+        if self.stream.time_column not in ("date_time", None):
+            return ()  # by another column the rows have no order
+        if not all(converts_always(polars_type(kinds[name][0]), kind) for name, kind in self.stream.columns):
+            return ()
+        tasks = min(tasks, (end - start) * PER_EPOCH[self.kind] // EPOCH // PIECE_ROWS)
+        return tuple(start + (end - start) * task // tasks for task in range(1, tasks))
+
+    def latest(self, start: int, end: int) -> Instant:
+        # The last events hold a whole group and an epoch: what came before them is older.
+        tail = max(start, end - 2 * (self._house.disorder + EPOCH))
+        event = events_of(self.house, self.kind, tail, end).event
+        return int(self.house.time(event).max()) if len(event) else BEFORE_ALL
+
+    def _clock_start(self) -> Instant:
+        if self._began is None:
+            self._began = first_start(self.directory)
+        return self._began
+
+
+def _kind(arguments: Arguments) -> str:
+    kind = arguments.positional(0, "what to make: nexmark('person'), nexmark('auction') or nexmark('bid')")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise arguments.error(f"nexmark() makes {', '.join(map(repr, KINDS))}, not {kind!r}")
+    return kind

@@ -1,0 +1,284 @@
+"""What was received and cannot be asked for again: written to disk before anybody hears that it was taken.
+
+A position is a number of lines. The lines lie in files named by the number of their first line. Lines that came
+together are a block: a head with their number, their size and their checksum, then the lines. The file `head` says how
+far blocks were acknowledged, and is on disk before the sender hears of it: what is missing up to there is damage, and
+what follows was interrupted while it was written, and is cut off unless it is whole.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import zlib
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+
+from strandline.connectors.sources.base import Chunk
+from strandline.connectors.sources.json_lines import conform_lines
+from strandline.core.durable import HeadFile, sync_directory
+from strandline.core.errors import SourceError, damaged
+from strandline.logical.catalog import BaseStream
+
+SEGMENT_BYTES = 8 * 2**20
+BATCHES_KEPT = 3  # Spark repeats at most the batch that is under way; the others are for peace of mind
+_BLOCK_HEAD = re.compile(rb"#(\d+) (\d+) ([0-9a-f]{8})\n")
+
+
+class Head(NamedTuple):
+    """How far lines were acknowledged: how many, in which file the last ones are, and how long it was then. `first` is
+    the oldest file that is still needed."""
+
+    lines: int
+    start: int
+    size: int
+    ended: bool
+    first: int
+
+
+class Received:
+    """The lines of one stream on disk. One process writes; any process may read what has a position."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.written = 0  # lines in the file
+        self.kept = 0  # lines that are safe on disk
+        self._starts: list[int] = []
+        self._file: int | None = None
+        self._size = 0
+        self._head = HeadFile(directory / "head")
+        self._writing = threading.Lock()
+        self._syncing = threading.Lock()
+        self._asked: deque[int] = deque(maxlen=BATCHES_KEPT)
+        self.ended = False
+
+    # In the driver's process: writing.
+
+    def open(self) -> None:
+        """Go on where an earlier run has stopped, perhaps in the midst of a block."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._head = HeadFile(self.directory / "head")
+        size = self._look()
+        if self._starts:
+            os.truncate(self._path(self._starts[-1]), size)
+        self._begin_segment()
+
+    def check(self, position: int) -> None:
+        """Make sure that everything that was acknowledged from a position on is there, as it came."""
+        self._look()
+        if self._starts and self._starts[0] > position:
+            raise damaged(self._path(position))  # or what begins before it
+        if position > self.written:
+            raise damaged(self.directory)
+
+    def _look(self) -> int:
+        """Learn what is on disk, all of it; how long the last file is up to the end of its last whole block."""
+        self._starts = self._found()
+        head = self._read_head()
+        if head is None:
+            if self._starts:
+                raise damaged(self._head.path)
+            return 0
+        self.ended = head.ended
+        self._starts = [start for start in self._starts if start >= head.first]  # an older one was about to be removed
+        if not self._starts or self._starts[0] > head.first:
+            raise damaged(self._path(head.first))
+        size, lines = 0, head.first
+        for number, start in enumerate(self._starts):
+            if start != lines:  # the file before it has too many, or too few
+                raise damaged(self._path(self._starts[number - 1]))
+            data = _read(self._path(start))
+            size = 0
+            for count, end, _ in _blocks(data):
+                lines, size = lines + count, end
+            is_last = number == len(self._starts) - 1
+            acknowledged = len(data) if not is_last else head.size if start == head.start else 0
+            if size < acknowledged:
+                raise damaged(self._path(start))
+        if lines < head.lines:
+            raise damaged(self._path(head.start))
+        self.written = self.kept = lines
+        return size
+
+    def _read_head(self) -> Head | None:
+        value = self._head.read()
+        return None if value is None else Head(*value)
+
+    def _write_head(self, size: int) -> None:
+        self._head.write(Head(self.kept, self._starts[-1], size, self.ended, self._starts[0]))
+
+    def close(self) -> None:
+        with self._syncing, self._writing:
+            if self._file is not None:
+                os.close(self._file)
+                self._file = None
+            self._head.close()
+
+    def append(self, lines: Sequence[bytes]) -> None:
+        """Keep lines, all or none; they are on disk when this returns. Empty lines are no lines.
+
+        Those who wait for the disk at the same time wait together: one of them flushes for all.
+        """
+        lines = [line for line in lines if line.strip()]
+        if not lines:
+            return
+        with self._writing:
+            if self._file is None:
+                raise OSError("the stream is closed")
+            before = self._size
+            try:
+                self._write(_block(lines))
+            except OSError:
+                # A full disk: what a block has left behind would be taken for a part of the next one.
+                os.truncate(self._path(self._starts[-1]), before)
+                self._size = before
+                raise
+            self.written += len(lines)
+            mine = self.written
+        with self._syncing:
+            if self.kept < mine:
+                self._flush()
+
+    def _write(self, data: bytes) -> None:
+        assert self._file is not None
+        left = memoryview(data)
+        while left:
+            count = os.write(self._file, left)
+            self._size += count
+            left = left[count:]
+
+    def _flush(self) -> None:
+        with self._writing:
+            file, reached, size = self._file, self.written, self._size
+            if file is None:
+                raise OSError("the stream is closed")
+        os.fsync(file)
+        self.kept = reached
+        self._write_head(size)
+        if size >= SEGMENT_BYTES:
+            with self._writing:
+                self._begin_segment()
+
+    def end(self) -> None:
+        """Nothing will follow, also not after a restart."""
+        with self._syncing:
+            self._flush()
+            self.ended = True
+            with self._writing:
+                self._write_head(self._size)
+
+    def _begin_segment(self) -> None:
+        """Later lines go to a file of their own, so that the earlier ones can be read, and removed, as whole files."""
+        if not self._starts or self.written > self._starts[-1]:
+            self._starts.append(self.written)
+        if self._file is not None:
+            os.fsync(self._file)
+            os.close(self._file)
+        self.kept = self.written
+        self._file = os.open(self._path(self._starts[-1]), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._size = os.fstat(self._file).st_size
+        sync_directory(self.directory)
+        self._write_head(self._size)
+
+    # What there is to read.
+
+    def advance(self, position: int, limit: int) -> tuple[int, bool]:
+        """How far to read: whole files, if there are several. What nobody can ask for any more is removed."""
+        if position not in self._asked:
+            self._asked.append(position)
+        with self._syncing, self._writing:
+            if not self._starts:  # somebody who does not receive, but looks at what was received
+                self._look()
+            ended = self.ended  # before the look: what came before the end is on disk by then
+            if self._file is not None and self.written > max(position, self._starts[-1]):
+                self._begin_segment()
+            if len(self._asked) == BATCHES_KEPT:
+                self._remove_before(min(self._asked))
+            ends = [end for end in self._ends() if end > position]
+        if not ends:
+            return position, ended
+        reached = [end for end in ends if end - position <= limit]
+        end = reached[-1] if reached else min(ends[0], position + limit)
+        return end, ended and end == self.kept
+
+    def _ends(self) -> list[int]:
+        return [*self._starts[1:], self.kept]
+
+    def waiting_bytes(self) -> int:
+        """How much is on disk that no batch has asked for."""
+        with self._writing:
+            asked = self._asked[-1] if self._asked else 0
+            unread = [start for start, end in zip(self._starts, self._ends(), strict=True) if end > asked]
+            return sum(os.path.getsize(self._path(start)) for start in unread)
+
+    def _remove_before(self, position: int) -> None:
+        old: list[int] = []
+        while len(self._starts) > 1 and self._starts[1] <= position:
+            old.append(self._starts.pop(0))
+        if old and self._file is not None:
+            self._write_head(self._size)
+        for start in old:
+            self._path(start).unlink(missing_ok=True)
+
+    # In any process: reading.
+
+    def read(self, start: int, end: int, stream: BaseStream, place: str) -> Iterator[Chunk]:
+        if start == end:
+            return
+        starts = self._found()
+        inside = [s for s, after in zip(starts, [*starts[1:], end], strict=True) if s < end and after > start]
+        if not inside or inside[0] > start:
+            raise SourceError(
+                f'what stream "{stream.name}" received before line {inside[0] if inside else end} is not kept any more',
+                code="not-replayable",
+                detail=f"Lines from {start} on were asked for; {self.directory} has no file with them.",
+                hint="Lines are removed when the batches with them are over. Begin again with another checkpoint.",
+            )
+        for first, after in zip(inside, [*inside[1:], end], strict=True):
+            number = max(start, first)
+            chosen = self._lines_of(first)[number - first : after - first]
+            if number + len(chosen) < after:
+                raise damaged(self._path(first))
+            numbers = pl.int_range(number + 1, after + 1, eager=True)
+            yield from conform_lines(b"\n".join(chosen), stream, place, numbers)
+
+    def _lines_of(self, first: int) -> list[bytes]:
+        """The lines of a file, as far as its blocks are whole."""
+        return [line for _, _, lines in _blocks(_read(self._path(first))) for line in lines.split(b"\n")]
+
+    def _found(self) -> list[int]:
+        names = self.directory.iterdir() if self.directory.exists() else ()
+        return sorted(int(found[1]) for path in names if (found := re.fullmatch(r"(\d{15})\.jsonl", path.name)))
+
+    def _path(self, first: int) -> Path:
+        return self.directory / f"{first:015d}.jsonl"
+
+
+def _block(lines: Sequence[bytes]) -> bytes:
+    data = b"\n".join(lines)
+    return b"#%d %d %08x\n%b\n" % (len(lines), len(data), zlib.crc32(data), data)
+
+
+def _blocks(data: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """The whole blocks at the beginning of a file: the number of lines, where it ends, and the lines of each."""
+    at = 0
+    while (head := _BLOCK_HEAD.match(data, at)) is not None:
+        count, size = int(head[1]), int(head[2])
+        begin, end = head.end(), head.end() + size + 1
+        lines = data[begin : end - 1]
+        if len(data) < end or data[end - 1] != ord("\n") or zlib.crc32(lines) != int(head[3], 16):
+            return
+        yield count, end, lines
+        at = end
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        raise damaged(path) from None

@@ -1,0 +1,196 @@
+"""What sources have in common that wait for others to send: an address, lines out of bytes, and a limit."""
+
+from __future__ import annotations
+
+import ipaddress
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from strandline.connectors.sources.base import Arguments, Chunk
+from strandline.connectors.sources.received_log import Received
+from strandline.core.errors import SourceError, Span
+from strandline.core.security.allow import Host, Reach
+from strandline.core.security.secret import Secret
+from strandline.core.temporary import temporary_directory
+from strandline.logical.catalog import Argument, BaseStream, SourceCall
+
+LONGEST_LINE = 16 * 2**20
+SHOWN_OF_LONG_LINE = 1_000
+GLANCE_SECONDS = 0.2  # how often a thread that waits looks whether it should stop
+
+
+def address_of(arguments: Arguments) -> tuple[str, int]:
+    """The host and the port of `'host:port'`; a port alone is one of this machine."""
+    function = arguments.call.function
+    text = str(arguments.positional(0, f"an address, as in {function}('localhost:9999')"))
+    host, _, port = text.rpartition(":")
+    if not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > 65535:
+        raise arguments.error(f"'{text}' is not an address; write {function}('localhost:9999')")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def address_reached(call: SourceCall) -> list[Reach]:
+    """What a source at an address reaches, whether it connects or listens there."""
+    stream = BaseStream("", (), call, None)
+    return [Host(*address_of(Arguments(stream)))]
+
+
+def refuse_open_door(function: str, host: str, token: Secret | None, span: Span | None) -> None:
+    """Refuse to listen where other machines can connect, unless they must know a token."""
+    if token is None and not all(map(_is_loopback, _addresses(host) or [""])):
+        raise SourceError(
+            f"{function}() listens on {host or 'all interfaces'}, which other machines can reach, without a token",
+            code="token-required",
+            hint=f"Write {function}('127.0.0.1:…') for this machine alone, or add token => secret('env:NAME').",
+            span=span,
+        )
+
+
+def _addresses(host: str) -> list[str]:
+    """The addresses of a host; none if there is no such host."""
+    try:
+        return [str(where[4][0]) for where in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
+    except (OSError, UnicodeError):
+        return []
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def listen(function: str, host: str, port: int, token: Secret | None) -> socket.socket:
+    """A socket that waits for connections at an address."""
+    try:
+        places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        # A name may have addresses of both kinds; clients that know only one mostly know the older.
+        family, _, _, _, where = min(places, key=lambda place: place[0] != socket.AF_INET)
+        # Asked again, of the address itself: a name may lead elsewhere by now.
+        refuse_open_door(function, str(where[0]), token, None)
+        return socket.create_server((str(where[0]), port), family=family, reuse_port=False, backlog=128)
+    except (OSError, UnicodeError) as error:
+        raise address_taken(host, port, error) from None
+
+
+def accept_connections(
+    listener: socket.socket, is_over: Callable[[], bool], welcome: Callable[[socket.socket], None]
+) -> None:
+    """Hand connections over until it is over, whatever goes wrong with one of them."""
+    listener.settimeout(GLANCE_SECONDS)
+    while not is_over():
+        try:
+            connection, _ = listener.accept()
+        except TimeoutError:
+            continue
+        except OSError:
+            if listener.fileno() < 0:
+                return  # closed
+            time.sleep(GLANCE_SECONDS)  # too many open files, or a client that has gone already
+            continue
+        welcome(connection)
+
+
+def address_taken(host: str, port: int, error: OSError | UnicodeError) -> SourceError:
+    return SourceError(
+        f"cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}",
+        code="address-unusable",
+        hint="Another query or program may wait there already; stop it, or choose another port.",
+    )
+
+
+class Receiver:
+    """What a source has received, and what went wrong while it was filled."""
+
+    def __init__(self, stream: BaseStream, directory: Path | None, end_marker: Argument, most_bytes: Argument) -> None:
+        assert isinstance(most_bytes, int)
+        self.stream = stream
+        self._in_memory = directory is None
+        self._temporary: Path | None = None
+        self.received = Received(directory / "received" if directory is not None else Path())
+        self.end_marker = str(end_marker).encode() if end_marker is not None else None
+        self.most_bytes = most_bytes  # what may wait on disk; who sends must wait then
+        self.failure: Exception | None = None
+
+    def open(self) -> None:
+        if self._in_memory:
+            self._temporary = temporary_directory("received")
+            self.received.directory = self._temporary
+        self.received.open()
+
+    def verify(self, position: int) -> None:
+        """Make sure that what was received and not read yet is there."""
+        if not self._in_memory:
+            self.received.check(position)
+
+    def close(self) -> None:
+        self.received.close()
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as much waits to be read as may wait."""
+        return self.received.waiting_bytes() >= self.most_bytes
+
+    def take(self, lines: list[bytes]) -> int:
+        """Keep lines up to the one that ends the stream; how many they were."""
+        stripped = [line.strip() for line in lines]
+        ends = self.end_marker is not None and self.end_marker in stripped
+        if ends:
+            stripped = stripped[: stripped.index(self.end_marker)]  # type: ignore[arg-type]
+        self.received.append(stripped)
+        if ends:
+            self.received.end()
+        return sum(1 for line in stripped if line)
+
+    def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
+        if self.failure is not None:
+            if isinstance(self.failure, SourceError):
+                raise self.failure
+            raise SourceError(
+                f'stream "{self.stream.name}" cannot take in what it is sent: {self.failure}',
+                code="receiver-failed",
+                hint=f"Look at {self.received.directory}: is there room, and may it be written?",
+            )
+        return self.received.advance(position, limit_rows)
+
+    def read(self, start: int, end: int) -> Iterator[Chunk]:
+        place = f"{self.stream.source.function} of {self.stream.name}"
+        yield from self.received.read(start, end, self.stream, place)
+
+
+class LineBuffer:
+    """Cuts what comes in into lines. Of a line without end only the beginning is kept, which nobody takes for JSON."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+        self._skips = False
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The lines that `data` completes."""
+        if b"\n" not in data:
+            return self._without_end(data)
+        first, *others = data.split(b"\n")
+        lines = [] if self._skips else [bytes(self._rest + first)]
+        self._skips = False
+        self._rest = bytearray(others.pop())
+        return lines + others
+
+    def _without_end(self, data: bytes) -> list[bytes]:
+        if self._skips:
+            return []
+        self._rest += data
+        if len(self._rest) <= LONGEST_LINE:
+            return []
+        self._skips = True
+        return [bytes(self.last()[:SHOWN_OF_LONG_LINE])]
+
+    def last(self) -> bytes:
+        """What came after the last line break."""
+        rest, self._rest = bytes(self._rest), bytearray()
+        return b"" if self._skips and not rest else rest

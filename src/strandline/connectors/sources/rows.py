@@ -1,0 +1,49 @@
+"""Rows written in the statement itself: for tests, documentation and trying things out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from strandline.connectors.sources.base import Arguments, Chunk, Source
+from strandline.connectors.sources.conversion import conform
+from strandline.connectors.traits import Traits
+from strandline.core.errors import Span
+from strandline.logical.catalog import Argument
+
+
+class RowsSource(Source):
+    """`rows((1, 'a', TIMESTAMP '2024-01-01 00:00:00'), …)`; ends after the last row."""
+
+    traits = Traits(True, True, True, "the rows stand in the statement")
+
+    def check(self, span: Span | None) -> None:
+        arguments = Arguments(self.stream, span)
+        arguments.done(most=len(self.stream.source.arguments))
+        width = len(self.stream.columns)
+        for number, row in enumerate(self.stream.source.arguments, 1):
+            if not isinstance(row, list) or len(row) != width:
+                raise arguments.error(f"row {number} of rows() must have {width} values in parentheses")
+
+    def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
+        count = len(self.stream.source.arguments)
+        end = min(position + limit_rows, count)
+        return end, end == count
+
+    def rows_left(self, position: int) -> int | None:
+        return len(self.stream.source.arguments) - position
+
+    def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
+        rows = [row for row in self.stream.source.arguments[start:end] if isinstance(row, list)]
+        texts = {
+            name: pl.Series(name, [_text(row[i]) for row in rows], dtype=pl.String)
+            for i, (name, _) in enumerate(self.stream.columns)
+        }
+        yield conform(pl.DataFrame(texts), self.stream, f"rows of {self.stream.name}", start + 1)
+
+
+def _text(value: Argument) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return None if value is None else str(value)

@@ -1,0 +1,238 @@
+"""JSON lines over TCP: from a server that we connect to, or from whoever connects to us."""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from strandline.connectors.sources.base import Arguments, Chunk, Source
+from strandline.connectors.sources.receiver import (
+    GLANCE_SECONDS,
+    LineBuffer,
+    Receiver,
+    accept_connections,
+    address_of,
+    address_reached,
+    listen,
+    refuse_open_door,
+)
+from strandline.connectors.traits import Traits
+from strandline.core.errors import SourceError, Span
+from strandline.core.log import INFO, INPUT, log_event
+from strandline.core.security.allow import Reach
+from strandline.core.security.secret import Secret
+from strandline.logical.catalog import BaseStream, SourceCall
+
+CONNECT_SECONDS = 5.0
+RETRY_SECONDS = 0.5
+TOKEN_SECONDS = 10.0  # for the first line of a connection, where it must be the token
+LONGEST_TOKEN = 4096
+RECEIVE_BYTES = 2**20
+
+
+class SocketSource(Source):
+    """`socket('host:port', listen => false, reconnect => false, end_marker => NULL, max_backlog => 1073741824)`.
+
+    Connects to a server and reads JSON lines until it hangs up; with `listen => true` others connect to us, up to
+    `max_connections` at a time, and with `token` the first line of each must be that text. TCP has no word for "taken",
+    so a sender does not know what was lost with a process that died.
+    """
+
+    traits = Traits(
+        replayable=False,
+        ordered=True,
+        idempotent=False,
+        note="what is on disk is read again; what the process had not yet written is lost when it dies",
+    )
+
+    def __init__(self, stream: BaseStream, directory: Path | None) -> None:
+        super().__init__(stream, directory)
+        arguments = Arguments(stream)
+        self.host, self.port = address_of(arguments)
+        self.listens = bool(arguments.option("listen", bool, False))
+        self.reconnects = bool(arguments.option("reconnect", bool, False))
+        marker = arguments.option("end_marker", str, None)
+        backlog = arguments.option("max_backlog", int, 1_073_741_824)
+        token = arguments.option("token", (str, Secret), None)
+        connections = arguments.option("max_connections", int, 256)
+        arguments.done(most=1)
+        assert isinstance(connections, int)
+        self.token, self.max_connections = arguments.secret(token, "token"), connections
+        self.receiver = Receiver(stream, directory, marker, backlog)
+        self._closing = threading.Event()
+        self._door: socket.socket | None = None
+        self._shown_token: bytes | None = None
+        self._threads: list[threading.Thread] = []
+
+    @classmethod
+    def reaches(cls, call: SourceCall) -> list[Reach]:
+        return address_reached(call)
+
+    def identity(self) -> dict[str, object]:
+        return {"function": "socket"}
+
+    def check(self, span: Span | None) -> None:
+        arguments = Arguments(self.stream, span)
+        address_of(arguments)
+        if self.listens and self.reconnects:
+            raise arguments.error("socket() either listens or connects; reconnect does not go with listen")
+        if not self.listens and self.port == 0:
+            raise arguments.error("port 0 is none that socket() can connect to")
+        if not self.listens and self.token is not None:
+            raise arguments.error("token of socket() is what others must show to us; it goes with listen => true")
+        if self.max_connections < 1:
+            raise arguments.error("max_connections of socket() is at least 1")
+        if self.listens:
+            refuse_open_door("socket", self.host, self.token, span)
+
+    # On the driver: receiving.
+
+    def open(self) -> None:
+        self.receiver.open()
+        if self.receiver.received.ended:
+            return
+        if self.listens:
+            self._shown_token = None if self.token is None else self.token.reveal().encode()
+            self._door = listen("socket", self.host, self.port, self.token)
+            self.port = self._door.getsockname()[1]
+            self._start(self._welcome)
+        else:
+            connection = None if self.reconnects else self._connect()
+            self._start(self._pull, connection)
+
+    def close(self) -> None:
+        self._closing.set()
+        if self._door is not None:
+            self._door.close()
+        for thread in self._threads:
+            thread.join()
+        self.receiver.close()
+
+    def _start(self, work: Callable[..., object], *arguments: object) -> None:
+        thread = threading.Thread(target=work, args=arguments, name="strandline-socket", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _connect(self) -> socket.socket:
+        try:
+            return socket.create_connection((self.host, self.port), timeout=CONNECT_SECONDS)
+        except OSError as error:
+            raise SourceError(
+                f'stream "{self.stream.name}" cannot connect to {self.host}:{self.port}: {error.strerror or error}',
+                code="connection-refused",
+                hint="Start the server first, write reconnect => true to keep trying, or listen => true to be the "
+                "server.",
+            ) from None
+
+    def _welcome(self) -> None:
+        assert self._door is not None
+        accept_connections(self._door, lambda: self._over, self._let_in)
+        self._door.close()
+
+    def _let_in(self, connection: socket.socket) -> None:
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        if len(self._threads) > self.max_connections:  # one of them is the thread that asks
+            connection.close()
+        else:
+            self._start(self._take_from_client, connection)
+
+    def _take_from_client(self, connection: socket.socket) -> None:
+        """Everything that a client sends, if it shows the token first where there is one."""
+        rest = b""
+        if self._shown_token is not None:
+            first = self._first_line(connection)
+            if first is None or not hmac.compare_digest(first[0], self._shown_token):
+                connection.close()
+                return
+            rest = first[1]
+        self._take_all(connection, rest)
+
+    def _first_line(self, connection: socket.socket) -> tuple[bytes, bytes] | None:
+        """The first line of a connection and what came after it; None if it does not come in time."""
+        deadline = time.monotonic() + TOKEN_SECONDS
+        data = b""
+        while b"\n" not in data:
+            left = deadline - time.monotonic()
+            if left <= 0 or self._over or len(data) > LONGEST_TOKEN:
+                return None
+            connection.settimeout(min(left, GLANCE_SECONDS))
+            try:
+                more = connection.recv(LONGEST_TOKEN)
+            except TimeoutError:
+                continue
+            except OSError:
+                return None
+            if not more:
+                return None
+            data += more
+        line, _, rest = data.partition(b"\n")
+        return line.removesuffix(b"\r"), rest
+
+    def _pull(self, connection: socket.socket | None) -> None:
+        while not self._over:
+            if connection is None:
+                with contextlib.suppress(SourceError):
+                    connection = self._connect()
+                    log_event(INPUT, INFO, "source connected", stream=self.stream.name, host=f"{self.host}:{self.port}")
+            whole = connection is not None and self._take_all(connection)
+            connection = None
+            if not self.reconnects and not self._over:
+                self._hung_up(whole)
+            self._closing.wait(0 if self._over else RETRY_SECONDS)
+
+    def _hung_up(self, whole: bool) -> None:
+        if whole:
+            self.receiver.received.end()
+            return
+        self.receiver.failure = SourceError(
+            f'the connection of stream "{self.stream.name}" to {self.host}:{self.port} broke off',
+            code="connection-lost",
+            hint="Start again to go on with what comes then, or write reconnect => true.",
+        )
+
+    @property
+    def _over(self) -> bool:
+        return self._closing.is_set() or self.receiver.received.ended or self.receiver.failure is not None
+
+    def _take_all(self, connection: socket.socket, received: bytes = b"") -> bool:
+        """Everything that a connection brings after what was `received`, until one of both ends is closed; whether the
+        other end said so."""
+        buffer = LineBuffer()
+        connection.settimeout(GLANCE_SECONDS)
+        try:
+            with connection:
+                self.receiver.take(buffer.feed(received))
+                while not self._over:
+                    if self.receiver.is_full:
+                        self._closing.wait(GLANCE_SECONDS)  # who sends will notice that nobody reads
+                        continue
+                    try:
+                        data = connection.recv(RECEIVE_BYTES)
+                    except TimeoutError:
+                        continue
+                    except ConnectionError:
+                        self.receiver.take([buffer.last()])
+                        return False
+                    if not data:
+                        self.receiver.take([buffer.last()])
+                        return True
+                    self.receiver.take(buffer.feed(data))
+        except Exception as error:  # the disk: the query must hear of it
+            self.receiver.failure = error
+        return False
+
+    def verify(self, position: int, seal: str) -> None:
+        self.receiver.verify(position)
+
+    def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
+        return self.receiver.advance(position, limit_rows)
+
+    # On a worker: reading what the driver wrote.
+
+    def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
+        yield from self.receiver.read(start, end)

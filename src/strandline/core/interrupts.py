@@ -1,0 +1,32 @@
+"""Ends that are waited for, but not for ever."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from strandline.core.log import DEBUG, ENGINE, log_event
+
+STOP_SECONDS: Final = 3.0
+"""How long a stop waits for what cannot be interrupted, such as a file system that hangs. Ctrl-C must end a run within
+5 seconds, and what comes after this wait takes a second."""
+
+
+def finishes_within(seconds: float, action: Callable[[], object]) -> bool:
+    """Call `action` in a thread of its own and wait for it; false if it takes longer. What it raises is logged."""
+    done = threading.Event()
+
+    def act() -> None:
+        try:
+            action()
+        except Exception as error:
+            log_event(ENGINE, DEBUG, "error ignored while stopping", type=type(error).__name__, message=error)
+        finally:
+            done.set()
+
+    try:
+        threading.Thread(target=act, name="strandline-stop", daemon=True).start()
+    except RuntimeError:  # the interpreter is going down and starts no more threads
+        act()
+    return done.wait(seconds)

@@ -1,0 +1,59 @@
+"""Small tables that statements such as SHOW return: in the forms of a query's results, and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import polars as pl
+import pyarrow as pa
+
+from strandline.core.errors import printable
+
+Form = Literal["arrow", "pandas", "polars"]
+
+
+def in_form(table: pa.Table, form: Form) -> Any:
+    """A table as the user wants it."""
+    match form:
+        case "arrow":
+            return table
+        case "pandas":
+            return table.to_pandas()
+        case "polars":
+            return pl.from_arrow(table)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Rows of texts and numbers; printed, a table with a line per row."""
+
+    table: pa.Table
+
+    @staticmethod
+    def of(columns: Mapping[str, pa.DataType], rows: Sequence[Sequence[object]]) -> Listing:
+        schema = pa.schema(list(columns.items()))
+        by_column = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
+        return Listing(pa.table([pa.array(c, f.type) for c, f in zip(by_column, schema, strict=True)], schema=schema))
+
+    @staticmethod
+    def text(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Listing:
+        """A listing of texts only."""
+        return Listing.of(dict.fromkeys(columns, pa.string()), rows)
+
+    def results(self, form: Form = "arrow") -> Any:
+        """The rows."""
+        return in_form(self.table, form)
+
+    def __str__(self) -> str:
+        cells = [[_cell(name) for name in self.table.column_names]]
+        cells += [[_cell(value) for value in row.values()] for row in self.table.to_pylist()]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
+        return "\n".join(line.rstrip() for line in lines)
+
+
+def _cell(value: object) -> str:
+    # A query may be written over many lines; in a table it has one.
+    return "" if value is None else printable(" ".join(str(value).split()))

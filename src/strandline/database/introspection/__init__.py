@@ -1,0 +1,1 @@
+"""System tables, SHOW, EXPLAIN ANALYZE, diagnosis and metrics of running queries."""

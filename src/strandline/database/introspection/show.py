@@ -1,0 +1,158 @@
+"""What SHOW and DESCRIBE tell of streams, views and queries."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import pyarrow as pa
+
+from strandline.connectors.sinks import Sink
+from strandline.core.security.redaction import HIDDEN, is_sensitive, redact
+from strandline.core.security.secret import Secret
+from strandline.core.table import Listing
+from strandline.core.temporal import BEFORE_ALL, FOREVER, show_duration, to_datetime
+from strandline.core.types import Type
+from strandline.database.query import Query
+from strandline.logical.catalog import SYSTEM, Argument, BaseStream, Catalog, DerivedStream, Reader, SourceCall, Stream
+from strandline.logical.schema import schema
+
+_SHORT = 60  # characters of a definition in a list; DESCRIBE has all of them
+
+
+def show_streams(catalog: Catalog) -> Listing:
+    """Every stream: where its rows come from, its columns, and its source or query."""
+    rows = []
+    for stream in catalog:
+        if isinstance(stream, BaseStream):
+            rows.append((stream.name, "source", _columns(stream), _short(show_source(stream.source))))
+        elif not stream.is_view:
+            rows.append((stream.name, "query", _columns(stream), _short(stream.text)))
+    return Listing.of(dict.fromkeys(("name", "kind", "columns", "definition"), pa.string()), rows)
+
+
+def show_views(catalog: Catalog) -> Listing:
+    """Every view: its columns and its query."""
+    views = (s for s in catalog if isinstance(s, DerivedStream) and s.is_view)
+    rows = [(view.name, _columns(view), _short(view.text)) for view in views]
+    return Listing.of(dict.fromkeys(("name", "columns", "definition"), pa.string()), rows)
+
+
+def show_queries(queries: Iterable[Query], waiting: Sequence[Reader] = ()) -> Listing:
+    """Every query that was started here, and those of a script that are going to be."""
+    rows: list[tuple[object, ...]] = []
+    for query in queries:
+        progress = query.progress
+        at = to_datetime(progress) if BEFORE_ALL < progress < FOREVER else None
+        rows.append((query.name, query.state, _names(query.reads - {query.name}), query.metrics()["rows_out"], at))
+    rows += [(each.name, "waiting", _names(each.reads - {each.name}), 0, None) for each in waiting]
+    text = pa.string()
+    kinds = {"name": text, "state": text, "reads": text, "rows_out": pa.int64(), "progress": pa.timestamp("us", "UTC")}
+    return Listing.of(kinds, rows)
+
+
+def show_sinks(queries: Iterable[Query], waiting: Mapping[str, Sink]) -> Listing:
+    """Every sink by the name of its query: of what kind it is, where it leads, what it promises, and its state."""
+    sinks = [(query.name, query.sink, str(query.state)) for query in queries if query.has_sink]
+    sinks += [(name, sink, "waiting") for name, sink in waiting.items()]
+    rows = [(name, sink.kind, redact(sink.shown), str(sink.traits), state) for name, sink, state in sinks]
+    return Listing.of(dict.fromkeys(("name", "kind", "place", "traits", "state"), pa.string()), rows)
+
+
+def show_shedding(queries: Iterable[Query]) -> Listing:
+    """Of every query that may lose rows, stream by stream: what is kept now, what was dropped so far, and which part of
+    the answer is left by the model of the plan."""
+    rows: list[tuple[object, ...]] = []
+    for query in queries:
+        for each in query.shedding():
+            rows.append((query.name, each.stream, each.kept, each.rows, each.dropped, each.completeness, each.lag))
+    whole, part = pa.int64(), pa.float64()
+    kinds = {"query": pa.string(), "stream": pa.string(), "kept": part, "rows": whole, "dropped": whole}
+    return Listing.of({**kinds, "completeness": part, "lag_seconds": part}, rows)
+
+
+def describe(stream: Stream) -> Listing:
+    """All that is known of a stream or view, a fact per row."""
+    facts: list[tuple[str, str | None, str | None]] = [("kind", None, _kind(stream))]
+    facts += [("column", name, str(kind)) for name, kind in _typed(stream)]
+    if isinstance(stream, BaseStream):
+        facts += _source_facts(stream)
+    else:
+        facts += [("reads", None, _names(stream.reads)), ("query", None, stream.text)]
+    return Listing.of(dict.fromkeys(("property", "name", "value"), pa.string()), facts)
+
+
+def _source_facts(stream: BaseStream) -> list[tuple[str, str | None, str | None]]:
+    if stream.name.startswith(SYSTEM):
+        return []
+    if stream.time_column is None:
+        return [("source", None, show_source(stream.source)), *_time_facts(stream), *_bad_input_facts(stream)]
+    idle = f"after {show_duration(stream.idle_after_us)}" if stream.idle_after_us is not None else "never"
+    return [
+        ("source", None, show_source(stream.source)),
+        *_time_facts(stream),
+        ("disorder", None, show_duration(stream.disorder_us) if stream.disorder_us else "none"),
+        ("idle", None, idle),
+        *_bad_input_facts(stream),
+    ]
+
+
+def _bad_input_facts(stream: BaseStream) -> list[tuple[str, str | None, str | None]]:
+    return [("bad input", None, str(stream.bad_input))] if stream.bad_input.stops else []
+
+
+def _time_facts(stream: BaseStream) -> list[tuple[str, str | None, str | None]]:
+    if stream.time_column is None:
+        return [("time", None, "when a row arrives")]
+    if stream.end_column is not None:
+        return [("valid from", stream.time_column, None), ("valid until", stream.end_column, None)]
+    return [("time", stream.time_column, None)]
+
+
+def _kind(stream: Stream) -> str:
+    if stream.name.startswith(SYSTEM):
+        return "table of the system"
+    if isinstance(stream, BaseStream):
+        return "stream from a source"
+    return "view" if stream.is_view else "stream from a query"
+
+
+def _typed(stream: Stream) -> list[tuple[str, Type]]:
+    if isinstance(stream, BaseStream):
+        return list(stream.columns)
+    return [(column.name, column.type) for column in schema(stream.plan)]
+
+
+def _columns(stream: Stream) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in _typed(stream))
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHORT else line[: _SHORT - 1] + "…"
+
+
+def show_source(source: SourceCall) -> str:
+    """A source as it is written, without its secrets."""
+    options = (_option(name, value) for name, value in source.options.items())
+    return f"{source.function}({', '.join([*map(_literal, source.arguments), *options])})"
+
+
+def _option(name: str, value: Argument) -> str:
+    written = name if re.fullmatch(r"[a-z_]\w*", name) else f'"{name}"'
+    hides = is_sensitive(name) and not isinstance(value, Secret)
+    return f"{written} => {_literal(HIDDEN if hides else value)}"
+
+
+def _literal(value: Argument) -> str:
+    if isinstance(value, Secret):
+        return repr(value)
+    if isinstance(value, list):
+        return f"({', '.join(map(_literal, value))})"
+    if value is None or isinstance(value, bool):
+        return "NULL" if value is None else str(value).upper()
+    return "'" + redact(value).replace("'", "''") + "'" if isinstance(value, str) else str(value)

@@ -1,0 +1,169 @@
+"""What is known of a running query, operator by operator and edge by edge.
+
+How many elements pass, what operators keep and what they cost is counted in every batch. The rest is measured while
+somebody subscribes (`runtime/subscriptions.py`), and is None before; what can be derived is, when it is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from strandline.core.table import Listing
+from strandline.core.temporal import SECOND
+from strandline.database.introspection.diagnose import Evidence, evidence_of, steps_of
+from strandline.planner.physical.graph import SOURCE
+from strandline.runtime.commit import Delivery
+from strandline.runtime.edge_metrics import Edge, Starts
+from strandline.runtime.watermark import Heartbeat
+
+ANSWER = "answer"  # where the last edge of a query leads
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorStatistics:
+    """One operator since its query began: elements in and out, seconds of CPU, and what it keeps by now."""
+
+    step: str
+    fragment: str
+    number: int
+    kind: str
+    text: str
+    inputs: tuple[str, ...]
+    rows_in: int
+    rows_out: int
+    cpu_seconds: float
+    state_rows: int
+    state_bytes: int
+
+    @property
+    def selectivity(self) -> float | None:
+        """Elements that leave for each that comes."""
+        return self.rows_out / self.rows_in if self.rows_in else None
+
+    @property
+    def cost_us(self) -> float | None:
+        """Microseconds of CPU for each element that comes."""
+        return self.cpu_seconds * SECOND / self.rows_in if self.rows_in else None
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeStatistics:
+    """What flows from a stream (`source:name`) or an operator to the next one, or to the answer."""
+
+    begin: str
+    end: str
+    rows: int
+    measured: Edge
+
+    @property
+    def rate(self) -> float | None:
+        """Elements per second of their own time."""
+        return self.measured.starts.rate if self.measured.starts is not None else None
+
+    @property
+    def distance(self) -> float | None:
+        """Seconds between two starts, on average: the d of chapter 22 of Krämer's thesis."""
+        return self.measured.starts.distance if self.measured.starts is not None else None
+
+    @property
+    def length(self) -> float | None:
+        """Seconds that an element is valid, on average: the thesis' l."""
+        return self.measured.lengths.mean if self.measured.lengths is not None else None
+
+    @property
+    def granule(self) -> float | None:
+        """Seconds by multiples of which all starts and ends lie apart: the thesis' g."""
+        granules = self.measured.granules
+        return granules.span / SECOND if granules is not None and granules.span else None
+
+    @property
+    def distinct(self) -> dict[str, float]:
+        """About how many values each column has."""
+        return {column: sketch.count for column, sketch in (self.measured.values or {}).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """All that is known of a query at one moment: its operators, the reading of its streams first, each after those
+    that it reads; and its edges."""
+
+    query: str
+    operators: tuple[OperatorStatistics, ...]
+    edges: tuple[EdgeStatistics, ...]
+
+    def __str__(self) -> str:
+        done = ("step", "operator", "rows_in", "rows_out", "cpu_ms", "us_per_row", "state_rows")
+        operators = [
+            (o.step, o.text, _number(o.rows_in), _number(o.rows_out), _number(o.cpu_seconds * 1000),
+             _number(o.cost_us), _number(o.state_rows))
+            for o in self.operators
+        ]  # fmt: skip
+        flow = ("from", "to", "rows", "rate", "length", "granule", "distinct")
+        edges = [
+            (e.begin, e.end, _number(e.rows), _number(e.rate), _number(e.length), _number(e.granule),
+             show_distinct(e.distinct) or "")
+            for e in self.edges
+        ]  # fmt: skip
+        return f"{Listing.text(done, operators)}\n\n{Listing.text(flow, edges)}"
+
+
+def statistics_of(query: str, delivery: Delivery) -> Statistics:
+    """What this process knows of a query that it runs."""
+    evidence = evidence_of(query, delivery)
+    steps = steps_of(evidence)
+    reading = tuple(_reading(evidence, beat.stream) for beat in evidence.streams)
+    operators = tuple(_operator(evidence, step) for step in steps)
+    return Statistics(query, reading + operators, tuple(_edges(evidence, operators, delivery.measurements.edges)))
+
+
+def _reading(evidence: Evidence, stream: str) -> OperatorStatistics:
+    """Reading a stream as an operator: late rows come and do not leave."""
+    name = f"{SOURCE}{stream}"
+    counts = evidence.counts.get(name)
+    came, seconds = (counts.passed[0], counts.seconds[0]) if counts is not None else (0, 0.0)
+    return OperatorStatistics(name, "", 0, "Read", f"Read {stream}", (), came, evidence.passed(name), seconds, 0, 0)
+
+
+def _operator(evidence: Evidence, step: str) -> OperatorStatistics:
+    at = evidence.flow.steps[step]
+    counts = evidence.counts.get(at.fragment)
+    return OperatorStatistics(
+        step, at.fragment, at.number, at.kind, at.text, at.inputs,
+        sum(map(evidence.passed, at.inputs)),
+        evidence.passed(step),
+        counts.seconds[at.number] if counts is not None else 0.0,
+        counts.rows[at.number] if counts is not None else 0,
+        counts.bytes[at.number] if counts is not None else 0,
+    )  # fmt: skip
+
+
+def _edges(
+    evidence: Evidence, operators: tuple[OperatorStatistics, ...], measured: Mapping[str, Edge]
+) -> Iterator[EdgeStatistics]:
+    ends = [(source, each.step) for each in operators for source in each.inputs]
+    ends += [(step, ANSWER) for step in evidence.flow.answers[evidence.query]]
+    for begin, end in ends:
+        found = measured.get(begin, Edge())
+        beat = evidence.heartbeats.get(begin.removeprefix(SOURCE)) if begin.startswith(SOURCE) else None
+        if beat is not None and beat.rows and found.starts is None:
+            found = Edge(starts_of(beat), found.lengths, found.granules, found.values)
+        yield EdgeStatistics(begin, end, evidence.passed(begin), found)
+
+
+def starts_of(beat: Heartbeat) -> Starts:
+    """What a stream tells of its rate in any case."""
+    return Starts(beat.rows, beat.low, beat.high)
+
+
+def show_distinct(values: Mapping[str, float]) -> str | None:
+    """Counts of values as text, or nothing."""
+    return ", ".join(f"{column} {_number(count)}" for column, count in values.items()) or None
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, int) or value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"

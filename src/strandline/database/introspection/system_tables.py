@@ -1,0 +1,312 @@
+"""The tables of the system, `sys.streams`, `sys.queries`, …: what runs here, read as SQL at the moment of asking.
+
+They are finite, so a SELECT over them is answered at once. Its tables are streams whose rows are all valid at one
+instant, and the local engine computes the snapshot of that instant: whatever the language can say, it can say here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from strandline.connectors.sources.base import REJECT_SCHEMA, Chunk, Source
+from strandline.connectors.traits import Traits
+from strandline.core.errors import CatalogError, Span
+from strandline.core.table import Listing
+from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, to_datetime
+from strandline.core.types import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP, VARCHAR, Type
+from strandline.database.introspection.show import show_source
+from strandline.database.introspection.statistics import Statistics, show_distinct, starts_of
+from strandline.database.query import Query
+from strandline.engines.local import LocalRun
+from strandline.logical.catalog import SYSTEM, BaseStream, Catalog, DerivedStream, SourceCall, Stream
+from strandline.logical.plan import Map, Plan, TopRows
+from strandline.logical.schema import schema
+from strandline.planner.physical.lowering import choose
+from strandline.planner.stages import optimize
+from strandline.runtime.commit import BatchReport, Delivery
+from strandline.runtime.expressions.compile import evaluate_columns
+from strandline.runtime.kernels.batch import FROM, UNTIL, Batch
+from strandline.runtime.kernels.columns import polars_type
+from strandline.runtime.kernels.ranking import order_ranks
+from strandline.runtime.result import from_answer, to_answer
+from strandline.runtime.watermark import Heartbeat
+from strandline.sql import ast
+from strandline.sql.binder.binder import bind_query
+
+NOW: Final = 0  # the instant of asking; any would do
+ALL: Final = "listing"
+
+
+class Table(NamedTuple):
+    """A table: its columns, and what puts its rows together."""
+
+    columns: tuple[tuple[str, Type], ...]
+    rows: Callable[[Catalog, Sequence[Query]], Iterator[tuple[Any, ...]]]
+
+
+# The rows of a table as they are by now.
+Look: TypeAlias = Callable[[str], list[tuple[Any, ...]]]
+
+
+class SystemTables(Catalog):
+    """The tables as streams. Names of the user's streams are known here only to be refused."""
+
+    def __init__(self, others: Catalog) -> None:
+        super().__init__()
+        self.others = others
+        self.functions, self.allow = others.functions, others.allow
+        for name, table in TABLES.items():
+            self._streams[name] = BaseStream(name, table.columns, SourceCall("system"), None)
+
+    def get(self, name: str, span: Span | None = None) -> Stream:
+        if name in self:
+            return super().get(name, span)
+        if name in self.others:
+            raise CatalogError(
+                f'"{self.others.get(name).name}" is read together with tables of sys',
+                code="system-and-streams",
+                detail="A table of sys is what it is at the moment of asking; the answer over a stream goes on.",
+                hint="Ask for them one by one.",
+                span=span,
+            )
+        if name.lower().startswith(SYSTEM):
+            raise CatalogError(
+                f'there is no table "{name}"',
+                code="unknown-stream",
+                hint=f"Tables are {', '.join(TABLES)}.",
+                span=span,
+            )
+        return self.others.get(name, span)  # which says that there is none
+
+
+def ask(query: ast.Query, catalog: Catalog, queries: Sequence[Query]) -> Listing:
+    """The answer of a query over tables of the system."""
+    tables = SystemTables(catalog)
+    query, most = _without_bare_limit(query)
+    plan = bind_query(query, tables)
+    frame = _in_order(plan, lambda name: list(TABLES[name].rows(catalog, queries)))
+    columns = schema(plan)
+    return Listing(to_answer(frame[:most], columns).select([column.name for column in columns]))
+
+
+def _without_bare_limit(query: ast.Query) -> tuple[ast.Query, int | None]:
+    """A LIMIT without an order is about what is shown, not about what the answer is."""
+    match query:
+        case ast.With(_, body):
+            inner, most = _without_bare_limit(body)
+            return replace(query, body=inner), most
+        case ast.Ordered(inner, (), limit):
+            return inner, limit
+    return query, None
+
+
+def _in_order(plan: Plan, rows: Look) -> pl.DataFrame:
+    """The snapshot of a plan; if it ends with an order, its rows are in it."""
+    match plan:
+        case TopRows(_, order, _, _):
+            frame = _snapshot(plan, rows)
+            ranks = order_ranks(frame, order)
+            return frame[np.lexsort(ranks[::-1])] if ranks else frame
+        case Map(outputs, TopRows() as ordered):  # what it is ordered by is not shown
+            shown = [(column.id, value) for column, value in outputs]
+            return evaluate_columns(_in_order(ordered, rows), shown, keep=(FROM, UNTIL))
+    return _snapshot(plan, rows)
+
+
+def _snapshot(plan: Plan, rows: Look) -> pl.DataFrame:
+    # At the border of the engine rows have their time with them, whatever it is called.
+    streams = [BaseStream(name, table.columns, SourceCall("system"), FROM) for name, table in TABLES.items()]
+    pipeline = choose([(ALL, optimize(plan))], streams, buckets=1)
+    found: list[Any] = []
+
+    def take(report: BatchReport) -> None:
+        found.extend(report.answers.get(ALL, ()))
+
+    sources = {stream.name: _Rows(stream, rows(stream.name)) for stream in pipeline.streams}
+    run = LocalRun(pipeline, Delivery(pipeline, None, None, [take]), sources=sources)
+    # Time begins for all tables, also for those without a row: a count over nothing is 0.
+    run.heartbeats = {name: Heartbeat(name, low=NOW) for name in sources}
+    run.run()
+    run.close()
+    columns = schema(plan)
+    frames = [from_answer(table, columns) for table in found]
+    whole = pl.concat([Batch.empty(columns).frame, *frames])
+    return whole.filter((pl.col(FROM) <= NOW) & (pl.col(UNTIL) > NOW))
+
+
+class _Rows(Source):
+    """All rows of a table, at once."""
+
+    traits = Traits(False, True, True, "what is, at the moment of asking")
+
+    def __init__(self, stream: BaseStream, rows: list[tuple[Any, ...]]) -> None:
+        super().__init__(stream, None)
+        kinds = {name: polars_type(kind) for name, kind in stream.columns}
+        frame = pl.DataFrame(rows, schema=kinds, orient="row")
+        self.frame = frame.with_columns(pl.lit(NOW, pl.Int64).alias(FROM))
+
+    def check(self, span: Span | None) -> None:
+        return
+
+    def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
+        return 1, True
+
+    def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
+        yield Chunk(self.frame, pl.DataFrame(schema=REJECT_SCHEMA))
+
+
+# ---- the tables ------------------------------------------------------------------------------------------------------
+
+
+def _streams(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, ...]]:
+    for stream in catalog:
+        if isinstance(stream, DerivedStream):
+            kind = "view" if stream.is_view else "query"
+            yield (stream.name, kind, " ".join(stream.text.split()), *[None] * 9)
+            continue
+        beat = _freshest(stream.name, queries)
+        declared = stream.statistics.rate
+        learned = catalog.measured.get(stream.name.lower())
+        seen = starts_of(beat).rate if beat is not None else None
+        measured = seen if seen is not None or learned is None else learned.rate
+        counts = (beat.rows, beat.late, beat.rejected) if beat is not None else (0, 0, 0)
+        until = beat.progress if beat is not None else BEFORE_ALL
+        state = (beat.idle, beat.ended) if beat is not None else (None, None)
+        lag = (datetime.now(UTC) - at).total_seconds() if (at := _instant(until)) is not None else None
+        yield (stream.name, "source", show_source(stream.source), declared, measured, *counts, at, lag, *state)
+
+
+def _freshest(stream: str, queries: Iterable[Query]) -> Heartbeat | None:
+    """What the query knows that has read most of a stream."""
+    beats = (query.heartbeats().get(stream) for query in queries)
+    return max((beat for beat in beats if beat is not None), key=lambda beat: beat.rows, default=None)
+
+
+def _queries(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, ...]]:
+    for query in queries:
+        metrics, operators = query.metrics(), query.statistics().operators
+        yield (
+            query.name,
+            query.state,
+            ", ".join(sorted(query.reads - {query.name})),
+            metrics["progress"],
+            metrics["rows_out"],
+            sum(each.state_rows for each in operators),
+            sum(each.state_bytes for each in operators),
+            metrics["batches"],
+            sum(each.cpu_seconds for each in operators),
+            metrics["rows_left"],
+        )
+
+
+def _operators(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, ...]]:
+    for known in _all_statistics(queries):
+        for o in known.operators:
+            done = (o.rows_in, o.rows_out, o.selectivity, o.cpu_seconds, o.cost_us, o.state_rows, o.state_bytes)
+            yield (known.query, o.fragment, o.step, o.kind, o.text, *done)
+
+
+def _edges(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, ...]]:
+    for known in _all_statistics(queries):
+        for e in known.edges:
+            flow = (e.rows, e.rate, e.distance, e.length, e.granule, show_distinct(e.distinct))
+            yield (known.query, e.begin, e.end, *flow)
+
+
+def _metrics(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, ...]]:
+    for query in queries:
+        for name, value in query.metrics().items():
+            for stream, each in value.items() if isinstance(value, dict) else [(None, value)]:
+                number = float(each) if isinstance(each, int | float) else None
+                yield (query.name, name, stream, number, None if each is None else str(each))
+
+
+def _all_statistics(queries: Sequence[Query]) -> Iterator[Statistics]:
+    return (query.statistics() for query in queries)
+
+
+def _instant(at: Instant) -> datetime | None:
+    return to_datetime(at) if BEFORE_ALL < at < FOREVER else None
+
+
+TABLES: Final[dict[str, Table]] = {
+    "sys.streams": Table(
+        (
+            ("name", VARCHAR),
+            ("kind", VARCHAR),
+            ("definition", VARCHAR),
+            ("rate_declared", DOUBLE),
+            ("rate_measured", DOUBLE),
+            ("rows_in", BIGINT),
+            ("late", BIGINT),
+            ("rejected", BIGINT),
+            ("progress", TIMESTAMP),
+            ("lag_seconds", DOUBLE),
+            ("idle", BOOLEAN),
+            ("ended", BOOLEAN),
+        ),
+        _streams,
+    ),
+    "sys.queries": Table(
+        (
+            ("name", VARCHAR),
+            ("state", VARCHAR),
+            ("reads", VARCHAR),
+            ("progress", TIMESTAMP),
+            ("rows_out", BIGINT),
+            ("state_rows", BIGINT),
+            ("state_bytes", BIGINT),
+            ("batches", BIGINT),
+            ("cpu_seconds", DOUBLE),
+            ("rows_left", BIGINT),
+        ),
+        _queries,
+    ),
+    "sys.operators": Table(
+        (
+            ("query", VARCHAR),
+            ("fragment", VARCHAR),
+            ("step", VARCHAR),
+            ("kind", VARCHAR),
+            ("text", VARCHAR),
+            ("rows_in", BIGINT),
+            ("rows_out", BIGINT),
+            ("selectivity", DOUBLE),
+            ("cpu_seconds", DOUBLE),
+            ("us_per_row", DOUBLE),
+            ("state_rows", BIGINT),
+            ("state_bytes", BIGINT),
+        ),
+        _operators,
+    ),
+    "sys.edges": Table(
+        (
+            ("query", VARCHAR),
+            ("source", VARCHAR),
+            ("target", VARCHAR),
+            ("elements", BIGINT),
+            ("rate", DOUBLE),
+            ("distance", DOUBLE),
+            ("length", DOUBLE),
+            ("granule", DOUBLE),
+            ("distinct_values", VARCHAR),
+        ),
+        _edges,
+    ),
+    "sys.metrics": Table(
+        (
+            ("query", VARCHAR),
+            ("name", VARCHAR),
+            ("stream", VARCHAR),
+            ("value", DOUBLE),
+            ("text", VARCHAR),
+        ),
+        _metrics,
+    ),
+}

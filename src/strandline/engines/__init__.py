@@ -1,0 +1,1 @@
+"""What drives a pipeline: Spark, or one process without Spark."""

@@ -1,0 +1,1 @@
+"""How Spark starts fast and quietly: Java, its JVM, warm workers, settings."""

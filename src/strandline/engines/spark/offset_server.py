@@ -1,0 +1,148 @@
+"""Answers, in the driver's process, what Spark asks the sources of a pipeline through `source.py`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Connection, Listener
+from pathlib import Path
+from typing import Any
+
+from strandline.core.errors import StrandlineError, damaged
+from strandline.core.temporary import remove_socket, socket_path
+from strandline.engines.spark.failure import seal_error
+from strandline.planner.physical.plan import Pipeline
+from strandline.runtime.checkpoint.chain import CheckpointChain
+from strandline.runtime.checkpoint.replay import forget_replayed, planned_again
+from strandline.runtime.checkpoint.verify import resume_sources
+from strandline.runtime.edge_metrics import Wish
+from strandline.runtime.offsets import Advance, Offset, pieces
+from strandline.shedding.controller import Shedder
+
+_CLOSE_SECONDS = 2.0
+
+
+class Planner:
+    """Serves the planning process of one running pipeline; ends with it."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        chain: CheckpointChain,
+        last: Offset | None,
+        batch_rows: int,
+        secret: str,
+        shedder: Shedder | None = None,
+        wish: Callable[[], Wish] = tuple,
+    ) -> None:
+        self._chain = chain
+        self.planned_at: float | None = None  # when the last batch was, by `time.monotonic`
+        sources = resume_sources(pipeline, chain.path, last)
+        self._advance = Advance(sources, batch_rows, tasks=pipeline.buckets, shedder=shedder, wish=wish)
+        # A Unix socket in a directory that only we can enter, and only for those who have the secret of the run: Spark
+        # starts the other end on this machine.
+        self._secret = secret
+        self._listener = Listener(socket_path("planner"), authkey=bytes.fromhex(secret))
+        self.address = str(self._listener.address)
+        self._open: list[Connection] = []
+        self._closing = threading.Event()
+        self._welcoming = threading.Thread(target=self._welcome, name="strandline-planner", daemon=True)
+        self._welcoming.start()
+
+    @property
+    def rows_left(self) -> int | None:
+        return self._advance.rows_left
+
+    def close(self) -> None:
+        """End the threads before their sockets are closed: a call that waits would go on with whatever gets the same
+        number next."""
+        self._closing.set()
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as knock:
+            knock.connect(self.address)
+        self._welcoming.join(_CLOSE_SECONDS)
+        self._listener.close()
+        remove_socket(self.address)
+        for connection in self._open:
+            _hang_up(connection)
+        self._advance.close()
+
+    def _welcome(self) -> None:
+        while not self._closing.is_set():
+            try:
+                connection = self._listener.accept()
+            except (AuthenticationError, EOFError, OSError):
+                continue  # a stranger, or the end
+            self._open.append(connection)
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: Connection) -> None:
+        with contextlib.suppress(OSError), connection:  # when either end is closed
+            while (asked := _heard(connection)) is not None:
+                what, *about = json.loads(asked)
+                connection.send_bytes(json.dumps(self._answer(what, about)).encode())
+
+    def _answer(self, what: str, about: list[dict[str, Any]]) -> dict[str, Any]:
+        try:
+            match what:
+                case "beginning":
+                    return {"value": Offset(0, self._advance.beginning()).to_json()}
+                case "next":
+                    return {"value": self._next(about[0])}
+                case "tasks":
+                    return {"value": self._tasks(*about)}
+            raise AssertionError(f"unknown request {what}")
+        except StrandlineError as error:
+            return {"error": seal_error(error, self._secret)}
+        except Exception as error:
+            return {"error": f"{type(error).__name__}: {error}"}
+
+    def _next(self, start: dict[str, Any]) -> dict[str, Any]:
+        """The offset of the next batch; `start` itself if there is nothing new."""
+        self._chain.lease.check()
+        before = read_offset(start, self._chain.path)
+        forget_replayed(self._chain.path, before.batch)
+        planned = planned_again(self._chain.path, before)
+        if planned is not None:
+            self.planned_at = time.monotonic()
+            return replace(planned, after=self._chain.before(before.n)).to_json()
+        positions = self._advance.next(before.positions)
+        if positions == before.positions and before.n > 0:
+            return start  # of a query without any batch Spark makes one in any case
+        self.planned_at = time.monotonic()
+        return Offset(before.n + 1, positions, self._chain.before(before.n)).to_json()
+
+    def _tasks(self, start: dict[str, Any], end: dict[str, Any]) -> int:
+        """How many tasks a batch has, which is about to run."""
+        before, after = read_offset(start, self._chain.path), read_offset(end, self._chain.path)
+        return len(pieces(before.positions, after.positions))
+
+
+def _hang_up(connection: Connection) -> None:
+    """Let whoever reads from a connection find its end; the connection is closed by that thread."""
+    with contextlib.suppress(OSError, ValueError), socket.socket(fileno=os.dup(connection.fileno())) as own:
+        own.shutdown(socket.SHUT_RDWR)
+
+
+def _heard(connection: Connection) -> bytes | None:
+    """The next message; None when either end is closed. One that is closed in the middle of the call has no handle left
+    to read from, and Python calls that a TypeError."""
+    try:
+        return connection.recv_bytes()
+    except (OSError, EOFError, TypeError):
+        return None
+
+
+def read_offset(data: Mapping[str, Any], checkpoint: Path) -> Offset:
+    try:
+        return Offset.from_json(data)
+    except ValueError:
+        batch = data.get("n")
+        name = str(batch - 1) if isinstance(batch, int) else ""
+        raise damaged(checkpoint / "spark" / "offsets" / name) from None

@@ -1,0 +1,281 @@
+"""A pipeline as one Structured Streaming query."""
+
+from __future__ import annotations
+
+import re
+import threading
+import uuid
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+import strandline
+from strandline.core.errors import StrandlineError
+from strandline.core.faults import explain_fault, name_place, worker_lost
+from strandline.core.interrupts import STOP_SECONDS, finishes_within
+from strandline.core.log import ENGINE, SPARK, WARNING, log_event, log_query_end
+from strandline.engines.spark.failure import explain_failure
+from strandline.engines.spark.launcher.session import is_broken_connection
+from strandline.engines.spark.offset_server import Planner
+from strandline.engines.spark.source import SCHEMA, PipelineSource
+from strandline.engines.spark.worker import Job, stage_function
+from strandline.runtime.checkpoint.chain import CheckpointChain
+from strandline.runtime.commit import Delivery
+from strandline.runtime.exchange import decode
+from strandline.runtime.offsets import Offset
+from strandline.shedding.controller import Shedder
+
+_RESTARTS = 3  # of Spark's query in one batch, when processes of Spark's are lost
+
+
+class SparkRun:
+    """Source, exchanges, stages and delivery, wired and started.
+
+    A thread of its own watches Spark's query and ends it. Whoever waits for the end waits for that thread, so that an
+    interrupt never falls into a conversation with the JVM.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        job: Job,
+        chain: CheckpointChain,
+        last_offset: Offset | None,
+        batch_rows: int,
+        delivery: Delivery,
+        shedder: Shedder | None,
+        name: str,
+        log_file: str | None,
+        lost: Callable[[bool], StrandlineError | None],
+        interrupt: Callable[[], None],
+    ) -> None:
+        self.delivery = delivery
+        self.name = name
+        self.log_file = log_file
+        self.hung = False  # whether something in it did not end when it was stopped
+        self._lost = lost  # why there is no JVM any more; its argument is whether a connection to it broke
+        self._interrupt = interrupt  # ends what its sinks wait for
+        self._delivering = threading.Lock()
+        self._wrote_last = threading.Event()
+        self._over = threading.Event()
+        self._failure: StrandlineError | None = None
+        self._refusal: StrandlineError | None = None  # what a sink said
+        self._stop_asked = threading.Event()
+        self._closed = False  # whether it was stopped
+        self._stopping = threading.Lock()
+        self._wiring = (spark, job, name)
+        self._restarts, self._restarted_after = 0, delivery.last_batch
+        spark.dataSource.register(PipelineSource)
+        self._secret = job.secret
+        self.planner = Planner(
+            job.pipeline, chain, last_offset, batch_rows, job.secret, shedder, delivery.subscriptions.wish
+        )
+        try:
+            self.query = self._start(*self._wiring)
+        except BaseException:
+            self.planner.close()  # sources are open by now
+            raise
+        self._watcher = threading.Thread(target=self._watch, name="strandline-watch", daemon=True)
+        self._watcher.start()
+
+    def _start(self, spark: SparkSession, job: Job, name: str) -> StreamingQuery:
+        source = spark.readStream.format("strandline").option("planner", self.planner.address)
+        source = source.option("secret", job.secret)
+        frame = source.option("job", job.to_text()).load()
+        for stage in range(1, job.pipeline.stages + 1):
+            frame = frame.repartitionById(job.pipeline.buckets, "bucket")
+            frame = frame.mapInArrow(stage_function(job, stage), SCHEMA)
+        return (
+            frame.writeStream.queryName(f"{name} {uuid.uuid4().hex[:8]}")  # Spark wants names to be unique
+            .foreachBatch(self._deliver_unless_stopped)
+            .option("checkpointLocation", str(Path(job.checkpoint) / "spark"))
+            .start()
+        )
+
+    def _deliver_unless_stopped(self, frame: DataFrame, batch: int) -> None:
+        """Deliver a batch while the query runs. Once it was stopped, another may go on from its checkpoint."""
+        with self._delivering:
+            if self._stop_asked.is_set():
+                raise InterruptedError("the query was stopped")
+            try:
+                self._deliver(frame, batch)
+            except (OSError, MemoryError) as error:
+                self._refusal = self._refusal or explain_fault(error)
+                raise
+
+    def _deliver(self, frame: DataFrame, batch: int) -> None:
+        column = frame.toArrow()["data"]
+        try:
+            messages = (m for value in column for m in decode(value.as_buffer()))
+            self.delivery.deliver(batch, messages, self.planner.planned_at)
+        except StrandlineError as error:  # it would come back from the JVM as text
+            self._refusal = error
+            raise
+        if self.delivery.ended:
+            self._wrote_last.set()
+
+    def _watch(self) -> None:
+        try:
+            failure = self._follow()
+            while failure is not None and self._is_worth_a_restart(failure):
+                failure = self._restart(failure)
+            if not self._stop_asked.is_set():
+                self._failure = failure
+            self.stop()
+        finally:
+            self._release()
+            ended, last_batch = self.delivery.ended, self.delivery.last_batch
+            log_query_end(self.name, self._failure, ended=ended, last_batch=last_batch)
+            self._over.set()
+
+    def _follow(self) -> StrandlineError | None:
+        """Wait for the end of Spark's query; what made it fail, if something did."""
+        try:
+            while not self._wrote_last.wait(0.05) and self.query.isActive:
+                pass
+            if self._wrote_last.is_set():
+                self.query.processAllAvailable()  # lets Spark commit the last batch
+            if (error := self.query.exception()) is not None:
+                return self._explain(error)
+            if self._stop_asked.is_set() or self.delivery.ended:
+                return None
+            return self._explain_text("Spark terminated the query without an error message")
+        except Exception as error:  # the JVM is gone, or has something to say about our last batch
+            return self._explain(error)
+
+    def _explain(self, error: Exception) -> StrandlineError:
+        if (lost := self._lost(is_broken_connection(error))) is not None:
+            return lost
+        if self._refusal is not None:
+            return name_place(self._refusal, self._places)
+        if _is_from_lost_planner(error):
+            return worker_lost("Spark's planning process has ended.")
+        return name_place(self._explain_text(_message(error)), self._places)
+
+    @property
+    def _places(self) -> list[str]:
+        """The directories that the query writes to."""
+        job = self._wiring[1]
+        return [job.checkpoint, *(target.directory for target in job.targets.values())]
+
+    def _is_worth_a_restart(self, failure: StrandlineError) -> bool:
+        """Whether processes of Spark's were lost, and not again and again in the same batch."""
+        if failure.code != "worker-lost" or self._stop_asked.is_set():
+            return False
+        if self.delivery.last_batch > self._restarted_after:
+            self._restarts, self._restarted_after = 0, self.delivery.last_batch
+        return self._restarts < _RESTARTS
+
+    def _restart(self, failure: StrandlineError) -> StrandlineError | None:
+        """Start Spark's query again, from its checkpoint, and follow it."""
+        pause = 2.0**self._restarts
+        self._restarts += 1
+        log_event(
+            SPARK,
+            WARNING,
+            "query restarted",
+            name=self.name,
+            code=failure.code,
+            message=failure.message,
+            restart=self._restarts,
+            restarts=_RESTARTS,
+            last_batch=self.delivery.last_batch,
+            pause_s=pause,
+        )
+        if self._stop_asked.wait(pause):
+            return None
+        try:
+            with self._stopping:
+                if self._closed:
+                    return None
+                self.query = self._start(*self._wiring)
+        except Exception as error:
+            return self._explain(error)
+        return self._follow()
+
+    def _release(self) -> None:
+        """Nothing is written any more: another run may go on from the checkpoint."""
+        if self.delivery.chain is not None:
+            self.delivery.chain.release()
+
+    def _explain_text(self, text: str) -> StrandlineError:
+        return explain_failure(text, self._secret, self.log_file)
+
+    def await_end(self, timeout: float | None = None) -> bool:
+        """Wait until all sources have ended; raises what made the query fail. False if the time ran out."""
+        over = self._over.wait(timeout)
+        self.check()
+        return over
+
+    def check(self) -> None:
+        """Raise what made the query fail, if something did."""
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """End the query. What hangs in it is left behind, with a warning: see `hung`."""
+        self._stop_asked.set()
+        with self._stopping:
+            if not self._closed:
+                self._closed = True
+                self._interrupt()
+                ended = finishes_within(STOP_SECONDS, self._stop_query)
+                # Spark's thread may be gone while a batch is still on its way to a sink.
+                ended = ended and self._has_delivered(1.0)
+                self.planner.close()
+                if not ended:
+                    self.hung = True
+                    self._over.set()
+                    log_event(ENGINE, WARNING, "query left behind", name=self.name, reason="it does not stop")
+        if threading.current_thread() is not self._watcher:
+            self._over.wait()
+
+    def _has_delivered(self, seconds: float) -> bool:
+        """Wait for the batch that is being delivered, if there is one."""
+        free = self._delivering.acquire(timeout=seconds)
+        if free:
+            self._delivering.release()
+        return free
+
+    def _stop_query(self) -> None:
+        if self._lost(False) is None:
+            self.query.stop()
+
+    def rows_left(self) -> int | None:
+        """About how many rows of the sources have not been read; None if they cannot tell."""
+        return self.planner.rows_left
+
+    def durations(self) -> list[dict[str, Any]]:
+        """What recent batches took, by phase, in milliseconds."""
+        try:
+            return [{"batch": p["batchId"], **p["durationMs"]} for p in self.query.recentProgress]
+        except Exception:
+            if self._lost(True) is not None:
+                return []
+            raise
+
+
+def ship_package(spark: SparkSession, directory: Path) -> None:
+    """Send this package to executors that may not have it."""
+    root = Path(strandline.__file__).parent
+    archive = directory / "strandline-package.zip"
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(archive, "w") as file:
+        for path in sorted(root.rglob("*.py")):
+            file.write(path, Path("strandline") / path.relative_to(root))
+    spark.sparkContext.addPyFile(str(archive))
+
+
+def _is_from_lost_planner(error: BaseException) -> bool:
+    """Whether the process that Spark asks how far the sources have come was lost: the connection to it broke."""
+    stack = str(getattr(getattr(error, "_cause", None), "_stackTrace", ""))
+    broken = re.match(r"java\.(?:net\.SocketException|io\.EOFException|io\.IOException: Broken pipe)", stack)
+    return broken is not None and "PythonStreamingSourceRunner" in stack
+
+
+def _message(error: BaseException) -> str:
+    return f"{error}\n{getattr(error, 'desc', '')}\n{getattr(error, 'stackTrace', '')}"

@@ -1,0 +1,173 @@
+"""What runs inside Spark's Python workers: the pieces of stage 0 and the buckets of the later stages."""
+
+from __future__ import annotations
+
+import os
+
+# One task, one core: Spark runs as many workers as it has cores.
+os.environ.setdefault("POLARS_MAX_THREADS", "1")
+
+import base64
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from strandline.connectors.sinks.parquet_parts import ParquetTarget, answers_of
+from strandline.connectors.sources.base import Source, open_source
+from strandline.core.errors import StrandlineError, damaged
+from strandline.engines.spark.failure import seal_error
+from strandline.engines.spark.offset_server import read_offset
+from strandline.engines.spark.pickling import packed
+from strandline.logical.udf import user_functions
+from strandline.planner.physical.plan import Pipeline
+from strandline.runtime.checkpoint.chain import STATE, source_directory
+from strandline.runtime.checkpoint.records import BatchRecords
+from strandline.runtime.exchange import DRIVER, Message, decode, encode
+from strandline.runtime.ingest import ingest
+from strandline.runtime.offsets import Offset, pieces
+from strandline.runtime.stage import Outbox, run_stage
+from strandline.runtime.state.segments import States
+from strandline.runtime.state.store import StateStore
+from strandline.runtime.watermark import Heartbeat
+
+EXCHANGE = "exchange"  # what workers on one machine hand over; of no use to a restart
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Everything that a task must know: the pipeline, where state lives, where answers go."""
+
+    pipeline: Pipeline
+    checkpoint: str
+    targets: Mapping[str, ParquetTarget]
+    spools: bool  # whether workers pass large tables through files instead of Spark's shuffle
+    secret: str  # of this run: authenticates errors and the planner's socket
+    epoch: int  # of the writer of the checkpoint
+
+    def source(self, name: str) -> Source:
+        stream = next(s for s in self.pipeline.streams if s.name == name)
+        return open_source(stream, source_directory(Path(self.checkpoint), name))
+
+    @property
+    def records(self) -> BatchRecords:
+        return BatchRecords(Path(self.checkpoint))
+
+    def to_text(self) -> str:
+        return base64.b64encode(packed(self, user_functions(self.pipeline).values())).decode()
+
+    @staticmethod
+    def from_text(text: str) -> Job:
+        job = pickle.loads(base64.b64decode(text))
+        assert isinstance(job, Job)
+        return job
+
+
+def read_piece(job_text: str, number: int, start: Mapping[str, Any], end: Mapping[str, Any]) -> pa.RecordBatch:
+    """Stage 0: one piece of the batch between two offsets."""
+    job = Job.from_text(job_text)
+    try:
+        return _read_piece(job, number, start, end)
+    except StrandlineError as error:
+        raise RuntimeError(seal_error(error, job.secret)) from None
+
+
+def _read_piece(job: Job, number: int, start: Mapping[str, Any], end: Mapping[str, Any]) -> pa.RecordBatch:
+    before, after = read_offset(start, Path(job.checkpoint)), read_offset(end, Path(job.checkpoint))
+    piece = pieces(before.positions, after.positions)[number]
+    source, position = job.source(piece.stream), after.positions[piece.stream]
+    source.check_seal(position.at, position.seal)
+    # Batches are counted here by offsets, so that files of an answer are named alike when Spark runs one again.
+    answer = answers_of(job.pipeline, job.targets, after.batch, f"0-{number}")
+    out = Outbox(job.pipeline.buckets, number, answer)
+    ingest(job.pipeline, source, piece, _heartbeats(job, after), out)
+    out.close()
+    return _rows(job, out, after.batch, stage=0, own=0)
+
+
+def _heartbeats(job: Job, offset: Offset) -> dict[str, Heartbeat]:
+    """What the streams knew of their time after the batch before, in the record that the offset names."""
+    if offset.after.batch < 0:
+        return {}
+    record = job.records.read(offset.after)
+    return {name: Heartbeat.from_json(beat) for name, beat in record.heartbeats.items()}
+
+
+# Later stages.
+
+
+def stage_function(job: Job, stage: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """One micro-batch of one stage: Spark owns scheduling and retry, the operators own the algebra."""
+    text = job.to_text()
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        job = Job.from_text(text)
+        context = TaskContext.get()
+        assert context is not None, "stages run inside tasks"
+        batch = int(context.getLocalProperty("streaming.sql.batchId") or 0)
+        inboxes: dict[int, list[Message]] = {}
+        for received in batches:
+            for bucket, data in zip(received["bucket"].to_pylist(), received["data"], strict=True):
+                inboxes.setdefault(bucket, []).extend(decode(data.as_buffer()))
+        for bucket in sorted(inboxes):
+            try:
+                yield _run_bucket(job, stage, batch, bucket, inboxes[bucket])
+            except StrandlineError as error:
+                raise RuntimeError(seal_error(error, job.secret)) from None
+
+    return run
+
+
+def _run_bucket(job: Job, stage: int, batch: int, bucket: int, inbox: list[Message]) -> pa.RecordBatch:
+    store = StateStore(Path(job.checkpoint) / STATE, stage, bucket, job.epoch)
+    answer = answers_of(job.pipeline, job.targets, batch, f"{stage}-{bucket}")
+    out = Outbox(job.pipeline.buckets, bucket, answer)
+    states = run_stage(job.pipeline, stage, bucket, inbox, _state_before(job, store, batch, f"{stage}/{bucket}"), out)
+    stored = store.write(batch, states)
+    out.close()
+    out.for_driver.append(Message("state", f"{stage}/{bucket}", DRIVER, facts=asdict(stored)))
+    return _rows(job, out, batch, stage, own=bucket)
+
+
+def _state_before(job: Job, store: StateStore, batch: int, shard: str) -> States:
+    """The state after the batch before, which its record names; nothing before the first."""
+    if batch == 0:
+        return {}
+    recorded = job.records.newest(batch - 1, job.epoch)
+    if recorded is None:
+        raise damaged(job.records.directory / f"{batch - 1:09d}-*.json")
+    record, reference = recorded
+    if shard not in record.state:
+        raise damaged(job.records.path(reference))
+    return store.read(*record.state[shard])
+
+
+def _rows(job: Job, out: Outbox, batch: int, stage: int, own: int) -> pa.RecordBatch:
+    """One row per bucket; what is for the driver goes along the task's own bucket until the last stage."""
+    rows = {} if stage == job.pipeline.stages else dict(out.by_bucket)
+    rows[own] = [*rows.get(own, []), *(replace(m, origin=out.origin) for m in out.for_driver)]
+    values: list[bytes] = []
+    spools = _spools(job, batch, stage, out.origin) if job.spools else None
+    for bucket, messages in rows.items():
+        values.append(encode(messages, spools / f"{batch}-{bucket}" if spools is not None else None))
+    return pa.RecordBatch.from_arrays(
+        [pa.array(list(rows), pa.int32()), pa.array(values, pa.binary())], names=["bucket", "data"]
+    )
+
+
+def _spools(job: Job, batch: int, stage: int, origin: int) -> Path:
+    """The directory of a sender's spool files, without those that nobody can ask for again.
+
+    Spark repeats at most the batch that is under way, so the files of the batch before the last may go.
+    """
+    directory = Path(job.checkpoint) / EXCHANGE / str(job.epoch) / f"{stage}-{origin}"
+    if directory.is_dir():
+        for name in os.listdir(directory):
+            number = name.lstrip(".").split("-")[0]
+            if number.isdigit() and int(number) < batch - 1:
+                (directory / name).unlink(missing_ok=True)
+    return directory

@@ -1,0 +1,1 @@
+"""Scalar functions and aggregates: signatures, meaning, and their evaluation over arrays."""

@@ -1,0 +1,123 @@
+"""The different parts of some expressions, each of them once: who asks for what, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+from strandline.functions.costs import own_cost
+from strandline.logical.expressions import (
+    Call,
+    Case,
+    Cast,
+    ColumnRef,
+    Expression,
+    Literal,
+    UserCall,
+    children,
+    rebuilt,
+)
+
+
+@dataclass(slots=True)
+class Part:
+    """A part of an expression: its own parts by number, how many places ask for it, the columns it reads."""
+
+    expression: Expression
+    below: tuple[int, ...]
+    uses: int
+    columns: frozenset[str]
+    cost: int
+
+    @property
+    def is_leaf(self) -> bool:
+        return not self.below
+
+
+class Parts:
+    """All parts of some expressions, numbered so that each comes after its own parts; equal ones have one number.
+
+    Expressions are compared step by step and not as trees: a tree of many levels would be walked once for each level.
+    """
+
+    def __init__(self, expressions: Sequence[Expression]) -> None:
+        self.all: list[Part] = []
+        self._numbers: dict[Hashable, int] = {}
+        self.roots = [self._number(expression) for expression in expressions]
+        for root in self.roots:
+            self.all[root].uses += 1
+
+    def _number(self, expression: Expression) -> int:
+        below = tuple(self._number(child) for child in children(expression))
+        key = (_outermost(expression), below)
+        if key in self._numbers:
+            return self._numbers[key]
+        if isinstance(expression, ColumnRef):
+            columns = frozenset((expression.id,))
+        else:
+            columns = frozenset().union(*(self.all[number].columns for number in below))
+        for number in below:
+            self.all[number].uses += 1
+        self._numbers[key] = len(self.all)
+        self.all.append(Part(expression, below, 0, columns, own_cost(expression)))
+        return len(self.all) - 1
+
+    def cost(self, numbers: Sequence[int]) -> int:
+        """What these parts cost together, if what they have in common is computed once."""
+        return sum(self.all[number].cost for number in self._under(numbers))
+
+    def _under(self, numbers: Sequence[int]) -> set[int]:
+        found: set[int] = set()
+        ahead = list(numbers)
+        while ahead:
+            number = ahead.pop()
+            if number not in found:
+                found.add(number)
+                ahead += self.all[number].below
+        return found
+
+    def shared(self, least_cost: float) -> list[int]:
+        """The parts that several places ask for and that cost something, each after its own parts."""
+        return [
+            number
+            for number, part in enumerate(self.all)
+            if part.uses > 1 and part.columns and not part.is_leaf and self.cost((number,)) >= least_cost
+        ]
+
+    def common(self, one: Sequence[int], other: Sequence[int], least_cost: float) -> list[int]:
+        """The largest parts that both ask for and that cost something."""
+        both = self._under(one) & self._under(other)
+        found: dict[int, None] = {}
+        ahead = list(one)
+        while ahead:
+            number = ahead.pop()
+            if number in both and self.all[number].columns and self.cost((number,)) >= least_cost:
+                found[number] = None
+            else:
+                ahead += self.all[number].below
+        return list(found)
+
+    def written(self, number: int, instead: Mapping[int, Expression]) -> Expression:
+        """A part as an expression, with others in the place of some parts."""
+        if number in instead:
+            return instead[number]
+        part = self.all[number]
+        inner = iter([self.written(child, instead) for child in part.below])
+        return rebuilt(part.expression, lambda _: next(inner))
+
+
+def _outermost(expression: Expression) -> Hashable:
+    """What tells an expression from another one over the same parts."""
+    match expression:
+        case Literal(value, kind):
+            return "literal", repr(value), kind  # 0.0 and -0.0 are equal, but not the same
+        case ColumnRef(id, kind):
+            return "column", id, kind
+        case Call(function, _, kind):
+            return "call", function, kind
+        case Case(branches, _, kind):
+            return "case", len(branches), kind
+        case Cast(_, kind):
+            return "cast", kind
+        case UserCall(function_of_user, _):
+            return "user", function_of_user

@@ -1,0 +1,308 @@
+"""Declared streams, views and functions, what we know about them, and who reads whom."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+from strandline.core.errors import CatalogError, Span
+from strandline.core.security.allow import Allow
+from strandline.core.security.secret import Secret
+from strandline.core.types import Type
+
+if TYPE_CHECKING:
+    from strandline.logical.plan import Plan
+    from strandline.logical.udf import Definition
+
+SYSTEM = "sys."  # what the names of the system's own tables begin with
+
+Argument: TypeAlias = str | int | float | bool | Secret | list["Argument"] | None
+
+
+# A column that every stream has and no user sees: for how many rows of its source one stands after a drop box.
+WEIGHT: Final = "@weight"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCall:
+    """`fn(...)` of a source or a sink as the user wrote it: the function, its positional and its named arguments."""
+
+    function: str
+    arguments: tuple[Argument, ...] = ()
+    options: Mapping[str, Argument] = field(default_factory=dict)
+    allow: Allow | None = field(default=None, compare=False, repr=False)  # for files that turn up later
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRows:
+    """What a source knows of its own rows: columns, the time among them, and how far out of order they come."""
+
+    columns: tuple[tuple[str, Type], ...]
+    time_column: str | None
+    disorder_us: int = 0
+    rate: float | None = None  # rows per second
+
+
+class Feeding(Protocol):
+    """Somebody who writes the rows of a stream into a journal, at work."""
+
+    def check(self) -> None:
+        """Raise what made it fail, if something did."""
+
+    def heed(self, position: int) -> None:
+        """Hear how far the rows were read."""
+
+    def stop(self) -> None: ...
+
+
+class Feed(Protocol):
+    """Where rows come from an object of this process: what brings them into a directory while a query runs."""
+
+    def start(self, directory: Path) -> Feeding: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStatistics:
+    """What the planner may take for true of a stream: rows per second, and how many values a column has, by name.
+    An answer does not depend on it."""
+
+    rate: float | None = None
+    values: Mapping[str, float] = field(default_factory=dict)
+
+    def over(self, other: StreamStatistics) -> StreamStatistics:
+        """What is said here, and what is not, from the other."""
+        return StreamStatistics(self.rate or other.rate, {**other.values, **self.values})
+
+
+@dataclass(frozen=True, slots=True)
+class BadInput:
+    """What rejected rows do to the queries of a stream: nothing, or they stop them once there are more than `most_rows`
+    or, of all that were read, than `most_share`."""
+
+    stops: bool = False
+    most_rows: int | None = None
+    most_share: float | None = None
+
+    def __str__(self) -> str:
+        if not self.stops:
+            return "skip"
+        if self.most_share is not None:
+            return f"stop after {self.most_share * 100:g} percent"
+        return f"stop after {self.most_rows:,} rows" if self.most_rows else "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class BaseStream:
+    """A stream that comes from outside: its columns, its source and the promise about its order.
+
+    A row is valid for the instant of its time column or, where there is an end column, from the one until the other.
+    Without a time column it is valid for the instant at which it arrives. `feed` stays in this process: other processes
+    get the stream without it, and read what it has brought.
+    """
+
+    name: str
+    columns: tuple[tuple[str, Type], ...]
+    source: SourceCall
+    time_column: str | None
+    disorder_us: int = 0
+    idle_after_us: int | None = None
+    end_column: str | None = None
+    statistics: StreamStatistics = field(default_factory=StreamStatistics)
+    feed: Feed | None = field(default=None, compare=False, repr=False)
+    bad_input: BadInput = BadInput()
+
+    @property
+    def has_intervals(self) -> bool:
+        return self.end_column is not None
+
+    @property
+    def time_columns(self) -> tuple[str, ...]:
+        """The columns that say when a row is valid."""
+        return tuple(name for name in (self.time_column, self.end_column) if name is not None)
+
+    @property
+    def word(self) -> str:
+        return "stream"
+
+    def column_type(self, name: str) -> Type:
+        return dict(self.columns)[name]
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedStream:
+    """A query with a name; other queries read it like a stream. A view is one that never runs by itself.
+
+    A derived stream that is read is inlined, so the plan shows base streams only. `reads` keeps the names of the
+    streams and views that the query itself reads.
+    """
+
+    name: str
+    plan: Plan
+    text: str
+    reads: frozenset[str]
+    is_view: bool = False
+    shedding: float | None = None  # the share of rows that it may lose when it runs
+
+    @property
+    def word(self) -> str:
+        return "view" if self.is_view else "stream"
+
+
+Stream: TypeAlias = BaseStream | DerivedStream
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A query that runs, or that a script is going to run, and what it names in FROM."""
+
+    name: str
+    reads: frozenset[str]
+
+    @property
+    def word(self) -> str:
+        return "running query"
+
+
+Dependant: TypeAlias = DerivedStream | Reader
+
+
+class Catalog:
+    """The streams, and the functions and aggregates of the user's, by name.
+
+    Names are case-insensitive, as SQL's are, and streams keep the user's spelling for display.
+    """
+
+    def __init__(self) -> None:
+        self._streams: dict[str, Stream] = {}
+        self.functions: dict[str, Definition] = {}
+        self.allow: Allow | None = None  # what statements may reach; None for everything
+        self.measured: dict[str, StreamStatistics] = {}  # what queries have learned of base streams, by folded name
+
+    def statistics(self) -> dict[str, StreamStatistics]:
+        """What the planner goes by for each base stream: what was declared, else what was measured."""
+        nothing = StreamStatistics()
+        base = (stream for stream in self if isinstance(stream, BaseStream))
+        return {s.name: s.statistics.over(self.measured.get(s.name.lower(), nothing)) for s in base}
+
+    def __iter__(self) -> Iterator[Stream]:
+        return iter(self._streams.values())
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._streams
+
+    def get(self, name: str, span: Span | None = None) -> Stream:
+        stream = self._streams.get(name.lower())
+        if stream is None and name.lower().startswith(SYSTEM):
+            raise CatalogError(
+                f'"{name}" is a table of the system, which a SELECT reads at once',
+                code="system-table",
+                hint="Write the SELECT by itself: no stream, view or sink is made of it, and it is not explained.",
+                span=span,
+            )
+        if stream is None:
+            near = difflib.get_close_matches(name.lower(), self._streams, n=1)
+            if near:
+                hint = f'Did you mean "{self._streams[near[0]].name}"?'
+            else:
+                hint = "Declare it first: CREATE STREAM name (columns) SOURCE … ORDERED BY column."
+            raise CatalogError(f'stream "{name}" does not exist', code="unknown-stream", hint=hint, span=span)
+        return stream
+
+    def add(self, stream: Stream, span: Span | None = None) -> None:
+        if stream.name.lower().startswith(SYSTEM):
+            raise _reserved(stream.name, span)
+        known = self._streams.get(stream.name.lower())
+        if known is not None:
+            raise CatalogError(
+                f'{known.word} "{known.name}" exists already',
+                code="stream-exists",
+                hint=f"Choose another name, or DROP {known.word.upper()} {known.name} first.",
+                span=span,
+            )
+        self._streams[stream.name.lower()] = stream
+
+    def add_function(self, function: Definition) -> None:
+        if function.name in self.functions:
+            raise CatalogError(
+                f"there is a function {function.name} already", code="function-exists", hint="Choose another name."
+            )
+        self.functions[function.name] = function
+
+    def replace_view(self, view: DerivedStream, running: Sequence[Reader] = (), span: Span | None = None) -> None:
+        """Put a view in the place of another that nobody reads."""
+        known = self._streams.get(view.name.lower())
+        if not (isinstance(known, DerivedStream) and known.is_view):
+            self.add(view, span)
+            return
+        if view.name.lower() in _folded(view.reads):
+            raise CatalogError(
+                f'view "{view.name}" would read itself',
+                code="recursive-query",
+                hint="The old view goes when the new one comes: write its query into the new one.",
+                span=span,
+            )
+        self._refuse_dependants(known, running, f"DROP VIEW {known.name} CASCADE, then CREATE VIEW.", span)
+        self._streams[view.name.lower()] = view
+
+    def drop(
+        self, name: str, span: Span | None = None, *, cascade: bool = False, running: Sequence[Reader] = ()
+    ) -> list[Stream]:
+        """Remove a stream or view, if `cascade` with all that is built on it; a running query is never taken away.
+
+        All or nothing: returns what is gone.
+        """
+        stream = self.get(name, span)
+        dependants = [reader for level in self.dependants(stream, running) for reader in level]
+        if not cascade or any(isinstance(each, Reader) for each in dependants):
+            hint = f"Drop them first, or all at once: DROP {stream.word.upper()} {stream.name} CASCADE."
+            self._refuse_dependants(stream, running, hint, span)
+        gone: list[Stream] = [stream, *(each for each in dependants if isinstance(each, DerivedStream))]
+        for each in gone:
+            del self._streams[each.name.lower()]
+            self.measured.pop(each.name.lower(), None)
+        return gone
+
+    def dependants(self, stream: Stream, running: Sequence[Reader] = ()) -> list[list[Dependant]]:
+        """Who reads a stream: first those that name it, then those that name these, and so on."""
+        left: list[Dependant] = [*(s for s in self if isinstance(s, DerivedStream) and s is not stream), *running]
+        levels: list[list[Dependant]] = []
+        names = {stream.name.lower()}
+        while found := [each for each in left if names & _folded(each.reads)]:
+            levels.append(found)
+            left = [each for each in left if each not in found]
+            names = {each.name.lower() for each in found if isinstance(each, DerivedStream)}
+        return levels
+
+    def _refuse_dependants(self, stream: Stream, running: Sequence[Reader], hint: str, span: Span | None) -> None:
+        direct, *further = self.dependants(stream, running) or [[]]
+        if not direct:
+            return
+        through = [each for level in further for each in level]
+        runs = any(isinstance(each, Reader) for each in (*direct, *through))
+        raise CatalogError(
+            f'{stream.word} "{stream.name}" is still read by {_listed(direct)}',
+            code="stream-in-use",
+            detail=f"Through {'it' if len(direct) == 1 else 'them'} also by {_listed(through)}." if through else None,
+            hint="Stop the running queries first." if runs else hint,
+            span=span,
+        )
+
+
+def _reserved(name: str, span: Span | None) -> CatalogError:
+    return CatalogError(
+        f'"{name}" would be a table of the system',
+        code="system-table",
+        hint="Names that begin with sys. belong to it; choose another.",
+        span=span,
+    )
+
+
+def _listed(dependants: Iterable[Dependant]) -> str:
+    return ", ".join(f'{each.word} "{each.name}"' for each in dependants)
+
+
+def _folded(names: Iterable[str]) -> set[str]:
+    return {name.lower() for name in names}

@@ -1,0 +1,204 @@
+"""The one textual form of expressions and logical plans: EXPLAIN, tests and traces."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from strandline.core.temporal import show_duration
+from strandline.core.types import INTERVAL, Column
+from strandline.logical.expressions import (
+    AggregateCall,
+    Call,
+    Case,
+    Cast,
+    ColumnRef,
+    Expression,
+    Literal,
+    SortKey,
+    UserCall,
+)
+from strandline.logical.plan import (
+    Aggregate,
+    Changes,
+    CountWindow,
+    Distinct,
+    Filter,
+    Granularity,
+    Join,
+    Map,
+    MarkJoin,
+    OuterJoin,
+    Plan,
+    Rank,
+    Scan,
+    SemiJoin,
+    SessionWindow,
+    SetOperation,
+    TimeWindow,
+    TopRows,
+    Union,
+)
+from strandline.logical.tree import sources
+
+_INFIX = {"or": 1, "and": 2, "=": 4, "<>": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "like": 4, "+": 6, "-": 6}
+_INFIX |= {"||": 5, "&": 5, "|": 5, "#": 5, "<<": 5, ">>": 5, "*": 7, "/": 7, "%": 7}
+
+
+def show_expression(expression: Expression, around: int = 0) -> str:
+    """SQL-like text; parentheses only where the precedence asks for them."""
+    match expression:
+        case Literal(value, kind):
+            return _show_literal(value, kind == INTERVAL)
+        case ColumnRef(id, _):
+            return id
+        case Call("and" | "or" as function, (first, *rest), _):
+            return _show_infix(function, first, rest, around)
+        case Call(function, (left, right), _) if function in _INFIX:
+            return _show_infix(function, left, [right], around)
+        case Call("not", (operand,), _):
+            return f"NOT {show_expression(operand, 8)}"
+        case Call("neg", (operand,), _):
+            return f"-{show_expression(operand, 8)}"
+        case Call("~", (operand,), _):
+            return f"~{show_expression(operand, 8)}"
+        case Call("is_null", (operand,), _):
+            return f"{show_expression(operand, 8)} IS NULL"
+        case Call("[]", (array, place), _):
+            return f"{show_expression(array, 8)}[{show_expression(place)}]"
+        case Call("in", (operand, *options), _):
+            return f"{show_expression(operand, 8)} IN ({', '.join(map(show_expression, options))})"
+        case Call(function, arguments, _):
+            return f"{function}({', '.join(map(show_expression, arguments))})"
+        case UserCall(called, arguments):
+            return f"{called.name}({', '.join(map(show_expression, arguments))}): {called.returns}"
+        case Case(branches, otherwise, _):
+            parts = "".join(f" WHEN {show_expression(c)} THEN {show_expression(r)}" for c, r in branches)
+            return f"CASE{parts} ELSE {show_expression(otherwise)} END"
+        case Cast(operand, kind):
+            return f"CAST({show_expression(operand)} AS {kind})"
+
+
+def _show_infix(function: str, first: Expression, rest: list[Expression], around: int) -> str:
+    """Operands with the operator between them; all operators lean to the left, so only the first needs no more."""
+    level = _INFIX[function]
+    word = function.upper() if function.isalpha() else function
+    shown = (show_expression(first, level), *(show_expression(each, level + 1) for each in rest))
+    text = f" {word} ".join(shown)
+    return f"({text})" if level < around else text
+
+
+def _show_literal(value: object, is_interval: bool) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, tuple):
+        return f"array({', '.join(_show_literal(element, is_interval=False) for element in value)})"
+    if is_interval:
+        assert isinstance(value, int)
+        return f"INTERVAL {show_duration(value)}"
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    if isinstance(value, datetime):
+        return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+    return str(value)
+
+
+def show_aggregate(column: Column, call: AggregateCall) -> str:
+    argument = "*" if call.argument is None else call.argument.id
+    distinct = "distinct " if call.distinct else ""
+    parameter = "" if call.parameter is None else f", {_show_literal(call.parameter, is_interval=False)}"
+    order = f" order by {', '.join(map(show_sort_key, call.order))}" if call.order else ""
+    declared = "" if call.user is None else f": {call.type}{'' if call.user.inverse is None else ' with inverse'}"
+    return f"{column.id} := {call.function}({distinct}{argument}{parameter}{order}){declared}"
+
+
+def show_sort_key(key: SortKey) -> str:
+    nulls = "" if key.nulls_first == key.descending else f" nulls {'first' if key.nulls_first else 'last'}"
+    return f"{key.column.id}{' desc' if key.descending else ''}{nulls}"
+
+
+def show_order(partition: tuple[str, ...], order: tuple[SortKey, ...]) -> str:
+    each = f" of each {', '.join(partition)}" if partition else ""
+    return f"by {', '.join(map(show_sort_key, order))}{each}"
+
+
+def show_rank(place: Column, partition: tuple[str, ...], order: tuple[SortKey, ...], limit: int | None) -> str:
+    return f"{place.id} {show_order(partition, order)}{'' if limit is None else f', up to {limit}'}"
+
+
+def show_outputs(outputs: tuple[tuple[Column, Expression], ...]) -> str:
+    """Computed columns as `name := expression`, columns that just pass by name."""
+    return ", ".join(
+        c.id if isinstance(e, ColumnRef) and e.id == c.id else f"{c.id} := {show_expression(e)}" for c, e in outputs
+    )
+
+
+def show_window(range_us: int | None, slide_us: int) -> str:
+    slide = "" if slide_us == 1 else f" slide {show_duration(slide_us)}"
+    return f"range {'unbounded' if range_us is None else show_duration(range_us)}{slide}"
+
+
+def show_rows(partition: tuple[str, ...], rows: int, slide: int) -> str:
+    by = f" by {', '.join(partition)}" if partition else ""
+    return f"{rows} rows{by}{'' if slide == 1 else f' slide {slide}'}"
+
+
+def show_session(partition: tuple[str, ...], gap_us: int) -> str:
+    by = f" by {', '.join(partition)}" if partition else ""
+    return f"gap {show_duration(gap_us)}{by}"
+
+
+def show_node(plan: Plan) -> str:
+    """One node, without its inputs."""
+    match plan:
+        case Scan(stream, alias, columns):
+            name = stream if alias == stream else f"{stream} as {alias}"
+            return f"Scan {name} ({', '.join(c.name for c in columns)}){' with intervals' if plan.intervals else ''}"
+        case TimeWindow(range_us, slide_us, _):
+            return f"TimeWindow {show_window(range_us, slide_us)}"
+        case CountWindow(partition, rows, slide, _):
+            return f"CountWindow {show_rows(partition, rows, slide)}"
+        case SessionWindow(partition, gap_us, _):
+            return f"SessionWindow {show_session(partition, gap_us)}"
+        case Granularity(granule_us, _):
+            return f"Granularity {show_duration(granule_us)}"
+        case Changes(kind, _):
+            return f"Changes {kind}"
+        case TopRows(partition, order, limit, _):
+            return f"TopRows {limit} {show_order(partition, order)}"
+        case Rank(place, partition, order, limit, _):
+            return f"Rank {show_rank(place, partition, order, limit)}"
+        case Filter(predicate, _):
+            return f"Filter {show_expression(predicate)}"
+        case Map(outputs, _):
+            return f"Map {show_outputs(outputs)}"
+        case Join(None, _, _):
+            return "Join all pairs"
+        case Join(predicate, _, _):
+            assert predicate is not None
+            return f"Join on {show_expression(predicate)}"
+        case OuterJoin(full, predicate, _, _):
+            return f"{'Full' if full else 'Left'} join on {show_expression(predicate)}"
+        case SemiJoin(anti, predicate, _, _):
+            on = "" if predicate is None else f" on {show_expression(predicate)}"
+            return f"{'Anti' if anti else 'Semi'} join{on}"
+        case MarkJoin(mark, predicate, _, _):
+            return f"Mark join {mark.id}{'' if predicate is None else f' on {show_expression(predicate)}'}"
+        case Aggregate(keys, aggregates, _):
+            by = f" by {', '.join(keys)}" if keys else ""
+            computed = ", ".join(show_aggregate(c, a) for c, a in aggregates)
+            return f"Aggregate{by}{': ' if computed else ''}{computed}"
+        case Distinct():
+            return "Distinct"
+        case Union(columns, _):
+            return f"Union ({', '.join(c.id for c in columns)})"
+        case SetOperation(kind, columns, _, _):
+            return f"{kind.capitalize()} ({', '.join(c.id for c in columns)})"
+
+
+def show_plan(plan: Plan, depth: int = 0) -> str:
+    """A plan as an indented tree, a node above its inputs."""
+    lines = ["  " * depth + show_node(plan)]
+    lines += [show_plan(source, depth + 1) for source in sources(plan)]
+    return "\n".join(lines)

@@ -1,0 +1,185 @@
+"""Scalar expressions: inert, typed trees over the columns of a plan.
+
+Operators and functions are one node, `Call`; `functions.py` says which there are, what they return and what they mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import NamedTuple, TypeAlias
+
+from strandline.core.types import BOOLEAN, Type
+from strandline.logical.udf import UserAggregate, UserFunction
+
+# A TIMESTAMP literal is a naive datetime in UTC, an INTERVAL literal is microseconds, an array is a tuple.
+Value: TypeAlias = "bool | int | float | Decimal | str | date | datetime | tuple[Value, ...] | None"
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant."""
+
+    value: Value
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRef:
+    """The value of a column of the input, named by its id in the plan."""
+
+    id: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operator or function applied to arguments; `function` is a name of `functions.FUNCTIONS`."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The result of the first branch whose condition is true, else `otherwise`."""
+
+    branches: tuple[tuple[Expression, Expression], ...]
+    otherwise: Expression
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """The operand in another type; NULL where a text does not denote a value of that type."""
+
+    operand: Expression
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class UserCall:
+    """A function of the user's applied to arguments of its types."""
+
+    function: UserFunction
+    arguments: tuple[Expression, ...]
+
+    @property
+    def type(self) -> Type:
+        return self.function.returns
+
+
+Expression: TypeAlias = Literal | ColumnRef | Call | Case | Cast | UserCall
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """A column of ORDER BY."""
+
+    column: ColumnRef
+    descending: bool = False
+    nulls_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall:
+    """An aggregate over the elements of a group; no argument means `*`.
+
+    `distinct` counts equal values once. `order` is the order in which FIRST, LAST and STRING_AGG see the values, and
+    that of a percentile; `parameter` the fraction of a percentile or the separator of STRING_AGG. `user` is what the
+    function does if it is an aggregate of the user's.
+
+    ARRAY_AGG keeps NULLs, and yet an argument of NULL is left out by it as by every other: its argument is an array of
+    one element each, and the aggregate is all of these arrays as one.
+    """
+
+    function: str
+    argument: ColumnRef | None
+    type: Type
+    distinct: bool = False
+    order: tuple[SortKey, ...] = ()
+    parameter: Value = None
+    user: UserAggregate | None = None
+
+    @property
+    def columns(self) -> tuple[ColumnRef, ...]:
+        """The columns that it reads."""
+        named = () if self.argument is None else (self.argument,)
+        return tuple(dict.fromkeys((*named, *(key.column for key in self.order))))
+
+
+def children(expression: Expression) -> tuple[Expression, ...]:
+    match expression:
+        case Literal() | ColumnRef():
+            return ()
+        case Call(_, arguments, _) | UserCall(_, arguments):
+            return arguments
+        case Case(branches, otherwise, _):
+            return (*(part for branch in branches for part in branch), otherwise)
+        case Cast(operand, _):
+            return (operand,)
+
+
+class Extent(NamedTuple):
+    """How large an expression is: its nodes, and the longest way down."""
+
+    nodes: int
+    height: int
+
+
+_LEAF = Extent(1, 1)
+
+
+def extent(expression: Expression, columns: Mapping[str, Extent] | None = None) -> Extent:
+    """The extent of an expression; with `columns`, of what it becomes where these columns are replaced."""
+    if isinstance(expression, ColumnRef) and columns is not None:
+        return columns.get(expression.id, _LEAF)
+    below = [extent(child, columns) for child in children(expression)]
+    return Extent(1 + sum(e.nodes for e in below), 1 + max((e.height for e in below), default=0))
+
+
+def columns_of(expression: Expression) -> frozenset[str]:
+    """The ids of the columns that the expression reads."""
+    if isinstance(expression, ColumnRef):
+        return frozenset((expression.id,))
+    return frozenset().union(*(columns_of(child) for child in children(expression)))
+
+
+def substitute(expression: Expression, values: dict[str, Expression]) -> Expression:
+    """The expression with each column in `values` replaced by its expression."""
+    if isinstance(expression, ColumnRef):
+        return values.get(expression.id, expression)
+    return rebuilt(expression, lambda child: substitute(child, values))
+
+
+def rebuilt(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:
+    """The expression with each of its children changed."""
+    match expression:
+        case Literal() | ColumnRef():
+            return expression
+        case Call(function, arguments, kind):
+            return Call(function, tuple(map(change, arguments)), kind)
+        case Case(branches, otherwise, kind):
+            return Case(tuple((change(c), change(r)) for c, r in branches), change(otherwise), kind)
+        case Cast(operand, kind):
+            return Cast(change(operand), kind)
+        case UserCall(function_of_user, arguments):
+            return UserCall(function_of_user, tuple(map(change, arguments)))
+
+
+def conjuncts(predicate: Expression) -> tuple[Expression, ...]:
+    """The parts of a conjunction: `a AND (b AND c)` gives a, b, c."""
+    if isinstance(predicate, Call) and predicate.function == "and":
+        return tuple(part for argument in predicate.arguments for part in conjuncts(argument))
+    return (predicate,)
+
+
+def conjunction(parts: tuple[Expression, ...]) -> Expression | None:
+    """The opposite of `conjuncts`: one flat AND of all parts; None for no parts."""
+    flat = tuple(each for part in parts for each in conjuncts(part))
+    if len(flat) > 1:
+        return Call("and", flat, BOOLEAN)
+    return flat[0] if flat else None

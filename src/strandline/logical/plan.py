@@ -1,0 +1,234 @@
+"""The logical algebra: what a query means, as an inert tree of stream operators.
+
+Every node maps logical streams to a logical stream; `snapshot.py` is the executable meaning. Columns have ids that are
+unique in the whole plan, so that a rule can move an operator without renumbering anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from strandline.core.types import Column
+from strandline.logical.expressions import AggregateCall, Expression, SortKey
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """A base stream: each element is valid for the single instant of its timestamp (a chronon stream) or, with
+    `intervals`, for an interval that it brings along.
+
+    `columns` are the stream's declared columns, in order, under the ids of this use; rules may narrow them.
+    """
+
+    stream: str
+    alias: str
+    columns: tuple[Column, ...]
+    intervals: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindow:
+    """Keep each element of a chronon stream valid for `range_us`; the window moves every `slide_us`.
+
+    At instant t the window holds the elements with T - range <= s < T, T = floor((t + 1) / slide) * slide.
+    `slide_us = 1` (a chronon) is the sliding window: s <= t < s + range. Without a range elements never leave: s < T.
+    """
+
+    range_us: int | None
+    slide_us: int
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class CountWindow:
+    """Keep the last `rows` elements of a chronon stream, or of each partition of it; moves every `slide` elements.
+
+    Of the first c elements of a partition up to an instant, in order of time and then of arrival, the window holds
+    those with T - rows < index <= T, T = floor(c / slide) * slide. Where a plan combines rows, nobody knows in which
+    order those of one instant arrived: they go by their values, column by column.
+    """
+
+    partition: tuple[str, ...]
+    rows: int
+    slide: int
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWindow:
+    """Keep the elements of a chronon stream, or of each partition of it, for as long as their session lasts.
+
+    A session goes on while no `gap_us` pass between one element and the next. At instant t the window holds the
+    elements up to t that are joined to t by a chain of elements, each less than the gap after the one before, and the
+    last less than the gap before t.
+    """
+
+    partition: tuple[str, ...]
+    gap_us: int
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Granularity:
+    """Look at a stream only once per granule: at instant t it is as it was at floor(t / granule) * granule."""
+
+    granule_us: int
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What has come (`insert`) or gone (`delete`) since the instant before, valid for the one instant of the change."""
+
+    kind: ChangeKind
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class TopRows:
+    """The first `limit` rows in an order, or of each partition, and all that are level with the last of them."""
+
+    partition: tuple[str, ...]
+    order: tuple[SortKey, ...]
+    limit: int
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """The elements with a further column that says which place they have in an order, or in that of their partition:
+    one more than there are elements before them. With a `limit` only those whose place is not behind it."""
+
+    place: Column
+    partition: tuple[str, ...]
+    order: tuple[SortKey, ...]
+    limit: int | None
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Keep the elements whose payload satisfies `predicate` (true; not false, not unknown)."""
+
+    predicate: Expression
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """Compute the output columns of each element from its payload; validity stays."""
+
+    outputs: tuple[tuple[Column, Expression], ...]
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Pair the elements that are valid together and satisfy `predicate` (None: all, the Cartesian product)."""
+
+    predicate: Expression | None
+    left: Plan
+    right: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class OuterJoin:
+    """As Join; and the elements of the left without a partner, with NULL for the right; if `full`, those of the right
+    without a partner as well."""
+
+    full: bool
+    predicate: Expression
+    left: Plan
+    right: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class SemiJoin:
+    """The elements of the left while they have a partner on the right; if `anti`, while they have none."""
+
+    anti: bool
+    predicate: Expression | None
+    left: Plan
+    right: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class MarkJoin:
+    """The elements of the left with a further column that says whether they have a partner on the right."""
+
+    mark: Column
+    predicate: Expression | None
+    left: Plan
+    right: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One element per instant and group with the aggregates over the group; the groups are the distinct `keys`.
+
+    Without keys there is one group, and it has a value (COUNT 0, others NULL) also when nothing is valid.
+    Keys are ids of columns of the source; they stay columns of the output.
+    """
+
+    keys: tuple[str, ...]
+    aggregates: tuple[tuple[Column, AggregateCall], ...]
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """Each payload at most once per instant."""
+
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """All elements of all sources (UNION ALL). Column i of the output is column i of every source."""
+
+    columns: tuple[Column, ...]
+    sources: tuple[Plan, ...]
+
+
+ChangeKind: TypeAlias = Literal["insert", "delete"]
+SetKind: TypeAlias = Literal["except all", "except", "except strict", "intersect all", "intersect", "union max"]
+
+
+@dataclass(frozen=True, slots=True)
+class SetOperation:
+    """Each payload as often as its kind says, given that it is valid l times in `left` and r times in `right`:
+
+    except all      l - r, if that is more than 0         except          once if l > 0 and r = 0
+    intersect all   the smaller of l and r                intersect       once if l > 0 and r > 0
+    union max       the larger of l and r                 except strict   l times if r = 0, else not at all
+
+    Column i of the output is column i of both. NULL equals NULL here, as in SQL.
+    """
+
+    kind: SetKind
+    columns: tuple[Column, ...]
+    left: Plan
+    right: Plan
+
+
+Plan: TypeAlias = (
+    Scan
+    | TimeWindow
+    | CountWindow
+    | SessionWindow
+    | Granularity
+    | Changes
+    | TopRows
+    | Rank
+    | Filter
+    | Map
+    | Join
+    | OuterJoin
+    | SemiJoin
+    | MarkJoin
+    | Aggregate
+    | Distinct
+    | Union
+    | SetOperation
+)

@@ -1,0 +1,1 @@
+"""Properties of logical plans: time, keys, update patterns."""

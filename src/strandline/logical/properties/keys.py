@@ -1,0 +1,174 @@
+"""Which columns tell the elements of a plan apart: facts that rules about copies, partners and groups stand on.
+
+A key is a set of columns in which no two elements that are valid together agree, where NULL agrees with NULL. The empty
+key says that no two elements are valid together at all. A fact is a promise: where the operators
+alone do not show it, it is not given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import product
+from typing import Final, TypeAlias, assert_never
+
+from strandline.core.types import Column
+from strandline.logical.expressions import Call, ColumnRef, Expression, conjuncts
+from strandline.logical.plan import (
+    Aggregate,
+    Changes,
+    CountWindow,
+    Distinct,
+    Filter,
+    Granularity,
+    Join,
+    Map,
+    MarkJoin,
+    OuterJoin,
+    Plan,
+    Rank,
+    Scan,
+    SemiJoin,
+    SessionWindow,
+    SetOperation,
+    TimeWindow,
+    TopRows,
+    Union,
+)
+from strandline.logical.schema import schema
+
+Key: TypeAlias = frozenset[str]
+Keys: TypeAlias = tuple[Key, ...]
+Pair: TypeAlias = tuple[str, str]
+
+MOST: Final = 6  # keys of a plan; products of them would not end
+
+
+def is_duplicate_free(plan: Plan) -> bool:
+    """Whether no payload is valid twice at an instant."""
+    return bool(keys(plan))
+
+
+def determines(plan: Plan, columns: Iterable[str]) -> bool:
+    """Whether these columns, and those that equal them in every element, contain a key."""
+    known = set(columns)
+    pairs = equalities(plan)
+    grew = True
+    while grew:
+        more = {other for one, two in pairs for own, other in ((one, two), (two, one)) if own in known} - known
+        known |= more
+        grew = bool(more)
+    return any(key <= known for key in keys(plan))
+
+
+def keys(plan: Plan) -> Keys:
+    """The keys of a plan that its operators show, the smallest first."""
+    match plan:
+        case Scan() | TimeWindow() | SessionWindow() | Union():
+            return ()  # the same row may come twice
+        case CountWindow(partition, rows, _, _):
+            return (frozenset(partition),) if rows == 1 else ()
+        case Filter() | Granularity() | Changes() | TopRows() | Rank():  # fewer elements, or the same at other times
+            return keys(plan.source)
+        case Map(outputs, source):
+            return _renamed(keys(source), [(e.id, c.id) for c, e in outputs if isinstance(e, ColumnRef)])
+        case Join(predicate, left, right) | OuterJoin(False, predicate, left, right):
+            return _joined(predicate, left, right, both=isinstance(plan, Join))
+        case OuterJoin():  # an element of nothing but NULLs may be alone on either side
+            return ()
+        case SemiJoin() | MarkJoin():
+            return keys(plan.left)
+        case Aggregate(by, _, _):
+            return (frozenset(by),)
+        case Distinct(source):
+            return _few((*keys(source), frozenset(c.id for c in schema(source))))
+        case SetOperation():
+            return _combined(plan)
+        case _:
+            assert_never(plan)
+
+
+def _joined(predicate: Expression | None, left: Plan, right: Plan, both: bool) -> Keys:
+    of_left, of_right = keys(left), keys(right)
+    found = [one | two for one, two in product(of_left, of_right)]
+    if has_one_partner(predicate, left, right):
+        found += of_left
+    if both and has_one_partner(predicate, right, left):
+        found += of_right
+    return _few(found)
+
+
+def has_one_partner(predicate: Expression | None, left: Plan, right: Plan) -> bool:
+    """Whether an element of the left never has two partners: the condition fixes a key of the right."""
+    own = frozenset(c.id for c in schema(left))
+    fixed = [two if one in own else one for one, two in _pairs(predicate) if (one in own) != (two in own)]
+    return determines(right, fixed)
+
+
+def _combined(plan: SetOperation) -> Keys:
+    everything = frozenset(c.id for c in plan.columns)
+    of_left = _renamed(keys(plan.left), _by_position(plan.left, plan.columns))
+    of_right = _renamed(keys(plan.right), _by_position(plan.right, plan.columns))
+    match plan.kind:
+        case "except all" | "except strict":
+            return of_left
+        case "except":
+            return _few((*of_left, everything))
+        case "intersect all":
+            return _few((*of_left, *of_right))
+        case "intersect":
+            return _few((*of_left, *of_right, everything))
+        case "union max":
+            return (everything,) if of_left and of_right else ()
+        case _:
+            assert_never(plan.kind)
+
+
+def _by_position(source: Plan, columns: tuple[Column, ...]) -> list[Pair]:
+    return [(below.id, above.id) for below, above in zip(schema(source), columns, strict=True)]
+
+
+def _renamed(found: Keys, names: Iterable[Pair]) -> Keys:
+    """The keys whose columns all go on, under the names that they go on by."""
+    copies: dict[str, str] = {}
+    for below, above in names:
+        copies.setdefault(below, above)
+    return tuple(frozenset(copies[c] for c in key) for key in found if all(c in copies for c in key))
+
+
+def _few(found: Iterable[Key]) -> Keys:
+    """The smallest keys, without those that contain another."""
+    kept: list[Key] = []
+    for key in sorted(set(found), key=lambda key: (len(key), sorted(key))):
+        if not any(other <= key for other in kept):
+            kept.append(key)
+    return tuple(kept[:MOST])
+
+
+def equalities(plan: Plan) -> tuple[Pair, ...]:
+    """Pairs of columns that are equal, and not NULL, in every element."""
+    match plan:
+        case Filter(predicate, source):
+            return (*_pairs(predicate), *equalities(source))
+        case Join(predicate, left, right):
+            return (*_pairs(predicate), *equalities(left), *equalities(right))
+        case SemiJoin() | MarkJoin():
+            return equalities(plan.left)
+        case Distinct() | Granularity() | TopRows() | Rank():
+            return equalities(plan.source)
+        case Map(outputs, source):
+            names = [(e.id, c.id) for c, e in outputs if isinstance(e, ColumnRef)]
+            pairs = equalities(source)
+            ways = [[(above, two) for below, above in names if below == one] for one, two in pairs]
+            return tuple((one, above) for way in ways for one, two in way for below, above in names if below == two)
+        case _:
+            return ()
+
+
+def _pairs(predicate: Expression | None) -> tuple[Pair, ...]:
+    """The columns that a condition sets equal. Of one type: values of two types may be equal to the same third."""
+    found = []
+    for part in conjuncts(predicate) if predicate is not None else ():
+        match part:
+            case Call("=", (ColumnRef(one, kind), ColumnRef(two, other)), _) if kind == other:
+                found.append((one, two))
+    return tuple(found)

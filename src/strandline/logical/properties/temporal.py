@@ -1,0 +1,102 @@
+"""What is known about the time of a plan's elements without running it.
+
+A window needs a chronon stream, whose elements are valid for a single instant each, or a granular one, which is looked
+at once per granule.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import assert_never
+
+from strandline.logical.plan import (
+    Aggregate,
+    Changes,
+    CountWindow,
+    Distinct,
+    Filter,
+    Granularity,
+    Join,
+    Map,
+    MarkJoin,
+    OuterJoin,
+    Plan,
+    Rank,
+    Scan,
+    SemiJoin,
+    SessionWindow,
+    SetOperation,
+    TimeWindow,
+    TopRows,
+    Union,
+)
+from strandline.logical.tree import sources, walk
+
+
+def is_chronon(plan: Plan) -> bool:
+    """Whether no element of the plan is valid for longer than one instant."""
+    match plan:
+        case Scan():
+            return not plan.intervals
+        case Changes():
+            return True
+        case TimeWindow() | CountWindow() | SessionWindow() | Granularity():
+            return False
+        case Filter() | Map() | Distinct() | TopRows() | Rank():
+            return is_chronon(plan.source)
+        case Join(_, left, right):  # valid while both are
+            return is_chronon(left) or is_chronon(right)
+        case OuterJoin(full, _, left, right):
+            return is_chronon(left) and (not full or is_chronon(right))
+        case SemiJoin() | MarkJoin():
+            return is_chronon(plan.left)
+        case Aggregate(keys, _, source):  # the one group of an aggregation without keys is always there
+            return bool(keys) and is_chronon(source)
+        case Union(_, inputs):
+            return all(map(is_chronon, inputs))
+        case SetOperation(kind, _, left, right):
+            if kind in ("intersect", "intersect all"):
+                return is_chronon(left) or is_chronon(right)
+            return is_chronon(left) and (kind != "union max" or is_chronon(right))
+
+
+def lasts(plan: Plan) -> bool:
+    """Whether no element of the plan ever ends, however it is computed: not even to go on in another piece."""
+    match plan:
+        case TimeWindow(range_us):
+            return range_us is None
+        case Filter() | Map() | Distinct() | Granularity():
+            return lasts(plan.source)
+        case Join(_, left, right):
+            return lasts(left) and lasts(right)
+        case Union(_, inputs):
+            return all(map(lasts, inputs))
+        case Scan() | CountWindow() | SessionWindow() | Changes() | TopRows() | Rank() | Aggregate():
+            return False
+        case OuterJoin() | SemiJoin() | MarkJoin() | SetOperation():
+            return False
+        case _:
+            assert_never(plan)
+
+
+def granule(plan: Plan) -> int | None:
+    """The length of the granules at whose borders alone the plan's answer changes, if there are any."""
+    match plan:
+        case Granularity(granule_us, _):
+            return granule_us
+        case Scan() | Changes() | CountWindow() | SessionWindow():
+            return None
+        case TimeWindow(range_us, slide_us, source):
+            below = granule(source)
+            whole = below is not None and (range_us is None or range_us % below == 0)
+            return below if whole and slide_us == 1 else None
+        case Aggregate(keys, _, source):  # the one group of an aggregation without keys begins at any instant
+            return granule(source) if keys else None
+        case _:
+            known = [granule(source) for source in sources(plan)]
+            return math.gcd(*(each for each in known if each is not None)) if None not in known else None
+
+
+def keeps_arrival_order(plan: Plan) -> bool:
+    """Whether elements of one instant still come in the order in which they arrived."""
+    return all(isinstance(node, Scan | Filter | Map) for node in walk(plan))

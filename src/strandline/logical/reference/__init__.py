@@ -1,0 +1,1 @@
+"""The meaning of a logical plan, computed slowly and literally: the oracle of the tests."""

@@ -1,0 +1,315 @@
+"""The meaning of a plan, executable: slow, obvious, snapshot by snapshot.
+
+`snapshot(plan, streams, t)` is the bag of rows that the plain relational query returns over the window contents at
+instant t. Property tests hold every operator and every plan against it. Nothing here is fast, and nothing is shared
+with the code that is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
+from strandline.core.types import Column
+from strandline.functions.aggregates import aggregate, compare_rows, in_order
+from strandline.functions.evaluate import evaluate
+from strandline.logical.catalog import WEIGHT
+from strandline.logical.expressions import ColumnRef, Expression, SortKey, Value
+from strandline.logical.plan import (
+    Aggregate,
+    Changes,
+    CountWindow,
+    Distinct,
+    Filter,
+    Granularity,
+    Join,
+    Map,
+    MarkJoin,
+    OuterJoin,
+    Plan,
+    Rank,
+    Scan,
+    SemiJoin,
+    SessionWindow,
+    SetKind,
+    SetOperation,
+    TimeWindow,
+    TopRows,
+    Union,
+)
+from strandline.logical.properties.temporal import granule, is_chronon, keeps_arrival_order
+from strandline.logical.schema import schema
+from strandline.logical.tree import sources, streams_read
+
+Row: TypeAlias = dict[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """An element of a raw stream: its timestamp and its values by declared column name; where the stream has intervals,
+    the first instant at which it is no longer valid."""
+
+    time: Instant
+    values: Mapping[str, Value]
+    until: Instant | None = None
+
+    @property
+    def end(self) -> Instant:
+        return self.time + 1 if self.until is None else self.until
+
+
+RawStreams: TypeAlias = Mapping[str, Sequence[Element]]
+
+
+def snapshot(plan: Plan, streams: RawStreams, at: Instant) -> list[Row]:
+    """The rows that are valid at an instant, as a bag, by column id."""
+    return next(snapshots(plan, streams, [at]))
+
+
+def snapshots(plan: Plan, streams: RawStreams, instants: Iterable[Instant]) -> Iterator[list[Row]]:
+    """The snapshots at some instants, one after the other; what two of them have in common is computed once."""
+    meaning = _Meaning(streams, _origin(plan, streams))
+    return (meaning.at(plan, t) for t in instants)
+
+
+def _origin(plan: Plan, streams: RawStreams) -> Instant | None:
+    return min((e.time for name in streams_read(plan) for e in streams.get(name, ())), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    streams: RawStreams
+    origin: Instant | None  # the first element of any input: from then on the query has an answer
+    known: dict[tuple[int, Instant], list[Row]] = field(default_factory=dict)  # by the identity of the node
+
+    def at(self, plan: Plan, t: Instant) -> list[Row]:
+        key = (id(plan), t)
+        if key not in self.known:
+            self.known[key] = self._at(plan, t)
+        return self.known[key]
+
+    def _at(self, plan: Plan, t: Instant) -> list[Row]:
+        match plan:
+            case Scan(stream, _, columns):
+                elements = (e for e in self.streams.get(stream, ()) if e.time <= t < e.end)
+                # Nothing is dropped here, so each row stands for itself.
+                return [{c.id: 1.0 if c.name == WEIGHT else e.values[c.name] for c in columns} for e in elements]
+            case TimeWindow(range_us, slide_us, source):
+                last = (t + 1) // slide_us * slide_us
+                first = BEFORE_ALL if range_us is None else last - range_us
+                held = [s for s in self._occasions(source, last) if first <= s]
+                return [row for s in held for row in self.at(source, s)]
+            case CountWindow(partition, size, slide, source):
+                parts = self._parts(partition, source, t).values()
+                moves = [(part, len(part) // slide * slide) for part in parts]
+                return [row for part, last in moves for _, row in part[max(last - size, 0) : last]]
+            case SessionWindow(partition, gap_us, source):
+                found: list[Row] = []
+                for part in self._parts(partition, source, t).values():
+                    after = t
+                    for time, row in reversed(part):
+                        if after - time >= gap_us:
+                            break
+                        found.append(row)
+                        after = time
+                return found
+            case Granularity(granule_us, source):
+                return self.at(source, t // granule_us * granule_us)
+            case Changes(kind, source):
+                now, before = self.at(source, t), self.at(source, t - 1)
+                return _minus(now, before) if kind == "insert" else _minus(before, now)
+            case TopRows(partition, order, limit, source):
+                ranked = self._ranked(partition, order, source, t)
+                return [row for row, place in ranked if place <= limit]
+            case Rank(column, partition, order, most, source):
+                ranked = self._ranked(partition, order, source, t)
+                return [{**row, column.id: place} for row, place in ranked if most is None or place <= most]
+            case Filter(predicate, source):
+                return [row for row in self.at(source, t) if evaluate(predicate, row) is True]
+            case Map(outputs, source):
+                return [{c.id: evaluate(e, row) for c, e in outputs} for row in self.at(source, t)]
+            case Join(predicate, left, right):
+                pairs = [{**one, **two} for one in self.at(left, t) for two in self.at(right, t)]
+                return [row for row in pairs if predicate is None or evaluate(predicate, row) is True]
+            case OuterJoin():
+                return self._outer(plan, self.at(plan.left, t), self.at(plan.right, t))
+            case SemiJoin(anti, predicate, left, right):
+                others = self.at(right, t)
+                return [row for row in self.at(left, t) if any(_match(predicate, row, o) for o in others) != anti]
+            case MarkJoin(mark, predicate, left, right):
+                others = self.at(right, t)
+                return [{**row, mark.id: any(_match(predicate, row, o) for o in others)} for row in self.at(left, t)]
+            case Aggregate():
+                return self._aggregate(plan, t)
+            case Distinct(source):
+                rows = self.at(source, t)
+                return list({_key(tuple(row.values())): row for row in rows}.values())
+            case Union(columns, inputs):
+                merged: list[Row] = []
+                for source in inputs:
+                    merged += self._renamed(source, columns, t)
+                return merged
+            case SetOperation(kind, columns, left, right):
+                sides = [self._renamed(source, columns, t) for source in (left, right)]
+                one, two = (Counter(_key(tuple(row.values())) for row in side) for side in sides)
+                known = {_key(tuple(row.values())): row for side in sides for row in side}
+                return [row for key, row in known.items() for _ in range(_copies(kind, one[key], two[key]))]
+
+    def _renamed(self, source: Plan, columns: tuple[Column, ...], t: Instant) -> list[Row]:
+        names = [c.id for c in schema(source)]
+        return [{c.id: row[n] for c, n in zip(columns, names, strict=True)} for row in self.at(source, t)]
+
+    def _ranked(
+        self, partition: tuple[str, ...], order: tuple[SortKey, ...], source: Plan, t: Instant
+    ) -> list[tuple[Row, int]]:
+        """The rows with their places among those of their partition: one more than there are rows before them."""
+        parts: dict[object, list[Row]] = {}
+        for row in self.at(source, t):
+            parts.setdefault(_key(tuple(row[k] for k in partition)), []).append(row)
+        return [
+            (row, 1 + sum(compare_rows(order, other, row) < 0 for other in rows))
+            for rows in parts.values()
+            for row in rows
+        ]
+
+    def _outer(self, plan: OuterJoin, left: list[Row], right: list[Row]) -> list[Row]:
+        pairs = [(one, two) for one in left for two in right if _match(plan.predicate, one, two)]
+        result = [{**one, **two} for one, two in pairs]
+        for rows, other, wanted in ((left, plan.right, True), (right, plan.left, plan.full)):
+            paired = [id(row) for pair in pairs for row in pair]
+            nothing: Row = {c.id: None for c in schema(other)}
+            # Columns in the order of the schema, whichever side is missing.
+            result += [
+                {c.id: {**nothing, **row}[c.id] for c in schema(plan)}
+                for row in rows
+                if wanted and id(row) not in paired
+            ]
+        return result
+
+    def _aggregate(self, plan: Aggregate, t: Instant) -> list[Row]:
+        groups: dict[object, list[Row]] = {}
+        if not plan.keys and self.origin is not None and self.origin <= t:
+            groups[()] = []
+        for row in self.at(plan.source, t):
+            groups.setdefault(_key(tuple(row[k] for k in plan.keys)), []).append(row)
+        result: list[Row] = []
+        for rows in groups.values():
+            out: Row = {key: rows[0][key] for key in plan.keys} if rows else {}
+            for column, call in plan.aggregates:
+                out[column.id] = aggregate(call, rows)
+            result.append(out)
+        return result
+
+    def _occasions(self, plan: Plan, before: Instant) -> list[Instant]:
+        """The instants before another at which a plan that takes a window has elements, in order."""
+        if is_chronon(plan):
+            return sorted(t for t in _changes(plan, self.streams, self.origin) if t < before)
+        length = granule(plan)
+        assert length is not None, "a window is over a chronon stream or a granular one"
+        first = min(_changes(plan, self.streams, self.origin), default=before) // length * length
+        return list(range(first, before, length))
+
+    def _parts(self, partition: tuple[str, ...], source: Plan, t: Instant) -> dict[object, list[tuple[Instant, Row]]]:
+        """The elements up to an instant with their times, in order, by partition."""
+        by_value = [SortKey(ColumnRef(column.id, column.type)) for column in schema(source)]
+        parts: dict[object, list[tuple[Instant, Row]]] = {}
+        for s in self._occasions(source, t + 1):
+            rows = self.at(source, s)
+            for row in rows if keeps_arrival_order(source) else in_order(rows, by_value):
+                parts.setdefault(_key(tuple(row[k] for k in partition)), []).append((s, row))
+        return parts
+
+
+def _minus(one: list[Row], two: list[Row]) -> list[Row]:
+    """The rows of one bag that the other does not have."""
+    left = Counter(_key(tuple(row.values())) for row in two)
+    rest: list[Row] = []
+    for row in one:
+        key = _key(tuple(row.values()))
+        if left[key] > 0:
+            left[key] -= 1
+        else:
+            rest.append(row)
+    return rest
+
+
+def _match(predicate: Expression | None, one: Row, two: Row) -> bool:
+    return predicate is None or evaluate(predicate, {**one, **two}) is True
+
+
+def _copies(kind: SetKind, left: int, right: int) -> int:
+    match kind:
+        case "except all":
+            return max(left - right, 0)
+        case "except":
+            return int(left > 0 and right == 0)
+        case "except strict":
+            return left if right == 0 else 0
+        case "intersect all":
+            return min(left, right)
+        case "intersect":
+            return int(left > 0 and right > 0)
+        case "union max":
+            return max(left, right)
+
+
+def change_instants(plan: Plan, streams: RawStreams) -> list[Instant]:
+    """Every instant at which the answer can change, and the ones just before and after."""
+    return sorted({t + d for t in changes(plan, streams) for d in (-1, 0, 1)})
+
+
+def changes(plan: Plan, streams: RawStreams) -> set[Instant]:
+    """Every instant at which the answer can be another than at the instant before; some where it is not."""
+    return _changes(plan, streams, _origin(plan, streams))
+
+
+def _changes(plan: Plan, streams: RawStreams, origin: Instant | None) -> set[Instant]:
+    def below(source: Plan) -> set[Instant]:
+        return _changes(source, streams, origin)
+
+    match plan:
+        case Scan(stream, _, _):
+            edges = {t for e in streams.get(stream, ()) for t in (e.time, e.end)}
+            return edges - {FOREVER}
+        case TimeWindow(range_us, slide_us, source):
+            found = below(source)
+            length = granule(source)
+            if not is_chronon(source) and length is not None and found:
+                last = max(found) + length  # what is valid for long occurs in every granule
+                found = set(range(min(found) // length * length, last, length))
+            edges = set(found)
+            for s in found:
+                # Seen from the definition: s is held while T - range <= s < T, and T grows in steps of the slide.
+                edges.add(s // slide_us * slide_us + slide_us - 1)
+                if range_us is not None:
+                    edges.add((s + range_us) // slide_us * slide_us + slide_us - 1)
+            return edges
+        case SessionWindow(_, gap_us, source):
+            found = below(source)
+            return found | {t + gap_us for t in found}
+        case Granularity(granule_us, source):
+            return {-(-t // granule_us) * granule_us for t in below(source)}
+        case Changes(_, source):
+            return {t + d for t in below(source) for d in (0, 1)}
+        case Aggregate((), _, source) if origin is not None:  # begins with the first element of any stream
+            return below(source) | {origin}
+        case _:
+            return set().union(*map(below, sources(plan)))
+
+
+def bag(rows: Sequence[Sequence[Value]]) -> list[object]:
+    """Rows as a comparable bag: order does not count, copies do, NaN equals NaN, NULL equals NULL."""
+    return sorted((_key(tuple(row)) for row in rows), key=repr)
+
+
+def _key(values: tuple[Value, ...]) -> object:
+    return tuple(map(_identity, values))
+
+
+def _identity(value: object) -> object:
+    if isinstance(value, float):
+        return "NaN" if value != value else value + 0.0
+    return tuple(map(_identity, value)) if isinstance(value, list | tuple) else value

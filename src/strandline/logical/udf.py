@@ -1,0 +1,276 @@
+"""Functions and aggregates that users bring along: Python over whole Arrow columns, with declared types."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from strandline.core.errors import QueryError
+from strandline.core.types import Type, arrow_type
+
+
+@dataclass(frozen=True, slots=True)
+class UserFunction:
+    """A function of the user's: `body` takes an Arrow array per argument and gives one that is as long.
+
+    It is part of the plans that call it, and so goes wherever they go.
+    """
+
+    name: str
+    arguments: tuple[Type, ...]
+    returns: Type
+    body: Callable[..., Any] = field(repr=False)
+
+    @property
+    def usage(self) -> str:
+        return f"{self.name}({', '.join(map(str, self.arguments))})"
+
+    @property
+    def title(self) -> str:
+        return f"function {self.name}"
+
+    @property
+    def bodies(self) -> tuple[Callable[..., Any], ...]:
+        return (self.body,)
+
+    def __str__(self) -> str:
+        return f"{self.usage} RETURNS {self.returns}"
+
+    def over(self, columns: Sequence[pa.Array]) -> pa.Array:
+        """The values of the function over columns of its argument types, in the type that it returns."""
+        hint = "It is called with an Arrow array per argument; values may be NULL."
+        result = _called(self.title, self.body, columns, hint)
+        return _returned(self.title, result, len(columns[0]), self.returns)
+
+
+# ---- aggregates ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """What an aggregate of the user's knows about some values each: one entry per column for each of them.
+
+    The user sees the columns as a tuple, or the only one by itself if that is how it came.
+    """
+
+    columns: tuple[pa.Array, ...]
+    alone: bool
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    @property
+    def seen(self) -> Any:
+        return self.columns[0] if self.alone else self.columns
+
+    def take(self, places: npt.NDArray[np.int64] | pa.Array) -> States:
+        """The entries at these places; nothing known where a place is NULL."""
+        chosen = places if isinstance(places, pa.Array) else pa.array(places)
+        return States(tuple(column.take(chosen) for column in self.columns), self.alone)
+
+    def followed_by(self, *others: States) -> States:
+        """These entries and then those of others of the same types."""
+        columns = zip(self.columns, *(other.columns for other in others), strict=True)
+        return States(tuple(pa.concat_arrays(parts) for parts in columns), self.alone)
+
+
+@dataclass(frozen=True, slots=True)
+class UserAggregate:
+    """An aggregate of the user's: a state for each value, states merged into one, and what such a state amounts to.
+
+    With `inverse` it is known how to take values out again; without, the values that stay have to be merged anew.
+    """
+
+    name: str
+    arguments: tuple[Type, ...]
+    returns: Type
+    initialize: Callable[[Any], Any] = field(repr=False)
+    merge: Callable[[Any, Any], Any] = field(repr=False)
+    evaluate: Callable[[Any], Any] = field(repr=False)
+    inverse: Callable[[Any, Any], Any] | None = field(default=None, repr=False)
+
+    @property
+    def usage(self) -> str:
+        return f"{self.name}({', '.join(map(str, self.arguments))})"
+
+    @property
+    def title(self) -> str:
+        return f"aggregate {self.name}"
+
+    @property
+    def bodies(self) -> tuple[Callable[..., Any], ...]:
+        known = (self.initialize, self.merge, self.evaluate)
+        return known if self.inverse is None else (*known, self.inverse)
+
+    def __str__(self) -> str:
+        # What is in a checkpoint depends on whether there is an inverse.
+        return f"aggregate {self.usage} RETURNS {self.returns}{'' if self.inverse is None else ' WITH INVERSE'}"
+
+    def initialized(self, values: pa.Array) -> States:
+        """The states of single values, which are not NULL."""
+        who = f"initialize of {self.title}"
+        result = _called(who, self.initialize, (values,), "It is called with an Arrow array of values.")
+        alone = not isinstance(result, tuple)
+        parts = (result,) if alone else result
+        if not parts:
+            raise _wrong(who, "an empty tuple", "A state is an Arrow array or a tuple of them.")
+        columns = (_array(who, part, len(values)) for part in parts)
+        return States(tuple(_storable(who, column) for column in columns), alone)
+
+    def merged(self, one: States, two: States) -> States:
+        """Each state with the one at the same place merged into it, from the right."""
+        return self._combined("merge", self.merge, one, two)
+
+    def without(self, one: States, two: States) -> States:
+        """The opposite: each state with the other taken out of it."""
+        assert self.inverse is not None, f"{self.title} has no inverse"
+        return self._combined("inverse", self.inverse, one, two)
+
+    def evaluated(self, states: States) -> pa.Array:
+        """What the states amount to, in the type that the aggregate returns."""
+        who = f"evaluate of {self.title}"
+        result = _called(who, self.evaluate, (states.seen,), _OF_STATES)
+        return _returned(who, result, len(states), self.returns)
+
+    def fitted(self, states: States, like: States) -> States:
+        """The states in the types of others, where these are known: types must not change from batch to batch."""
+        return self._fitted(f"initialize of {self.title}", states, like)
+
+    def kept(self, states: States) -> States:
+        """States that come back from where they were stored, in the types that they had."""
+        return States(tuple(_storable(f"initialize of {self.title}", each) for each in states.columns), states.alone)
+
+    def over_values(self, values: Sequence[Any]) -> Any:
+        """The aggregate over one or more values, slow and obvious: merged one by one, in order."""
+        singles = [self.initialized(pa.array([value], arrow_type(self.arguments[0]))) for value in values]
+        total = singles[0]
+        for single in singles[1:]:
+            total = self.merged(total, single)
+        return self.evaluated(total)[0].as_py()
+
+    def _combined(self, part: str, body: Callable[[Any, Any], Any], one: States, two: States) -> States:
+        who = f"{part} of {self.title}"
+        result = _called(who, body, (one.seen, two.seen), _OF_STATES)
+        if isinstance(result, tuple) == one.alone:
+            form = "a tuple and not an Arrow array" if one.alone else f"a {type(result).__name__} and not a tuple"
+            raise _wrong(who, form, "Return a state of the form that initialize gives.")
+        parts = (result,) if one.alone else result
+        columns = tuple(_array(who, each, len(one)) for each in parts)
+        return self._fitted(who, States(columns, one.alone), one)
+
+    def _fitted(self, who: str, states: States, like: States) -> States:
+        if (len(states.columns), states.alone) != (len(like.columns), like.alone):
+            counts = f"{len(states.columns)} arrays where a state has {len(like.columns)}"
+            raise _wrong(who, counts, "A state has the same form always.")
+        pairs = zip(states.columns, like.columns, strict=True)
+        return States(tuple(_in_type(who, _storable(who, have), want.type) for have, want in pairs), states.alone)
+
+
+Definition: TypeAlias = UserFunction | UserAggregate
+
+_OF_STATES = "A state is what initialize returns: an Arrow array, or a tuple of them."
+
+
+# ---- calls and what they return --------------------------------------------------------------------------------------
+
+
+def _called(who: str, body: Callable[..., Any], arguments: Sequence[Any], hint: str) -> Any:
+    try:
+        return body(*arguments)
+    except Exception as error:
+        # The first frame is ours, the second is the user's function.
+        frames = traceback.extract_tb(error.__traceback__)[1:2]
+        raise QueryError(
+            f"{who} has failed: {type(error).__name__}: {error}",
+            code="function-failed",
+            detail="".join(f"It was at line {frame.lineno} of {frame.filename}." for frame in frames) or None,
+            hint=hint,
+        ) from None
+
+
+def _array(who: str, result: object, rows: int) -> pa.Array:
+    if isinstance(result, pa.ChunkedArray):
+        result = result.combine_chunks()
+    if not isinstance(result, pa.Array):
+        raise _wrong(who, f"a {type(result).__name__} and not an Arrow array", "Return pa.array(values).")
+    if len(result) != rows:
+        raise _wrong(who, f"{len(result)} values for {rows} rows", "There must be a value, or NULL, for each row.")
+    return result
+
+
+def _returned(who: str, result: object, rows: int, declared: Type) -> pa.Array:
+    return _in_type(who, _array(who, result, rows), arrow_type(declared), str(declared))
+
+
+def _in_type(who: str, array: pa.Array, wanted: pa.DataType, name: str | None = None) -> pa.Array:
+    if pa.types.is_null(wanted) and name is None:
+        return array  # of a state of which nothing was known
+    if not _close(array.type, wanted):
+        raise _wrong(who, f"{array.type} and not {name or wanted}", f"Cast it: pc.cast(result, {wanted}).")
+    try:
+        return array.cast(wanted)
+    except pa.ArrowInvalid as error:
+        what = f"a value that is no {name or wanted}: {error}"
+        raise _wrong(who, what, "Cast it before you return it.") from None
+
+
+def _storable(who: str, array: pa.Array) -> pa.Array:
+    """A column of a state in a type that comes back from a checkpoint as it went."""
+    kind = _stored(array.type)
+    if kind is None:
+        hint = "States are made of numbers, texts, truth values, dates, times, bytes and lists of these."
+        raise _wrong(who, f"{array.type}, which cannot be kept", hint)
+    return array.cast(kind)
+
+
+def _stored(kind: pa.DataType) -> pa.DataType | None:
+    types = pa.types
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return pa.large_string()
+    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind):
+        return pa.large_binary()
+    if types.is_list(kind) or types.is_large_list(kind):
+        inner = _stored(kind.value_type)
+        return None if inner is None else pa.large_list(inner)
+    if types.is_timestamp(kind) or types.is_duration(kind):
+        return kind if kind.unit != "s" else None
+    plain = (types.is_null, types.is_boolean, types.is_integer, types.is_float32, types.is_float64)
+    more = (types.is_decimal128, types.is_date32)
+    return kind if any(check(kind) for check in (*plain, *more)) else None
+
+
+def _wrong(who: str, what: str, hint: str) -> QueryError:
+    return QueryError(f"{who} has returned {what}", code="function-result", hint=hint)
+
+
+def _close(have: pa.DataType, want: pa.DataType) -> bool:
+    """Whether a type differs in size only: Arrow's own functions are free with integers, decimals and texts."""
+    kinds = (pa.types.is_integer, pa.types.is_decimal, pa.types.is_timestamp, pa.types.is_date, pa.types.is_floating)
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return (
+        have == want
+        or pa.types.is_null(have)
+        or any(kind(have) and kind(want) for kind in kinds)
+        or (any(text(have) for text in texts) and any(text(want) for text in texts))
+    )
+
+
+def user_functions(tree: object) -> dict[str, Definition]:
+    """The functions and aggregates of the user's that a plan calls, by name; a plan is a tree of dataclasses and
+    tuples."""
+    match tree:
+        case UserFunction() | UserAggregate():
+            return {tree.name: tree}
+        case tuple() | list():
+            below: list[object] = list(tree)
+        case _ if is_dataclass(tree):
+            below = [getattr(tree, each.name) for each in fields(tree)]
+        case _:
+            return {}
+    return {name: found for part in below for name, found in user_functions(part).items()}

@@ -1,0 +1,398 @@
+"""What flows on each edge of a plan in the steady state: after chapter 22 of Krämer's thesis.
+
+The thesis describes a stream by d, the mean distance between two starts, l, the mean length of validity, and g, the
+granule. Here it is the rate 1/d, the length, and the granule, in seconds, and for each column how many values it has.
+`length · rate` elements are valid at an instant: that is what an operator above must keep.
+
+Formulas (22.1) to (22.12); for what the thesis leaves open (sessions, changes, first rows, outer and semi joins, set
+operations) they are derived in the same way, and said below.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Final, TypeAlias, assert_never
+from typing import Literal as OneOf
+
+from strandline.core.temporal import SECOND
+from strandline.core.types import Column, Schema
+from strandline.logical.catalog import StreamStatistics
+from strandline.logical.expressions import Call, ColumnRef, Expression, Literal, columns_of, conjuncts
+from strandline.logical.plan import (
+    Aggregate,
+    Changes,
+    CountWindow,
+    Distinct,
+    Filter,
+    Granularity,
+    Join,
+    Map,
+    MarkJoin,
+    OuterJoin,
+    Plan,
+    Rank,
+    Scan,
+    SemiJoin,
+    SessionWindow,
+    SetOperation,
+    TimeWindow,
+    TopRows,
+    Union,
+)
+from strandline.logical.schema import schema
+from strandline.logical.tree import sources
+
+CHRONON: Final = 1 / SECOND
+LENGTH: Final = 60.0  # seconds that rows are valid which bring their intervals
+RATE: Final = 1000.0  # rows per second of a stream of which nothing is known
+VALUES: Final = 1000.0  # values of a column of which nothing is known
+LONGEST: Final = 3600.0 * 24 * 365  # "for ever", so that sums stay finite
+
+EQUAL_TO_UNKNOWN: Final = 0.1
+RANGE: Final = 1 / 3  # a comparison with a constant
+LIKE: Final = 0.1
+NULLS: Final = 0.05
+OTHER: Final = 0.5
+
+
+Statistics: TypeAlias = Mapping[str, StreamStatistics]
+MatchKind: TypeAlias = OneOf["left", "full", "semi", "anti", "mark"]  # which join asks who has no partner
+NOTHING_KNOWN: Final[Statistics] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Characteristics:
+    """A stream in the steady state: elements per second, seconds that each is valid, the granule of its ends in
+    seconds, and how many values a column has, by id.
+
+    `spread` if some are valid longer than others, between not at all and twice the mean. A join brings its results in
+    bursts, as many as a row finds partners; those of a burst agree in the columns `alike`.
+    """
+
+    rate: float
+    length: float
+    granule: float = CHRONON
+    values: Mapping[str, float] = field(default_factory=dict)
+    spread: bool = False
+    burst: float = 1.0
+    alike: frozenset[str] = frozenset()
+
+    @property
+    def valid(self) -> float:
+        """How many elements are valid at an instant."""
+        return self.rate * self.length
+
+    def values_of(self, column: str) -> float:
+        """How many values a column has among the elements that are valid together."""
+        return max(1.0, min(self.values.get(column, VALUES), max(self.valid, 1.0)))
+
+
+def characteristics(plan: Plan, statistics: Statistics) -> Characteristics:
+    """What flows out of a plan."""
+    return flow_out(plan, tuple(characteristics(source, statistics) for source in sources(plan)), statistics)
+
+
+def flow_out(plan: Plan, below: tuple[Characteristics, ...], statistics: Statistics) -> Characteristics:
+    """What flows out of an operator, given what flows into it."""
+    match plan:
+        case Scan(stream, _, columns, intervals):
+            return read(statistics.get(stream, StreamStatistics()), columns, intervals)
+        case TimeWindow(range_us, slide_us, _):
+            return windowed(below[0], range_us, slide_us)
+        case CountWindow(partition, rows, _, _):
+            return in_last_rows(below[0], partition, rows)
+        case SessionWindow(partition, gap_us, _):
+            return in_sessions(below[0], partition, gap_us)
+        case Granularity(granule_us, _):
+            return rounded_up(below[0], granule_us)
+        case Changes():
+            return changing(below[0])
+        case TopRows(partition, _, limit, _):
+            return first_rows(below[0], partition, limit)
+        case Rank(place, partition, _, limit, _):
+            return ranked(below[0], place, partition, limit)
+        case Filter(predicate, _):
+            return filtered(below[0], predicate)
+        case Map(outputs, _):
+            return mapped(below[0], outputs)
+        case Join(predicate, _, _):
+            return joined(predicate, *_sides(below))
+        case OuterJoin(full, predicate, _, _):
+            return matched("full" if full else "left", predicate, *_sides(below))
+        case SemiJoin(anti, predicate, _, _):
+            return matched("anti" if anti else "semi", predicate, *_sides(below))
+        case MarkJoin():
+            return matched("mark", plan.predicate, *_sides(below))
+        case Aggregate(keys, _, _):
+            return aggregated(below[0], keys)
+        case Distinct(source):
+            return unique(below[0], tuple(c.id for c in schema(source)))
+        case Union(columns, inputs):
+            return merged(columns, tuple(schema(source) for source in inputs), below)
+        case SetOperation(_, columns, left, right):
+            # Both sides together, payload by payload, change as a group does; what is left of them is not more.
+            both = merged(columns, (schema(left), schema(right)), below)
+            return grouped(both, groups_of(both, tuple(c.id for c in columns)))
+        case _:
+            assert_never(plan)
+
+
+def _sides(below: tuple[Characteristics, ...]) -> tuple[Characteristics, Characteristics]:
+    left, right = below
+    return left, right
+
+
+# What each operator makes of a stream: for logical and physical plans alike.
+
+
+def read(known: StreamStatistics, columns: Schema, intervals: bool) -> Characteristics:
+    values = {c.id: known.values[c.name] for c in columns if c.name in known.values}
+    return Characteristics(known.rate or RATE, LENGTH if intervals else CHRONON, CHRONON, values)
+
+
+def windowed(below: Characteristics, range_us: int | None, slide_us: int) -> Characteristics:
+    """(22.10); a slide is a granule. A window that moves further than it reaches misses rows."""
+    length = LONGEST if range_us is None else range_us / SECOND
+    seen = min(1.0, length * SECOND / slide_us)
+    return replace(below, rate=below.rate * seen, length=length, granule=max(below.granule, slide_us / SECOND))
+
+
+def in_last_rows(below: Characteristics, partition: tuple[str, ...], rows: int) -> Characteristics:
+    """(22.11) and (22.12)"""
+    parts = groups_of(below, partition)
+    return replace(below, length=min(LONGEST, parts * rows / below.rate) if below.rate else LONGEST)
+
+
+def in_sessions(below: Characteristics, partition: tuple[str, ...], gap_us: int) -> Characteristics:
+    """Rows come at random: the mean wait for the first gap between them is (e^(rate · gap) - 1) / rate."""
+    rate, gap = below.rate / groups_of(below, partition), gap_us / SECOND
+    wait = math.expm1(min(rate * gap, 50.0)) / rate if rate else gap
+    return replace(below, length=min(LONGEST, wait))
+
+
+def rounded_up(below: Characteristics, granule_us: int) -> Characteristics:
+    """(22.9)"""
+    granule = granule_us / SECOND
+    if below.length >= granule:
+        return replace(below, granule=max(granule, below.granule))
+    return replace(below, rate=below.rate * below.length / granule, length=granule, granule=granule)
+
+
+def changing(below: Characteristics) -> Characteristics:
+    return replace(below, length=CHRONON)
+
+
+def first_rows(below: Characteristics, partition: tuple[str, ...], limit: int) -> Characteristics:
+    """Of the valid elements `limit` of each partition are seen; one that comes or goes changes who is with the
+    probability that it is among them."""
+    seen = min(limit * groups_of(below, partition), below.valid)
+    share = seen / below.valid if below.valid else 1.0
+    rate = max((2 - share) * below.rate * share, CHRONON)  # who goes makes room for another, if there is one
+    return replace(below, rate=rate, length=seen / rate)
+
+
+def ranked(below: Characteristics, place: Column, partition: tuple[str, ...], limit: int | None) -> Characteristics:
+    """Whoever comes or goes moves those behind it, half of its partition or of the places that are shown."""
+    each = below.valid / groups_of(below, partition)
+    moved = max(1.0, min(each, limit or each) / 2)
+    shown = min(1.0, limit / each) if limit is not None and each > limit else 1.0
+    rate = 2 * below.rate * moved * shown
+    length = below.valid * shown / rate if rate else below.length
+    return Characteristics(rate, length, below.granule, {**below.values, place.id: limit or each})
+
+
+def filtered(below: Characteristics, predicate: Expression) -> Characteristics:
+    """(22.1); of a column that is compared with constants fewer values are left."""
+    values = dict(below.values)
+    for part in conjuncts(predicate):
+        match part:
+            case Call("=", (ColumnRef(id, _), Literal()) | (Literal(), ColumnRef(id, _)), _):
+                values[id] = 1.0
+            case Call("in", (ColumnRef(id, _), *choices), _):
+                values[id] = min(values.get(id, VALUES), float(len(choices)))
+            case Call("<" | "<=" | ">" | ">=", (ColumnRef(id, _), Literal()) | (Literal(), ColumnRef(id, _)), _):
+                values[id] = max(1.0, values.get(id, VALUES) * RANGE)
+    return replace(below, rate=below.rate * selectivity(predicate, below), values=values)
+
+
+def mapped(below: Characteristics, outputs: tuple[tuple[Column, Expression], ...]) -> Characteristics:
+    """(22.2)"""
+    values = {column.id: values_in(expression, below) for column, expression in outputs}
+    alike = frozenset(c.id for c, copied in outputs if isinstance(copied, ColumnRef) and copied.id in below.alike)
+    return replace(below, values=values, alike=alike)
+
+
+def joined(predicate: Expression | None, left: Characteristics, right: Characteristics) -> Characteristics:
+    """(22.4), thinned by the predicate. A pair is valid for what is left of the older of the two."""
+    values = {**left.values, **right.values}
+    rate = left.rate * right.valid + right.rate * left.valid
+    if predicate is not None:  # the values of a column are not limited by what is valid
+        rate *= selectivity(predicate, Characteristics(rate, math.inf, values=values))
+    length = left.length * right.length / max(left.length + right.length, CHRONON)
+    comings = left.rate + right.rate
+    return Characteristics(
+        rate,
+        length,
+        max(left.granule, right.granule),
+        values,
+        spread=min(left.length, right.length) > CHRONON,
+        burst=max(1.0, rate / comings) if comings else 1.0,
+        alike=_equated(predicate),
+    )
+
+
+def _equated(predicate: Expression | None) -> frozenset[str]:
+    """The columns that an equality makes equal."""
+    found: set[str] = set()
+    for part in conjuncts(predicate) if predicate is not None else ():
+        match part:
+            case Call("=", (ColumnRef(one, _), ColumnRef(two, _)), _):
+                found |= {one, two}
+    return frozenset(found)
+
+
+def lonely_share(pairs: Characteristics, left: Characteristics) -> float:
+    """With p partners at a time on average, an element has none for the share e^-p of its time, if they come at
+    random."""
+    partners = pairs.valid / left.valid if left.valid else 0.0
+    return math.exp(-min(partners, 700.0))
+
+
+def matched(
+    kind: MatchKind, predicate: Expression | None, left: Characteristics, right: Characteristics
+) -> Characteristics:
+    """An element of the left is cut where its partners come and go."""
+    pairs = joined(predicate, left, right)
+    lonely = lonely_share(pairs, left)
+    # A partner that comes or goes makes a difference if it is the only one.
+    switches = left.rate + 2 * pairs.rate * lonely
+    match kind:
+        case "left" | "full":
+            alone = switches * (2 if kind == "full" else 1) / 2
+            rate = pairs.rate + alone
+            valid = pairs.valid + lonely * left.valid
+            return replace(pairs, rate=rate, length=valid / rate if rate else left.length)
+        case "semi" | "anti":
+            valid = left.valid * (lonely if kind == "anti" else 1 - lonely)
+        case "mark":
+            valid = left.valid
+    rate = max(switches * (1.0 if kind == "mark" else 0.5), CHRONON)
+    return replace(left, rate=rate, length=min(left.length, valid / rate))
+
+
+def aggregated(below: Characteristics, keys: tuple[str, ...]) -> Characteristics:
+    # A burst that falls into one group changes it once.
+    together = below.burst if below.alike.issuperset(keys) else 1.0
+    found = grouped(replace(below, rate=below.rate / together), groups_of(below, keys))
+    values = {key: below.values_of(key) for key in keys}
+    return replace(found, values=values, spread=True, burst=1.0, alike=frozenset())
+
+
+def unique(below: Characteristics, columns: tuple[str, ...]) -> Characteristics:
+    """(22.5), where payloads come at random: an element is valid until its end, or from the end of the last one with
+    its payload, whichever leaves less.
+
+    Where some are valid longer than others, up to L, most say nothing new: only who ends later than all before does.
+    That end runs ahead of time by L - h; one of them comes later with the chance h / L and moves it by h / 2, and in
+    all it moves as time does. So h² = 2 L / (elements per second and payload), and h / L of them are left.
+    """
+    if not below.rate or not below.length:
+        return below
+    if below.length >= LONGEST:  # each payload comes once, and stays
+        return replace(below, rate=groups_of(below, columns) / LONGEST, burst=1.0)
+    each = below.rate / groups_of(below, columns)  # elements per second with the same payload
+    rate, longest = below.rate, 2 * below.length if below.spread else below.length
+    if below.spread:
+        rate *= min(1.0, math.sqrt(2 / (longest * each)))
+    valid = groups_of(below, columns) * -math.expm1(-each * below.length)
+    return replace(below, rate=rate, length=min(longest, valid / rate), spread=True, burst=1.0)
+
+
+def merged(columns: Schema, inputs: tuple[Schema, ...], below: tuple[Characteristics, ...]) -> Characteristics:
+    """(22.3)"""
+    rate = sum(each.rate for each in below)
+    length = sum(each.valid for each in below) / rate if rate else CHRONON
+    values: dict[str, float] = {}
+    for number, column in enumerate(columns):
+        ids = [schema[number].id for schema in inputs]
+        values[column.id] = max(each.values.get(i, VALUES) for each, i in zip(below, ids, strict=True))
+    spread = any(each.spread for each in below) or len({each.length for each in below}) > 1
+    return Characteristics(rate, length, min(each.granule for each in below), values, spread)
+
+
+def grouped(stream: Characteristics, groups: float) -> Characteristics:
+    """(22.6) and (22.7): a group has a new value at every granule at which an element of it starts or ends, unless it
+    is empty then. Elements come at random, m of them are valid together in a group, and k come in a granule: the group
+    is not empty with the probability 1 - e^-m, and that without a change with e^-2k (1 - e^-(m-k))."""
+    if not stream.rate or not stream.length:
+        return stream
+    granule = min(stream.granule, stream.length)
+    coming = stream.rate / groups * granule
+    there = stream.valid / groups
+    share = -math.expm1(-there) + math.exp(-2 * coming) * math.expm1(-max(there - coming, 0.0))
+    rate = groups * share / granule
+    return replace(stream, rate=rate, length=groups * -math.expm1(-there) / rate) if rate > 0 else stream
+
+
+def groups_of(stream: Characteristics, columns: tuple[str, ...]) -> float:
+    """How many combinations of values ever come, not only at an instant."""
+    return reduce(lambda found, column: found * stream.values.get(column, VALUES), columns, 1.0)
+
+
+# Which share of the elements a predicate lets pass.
+
+
+def selectivity(predicate: Expression, stream: Characteristics) -> float:
+    """The share of elements that satisfy a predicate, its parts taken as independent."""
+    found = 1.0
+    for part in conjuncts(predicate):
+        found *= _share(part, stream)
+    return min(1.0, max(0.0, found))
+
+
+def _share(part: Expression, stream: Characteristics) -> float:
+    match part:
+        case Literal(value, _):
+            return 1.0 if value is True else 0.0
+        case Call("=", (one, two), _):
+            return _equal(one, two, stream)
+        case Call("<>", (one, two), _):
+            return 1.0 - _equal(one, two, stream)
+        case Call("<" | "<=" | ">" | ">=", _, _):
+            return RANGE
+        case Call("and", _, _):
+            return selectivity(part, stream)
+        case Call("or", parts, _):
+            return 1.0 - math.prod(1.0 - _share(each, stream) for each in parts)
+        case Call("not", (inner,), _):
+            return 1.0 - _share(inner, stream)
+        case Call("in", (one, *choices), _):
+            return min(1.0, len(choices) * _equal(one, Literal(None, one.type), stream))
+        case Call("is_null", _, _):
+            return NULLS
+        case Call("like" | "similar" | "match", _, _):
+            return LIKE
+        case _:
+            return OTHER
+
+
+def _equal(one: Expression, two: Expression, stream: Characteristics) -> float:
+    """Values match by chance: of as many values as the side with more has, one."""
+    sides = [values_in(side, stream) for side in (one, two) if columns_of(side)]
+    return 1.0 / max(sides) if sides else EQUAL_TO_UNKNOWN
+
+
+def values_in(expression: Expression, stream: Characteristics) -> float:
+    """How many values an expression has: no more than the columns that it reads, taken together."""
+    match expression:
+        case Literal():
+            return 1.0
+        case ColumnRef(column, _):
+            return stream.values.get(column, VALUES)
+        case Call("%", (_, Literal(int(modulus))), _) if modulus:
+            return float(abs(modulus))
+        case _:
+            return max(1.0, reduce(lambda n, c: n * stream.values.get(c, VALUES), columns_of(expression), 1.0))

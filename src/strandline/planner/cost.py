@@ -1,0 +1,262 @@
+"""What each physical operator keeps and does, per second: rows in its state, and work in units that have a price.
+
+State is what `State.rows()` counts. Work is counted as the operators do it: what is proportional to new rows, what
+they read again in every batch, what merging segments of state rewrites. `planner/prices.py` has the prices.
+
+    row         a row that comes in            touched     a row of the state that a batch reads again
+    result      a row that goes out            rewritten   a row that merging segments writes again
+    byte        moved with either              probe       a row that looks into a segment
+    pair        of rows that are compared      step        an operator that runs for a batch in a bucket
+    computed    nanoseconds of expressions     sorted      a row that ends out of order
+    covered     pairs that hide loneliness     total, extreme, member    changes that an aggregate follows
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias, assert_never
+
+from strandline.core.types import Schema, Type
+from strandline.functions.aggregates import DISPERSIONS, looks_at_members
+from strandline.functions.costs import own_cost
+from strandline.logical.expressions import AggregateCall, Expression, children
+from strandline.planner.cardinality import LONGEST, groups_of, joined, lonely_share, unique
+from strandline.planner.compaction import LogForecast, foreseen
+from strandline.planner.physical import plan as physical
+from strandline.planner.physical.plan import Node, schema, sources
+from strandline.planner.physical_cardinality import Flow, condition_of, in_skyband, pieces_with_partner
+
+Work: TypeAlias = dict[str, float]
+
+_BYTES: Final = {"BOOLEAN": 1, "INT": 4, "DATE": 4, "VARCHAR": 24, "DECIMAL": 16, "ARRAY": 48}
+_TIMES: Final = 16  # from and until
+_HASH: Final = 8
+_SUMS: Final = {"DOUBLE": 3.0, "DECIMAL": 2.0}  # running totals that an exact sum has
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What an operator keeps, all buckets together, and the work that it does per second."""
+
+    rows: float = 0.0
+    bytes: float = 0.0
+    work: Mapping[str, float] = field(default_factory=dict)
+
+
+def width(columns: Schema) -> float:
+    """Bytes of an element."""
+    return sum(_width(column.type) for column in columns) + _TIMES
+
+
+def _width(kind: Type) -> int:
+    return _BYTES.get(kind.name, 8)
+
+
+def kept(node: Node, known: Mapping[Node, Flow], batch: float, steps: float) -> Kept:
+    """The state and the work of an operator in batches of so many seconds, with `steps` of them per second."""
+    below = [known[source] for source in sources(node)]
+    out = known[node].stream
+    first = below[0]
+    arriving = sum(each.arriving for each in below)
+    moved = sum(each.arriving * width(schema(source)) for each, source in zip(below, sources(node), strict=True))
+    work: Work = {"row": arriving, "result": out.rate, "step": steps, "byte": moved + out.rate * width(schema(node))}
+    rows, each_bytes = 0.0, width(schema(node))
+    match node:
+        case physical.Filter(predicate, _):
+            work["computed"] = arriving * expression_cost(predicate)
+        case physical.Project(outputs, _):
+            work["computed"] = arriving * sum(expression_cost(expression) for _, expression in outputs)
+        case physical.Repeat(copies, _):
+            work["computed"] = arriving * expression_cost(copies)
+        case (
+            physical.TimeWindow()
+            | physical.AlignTime()
+            | physical.InsertStream()
+            | physical.UnionAll()
+            | physical.TopKPrefilter()
+            | physical.Coalesce()
+            | physical.SamplingRate()
+        ):
+            pass  # they keep nothing
+        case physical.Reorder():
+            rows = arriving * first.early
+            work["touched"] = min(rows / batch, arriving)
+        case physical.HashJoin():
+            rows, each_bytes = _join(node, below[0], below[1], batch, work)
+        case physical.OuterHashJoin():
+            rows, each_bytes = _match(node, below[0], below[1], batch, work)
+        case physical.Distinct(source):
+            rows = _unique(source, first, batch, work)
+            each_bytes += _HASH
+        case physical.FirstOccurrence(keys, values, _):
+            rows = sum(groups_of(first.stream, (*keys, id)) for _, id in values)
+            # Nobody comes who has not been here: the log stands still, in a few segments.
+            work["probe"] = arriving * len(values) * 3
+        case physical.IncrementalAggregate():
+            rows, each_bytes = _aggregate(node, first, batch, work)
+        case physical.CountWindow(partition, window, slide, _, _):
+            per_part = window + (slide - 1) / 2
+            rows = min(groups_of(first.stream, partition) * per_part, first.stream.rate * LONGEST)
+            work["touched"] = rows / batch
+            each_bytes += _HASH
+        case physical.SessionWindow():
+            rows = _valid_after(known[node])
+            work["touched"] = rows / batch
+        case physical.ChangeStream():
+            rows = 0.0 if first.stream.length >= LONGEST else first.stream.valid
+            _sorted(first, batch, work)
+        case physical.TopK(partition, _, limit, _) | physical.Rank(_, partition, _, limit, _):
+            groups = groups_of(first.stream, partition)
+            each = first.stream.valid / groups
+            # Older ones stay until there are twice as many as needed.
+            rows = first.stream.valid
+            if limit is not None:
+                together = limit * max(1.0, first.uncut.length / first.stream.granule)  # of who leaves together
+                rows = groups * min(each, 1.25 * in_skyband(limit, each), together)
+            work["touched"] = rows / batch
+        case physical.Split(length_us, _, _):
+            rows = first.stream.valid if first.stream.length > length_us / 1e6 else 0.0
+            work["touched"] = min(rows / batch, out.rate)
+        case physical.Input() | physical.Exchange():
+            raise AssertionError(f"{type(node).__name__} is not an operator that runs")
+        case _:
+            assert_never(node)
+    return Kept(rows, rows * each_bytes, work)
+
+
+def expression_cost(expression: Expression) -> float:
+    """Nanoseconds per row."""
+    return own_cost(expression) + sum(expression_cost(each) for each in children(expression))
+
+
+def _valid_after(flow: Flow) -> float:
+    return flow.stream.valid
+
+
+def _log(flow: Flow, rate: float, length: float, batch: float, spread: bool | None = None) -> LogForecast:
+    """A hashed log over all buckets. Of what is cut at the progress nothing is kept."""
+    if flow.cut:
+        return LogForecast(0.0, 0.0, 0.0)
+    each = foreseen(
+        rate * batch * flow.copies / flow.buckets, length / batch, flow.stream.spread if spread is None else spread
+    )
+    return LogForecast(each.rows * flow.buckets, each.segments, each.rewritten * flow.buckets)
+
+
+def _sorted(flow: Flow, batch: float, work: Work) -> None:
+    """What keeping elements in order of their end takes: those that end out of order are sorted, and runs merged."""
+    if flow.stream.length >= LONGEST:
+        return
+    rate, length = flow.stream.rate * flow.copies, flow.stream.length
+    log = foreseen(rate * batch / flow.buckets, 1.0 if flow.cut else length / batch, False)
+    work["rewritten"] = log.rewritten * flow.buckets / batch
+    work["sorted"] = rate if flow.stream.spread else 0.0
+
+
+def _join(
+    node: physical.HashJoin | physical.OuterHashJoin, left: Flow, right: Flow, batch: float, work: Work
+) -> tuple[float, float]:
+    """Rows kept on both sides and their mean size; adds what a join does to the work."""
+    logs = [_log(side, side.stream.rate, side.stream.length, batch) for side in (left, right)]
+    rows = sum(log.rows for log in logs)
+    widths = [width(schema(side)) + _HASH for side in (node.left, node.right)]
+    work["probe"] = left.arriving * (logs[1].segments + 0.5) + right.arriving * (logs[0].segments + 0.5)
+    work["rewritten"] = sum(log.rewritten for log in logs) / batch
+    # Rows of a batch are held against all that the other side holds or brings, also against those that have ended.
+    held = [log.rows / side.copies for log, side in zip(logs, (left, right), strict=True)]
+    found = joined(condition_of(node, keys_only=True), left.stream, right.stream)
+    everybody = joined(None, left.stream, right.stream)
+    share = found.rate / everybody.rate if everybody.rate else 0.0
+    at_once = right.stream.rate * batch / left.buckets
+    work["pair"] = share * (left.stream.rate * (held[1] + at_once) + right.stream.rate * held[0])
+    if node.condition is not None:
+        work["computed"] = found.rate * expression_cost(node.condition)
+        work["result"] = found.rate
+        work["byte"] += found.rate * width(schema(node))
+    size = sum(log.rows * w for log, w in zip(logs, widths, strict=True)) / rows if rows else 0.0
+    return rows, size
+
+
+def _match(node: physical.OuterHashJoin, left: Flow, right: Flow, batch: float, work: Work) -> tuple[float, float]:
+    rows, size = _join(node, left, right, batch, work)
+    pairs = joined(condition_of(node), left.stream, right.stream)
+    extra = 0.0
+    if node.kind in ("semi", "mark"):
+        fresh, alone = pieces_with_partner(pairs, left.stream), lonely_share(pairs, left.stream)
+        partners = -math.log(alone) if alone > 0 else 700.0
+        # The last of the partners that were there, and the element itself, stay for most of its time.
+        stays = left.stream.length * partners / (partners + 1)
+        extra += _log(left, fresh, stays, batch, False).rows
+        if not left.cut:
+            extra += fresh / 2 * left.stream.length * max(partners - 1, 0.0) / (partners + 1)  # the second waits
+        work["covered"] = pairs.rate
+    sides = [(left, right)] if node.kind != "semi" else []
+    sides += [(right, left)] if node.kind == "full" else []
+    for side, _ in sides:
+        alone = lonely_share(pairs, side.stream)
+        partners = -math.log(alone) if alone > 0 else 700.0
+        asleep = 1 + math.expm1(-partners) / partners if partners > 1e-9 else 0.0
+        covers = _log(side, pairs.rate / 2 * asleep, pairs.length, batch, True).rows
+        extra += side.stream.valid * (alone + asleep) + covers
+        work["touched"] = work.get("touched", 0.0) + side.stream.valid * alone / batch
+        work["covered"] = work.get("covered", 0.0) + pairs.rate
+    total = rows + extra
+    return total, (rows * size + extra * (width(schema(node.left)) + 2 * _HASH)) / total if total else 0.0
+
+
+def _harmonic(number: float) -> float:
+    """1 + 1/2 + … up to about a number."""
+    return math.log1p(number) + 0.577 * min(1.0, number)
+
+
+def _unique(source: Node, first: Flow, batch: float, work: Work) -> float:
+    """Everything that covers something new is remembered until it ends, and waits until its time comes."""
+    stream = first.stream
+    columns = tuple(c.id for c in schema(source))
+    left = unique(stream, columns)
+    log = _log(first, left.rate, stream.length * (2 if stream.spread else 1), batch, False)
+    work["probe"] = first.arriving * (log.segments + 0.5)
+    work["rewritten"] = log.rewritten / batch
+    work["pair"] = stream.rate * log.rows / max(groups_of(stream, columns), 1.0)
+    if first.cut:
+        return 0.0
+    longest = stream.length * (2 if stream.spread else 1)
+    return log.rows + max(left.rate * longest - left.valid, 0.0)
+
+
+def _aggregate(node: physical.IncrementalAggregate, first: Flow, batch: float, work: Work) -> tuple[float, float]:
+    stream = first.stream
+    groups = groups_of(stream, node.keys)
+    each = stream.valid / groups
+    alive = groups * -math.expm1(-each) if node.keys else 1.0
+    calls = [call for _, call in node.aggregates]
+    sides = {(c.function, c.argument.id) for c in calls if c.argument and c.function in ("min", "max")}
+    members = [call for call in calls if looks_at_members(call)]
+    ends = stream.length < LONGEST
+    staying = stream.valid if ends or members else 0.0
+    candidates = alive * _harmonic(max(each, 1e-9)) if ends else alive
+    events = first.arriving * (2 if ends else 1) + alive / batch
+    work["touched"] = alive / batch
+    _sorted(first, batch, work)
+    work["total"] = events * sum(_totals(call) for call in calls)
+    work["extreme"] = (first.arriving + candidates / batch) * len(sides)
+    work["member"] = (first.arriving + staying / batch) * len(members)
+    rows = staying + alive + candidates * len(sides)
+    read = {c.id: c for c in schema(node.source)}
+    wanted = {*node.keys, *(ref.id for call in calls for ref in call.columns)}
+    valid_width = sum(_width(read[id].type) for id in wanted) + _TIMES / 2
+    total_width = sum(_width(read[key].type) for key in node.keys) + 8 * (1 + sum(_totals(call) for call in calls))
+    size = staying * valid_width + alive * total_width + candidates * len(sides) * (valid_width + _TIMES / 2)
+    return rows, size / rows if rows else 0.0
+
+
+def _totals(call: AggregateCall) -> float:
+    """How many running totals an aggregate has, beside the number of rows."""
+    if call.argument is None or looks_at_members(call) or call.function in ("min", "max"):
+        return 0.0
+    sums = _SUMS.get(call.argument.type.name, 1.0)
+    if call.function in DISPERSIONS:
+        return 3 * sums
+    return sums if call.function in ("sum", "avg") else 1.0

@@ -1,0 +1,176 @@
+"""What a physical plan will need: rates, state and CPU time of every operator, in the steady state.
+
+Krämer's chapter 22 for the operators as they are here; `docs/optimizer.md` says how good it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from strandline.core.temporal import SECOND
+from strandline.logical.catalog import BaseStream
+from strandline.planner.cardinality import LONGEST, RATE, Statistics, read
+from strandline.planner.cost import kept, width
+from strandline.planner.physical import plan as physical
+from strandline.planner.physical.graph import SOURCE
+from strandline.planner.physical.plan import Fragment, Node, Pipeline, numbered, ports, schema, sources
+from strandline.planner.physical_cardinality import Flow, flow_out
+from strandline.planner.prices import Constants, constants
+
+MOST_FASTER: Final = 100.0
+BATCH_SECONDS: Final = 1.0  # of stream time in a batch, where nothing else is said
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """An operator in the steady state: rows per second, how long they are valid and to which granule, in seconds; what
+    it keeps, all buckets together; CPU seconds per second; and the work that these are for."""
+
+    rate_in: float
+    rate_out: float
+    length: float
+    granule: float
+    rows: float
+    bytes: float
+    cost: float
+    work: Mapping[str, float]
+
+    @property
+    def grows(self) -> bool:
+        """Whether there is no steady state, since rows never leave."""
+        return self.rows > 0 and self.length >= LONGEST
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """By step, as `physical/graph.py` names them; by stream that is read; by fragment what sending its output costs."""
+
+    steps: Mapping[str, Estimate]
+    reading: Mapping[str, Estimate]
+    sending: Mapping[str, Estimate]
+    driving: Estimate  # what a batch costs beside its operators: taking rows in, handing state on, saying what was done
+    batch_seconds: float
+    buckets: int
+
+    @property
+    def cost(self) -> float:
+        """CPU seconds per second."""
+        parts = (self.steps, self.reading, self.sending)
+        return self.driving.cost + sum(each.cost for part in parts for each in part.values())
+
+    @property
+    def rows(self) -> float:
+        return sum(each.rows for each in self.steps.values())
+
+    @property
+    def bytes(self) -> float:
+        return sum(each.bytes for each in self.steps.values())
+
+
+def estimate(
+    pipeline: Pipeline,
+    statistics: Statistics,
+    batch_seconds: float = BATCH_SECONDS,
+    prices: Constants | None = None,
+) -> Estimates:
+    """What a pipeline will need, for streams of which so much is known."""
+    return _Walk(pipeline, statistics, batch_seconds, prices or constants()).estimates()
+
+
+def how_much_faster(pipeline: Pipeline, statistics: Statistics, cores: int) -> float:
+    """By how much all rates may grow until the cores are busy all the time: less than in proportion to what they do
+    now, since windows fill with them. At most `MOST_FASTER`."""
+    low, high = 0.0, math.log(MOST_FASTER)
+    for _ in range(7):
+        middle = (low + high) / 2
+        rates = {
+            stream.name: replace(known, rate=(known.rate or RATE) * math.exp(middle))
+            for stream in pipeline.streams
+            for known in (statistics.get(stream.name, stream.statistics),)
+        }
+        low, high = (middle, high) if estimate(pipeline, rates).cost <= cores else (low, middle)
+    return MOST_FASTER if high == math.log(MOST_FASTER) else math.exp(low)
+
+
+class _Walk:
+    def __init__(self, pipeline: Pipeline, statistics: Statistics, batch: float, prices: Constants) -> None:
+        self.pipeline, self.statistics, self.batch, self.prices = pipeline, statistics, batch, prices
+        self.streams = {stream.name: stream for stream in pipeline.streams}
+        self.feeders: dict[str, tuple[Fragment, Flow]] = {}
+
+    def estimates(self) -> Estimates:
+        steps: dict[str, Estimate] = {}
+        sending: dict[str, Estimate] = {}
+        for fragment in sorted(self.pipeline.fragments, key=lambda each: each.stage):
+            known: dict[Node, Flow] = {port: self._enters(port, fragment) for port in ports(fragment.root)}
+            for number, node in enumerate(numbered(fragment.root)):
+                known[node] = flow_out(node, known, self.batch)
+                steps[f"{fragment.id}.{number}"] = self._step(node, known, fragment)
+            flow = known[fragment.root]
+            sending[fragment.id] = self._sending(fragment, flow)
+            if isinstance(fragment.route, physical.ExchangeTo):
+                self.feeders[fragment.route.port] = fragment, flow
+        reading = {stream.name: self._reading(stream) for stream in self.pipeline.streams}
+        driving = self._driving(list(reading.values()))
+        return Estimates(steps, reading, sending, driving, self.batch, self.pipeline.buckets)
+
+    def _enters(self, port: physical.Input, fragment: Fragment) -> Flow:
+        if port.name.startswith(SOURCE):
+            stream = self.streams[port.name.removeprefix(SOURCE)]
+            known = self.statistics.get(stream.name, stream.statistics)
+            # Whoever waits for several streams waits for the one that is most out of order.
+            early = max(self.streams[name].disorder_us for name in fragment.streams) / SECOND
+            return Flow(read(known, port.columns, stream.has_intervals), early=early)
+        feeder, flow = self.feeders[port.name]
+        assert isinstance(feeder.route, physical.ExchangeTo)
+        buckets = 1 if feeder.route.mode == "one" else self.pipeline.buckets
+        copies = buckets if feeder.route.mode == "all" else 1
+        return Flow(flow.stream, flow.cut, flow.whole, flow.early, buckets, copies)
+
+    def _step(self, node: Node, known: Mapping[Node, Flow], fragment: Fragment) -> Estimate:
+        below = [known[source] for source in sources(node)]
+        found = kept(node, known, self.batch, self._steps(fragment))
+        out = known[node].stream
+        arriving = sum(each.arriving for each in below)
+        length = max(each.stream.length for each in (*below, known[node]))
+        cost = self.prices.cost(node.tag, found.work)
+        return Estimate(arriving, out.rate, length, out.granule, found.rows, found.bytes, cost, found.work)
+
+    def _steps(self, fragment: Fragment) -> float:
+        """How often per second the operators of a fragment run."""
+        return (self.pipeline.buckets if fragment.stage and fragment.everywhere else 1) / self.batch
+
+    def _sending(self, fragment: Fragment, flow: Flow) -> Estimate:
+        copies = (
+            self.pipeline.buckets
+            if isinstance(fragment.route, physical.ExchangeTo) and fragment.route.mode == "all"
+            else 1
+        )
+        rate = flow.stream.rate * copies
+        work = {"row": rate, "byte": rate * width(schema(fragment.root)), "step": self._steps(fragment)}
+        cost = self.prices.cost("Result" if isinstance(fragment.route, physical.ResultOf) else "Exchange", work)
+        return Estimate(rate, rate, flow.stream.length, flow.stream.granule, 0.0, 0.0, cost, work)
+
+    def _reading(self, stream: BaseStream) -> Estimate:
+        wanted = {
+            column.name: column
+            for fragment in self.pipeline.at(0)
+            for port in ports(fragment.root)
+            if port.name == f"{SOURCE}{stream.name}"
+            for column in port.columns
+        }
+        flow = read(self.statistics.get(stream.name, stream.statistics), (), stream.has_intervals)
+        work = {"row": flow.rate, "byte": flow.rate * width(tuple(wanted.values())), "step": 1 / self.batch}
+        cost = self.prices.cost("Read", work)
+        return Estimate(flow.rate, flow.rate, flow.length, flow.granule, 0.0, 0.0, cost, work)
+
+    def _driving(self, reading: list[Estimate]) -> Estimate:
+        work = {
+            "row": sum(each.work["row"] for each in reading),
+            "byte": sum(each.work["byte"] for each in reading),
+            "step": sum(self._steps(fragment) for fragment in self.pipeline.fragments),
+        }
+        return Estimate(work["row"], 0.0, 0.0, 0.0, 0.0, 0.0, self.prices.cost("Batch", work), work)

@@ -1,0 +1,126 @@
+"""A physical plan with what is expected of it: rates, CPU time and state beside every operator, and what that needs.
+
+What nobody said is marked as assumed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline.logical.catalog import StreamStatistics
+from strandline.logical.expressions import ColumnRef
+from strandline.planner.cardinality import RATE, VALUES, Statistics
+from strandline.planner.estimate import MOST_FASTER, Estimate, Estimates
+from strandline.planner.physical import plan as physical
+from strandline.planner.physical.explain import pipeline_lines
+from strandline.planner.physical.graph import SOURCE
+from strandline.planner.physical.plan import Pipeline, numbered, ports, schema
+
+_HEADS: Final = ("rows/s", "CPU ms/s", "state")
+_MANY: Final = 4  # streams or columns that are named; of more the number is told
+
+
+def show_costs(pipeline: Pipeline, found: Estimates) -> str:
+    """The plan, with figures to the left of it: they stand in line however long an operator is."""
+    table = [(*_HEADS, "")]
+    for line in pipeline_lines(pipeline):
+        about = _about(line.about, found)
+        table.append((*(_cells(about) if about is not None else ("", "", "")), line.text))
+    widths = [max(len(row[column]) for row in table) for column in range(len(_HEADS))]
+    return "\n".join(
+        "  ".join([*(cell.rjust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()
+        for row in table
+    )
+
+
+def _about(name: str | None, found: Estimates) -> Estimate | None:
+    if name is None:
+        return None
+    if name.startswith(SOURCE):
+        return found.reading.get(name.removeprefix(SOURCE))
+    return found.steps.get(name) or found.sending.get(name)
+
+
+def _cells(each: Estimate) -> tuple[str, str, str]:
+    state = "" if each.rows < 0.5 else "grows" if each.grows else f"{short(each.rows)} rows"
+    return short(each.rate_out), f"{each.cost * 1000:.2f}" if each.cost < 0.01 else short(each.cost * 1000), state
+
+
+def show_needs(found: Estimates, cores: int, faster: float) -> str:
+    """What the plan needs in all, and whether the machine keeps up with the streams; `faster` is how much faster they
+    may become."""
+    share = found.cost / cores
+    grows = any(each.grows for each in found.steps.values())
+    state = "state that grows" if grows else f"state of {size(found.bytes)}" if found.bytes else "no state"
+    lines = [f"needs {percent(share)} of {cores} core{'' if cores == 1 else 's'}, {state}"]
+    if share > 1:
+        lines.append(f"does not keep up: the streams bring {share:.1f} times what {cores} cores can take")
+    else:
+        limit = f"{faster:.2g} times" if faster < MOST_FASTER else "a hundred times"
+        lines.append(f"keeps up, also if the streams become {limit} as fast" if faster > 1.1 else "just keeps up")
+    return "\n".join(lines)
+
+
+def show_assumed(pipeline: Pipeline, statistics: Statistics) -> list[str]:
+    """What was taken for true because nobody said anything, and how to say it."""
+    lines = []
+    for stream in pipeline.streams:
+        known = statistics.get(stream.name, StreamStatistics())
+        columns = _asked_for(pipeline, stream.name)
+        missing = [name for name in columns if name not in known.values]
+        parts = [f"{RATE:,.0f} rows/s"] if known.rate is None else []
+        if missing:
+            listed = ", ".join(missing) if len(missing) <= _MANY else f"each of {len(missing)} columns"
+            parts.append(f"{VALUES:,.0f} values of {listed}")
+        hints = ["rate = …"] if known.rate is None else []
+        hints += [f"distinct({missing[0]}) = …"] if missing else []
+        if parts:
+            lines.append(f"assumed: {stream.name} has {' and '.join(parts)}; declare it WITH ({', '.join(hints)})")
+    return lines
+
+
+def _asked_for(pipeline: Pipeline, stream: str) -> list[str]:
+    """The columns of a stream whose number of values an estimate asks for: keys of joins, groups and partitions."""
+    copies: dict[str, str] = {}
+    asked: dict[str, None] = {}
+    for fragment in pipeline.fragments:
+        for port in ports(fragment.root):
+            if port.name == f"{SOURCE}{stream}":
+                copies |= {column.id: column.name for column in port.columns}
+        for node in numbered(fragment.root):
+            match node:
+                case physical.Project(outputs, _):
+                    copies |= {c.id: copies[e.id] for c, e in outputs if isinstance(e, ColumnRef) and e.id in copies}
+                case physical.HashJoin(left, right) | physical.OuterHashJoin(_, left, right):
+                    asked |= dict.fromkeys(ref.id for ref in (*left, *right))
+                case physical.IncrementalAggregate(keys) | physical.CountWindow(keys) | physical.SessionWindow(keys):
+                    asked |= dict.fromkeys(keys)
+                case physical.TopK(keys) | physical.Rank(_, keys):
+                    asked |= dict.fromkeys(keys)
+                case physical.Distinct(source):
+                    asked |= dict.fromkeys(column.id for column in schema(source))
+                case physical.FirstOccurrence(keys, values):
+                    asked |= dict.fromkeys((*keys, *(id for _, id in values)))
+    return list(dict.fromkeys(copies[id] for id in asked if id in copies))
+
+
+def short(number: float) -> str:
+    """A number in a few characters."""
+    if number >= 9_999_500:
+        for unit, word in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
+            if number >= unit * 0.9995:
+                return f"{number / unit:.3g}{word}" if number < 1000 * unit else f"{number:.1e}"
+    return f"{number:,.0f}" if number >= 99.5 else f"{number:.3g}"
+
+
+def size(bytes: float) -> str:
+    for unit, word in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if bytes >= unit:
+            return f"{bytes / unit:.3g} {word}"
+    return f"{bytes:.0f} bytes"
+
+
+def percent(share: float) -> str:
+    if share < 0.001:
+        return "less than 0.1 %"
+    return f"{100 * share:.1f} %" if share < 0.1 else f"{100 * share:.0f} %"

@@ -1,0 +1,181 @@
+"""In which order joins are done: by rates, windows and selectivities, not as the text has it.
+
+A cluster is a tree of joins and nothing else. Joins commute and associate at every instant, so any tree over its inputs
+gives the same snapshots, if every condition stands where the columns that it reads have come together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from strandline.logical.expressions import Call, ColumnRef, Expression, columns_of, conjunction, conjuncts
+from strandline.logical.plan import CountWindow, Filter, Join, Map, Plan, Scan
+from strandline.logical.schema import schema
+from strandline.logical.tree import sources, walk, with_sources
+from strandline.planner.cardinality import Characteristics, Statistics, characteristics, selectivity
+from strandline.planner.joins.rates import Input, JoinQuery, Load, Tree
+from strandline.planner.joins.search import best_plan, cheapest_tree, last_joins
+from strandline.planner.prices import constants
+
+MOST: Final = 10  # inputs; with more of them the search takes longer than it is worth, and the text stands
+EXCHANGE: Final = 0.7e-6  # seconds for a row on its way to a join, in Spark and beside the operators: `bench shedding`
+WORTH_WHILE: Final = 0.95  # a plan that differs from the text must cost less than this part of it
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The inputs of some joins, their conditions, and the order that the text has."""
+
+    inputs: tuple[Plan, ...]
+    conditions: tuple[Expression, ...]
+    tree: Tree
+
+
+def order_joins(plan: Plan, statistics: Statistics, capacity: float | None = None) -> Plan:
+    """The same snapshots, with each cluster of joins in its best order: the cheapest, or the one that leaves the most
+    results where rows may be dropped to stay within a capacity."""
+    if isinstance(plan, Join):
+        cluster = cluster_of(plan)
+        inputs = tuple(order_joins(each, statistics, capacity) for each in cluster.inputs)
+        cluster = Cluster(inputs, cluster.conditions, cluster.tree)
+        tree = _best(cluster, statistics, capacity) if 2 < len(inputs) <= MOST else cluster.tree
+        return in_order(rebuilt(cluster, tree), plan)
+    return with_sources(plan, tuple(order_joins(source, statistics, capacity) for source in sources(plan)))
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A plan with one of its clusters in another order, which `words` tell."""
+
+    words: str
+    plan: Plan
+
+
+def other_orders(plan: Plan, statistics: Statistics, most: int) -> list[Order]:
+    """The plan with each cluster of joins in its next best orders, the others as they are."""
+    found: list[Order] = []
+    if isinstance(plan, Join):
+        cluster = cluster_of(plan)
+        if 2 < len(cluster.inputs) <= MOST:
+            with np.errstate(all="ignore"):
+                ways = last_joins(join_query(cluster, statistics))
+            for _, tree in ways[: most + 1]:
+                if tree != cluster.tree:
+                    found.append(Order(show_order(cluster, tree), in_order(rebuilt(cluster, tree), plan)))
+        inputs = cluster.inputs
+
+        def back(others: tuple[Plan, ...]) -> Plan:
+            return in_order(rebuilt(Cluster(others, cluster.conditions, cluster.tree), cluster.tree), plan)
+    else:
+        inputs = sources(plan)
+
+        def back(others: tuple[Plan, ...]) -> Plan:
+            return with_sources(plan, others)
+
+    for place, source in enumerate(inputs):
+        for order in other_orders(source, statistics, most):
+            found.append(Order(order.words, back((*inputs[:place], order.plan, *inputs[place + 1 :]))))
+    return found
+
+
+def show_order(cluster: Cluster, tree: Tree) -> str:
+    """Which joins are done first, in the names of the text."""
+    if isinstance(tree, int):
+        scans = [node.alias for node in walk(cluster.inputs[tree]) if isinstance(node, Scan)]
+        return scans[0] if len(scans) == 1 else f"[{', '.join(scans)}]"
+    return " ⋈ ".join(f"({show_order(cluster, side)})" if not isinstance(side, int) else show_order(cluster, side)
+                      for side in tree)  # fmt: skip
+
+
+def cluster_of(plan: Join) -> Cluster:
+    inputs: list[Plan] = []
+    conditions: list[Expression] = []
+
+    def visit(node: Plan) -> Tree:
+        if not isinstance(node, Join):
+            inputs.append(node)
+            return len(inputs) - 1
+        conditions.extend(conjuncts(node.predicate) if node.predicate is not None else ())
+        return visit(node.left), visit(node.right)
+
+    tree = visit(plan)
+    return Cluster(tuple(inputs), tuple(conditions), tree)
+
+
+def _best(cluster: Cluster, statistics: Statistics, capacity: float | None) -> Tree:
+    query = join_query(cluster, statistics)
+    whole = np.ones(query.size)
+    # Windows without an end multiply: where that goes beyond all numbers, nothing is gained, and the text stands.
+    with np.errstate(all="ignore"):
+        best = cheapest_tree(query)
+        cost, textual = (Load.of(query, tree).at(whole) for tree in (best, cluster.tree))
+        if capacity is not None and capacity < cost < np.inf:
+            return best_plan(query, capacity).tree
+    return best if cost < WORTH_WHILE * textual else cluster.tree
+
+
+def join_query(cluster: Cluster, statistics: Statistics) -> JoinQuery:
+    """The cluster as the model sees it."""
+    flows = [characteristics(each, statistics) for each in cluster.inputs]
+    owners = [frozenset(c.id for c in schema(each)) for each in cluster.inputs]
+    selectivities: dict[frozenset[int], float] = {}
+    keyed: set[frozenset[int]] = set()
+    for part in cluster.conditions:
+        sides = frozenset(number for number, own in enumerate(owners) if own & columns_of(part))
+        if len(sides) != 2:
+            continue
+        one, two = (flows[number] for number in sorted(sides))
+        both = Characteristics(1.0, float("inf"), values={**one.values, **two.values})
+        selectivities[sides] = selectivities.get(sides, 1.0) * selectivity(part, both)
+        if isinstance(part, Call) and part.function == "=" and _divides(part, owners):
+            keyed.add(sides)
+    inputs = tuple(map(_input, cluster.inputs, flows, map(str, range(len(flows)))))
+    costs = constants().joins
+    costs = replace(costs, arrival=costs.arrival + EXCHANGE)
+    return JoinQuery(inputs, selectivities, costs, frozenset(keyed))
+
+
+def _divides(part: Call, owners: Sequence[frozenset[str]]) -> bool:
+    """Whether each side of an equality reads one input."""
+    return all(any(columns_of(side) <= own for own in owners) for side in part.arguments)
+
+
+def _input(plan: Plan, flow: Characteristics, name: str) -> Input:
+    if any(isinstance(node, CountWindow) for node in _spine(plan)):
+        return Input(name, flow.rate, rows=flow.valid)
+    return Input(name, flow.rate, seconds=flow.length)
+
+
+def _spine(plan: Plan) -> Sequence[Plan]:
+    found = [plan]
+    while isinstance(found[-1], Filter | Map):
+        found.append(found[-1].source)
+    return found
+
+
+def rebuilt(cluster: Cluster, tree: Tree) -> Plan:
+    """The cluster joined in the order of a tree, every condition as early as it can be."""
+    waiting = list(cluster.conditions)
+
+    def build(node: Tree) -> Plan:
+        if isinstance(node, int):
+            return cluster.inputs[node]
+        left, right = build(node[0]), build(node[1])
+        there = frozenset(c.id for side in (left, right) for c in schema(side))
+        ready = tuple(part for part in waiting if columns_of(part) <= there)
+        waiting[:] = [part for part in waiting if part not in ready]
+        return Join(conjunction(ready), left, right)
+
+    return build(tree)
+
+
+def in_order(plan: Plan, before: Plan) -> Plan:
+    """The columns as they were: what is above may go by their positions."""
+    wanted = schema(before)
+    if schema(plan) == wanted:
+        return plan
+    return Map(tuple((c, ColumnRef(c.id, c.type)) for c in wanted), plan)

@@ -1,0 +1,175 @@
+"""The best order of joins: the plan with the highest R(p) = output / load, drop boxes included (eq. 21).
+
+As long as a plan keeps up, all plans have the same output and the cheapest wins. If none does, all use the whole
+capacity and the one with the most results wins; that is not always the cheapest one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from strandline.planner.joins.rates import Floats, JoinQuery, Load, Mask, Tree, members, output_rate
+from strandline.planner.joins.shedding import Shedding, shed
+
+Shape: TypeAlias = Literal["bushy", "left-deep"]
+CLOSELY = 3  # plans
+EXHAUSTIVE = 6  # streams; with more of them there are too many plans to look at each
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A plan, what it would cost with nothing dropped, and what it keeps and gives within the capacity."""
+
+    tree: Tree
+    load: float
+    shedding: Shedding
+
+    @property
+    def feasible(self) -> bool:
+        return self.shedding.whole
+
+    @property
+    def worth(self) -> float:
+        """R(p) of eq. (21)."""
+        return self.shedding.output / self.shedding.load if self.shedding.load else float("inf")
+
+
+def consider(query: JoinQuery, tree: Tree, capacity: float = 1.0, quick: bool = False) -> Choice:
+    return Choice(tree, Load.of(query, tree).at(np.ones(query.size)), shed(query, tree, capacity, quick=quick))
+
+
+def best_plan(query: JoinQuery, capacity: float = 1.0, shape: Shape = "bushy") -> Choice:
+    """The best plan: of all if they are few, else the cheapest if it keeps up, else by the heuristic."""
+    if query.size <= EXHAUSTIVE:
+        return ranked(query, capacity, shape)[0]
+    cheapest = consider(query, cheapest_tree(query, shape), capacity, quick=True)
+    if cheapest.feasible:
+        return cheapest
+    return max((cheapest, heuristic(query, capacity)), key=lambda choice: choice.worth)
+
+
+def ranked(query: JoinQuery, capacity: float = 1.0, shape: Shape = "bushy") -> list[Choice]:
+    """All plans, the best first. Where there are many, only those that look best at a glance are looked at closely."""
+    all_trees = list(trees(query.size, shape))
+    quick = len(all_trees) > CLOSELY
+    found = sorted((consider(query, t, capacity, quick) for t in all_trees), key=lambda choice: -choice.worth)
+    if quick and query.by_time.any() and not query.by_time.all():
+        closely = [consider(query, choice.tree, capacity) for choice in found[:CLOSELY]]
+        found = sorted((*closely, *found[CLOSELY:]), key=lambda choice: -choice.worth)
+    return found
+
+
+def trees(size: int, shape: Shape) -> Iterator[Tree]:
+    """All plans of some streams; which side of a join is the left one makes no difference and is not told apart."""
+
+    def bushy(mask: Mask) -> Iterator[Tree]:
+        inside = list(members(mask))
+        if len(inside) == 1:
+            yield inside[0]
+            return
+        rest = mask ^ (1 << inside[0])
+        part = rest
+        while part:  # what the first stream is not joined with below
+            for left in bushy(mask ^ part):
+                for right in bushy(part):
+                    yield left, right
+            part = (part - 1) & rest
+
+    def deep(mask: Mask) -> Iterator[Tree]:
+        inside = list(members(mask))
+        if len(inside) == 1:
+            yield inside[0]
+        elif len(inside) == 2:
+            yield inside[0], inside[1]
+        else:
+            for last in inside:
+                for left in deep(mask ^ (1 << last)):
+                    yield left, last
+
+    every = (1 << size) - 1
+    yield from bushy(every) if shape == "bushy" else deep(every)
+
+
+def cheapest_tree(query: JoinQuery, shape: Shape = "bushy") -> Tree:
+    """The plan of the smallest load with nothing dropped."""
+    return _cheapest(query, shape)[query.everything][1]
+
+
+def last_joins(query: JoinQuery) -> list[tuple[float, Tree]]:
+    """For each way to divide all streams among the two sides of the last join, the cheapest plan; cheapest first."""
+    best = _cheapest(query, "bushy")
+    found = [
+        (best[left][0] + best[right][0] + _own_cost(query, left, right), (best[left][1], best[right][1]))
+        for left, right in _halves(query.everything, "bushy")
+    ]
+    return sorted(found, key=lambda each: each[0])
+
+
+def _own_cost(query: JoinQuery, left: Mask, right: Mask) -> float:
+    """What the join of two sets costs itself."""
+    rate, costs = query.flows.rate, query.costs
+    cost = costs.arrival * float(rate[left] + rate[right]) + costs.result * float(rate[left | right])
+    if costs.pair and not query.has_key(left, right) and (factor := query.factor(left, right)):
+        cost += costs.pair / factor * float(rate[left | right])
+    return cost
+
+
+def _cheapest(query: JoinQuery, shape: Shape) -> dict[Mask, tuple[float, Tree]]:
+    """Of every set of streams the cheapest plan: by dynamic programming, since the load is a sum over joins and what
+    flows out of a set does not depend on the plan."""
+    best: dict[Mask, tuple[float, Tree]] = {1 << i: (0.0, i) for i in range(query.size)}
+    for mask in sorted(range(1, 1 << query.size), key=int.bit_count):
+        if mask.bit_count() < 2:
+            continue
+        found: tuple[float, Tree] | None = None
+        for left, right in _halves(mask, shape):
+            cost = best[left][0] + best[right][0] + _own_cost(query, left, right)
+            if found is None or cost < found[0]:
+                found = cost, (best[left][1], best[right][1])
+        assert found is not None, "a set of two or more has two halves"
+        best[mask] = found
+    return best
+
+
+def _halves(mask: Mask, shape: Shape) -> Iterator[tuple[Mask, Mask]]:
+    if shape == "left-deep":
+        for last in members(mask):
+            yield mask ^ (1 << last), 1 << last
+        return
+    first = mask & -mask
+    rest = mask ^ first
+    part = rest
+    while part:
+        yield mask ^ part, part
+        part = (part - 1) & rest
+
+
+def heuristic(query: JoinQuery, capacity: float = 1.0) -> Choice:
+    """A left-deep plan by the dynamic programming of section 5.2.
+
+    The best plan of each set is kept with the drop boxes that make it keep up; they are filters from then on, and a
+    further drop of the same stream multiplies. So it drops as late as it can and may miss the best plan.
+    """
+    best: dict[Mask, tuple[Tree, Floats]] = {1 << i: (i, np.ones(query.size)) for i in range(query.size)}
+    for mask in sorted(range(1, 1 << query.size), key=int.bit_count):
+        if mask.bit_count() < 2:
+            continue
+        found: tuple[float, Tree, Floats] | None = None
+        for left, right in _halves(mask, "left-deep"):
+            joined = best[left][0], best[right][0]
+            settings = shed(query, joined, capacity, most=best[left][1], quick=True)
+            worth = settings.output / settings.load if settings.load else float("inf")
+            if found is None or worth > found[0]:
+                found = worth, joined, settings.shares
+        assert found is not None, "a set of two or more has a last stream"
+        best[mask] = found[1], found[2]
+    tree, shares = best[query.everything]
+    load = Load.of(query, tree)
+    if query.by_time.any() and not query.by_time.all():
+        return consider(query, tree, capacity)  # on the way there was no time to look closely
+    settled = Shedding(shares, load.at(shares), output_rate(query, query.everything, shares))
+    return Choice(tree, load.at(np.ones(query.size)), settled)

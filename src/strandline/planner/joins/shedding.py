@@ -1,0 +1,249 @@
+"""How much of each stream a plan can keep, so that the most results survive.
+
+By rows: all is linear, and the continuous knapsack of Ayad and Naughton (section 4.2.1) gives the optimum.
+
+By time: dropping also thins the windows, so that results shrink with the product of the shares. With y = log x the
+problem is convex: maximize Σ y under Σ weight · exp(sum of some y) ≤ capacity and y ≤ 0. At the optimum every stream
+that is thinned carries the same load (that of all sets it is part of), and those that stay whole carry no more. For a
+price μ of load the best shares are found one at a time, x = 1 / (μ · load per share), at most 1, round after round;
+bisection finds the price at which the load meets the capacity.
+
+Both kinds in one join: for fixed shares of the streams by time it is a knapsack again, and for a fixed price each share
+has a best value, by time as above and by rows where the gain of a little more equals its price. This need not be
+convex, so it is started from several corners; the best is taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from strandline.planner.joins.rates import Floats, JoinQuery, Load, Mask, Tree, mask_of, members, output_rate
+
+ROUNDS = 60
+CLOSE = 1e-9
+STEP = 2.0  # how far a share goes at once, in natural logarithms
+TURNS = 3
+TURN_PAYS = 1e-6
+SLACK = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Shedding:
+    """The shares that the drop boxes keep, what that costs of the capacity, and the results per second that remain."""
+
+    shares: Floats
+    load: float
+    output: float
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is dropped."""
+        return bool((self.shares == 1.0).all())
+
+
+def shed(
+    query: JoinQuery, tree: Tree, capacity: float = 1.0, most: Floats | None = None, quick: bool = False
+) -> Shedding:
+    """The shares that give the most results within a capacity, in seconds of work per second.
+
+    `most` is what other drop boxes have left of the streams; the tree may join only some of them. Where windows are of
+    both kinds the search takes long; `quick` is for whoever compares many plans.
+    """
+    plan = _Plan(query, Load.of(query, tree), mask_of(tree), np.ones(query.size) if most is None else most)
+    if plan.load.at(plan.most) <= capacity:
+        return plan.settled(plan.most)
+    if not query.by_time.any():
+        return plan.settled(knapsack(plan.gains, plan.load.linear(), plan.most, capacity))
+    inside = list(members(plan.mask))
+    if query.by_time[inside].all():
+        return plan.settled(_balanced(plan, capacity, plan.most, inside))
+    way = _in_turn if quick else _within
+    starts = _corners(plan)
+    found = [plan.settled(way(plan, capacity, start)) for start in (starts[:1] if quick else starts)]
+    fitting = [each for each in found if each.load <= capacity * (1 + SLACK)]
+    return max(fitting or found, key=lambda each: each.output)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    query: JoinQuery
+    load: Load
+    mask: Mask
+    most: Floats
+
+    @property
+    def gains(self) -> Floats:
+        found: Floats = self.query.flows.beta[self.mask]
+        return found
+
+    def output(self, shares: Floats) -> float:
+        return output_rate(self.query, self.mask, shares)
+
+    def settled(self, shares: Floats) -> Shedding:
+        return Shedding(shares, self.load.at(shares), self.output(shares))
+
+
+def knapsack(gains: Floats, costs: Floats, most: Floats, capacity: float) -> Floats:
+    """The continuous knapsack: as much as there is of what gains most for its cost, while there is room."""
+    shares = np.zeros(len(gains))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        worth = np.where(costs > 0, gains / costs, np.inf)
+    for stream in np.argsort(-worth, kind="stable"):
+        cost = costs[stream] * most[stream]
+        shares[stream] = most[stream] if cost <= capacity else max(capacity, 0.0) / costs[stream]
+        capacity -= shares[stream] * costs[stream]
+    return shares
+
+
+def _balanced(plan: _Plan, capacity: float, start: Floats, by_time: list[int]) -> Floats:
+    """The optimum of the streams by time, the others as they are: who is thinned carries the same load as the others
+    that are. Who would have to be more than whole is whole, and the rest is balanced anew."""
+    shares = start.copy()
+    shares[by_time] = plan.most[by_time]
+    if plan.load.at(shares) <= capacity:
+        return shares
+    free = [i for i in by_time if shares[i] > 0]
+    while free:
+        shares[free] *= np.exp(_balance(plan, capacity, shares, free))
+        whole = [i for i in free if shares[i] >= plan.most[i]]
+        if not whole:
+            return shares
+        shares[whole] = plan.most[whole]
+        free = [i for i in free if i not in whole]
+    return shares
+
+
+def _balance(plan: _Plan, capacity: float, start: Floats, free: list[int]) -> Floats:
+    """By how much the logarithms of the shares in `free` change, so that these carry equal loads and fill the capacity.
+
+    Newton's method, which solves load(i) = s for all of them and load = capacity. It begins where all are thinned
+    alike, so that it has only to balance.
+    """
+    inside = plan.load.inside[:, free].astype(np.float64)
+    first = plan.load.parts(start)
+    count = len(free)
+    change = np.full(count, _alike(first, inside.sum(axis=1), capacity))
+    system = np.zeros((count + 1, count + 1))
+    system[:count, count] = -1.0
+    target = np.empty(count + 1)
+    for _ in range(ROUNDS):
+        parts = first * np.exp(inside @ change)
+        carried = inside.T @ parts
+        system[:count, :count] = inside.T @ (inside * parts[:, None])
+        system[count, :count] = carried
+        target[:count], target[count] = -carried, capacity - parts.sum()  # in place of s its new value
+        step = _solved(system, target)[:count]
+        largest = float(np.abs(step).max())
+        change += step if largest <= STEP else step * (STEP / largest)
+        if largest <= CLOSE:
+            break
+    return change
+
+
+def _alike(parts: Floats, counts: Floats, capacity: float) -> float:
+    """The logarithm of the share that is kept of all, where each set of streams shrinks with a power of it."""
+    change = 0.0
+    for _ in range(ROUNDS):
+        loads = parts * np.exp(counts * change)
+        total, slope = float(loads.sum()), float(counts @ loads)
+        if slope <= 0:
+            break
+        step = (np.log(capacity) - np.log(total)) * total / slope
+        change += max(-STEP * 5, min(STEP * 5, step))
+        if abs(step) <= 1e-3:
+            break
+    return change
+
+
+def _solved(system: Floats, target: Floats) -> Floats:
+    try:
+        found = np.linalg.solve(system, target).astype(np.float64)
+        if np.isfinite(found).all():
+            return found
+    except np.linalg.LinAlgError:
+        pass
+    return np.linalg.lstsq(system, target, rcond=None)[0].astype(np.float64)
+
+
+def _thinned_alike(plan: _Plan, capacity: float, start: Floats) -> Floats:
+    """The same share of every stream, so that the load meets the capacity."""
+    low, high = -40.0, 0.0
+    while high - low > 0.3:
+        middle = (low + high) / 2
+        low, high = (low, middle) if plan.load.at(start * np.exp(middle)) > capacity else (middle, high)
+    thinned: Floats = start * np.exp(low)
+    return thinned
+
+
+def _in_turn(plan: _Plan, capacity: float, start: Floats) -> Floats:
+    """The streams by time and those by rows in turn, each at their best while the others stay: quick, and mostly as
+    good as the search."""
+    by_time = [i for i in members(plan.mask) if plan.query.by_time[i]]
+    best, output = _thinned_alike(plan, capacity, start), -1.0
+    for _ in range(TURNS):
+        shares = _filled(plan, capacity, _balanced(plan, capacity, best, by_time))
+        if not plan.output(shares) > output * (1 + TURN_PAYS):
+            break
+        best, output = shares, plan.output(shares)
+    return best
+
+
+def _corners(plan: _Plan) -> list[Floats]:
+    """Where to start: streams by time are whole, those by rows are whole or not there at all."""
+    by_rows = [i for i in members(plan.mask) if not plan.query.by_time[i]]
+    starts: list[Floats] = []
+    for kept in product((1.0, 0.0), repeat=len(by_rows)):
+        shares = plan.most.copy()
+        shares[by_rows] *= kept
+        starts.append(shares)
+    return starts
+
+
+def _within(plan: _Plan, capacity: float, start: Floats) -> Floats:
+    """The shares at the price that makes the load meet the capacity."""
+    low, high = 0.0, 1.0
+    while plan.load.at(_at_price(plan, high, start)) > capacity:
+        high *= 4.0
+    while high - low > CLOSE * high:
+        price = (low + high) / 2
+        if plan.load.at(_at_price(plan, price, start)) > capacity:
+            low = price
+        else:
+            high = price
+    return _filled(plan, capacity, _at_price(plan, high, start))
+
+
+def _at_price(plan: _Plan, price: float, start: Floats) -> Floats:
+    """The best shares if a unit of load costs `price` of the logarithm of the output."""
+    shares = start.copy()
+    alpha, beta = float(plan.query.flows.alpha[plan.mask]), plan.gains
+    for _ in range(ROUNDS):
+        before = shares.copy()
+        for stream in members(plan.mask):
+            cost = price * plan.load.per_share(shares, stream)
+            if plan.query.by_time[stream]:
+                best = 1.0 / cost if cost > 0 else 1.0
+            else:
+                # The output is thinned · (rest + beta · x): its logarithm grows by beta / (rest + beta · x).
+                rest = alpha + float(beta @ shares) - beta[stream] * shares[stream]
+                best = 1.0 / cost - rest / beta[stream] if cost > 0 and beta[stream] > 0 else 1.0
+            shares[stream] = min(plan.most[stream], max(0.0, best))
+        if np.abs(shares - before).max() <= CLOSE:
+            break
+    return shares
+
+
+def _filled(plan: _Plan, capacity: float, shares: Floats) -> Floats:
+    """The same shares by time, and those by rows that fill what is left: exactly, since that is a knapsack."""
+    by_rows = [i for i in members(plan.mask) if not plan.query.by_time[i]]
+    if not by_rows:
+        return shares
+    filled = shares.copy()
+    filled[by_rows] = 0.0
+    costs = np.array([plan.load.per_share(shares, stream) for stream in by_rows])
+    room = capacity - plan.load.at(filled)
+    filled[by_rows] = knapsack(plan.gains[by_rows], costs, plan.most[by_rows], room)
+    return max((shares, filled), key=lambda each: (plan.load.at(each) <= capacity * (1 + CLOSE), plan.output(each)))

@@ -1,0 +1,92 @@
+"""How aggregates are computed: one sweep over the changes, and a way of its own for values that count once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeAlias
+
+from strandline.core.types import BIGINT, BOOLEAN, Column
+from strandline.logical.expressions import AggregateCall, Call, ColumnRef, Expression, Literal
+from strandline.planner.physical import plan as physical
+from strandline.planner.physical.plan import Node, schema
+
+Calls: TypeAlias = tuple[tuple[Column, AggregateCall], ...]
+
+
+def sweep(keys: tuple[str, ...], aggregates: Calls, source: Node, lasts: bool) -> Node:
+    """An aggregation; `lasts` if no element ever ends.
+
+    Where values count once, their duplicates are removed on a way of their own beside the rows: a value may stay when
+    the row leaves that brought it. Where none leaves, the row that brings a value first has it for ever.
+
+    The rows go on with NULL in the columns of the distinct values, and these with NULL in all others: an aggregate
+    leaves out NULLs, so each sees what is meant for it. Keys alone go all ways, so one that is also aggregated, as in
+    COUNT(k) beside GROUP BY k, is aggregated as a copy that only the rows have.
+    """
+    if not any(call.distinct for _, call in aggregates):
+        return physical.IncrementalAggregate(keys, aggregates, source)
+    if lasts and not any(call.distinct and call.order for _, call in aggregates):
+        return _sweep_first_values(keys, aggregates, source)
+    by_id = {column.id: column for column in schema(source)}
+    here = Column(f"here {aggregates[0][0].id}", "here", BOOLEAN)  # counts rows
+    plain = dict.fromkeys(c.id for _, call in aggregates if not call.distinct for c in call.columns if c.id not in keys)
+    once = {c.argument.id: replace(by_id[c.argument.id], id=f"once {c.argument.id}")
+            for _, c in aggregates if c.distinct and c.argument}  # fmt: skip
+    copies = {c.argument.id: replace(by_id[c.argument.id], id=f"copy {c.argument.id}")
+              for _, c in aggregates if not c.distinct and c.argument and c.argument.id in keys}  # fmt: skip
+    # The values of ARRAY_AGG are in arrays of one element each; an order is one of the elements.
+    inner = {c.argument.id: Column(f"element {c.argument.id}", "element", c.argument.type.element)
+             for _, c in aggregates if c.distinct and c.order and c.argument and c.argument.type.element}  # fmt: skip
+    columns = (*(by_id[id] for id in (*keys, *plain)), *copies.values(), here, *once.values(), *inner.values())
+
+    def way(node: Node, known: dict[str, Expression]) -> Node:
+        return physical.Project(tuple((c, known.get(c.id, Literal(None, c.type))) for c in columns), node)
+
+    def same(*ids: str) -> dict[str, Expression]:
+        return {id: ColumnRef(id, by_id[id].type) for id in ids}
+
+    copied: dict[str, Expression] = {copy.id: ColumnRef(id, copy.type) for id, copy in copies.items()}
+    ways = [way(source, {**same(*keys, *plain), **copied, here.id: Literal(True, BOOLEAN)})]
+    for id, column in once.items():
+        values = tuple((by_id[key], value) for key, value in same(*dict.fromkeys((*keys, id))).items())
+        value = ColumnRef(id, column.type)
+        known = {**same(*keys), column.id: value}
+        if id in inner:
+            known[inner[id].id] = Call("[]", (value, Literal(1, BIGINT)), inner[id].type)
+        ways.append(way(physical.Distinct(physical.Project(values, source)), known))
+    calls = tuple((column, _rerouted(call, here, copies, once, inner)) for column, call in aggregates)
+    return physical.IncrementalAggregate(keys, calls, physical.UnionAll(columns, tuple(ways)))
+
+
+def _sweep_first_values(keys: tuple[str, ...], aggregates: Calls, source: Node) -> Node:
+    by_id = {column.id: column for column in schema(source)}
+    once = {
+        call.argument.id: replace(by_id[call.argument.id], id=f"once {call.argument.id}")
+        for _, call in aggregates
+        if call.distinct and call.argument
+    }
+
+    def rerouted(call: AggregateCall) -> AggregateCall:
+        if not call.distinct or call.argument is None:
+            return call
+        value = once[call.argument.id]
+        return replace(call, argument=ColumnRef(value.id, value.type), distinct=False)
+
+    marked = physical.FirstOccurrence(keys, tuple((column, id) for id, column in once.items()), source)
+    return physical.IncrementalAggregate(keys, tuple((column, rerouted(call)) for column, call in aggregates), marked)
+
+
+def _rerouted(
+    call: AggregateCall, here: Column, copies: dict[str, Column], once: dict[str, Column], inner: dict[str, Column]
+) -> AggregateCall:
+    if call.argument is None:
+        return replace(call, argument=ColumnRef(here.id, here.type))
+    if not call.distinct:
+        copy = copies.get(call.argument.id)
+        return call if copy is None else replace(call, argument=ColumnRef(copy.id, copy.type))
+    value = ColumnRef(once[call.argument.id].id, call.argument.type)
+    # The binder admits no other order for distinct values than their own.
+    sorted_by = inner.get(call.argument.id)
+    by = value if sorted_by is None else ColumnRef(sorted_by.id, sorted_by.type)
+    order = tuple(replace(key, column=by) for key in call.order)
+    return replace(call, argument=value, order=order, distinct=False)

@@ -1,0 +1,69 @@
+"""A pipeline as a graph of operators in words: small enough for a file of the checkpoint and for people to read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from strandline.planner.physical import plan as physical
+from strandline.planner.physical.explain import show_node
+from strandline.planner.physical.plan import Fragment, Node, Pipeline, numbered, sources
+
+SOURCE = "source:"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operator: its kind, what it does in words, and what it reads: other steps, or streams (`source:name`).
+
+    `fragment` and `number` are where it is counted.
+    """
+
+    fragment: str
+    number: int
+    kind: str
+    text: str
+    inputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """The steps by name, and for each query the steps whose output is its answer and the streams that it reads."""
+
+    steps: Mapping[str, Step]
+    answers: Mapping[str, tuple[str, ...]]
+    streams: Mapping[str, tuple[str, ...]]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Flow:
+        steps = {name: Step(**{**step, "inputs": tuple(step["inputs"])}) for name, step in data["steps"].items()}
+        answers = {query: tuple(names) for query, names in data["answers"].items()}
+        return Flow(steps, answers, {query: tuple(names) for query, names in data["streams"].items()})
+
+
+def flow_of(pipeline: Pipeline) -> Flow:
+    """The graph of a pipeline; exchanges are left out, since nothing is lost in them."""
+    feeders = {f.route.port: f for f in pipeline.fragments if isinstance(f.route, physical.ExchangeTo)}
+
+    def name_of(fragment: Fragment, node: Node) -> str:
+        if not isinstance(node, physical.Input):
+            return f"{fragment.id}.{numbered(fragment.root).index(node)}"
+        if node.name.startswith(SOURCE):
+            return node.name
+        feeder = feeders[node.name]
+        return name_of(feeder, feeder.root)
+
+    steps: dict[str, Step] = {}
+    answers: dict[str, tuple[str, ...]] = {query.name: () for query in pipeline.queries}
+    for fragment in pipeline.fragments:
+        for number, node in enumerate(numbered(fragment.root)):
+            inputs = tuple(name_of(fragment, source) for source in sources(node))
+            words = show_node(node, {})
+            steps[f"{fragment.id}.{number}"] = Step(fragment.id, number, node.tag, words, inputs)
+        if isinstance(fragment.route, physical.ResultOf):
+            answers[fragment.route.query] += (name_of(fragment, fragment.root),)
+    return Flow(steps, answers, {query.name: tuple(sorted(query.streams)) for query in pipeline.queries})

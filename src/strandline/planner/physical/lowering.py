@@ -1,0 +1,521 @@
+"""From a logical plan to a physical one: algorithms, exchanges, fragments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Final
+
+from strandline.core.types import BIGINT, BOOLEAN, DOUBLE, Column, Type
+from strandline.logical import plan as logical
+from strandline.logical.catalog import BaseStream
+from strandline.logical.expressions import (
+    AggregateCall,
+    Call,
+    Case,
+    ColumnRef,
+    Expression,
+    Literal,
+    SortKey,
+    columns_of,
+    conjunction,
+    conjuncts,
+)
+from strandline.logical.plan import Plan
+from strandline.logical.properties.temporal import granule, is_chronon, keeps_arrival_order, lasts
+from strandline.logical.schema import schema as logical_schema
+from strandline.logical.tree import sources as logical_sources
+from strandline.logical.tree import streams_read
+from strandline.planner.physical import plan as physical
+from strandline.planner.physical.distinct_aggregates import sweep
+from strandline.planner.physical.plan import Fragment, MatchKind, Mode, Node, Pipeline, QueryPlan, schema, sources
+
+KEPT_SHARE: Final = Column("kept_share", "kept_share", DOUBLE)  # of an answer that may lack rows
+
+
+@dataclass(frozen=True, slots=True)
+class Hashed:
+    """Elements lie in the bucket of the hash of some columns; each key is the set of columns known to equal it."""
+
+    keys: tuple[frozenset[str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Elements lie in some bucket each."""
+
+
+@dataclass(frozen=True, slots=True)
+class InOne:
+    """All elements lie in bucket 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtSource:
+    """Elements are where they were read and in order of arrival; a window and then granules may still have to be
+    applied."""
+
+    window: tuple[int | None, int] | None = None
+    granule: int | None = None
+
+    def applied(self, node: Node) -> Node:
+        if self.window is not None:
+            node = physical.TimeWindow(*self.window, node)
+        return node if self.granule is None else physical.AlignTime(self.granule, node)
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A physical subplan and where its elements lie."""
+
+    node: Node
+    where: Hashed | Spread | InOne | AtSource
+
+
+def choose(
+    plans: Sequence[tuple[str, Plan]],
+    streams: Sequence[BaseStream],
+    buckets: int,
+    shed: frozenset[str] = frozenset(),
+) -> Pipeline:
+    """The pipeline that answers named queries together; the answers of those in `shed` tell which share was kept."""
+    fragments: list[Fragment] = []
+    queries: list[QueryPlan] = []
+    for name, plan in plans:
+        read = streams_read(plan)
+        built = _build(plan)
+        if name in shed:
+            built = replace(built, node=physical.SamplingRate(KEPT_SHARE, name, windows_of(plan), built.node))
+        columns = (*logical_schema(plan), KEPT_SHARE) if name in shed else logical_schema(plan)
+        queries.append(QueryPlan(name, columns, read))
+        fragments += _cut(built, name, read, len(fragments))
+    used = frozenset().union(*(query.streams for query in queries))
+    return Pipeline(tuple(s for s in streams if s.name in used), tuple(fragments), tuple(queries), buckets)
+
+
+def windows_of(plan: Plan) -> tuple[tuple[str, int | None], ...]:
+    """The streams that a plan reads, each with the range of the time window over it; 0 where there is none."""
+    match plan:
+        case logical.Scan(stream):
+            return ((stream, 0),)
+        case logical.TimeWindow(range_us, _, source):
+            return tuple((stream, range_us) for stream, _ in windows_of(source))
+        case _:
+            return tuple(found for source in logical_sources(plan) for found in windows_of(source))
+
+
+def _build(plan: Plan) -> Built:
+    match plan:
+        case logical.Scan(stream, _, columns):
+            return Built(physical.Input(f"source:{stream}", columns), AtSource())
+        case logical.Filter(predicate, source):
+            built = _build(source)
+            return replace(built, node=physical.Filter(predicate, built.node))
+        case logical.Map(outputs, source):
+            built = _build(source)
+            return Built(physical.Project(outputs, built.node), _after_map(built.where, outputs))
+        case logical.TimeWindow(range_us, slide_us, source):
+            built = _build(source)
+            if not is_chronon(source):
+                length = granule(source)
+                assert length is not None and range_us is not None, "the binder admits nothing else over intervals"
+                built = _exchange(built, "spread", ()) if isinstance(built.where, AtSource) else built
+                # Pieces may be cut anywhere; one that begins within a granule says nothing about its beginning.
+                built = replace(
+                    built,
+                    node=physical.Split(
+                        length, range_us // length, physical.Reorder(physical.AlignTime(length, built.node))
+                    ),
+                )
+            return _window(built, range_us, slide_us)
+        case logical.CountWindow(partition, rows, slide, source):
+            built = _partitioned(_build(source), partition)
+            by_value = not keeps_arrival_order(source)
+            return replace(built, node=physical.CountWindow(partition, rows, slide, by_value, built.node))
+        case logical.SessionWindow(partition, gap_us, source):
+            built = _partitioned(_build(source), partition)
+            return replace(built, node=physical.SessionWindow(partition, gap_us, built.node))
+        case logical.Granularity(granule_us, source):
+            return _granular(_build(source), granule_us)
+        case logical.Changes("insert", source) if lasts(source):
+            return _arrivals(_build(source))
+        case logical.Changes(kind, source):
+            built = _to_keys(_build(source), tuple(column.id for column in logical_schema(source)))
+            return replace(built, node=physical.ChangeStream(kind, built.node))
+        case logical.TopRows(partition, order, limit, source):
+            built = _brought_together(_build(source), partition, order, limit)
+            return replace(built, node=physical.TopK(partition, order, limit, built.node))
+        case logical.Rank(place, partition, order, most, source):
+            built = _brought_together(_build(source), partition, order, most)
+            return replace(built, node=physical.Rank(place, partition, order, most, built.node))
+        case logical.Join():
+            return _join(plan)
+        case logical.OuterJoin(full):
+            return _match_join(plan, "full" if full else "left")
+        case logical.SemiJoin(anti):
+            return _match_join(plan, "anti" if anti else "semi")
+        case logical.MarkJoin(mark):
+            return _match_join(plan, "mark", mark)
+        case logical.Aggregate(keys, aggregates, source):
+            built = _build(source)
+            built = _to_keys(built, keys) if keys else _to_one(built)
+            node = sweep(keys, aggregates, built.node, lasts(source))
+            return Built(node, _restricted(built.where, frozenset(keys)) if keys else InOne())
+        case logical.Distinct(source):
+            built = _to_keys(_build(source), tuple(column.id for column in logical_schema(source)))
+            return Built(physical.Distinct(built.node), built.where)
+        case logical.Union(columns, inputs):
+            return _union(columns, [_build(source) for source in inputs])
+        case logical.SetOperation():
+            return _set_operation(plan)
+
+
+def _partitioned(built: Built, partition: tuple[str, ...]) -> Built:
+    return _to_keys(built, partition) if partition else _to_one(built)
+
+
+def _brought_together(built: Built, partition: tuple[str, ...], order: tuple[SortKey, ...], limit: int | None) -> Built:
+    """All elements of a partition in one place, as far as they can be among the first."""
+    if limit is None or isinstance(built.where, InOne):
+        return _partitioned(built, partition)
+    if isinstance(built.where, AtSource) and built.where.window is not None:
+        range_us, slide_us = built.where.window
+        # In a window that moves with every instant each row has a time of its own, when it alone is still there.
+        if range_us is None or slide_us > 1:
+            built = replace(built, node=physical.TopKPrefilter(partition, order, limit, range_us, slide_us, built.node))
+            return _partitioned(built, partition)
+    if partition:
+        return _to_keys(built, partition)
+    # Whoever is not among the first in its bucket is not among the first of all.
+    built = _exchange(built, "spread", ()) if isinstance(built.where, AtSource) else built
+    return _to_one(replace(built, node=physical.TopK((), order, limit, built.node)))
+
+
+def _granular(built: Built, granule_us: int) -> Built:
+    if isinstance(built.where, AtSource) and built.where.granule is None:
+        return replace(built, where=replace(built.where, granule=granule_us))
+    built = _exchange(built, "spread", ()) if isinstance(built.where, AtSource) else built
+    return replace(built, node=physical.Reorder(physical.AlignTime(granule_us, built.node)))
+
+
+def _window(built: Built, range_us: int | None, slide_us: int) -> Built:
+    if isinstance(built.where, AtSource):
+        # Which elements a window holds depends on time only, so it waits until after the exchange: rows travel with
+        # one timestamp instead of two.
+        assert built.where == AtSource(), "the binder admits a window over a chronon stream only"
+        return replace(built, where=AtSource((range_us, slide_us)))
+    node: Node = physical.TimeWindow(range_us, slide_us, built.node)
+    return replace(built, node=physical.Reorder(node) if slide_us > 1 else node)
+
+
+def _arrivals(built: Built) -> Built:
+    """ISTREAM of what never ends: nothing can go on in another piece, so nobody has to be compared with others."""
+    if built.where == AtSource((None, 1)):
+        return replace(built, where=AtSource())  # the rows as they were read
+    built = _exchange(built, "spread", ()) if isinstance(built.where, AtSource) else built
+    return replace(built, node=physical.InsertStream(built.node))
+
+
+def _join(plan: logical.Join) -> Built:
+    left, right = _build(plan.left), _build(plan.right)
+    l_keys, r_keys, rest = _equalities(plan.predicate, left.node, right.node)
+    columns = schema(left.node) + schema(right.node)
+    if not l_keys:
+        # Any bucket can pair its share of the left with all of the right.
+        left = left if isinstance(left.where, Hashed | Spread | InOne) else _exchange(left, "spread", ())
+        right = _to_one(right) if isinstance(left.where, InOne) else _exchange(right, "all", ())
+        return Built(physical.HashJoin((), (), rest, left.node, right.node), left.where)
+    left, l_refs = _with_keys(left, l_keys, "left")
+    right, r_refs = _with_keys(right, r_keys, "right")
+    left_ids, right_ids = tuple(k.id for k in l_refs), tuple(k.id for k in r_refs)
+    left, right, fit = _side_by_side(left, left_ids, right, right_ids)
+    if isinstance(left.where, InOne) and isinstance(right.where, InOne):
+        where: Hashed | Spread | InOne = InOne()
+    else:
+        where = Hashed(tuple(frozenset((left_ids[i], right_ids[i])) for i in fit))
+    node: Node = physical.HashJoin(l_refs, r_refs, rest, left.node, right.node)
+    if schema(node) != columns:  # computed keys have served
+        node = physical.Project(tuple((c, ColumnRef(c.id, c.type)) for c in columns), node)
+        where = _restricted(where, frozenset(c.id for c in columns))
+    return Built(node, where)
+
+
+def _match_join(
+    plan: logical.OuterJoin | logical.SemiJoin | logical.MarkJoin, kind: MatchKind, mark: Column | None = None
+) -> Built:
+    left, right = _build(plan.left), _build(plan.right)
+    l_keys, r_keys, rest = _equalities(plan.predicate, left.node, right.node)
+    columns = logical_schema(plan)
+    if not l_keys and kind == "full":
+        # Whether nobody matches an element can be said only where all of the other side is, and here for both.
+        left, right = _to_one(left), _to_one(right)
+        return Built(physical.OuterHashJoin(kind, (), (), rest, left.node, right.node), InOne())
+    if not l_keys:
+        left = left if isinstance(left.where, Hashed | Spread | InOne) else _exchange(left, "spread", ())
+        right = _to_one(right) if isinstance(left.where, InOne) else _exchange(right, "all", ())
+        return Built(physical.OuterHashJoin(kind, (), (), rest, left.node, right.node, mark), left.where)
+    left, l_refs = _with_keys(left, l_keys, "left")
+    right, r_refs = _with_keys(right, r_keys, "right")
+    left_ids, right_ids = tuple(k.id for k in l_refs), tuple(k.id for k in r_refs)
+    left, right, fit = _side_by_side(left, left_ids, right, right_ids)
+    node: Node = physical.OuterHashJoin(kind, l_refs, r_refs, rest, left.node, right.node, mark)
+    # An element of the right without a partner lies by its own key, and has NULL for that of the left.
+    where: Hashed | Spread | InOne = (
+        Spread() if kind == "full" else Hashed(tuple(frozenset((left_ids[i],)) for i in fit))
+    )
+    if schema(node) != columns:
+        node = physical.Project(tuple((c, ColumnRef(c.id, c.type)) for c in columns), node)
+        where = _restricted(where, frozenset(c.id for c in columns))
+    return Built(node, where)
+
+
+def _side_by_side(
+    left: Built, left_ids: tuple[str, ...], right: Built, right_ids: tuple[str, ...]
+) -> tuple[Built, Built, tuple[int, ...]]:
+    """Both sides of a join with equal keys in one bucket, and by which of the keys; moves as few as it can."""
+    if (fit := _fits(left.where, left_ids)) is not None:
+        return left, _to_exact_keys(right, tuple(right_ids[i] for i in fit)), fit
+    if (fit := _fits(right.where, right_ids)) is not None:
+        return _to_exact_keys(left, tuple(left_ids[i] for i in fit)), right, fit
+    return _to_exact_keys(left, left_ids), _to_exact_keys(right, right_ids), tuple(range(len(left_ids)))
+
+
+def _equalities(
+    predicate: Expression | None, left: Node, right: Node
+) -> tuple[tuple[Expression, ...], tuple[Expression, ...], Expression | None]:
+    """Take the equalities between the two sides out of a join condition."""
+    l_columns, r_columns = (frozenset(c.id for c in schema(node)) for node in (left, right))
+    l_keys: list[Expression] = []
+    r_keys: list[Expression] = []
+    rest: list[Expression] = []
+    for part in conjuncts(predicate) if predicate is not None else ():
+        match part:
+            case Call("=", (one, two), _) if columns_of(one) and columns_of(two):
+                if columns_of(one) <= l_columns and columns_of(two) <= r_columns:
+                    l_keys.append(one)
+                    r_keys.append(two)
+                    continue
+                if columns_of(one) <= r_columns and columns_of(two) <= l_columns:
+                    l_keys.append(two)
+                    r_keys.append(one)
+                    continue
+        rest.append(part)
+    return tuple(l_keys), tuple(r_keys), conjunction(tuple(rest))
+
+
+def _with_keys(built: Built, keys: tuple[Expression, ...], side: str) -> tuple[Built, tuple[ColumnRef, ...]]:
+    """Join keys as columns: keys that are expressions are computed once, before the exchange."""
+    columns = schema(built.node)
+    refs: list[ColumnRef] = []
+    computed: list[tuple[Column, Expression]] = []
+    for number, key in enumerate(keys):
+        if isinstance(key, ColumnRef):
+            refs.append(key)
+            continue
+        column = Column(f"{side} key {number} of {min(columns_of(key))}", "key", key.type)
+        computed.append((column, key))
+        refs.append(ColumnRef(column.id, column.type))
+    if not computed:
+        return built, tuple(refs)
+    kept: list[tuple[Column, Expression]] = [(c, ColumnRef(c.id, c.type)) for c in columns]
+    return replace(built, node=physical.Project((*kept, *computed), built.node)), tuple(refs)
+
+
+def _union(columns: tuple[Column, ...], inputs: list[Built]) -> Built:
+    placed = [b if not isinstance(b.where, AtSource) else _exchange(b, "spread", ()) for b in inputs]
+    if any(isinstance(b.where, InOne) for b in placed):
+        placed = [_to_one(b) for b in placed]
+        return Built(physical.UnionAll(columns, tuple(b.node for b in placed)), InOne())
+    where = _union_place(columns, placed)
+    return Built(physical.UnionAll(columns, tuple(b.node for b in placed)), where)
+
+
+def _set_operation(plan: logical.SetOperation) -> Built:
+    """Count the copies of each payload on either side, then repeat it as often as the operation says."""
+    keys = tuple(column.id for column in plan.columns)
+    left, right = (_renamed(_build(source), plan.columns) for source in (plan.left, plan.right))
+    if isinstance(left.where, InOne) or isinstance(right.where, InOne):
+        left, right = _to_one(left), _to_one(right)
+    else:
+        fit = _fits(left.where, keys) or _fits(right.where, keys) or tuple(range(len(keys)))
+        by = tuple(keys[i] for i in fit)
+        left, right = _to_exact_keys(left, by), _to_exact_keys(right, by)
+    marks = tuple(Column(f"{side} {keys[0]}", side, BOOLEAN) for side in ("left", "right"))
+    marked = (_marked(side.node, plan.columns, marks, here) for here, side in enumerate((left, right)))
+    node: Node = physical.UnionAll((*plan.columns, *marks), tuple(marked))
+    counts = tuple(Column(f"{mark.id} copies", mark.name, BIGINT) for mark in marks)
+    calls = (AggregateCall("count", ColumnRef(mark.id, BOOLEAN), BIGINT) for mark in marks)
+    node = physical.IncrementalAggregate(keys, tuple(zip(counts, calls, strict=True)), node)
+    node = physical.Repeat(_copies(plan.kind, *(ColumnRef(column.id, BIGINT) for column in counts)), node)
+    return Built(physical.Project(tuple((c, ColumnRef(c.id, c.type)) for c in plan.columns), node), left.where)
+
+
+def _renamed(built: Built, columns: tuple[Column, ...]) -> Built:
+    """The same elements under other column names, by position."""
+    outputs = tuple((c, ColumnRef(s.id, s.type)) for c, s in zip(columns, schema(built.node), strict=True))
+    return Built(physical.Project(outputs, built.node), _after_map(built.where, outputs))
+
+
+def _marked(node: Node, columns: tuple[Column, ...], marks: tuple[Column, ...], side: int) -> Node:
+    """A side of a set operation with a mark that says which side it is."""
+    named: list[tuple[Column, Expression]] = [(c, ColumnRef(c.id, c.type)) for c in columns]
+    marked = [(mark, Literal(True if number == side else None, BOOLEAN)) for number, mark in enumerate(marks)]
+    return physical.Project((*named, *marked), node)
+
+
+def _copies(kind: logical.SetKind, left: ColumnRef, right: ColumnRef) -> Expression:
+    def call(function: str, *arguments: Expression, kind: Type = BIGINT) -> Expression:
+        return Call(function, arguments, kind)
+
+    zero, one = Literal(0, BIGINT), Literal(1, BIGINT)
+    absent = call("=", right, zero, kind=BOOLEAN)
+    match kind:
+        case "except all":
+            return call("greatest", call("-", left, right), zero)
+        case "except":
+            return Case(((absent, call("least", left, one)),), zero, BIGINT)
+        case "except strict":
+            return Case(((absent, left),), zero, BIGINT)
+        case "intersect all":
+            return call("least", left, right)
+        case "intersect":
+            return call("least", left, right, one)
+        case "union max":
+            return call("greatest", left, right)
+
+
+def _union_place(columns: tuple[Column, ...], inputs: list[Built]) -> Hashed | Spread:
+    """Where all inputs are hashed by the columns at the same positions, so is the union."""
+    positions: list[tuple[frozenset[int], ...]] = []
+    for built in inputs:
+        if not isinstance(built.where, Hashed):
+            return Spread()
+        ids = [c.id for c in schema(built.node)]
+        positions.append(tuple(frozenset(i for i, c in enumerate(ids) if c in key) for key in built.where.keys))
+    if len({len(p) for p in positions}) != 1:
+        return Spread()
+    common = tuple(frozenset.intersection(*key) for key in zip(*positions, strict=True))
+    if not all(common):
+        return Spread()
+    return Hashed(tuple(frozenset(columns[i].id for i in key) for key in common))
+
+
+def _after_map(
+    where: Hashed | Spread | InOne | AtSource, outputs: tuple[tuple[Column, Expression], ...]
+) -> Hashed | Spread | InOne | AtSource:
+    """A map keeps elements where they are; keys live on under the names of the columns that copy them."""
+    if not isinstance(where, Hashed):
+        return where
+    copies: dict[str, set[str]] = {}
+    for column, expression in outputs:
+        if isinstance(expression, ColumnRef):
+            copies.setdefault(expression.id, set()).add(column.id)
+    keys = tuple(frozenset(new for old in key for new in copies.get(old, ())) for key in where.keys)
+    return Hashed(keys) if all(keys) else Spread()
+
+
+def _restricted(where: Hashed | Spread | InOne | AtSource, columns: frozenset[str]) -> Hashed | Spread | InOne:
+    assert not isinstance(where, AtSource), "stateful operators follow an exchange"
+    if not isinstance(where, Hashed):
+        return where
+    keys = tuple(key & columns for key in where.keys)
+    return Hashed(keys) if all(keys) else Spread()
+
+
+def _fits(where: Hashed | Spread | InOne | AtSource, keys: tuple[str, ...]) -> tuple[int, ...] | None:
+    """Which of the keys the elements are hashed by already, if by nothing else."""
+    if not isinstance(where, Hashed):
+        return None
+    fit = tuple(next((i for i, key in enumerate(keys) if key in known), -1) for known in where.keys)
+    return fit if -1 not in fit else None
+
+
+def _to_keys(built: Built, keys: tuple[str, ...]) -> Built:
+    """Elements with equal keys in one bucket, by whatever part of the keys."""
+    if isinstance(built.where, InOne) or _fits(built.where, keys) is not None:
+        return built
+    return _to_exact_keys(built, keys)
+
+
+def _to_exact_keys(built: Built, keys: tuple[str, ...]) -> Built:
+    fit = _fits(built.where, keys)
+    if fit == tuple(range(len(keys))):
+        return built
+    return replace(_exchange(built, "hash", keys), where=Hashed(tuple(frozenset((key,)) for key in keys)))
+
+
+def _to_one(built: Built) -> Built:
+    return built if isinstance(built.where, InOne) else replace(_exchange(built, "one", ()), where=InOne())
+
+
+def _exchange(built: Built, mode: Mode, keys: tuple[str, ...]) -> Built:
+    node: Node = physical.Exchange(mode, keys, built.node)
+    if isinstance(built.where, AtSource):
+        node = physical.Reorder(built.where.applied(node))
+    return Built(node, Spread())
+
+
+def _cut(built: Built, query: str, streams: frozenset[str], first: int) -> list[Fragment]:
+    """Cut a physical plan at its exchanges; fragments come in stage order, the one that answers last."""
+    root = built.where.applied(built.node) if isinstance(built.where, AtSource) else built.node
+    done: list[Fragment] = []
+    numbers = count()
+
+    def carve(node: Node, feeders: dict[physical.Exchange, tuple[Node, int, physical.Input]]) -> tuple[Node, int]:
+        """The tree with ports in place of exchanges, and the stage in which it can run; what feeds the ports.
+
+        What a fragment asks for twice is brought to it once.
+        """
+        if isinstance(node, physical.Input):
+            return node, 0
+        if isinstance(node, physical.Exchange):
+            if node not in feeders:
+                port = physical.Input(f"{query}.{next(numbers)}", schema(node.source))
+                feeders[node] = (*finish(node.source), port)
+            return feeders[node][2], feeders[node][1] + 1
+        parts = [carve(source, feeders) for source in sources(node)]
+        return _with_sources(node, tuple(part for part, _ in parts)), max(stage for _, stage in parts)
+
+    def finish(node: Node) -> tuple[Node, int]:
+        """Carve one fragment; its feeders, now that its stage is known, become fragments that route to it."""
+        feeders: dict[physical.Exchange, tuple[Node, int, physical.Input]] = {}
+        carved, stage = carve(node, feeders)
+        for exchange, (below, below_stage, port) in feeders.items():
+            route = physical.ExchangeTo(port.name, stage, exchange.mode, exchange.keys)
+            done.append(_fragment(below, query, below_stage, route, first + len(done), streams))
+        return carved, stage
+
+    carved, stage = finish(root)
+    done.append(_fragment(carved, query, stage, physical.ResultOf(query), first + len(done), streams))
+    return sorted(done, key=lambda fragment: fragment.stage)
+
+
+def _fragment(
+    root: Node,
+    query: str,
+    stage: int,
+    route: physical.ExchangeTo | physical.ResultOf,
+    number: int,
+    streams: frozenset[str],
+) -> Fragment:
+    return Fragment(f"f{number + 1}", query, stage, root, route, streams, everywhere=not _only_in_one(root))
+
+
+def _only_in_one(node: Node) -> bool:
+    """Whether the fragment aggregates without keys: an empty bucket would answer too, and must not."""
+    if isinstance(node, physical.IncrementalAggregate) and not node.keys:
+        return True
+    return any(_only_in_one(source) for source in sources(node))
+
+
+def _with_sources(node: Node, inputs: tuple[Node, ...]) -> Node:
+    match node:
+        case physical.HashJoin() | physical.OuterHashJoin():
+            return replace(node, left=inputs[0], right=inputs[1])
+        case physical.UnionAll():
+            return replace(node, sources=inputs)
+        case physical.Input():
+            return node
+        case _:
+            return replace(node, source=inputs[0])

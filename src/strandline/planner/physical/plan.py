@@ -1,0 +1,426 @@
+"""Physical plans: which algorithm, partitioned how, cut into fragments that run without further exchange.
+
+A pipeline is what one group of queries needs from sources to sinks. Its fragments are ordered in stages: stage 0 reads
+and prepares the sources, every later stage follows an exchange by bucket. A fragment is a tree of physical operators
+whose leaves are ports; its route says where its output goes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias
+
+from strandline.core.types import Column, Schema
+from strandline.logical.catalog import BaseStream
+from strandline.logical.expressions import AggregateCall, ColumnRef, Expression, SortKey
+from strandline.logical.plan import ChangeKind
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """Where elements enter a fragment: rows of a source (stage 0) or what an exchange delivers."""
+
+    tag: ClassVar[str] = "Input"
+    name: str
+    columns: Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Filter."""
+
+    tag: ClassVar[str] = "Filter"
+    predicate: Expression
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """Map."""
+
+    tag: ClassVar[str] = "Project"
+    outputs: tuple[tuple[Column, Expression], ...]
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindow:
+    """Time window: from timestamps to intervals."""
+
+    tag: ClassVar[str] = "TimeWindow"
+    range_us: int | None
+    slide_us: int
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class CountWindow:
+    """Count window: the last rows of each partition; those of one instant in order of arrival or `by_value`."""
+
+    tag: ClassVar[str] = "CountWindow"
+    partition: tuple[str, ...]
+    rows: int
+    slide: int
+    by_value: bool
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWindow:
+    """Session window: the rows of the session that goes on, of each partition."""
+
+    tag: ClassVar[str] = "SessionWindow"
+    partition: tuple[str, ...]
+    gap_us: int
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class AlignTime:
+    """Granularity: both ends of each interval to the next border of a granule."""
+
+    tag: ClassVar[str] = "AlignTime"
+    granule_us: int
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeStream:
+    """What comes or goes at each instant, whatever way the intervals are cut."""
+
+    tag: ClassVar[str] = "ChangeStream"
+    kind: ChangeKind
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class InsertStream:
+    """What comes at each instant, where nothing ever goes: each element when it begins."""
+
+    tag: ClassVar[str] = "InsertStream"
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class TopK:
+    """The first rows in an order, by sweeping over the instants at which something changes."""
+
+    tag: ClassVar[str] = "TopK"
+    partition: tuple[str, ...]
+    order: tuple[SortKey, ...]
+    limit: int
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """Rows with their places in an order, by sweeping over the instants at which something changes."""
+
+    tag: ClassVar[str] = "Rank"
+    place: Column
+    partition: tuple[str, ...]
+    order: tuple[SortKey, ...]
+    limit: int | None
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class TopKPrefilter:
+    """Rows before their window, without those that can never be among the first in it."""
+
+    tag: ClassVar[str] = "TopKPrefilter"
+    partition: tuple[str, ...]
+    order: tuple[SortKey, ...]
+    limit: int
+    range_us: int | None
+    slide_us: int
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Reorder:
+    """Hold back what lies beyond the progress; release ordered slices."""
+
+    tag: ClassVar[str] = "Reorder"
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class HashJoin:
+    """Join on equal keys (hash look-up) and a further condition; without keys all pairs are looked at."""
+
+    tag: ClassVar[str] = "HashJoin"
+    left_keys: tuple[ColumnRef, ...]
+    right_keys: tuple[ColumnRef, ...]
+    condition: Expression | None
+    left: Node
+    right: Node
+
+
+MatchKind: TypeAlias = Literal["left", "full", "semi", "anti", "mark"]
+
+
+@dataclass(frozen=True, slots=True)
+class OuterHashJoin:
+    """A join that also looks at elements without a partner: outer, semi and anti."""
+
+    tag: ClassVar[str] = "OuterHashJoin"
+    kind: MatchKind
+    left_keys: tuple[ColumnRef, ...]
+    right_keys: tuple[ColumnRef, ...]
+    condition: Expression | None
+    left: Node
+    right: Node
+    mark: Column | None = None  # for "mark": the column that says whether there is a partner
+
+
+@dataclass(frozen=True, slots=True)
+class IncrementalAggregate:
+    """Aggregate by sweeping over the instants at which something changes."""
+
+    tag: ClassVar[str] = "IncrementalAggregate"
+    keys: tuple[str, ...]
+    aggregates: tuple[tuple[Column, AggregateCall], ...]
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """Duplicate elimination."""
+
+    tag: ClassVar[str] = "Distinct"
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class FirstOccurrence:
+    """Each element with copies of some values that are NULL unless they come for the first time for these keys: among
+    elements that never end, those are the values that count once."""
+
+    tag: ClassVar[str] = "FirstOccurrence"
+    keys: tuple[str, ...]
+    values: tuple[tuple[Column, str], ...]  # the copy, and of what
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class UnionAll:
+    """Union."""
+
+    tag: ClassVar[str] = "UnionAll"
+    columns: Schema
+    sources: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Each element as often as `copies` says."""
+
+    tag: ClassVar[str] = "Repeat"
+    copies: Expression
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Coalesce:
+    """Join touching pieces of equal payload."""
+
+    tag: ClassVar[str] = "Coalesce"
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Cut elements into pieces of at most `length_us`; `repeats` is how many of them the window above holds."""
+
+    tag: ClassVar[str] = "Split"
+    length_us: int
+    repeats: int
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingRate:
+    """Results with the share of the rows behind them that drop boxes kept: the product over the streams that are read,
+    of each its mean over the window (range in microseconds; None without an end, 0 for the instant alone)."""
+
+    tag: ClassVar[str] = "SamplingRate"
+    column: Column
+    query: str
+    windows: tuple[tuple[str, int | None], ...]
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Bring elements to the bucket where they are needed; only between fragments, never inside one."""
+
+    tag: ClassVar[str] = "Exchange"
+    mode: Mode
+    keys: tuple[str, ...]
+    source: Node
+
+
+# hash: by the hash of the key columns; spread: evenly, for work that any bucket can do;
+# all: a copy for every bucket; one: everything to bucket 0.
+Mode: TypeAlias = Literal["hash", "spread", "all", "one"]
+
+Node: TypeAlias = (
+    Input
+    | Filter
+    | Project
+    | TimeWindow
+    | CountWindow
+    | SessionWindow
+    | AlignTime
+    | ChangeStream
+    | InsertStream
+    | TopK
+    | Rank
+    | TopKPrefilter
+    | Reorder
+    | HashJoin
+    | OuterHashJoin
+    | IncrementalAggregate
+    | Distinct
+    | FirstOccurrence
+    | UnionAll
+    | Repeat
+    | Coalesce
+    | Split
+    | SamplingRate
+    | Exchange
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeTo:
+    """The output goes to a port of a later fragment, by bucket."""
+
+    port: str
+    stage: int
+    mode: Mode
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResultOf:
+    """The output is the answer of a query."""
+
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A tree of operators that runs in one place per bucket, and where its output goes.
+
+    `streams` are the base streams below it: its progress is the smallest of theirs. `everywhere` is false if it runs
+    in bucket 0 only.
+    """
+
+    id: str
+    query: str
+    stage: int
+    root: Node
+    route: ExchangeTo | ResultOf
+    streams: frozenset[str]
+    everywhere: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPlan:
+    """A query of the pipeline: its name, its result columns, and the streams that drive its progress."""
+
+    name: str
+    columns: Schema
+    streams: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Everything that runs together: streams, fragments in stage order, queries."""
+
+    streams: tuple[BaseStream, ...]
+    fragments: tuple[Fragment, ...]
+    queries: tuple[QueryPlan, ...]
+    buckets: int
+
+    @property
+    def stages(self) -> int:
+        return max(f.stage for f in self.fragments)
+
+    def at(self, stage: int) -> tuple[Fragment, ...]:
+        return tuple(f for f in self.fragments if f.stage == stage)
+
+
+# Operators that pass an element on with all of its interval at once. Others tell as much of it as is sure, batch by
+# batch: the last rows, sessions, groups and partners of an element change with what comes.
+_WHOLE = (Input, Filter, Project, TimeWindow, AlignTime, HashJoin, UnionAll, Exchange, Reorder)
+
+
+def has_whole_elements(pipeline: Pipeline, query: str) -> bool:
+    """Whether no element of a query's answer comes in pieces, however its streams are cut into batches."""
+    roots = [fragment.root for fragment in pipeline.fragments if fragment.query == query]
+    return all(isinstance(node, _WHOLE) for root in roots for node in numbered(root))
+
+
+def numbered(root: Node) -> list[Node]:
+    """The operators of a fragment, each after those that it reads; equal parts of the tree are one operator."""
+    return list(numbers(root))
+
+
+def numbers(root: Node) -> dict[Node, int]:
+    """The same with their numbers. To look a node up is to look at the whole tree below it."""
+    found: dict[Node, int] = {}
+
+    def visit(node: Node) -> None:
+        if isinstance(node, Input) or node in found:
+            return
+        for source in sources(node):
+            visit(source)
+        found[node] = len(found)
+
+    visit(root)
+    return found
+
+
+def sources(node: Node) -> tuple[Node, ...]:
+    """The inputs of a physical operator."""
+    match node:
+        case Input():
+            return ()
+        case HashJoin() | OuterHashJoin():
+            return (node.left, node.right)
+        case UnionAll():
+            return node.sources
+        case _:
+            return (node.source,)
+
+
+def schema(node: Node) -> Schema:
+    """The columns of the elements that a physical operator produces."""
+    match node:
+        case Input(_, columns) | UnionAll(columns, _):
+            return columns
+        case Project(outputs, _):
+            return tuple(column for column, _ in outputs)
+        case OuterHashJoin("semi" | "anti" | "mark"):
+            return schema(node.left) + (() if node.mark is None else (node.mark,))
+        case HashJoin() | OuterHashJoin():
+            return schema(node.left) + schema(node.right)
+        case FirstOccurrence(_, values, source):
+            return (*schema(source), *(column for column, _ in values))
+        case Rank(place, _, _, _, source) | SamplingRate(place, _, _, source):
+            return (*schema(source), place)
+        case IncrementalAggregate(keys, aggregates, source):
+            by_id = {c.id: c for c in schema(source)}
+            return (*(by_id[key] for key in keys), *(column for column, _ in aggregates))
+        case _:
+            return schema(node.source)
+
+
+def ports(node: Node) -> tuple[Input, ...]:
+    """The leaves of a fragment, left to right."""
+    if isinstance(node, Input):
+        return (node,)
+    return tuple(port for source in sources(node) for port in ports(source))

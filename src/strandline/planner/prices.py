@@ -1,0 +1,125 @@
+"""What a unit of work costs on this machine, in CPU seconds: for every physical operator, fitted to measurements.
+
+`strandline calibrate` measures the real operators and leaves the constants in a file of this user; without one those
+that come along are used, which were measured in the same way on another machine. An answer never depends on them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from strandline.core.errors import StrandlineError
+from strandline.planner.joins.rates import JoinCosts
+
+PLACE: Final = "STRANDLINE_COSTS"  # the variable that names a file of constants, or "built-in"
+BUILT_IN: Final = "built-in"
+
+# An ordinary join, for the search of an order, which knows no segments and no widths.
+_SEGMENTS: Final = 5.0
+_REWRITES: Final = 2.0
+_ROW_BYTES: Final = 48.0
+
+
+@dataclass(frozen=True)
+class Constants:
+    """CPU seconds per unit of work, by operator; `origin` is where they come from."""
+
+    seconds: Mapping[str, Mapping[str, float]]
+    origin: str = BUILT_IN
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def cost(self, operator: str, work: Mapping[str, float]) -> float:
+        """Seconds of some work of an operator."""
+        # What was not measured looks at a row once, as a projection does.
+        known = self.seconds.get(operator) or self.seconds.get("Project", {})
+        return sum(amount * known.get(unit, 0.0) for unit, amount in work.items())
+
+    @cached_property
+    def joins(self) -> JoinCosts:
+        """What the search for an order of joins goes by: rows, results and pairs of an ordinary join."""
+        known = self.seconds["HashJoin"]
+
+        def of(unit: str) -> float:
+            return known.get(unit, 0.0)
+
+        arrival = of("row") + _SEGMENTS * of("probe") + _REWRITES * of("rewritten") + _ROW_BYTES * of("byte")
+        result = of("result") + of("pair") + 2 * _ROW_BYTES * of("byte")
+        return JoinCosts(max(arrival, 1e-9), result, max(of("pair"), 1e-10))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"seconds": {name: dict(units) for name, units in self.seconds.items()}, "facts": dict(self.facts)}
+
+
+_remembered: ContextVar[Constants | None] = ContextVar("remembered", default=None)
+
+
+@contextmanager
+def remembered(known: Mapping[str, Any] | None) -> Iterator[None]:
+    """Plan with other constants, as `to_json` gave them: a restart must find the plan that it was started with, also
+    if the machine was calibrated since. None changes nothing."""
+    before = _remembered.set(None if known is None else Constants(known["seconds"], "remembered", known["facts"]))
+    try:
+        yield
+    finally:
+        _remembered.reset(before)
+
+
+def constants() -> Constants:
+    """Those of this machine if it was calibrated, else those that come along."""
+    if (found := _remembered.get()) is not None:
+        return found
+    named = os.environ.get(PLACE)
+    if named == BUILT_IN:
+        return built_in()
+    place = Path(named) if named else calibration_file()
+    if place is None:
+        return built_in()
+    try:
+        changed = place.stat().st_mtime_ns
+    except OSError:
+        if named:
+            raise StrandlineError(
+                f"{PLACE} names a file that is not there: {place}",
+                code="bad-costs",
+                hint=f"Make it with strandline calibrate --out {place}, or unset {PLACE}.",
+            ) from None
+        return built_in()
+    return _read(place, changed)
+
+
+def calibration_file() -> Path | None:
+    """Where the constants of this machine lie; None if the user has no home."""
+    try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:
+        return None
+    return cache / "strandline" / "costs-v2.json"  # version 1 had other names of operators
+
+
+@lru_cache(maxsize=4)
+def _read(place: Path, changed: int) -> Constants:
+    try:
+        data = json.loads(place.read_text())
+        seconds = {str(k): {str(u): float(s) for u, s in units.items()} for k, units in data["seconds"].items()}
+        seconds["HashJoin"]  # without it there is no order of joins
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        raise StrandlineError(
+            f"{place} is not a file of strandline calibrate",
+            code="bad-costs",
+            hint="Remove it, or run strandline calibrate again.",
+        ) from None
+    return Constants(seconds, str(place), data.get("facts", {}))
+
+
+@lru_cache(maxsize=1)
+def built_in() -> Constants:
+    data = json.loads(Path(__file__).with_name("prices.json").read_text())
+    return Constants(data["seconds"], BUILT_IN, data.get("facts", {}))

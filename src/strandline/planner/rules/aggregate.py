@@ -1,0 +1,187 @@
+"""Rules about groupings: groups that are one element, and groups that are made before a join or a union.
+
+Totals of totals are totals only where nothing is rounded: COUNT, MIN, MAX, and SUM of integers and of decimals that
+leave room. The sum of DOUBLEs is the exact sum, rounded once; in parts it would be rounded more than once. Values that
+count once do not add up, unless they are MIN and MAX, which do not mind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from strandline.core.types import BIGINT, BOOLEAN, MAX_PRECISION, Column, Type
+from strandline.functions.aggregates import aggregate_type
+from strandline.logical.expressions import AggregateCall, Call, Case, Cast, ColumnRef, Expression, Literal, columns_of
+from strandline.logical.plan import Aggregate, Join, Map, Plan, Union
+from strandline.logical.properties.keys import determines
+from strandline.logical.schema import schema
+from strandline.planner.rules.equality import respects_equality
+
+Calls: TypeAlias = tuple[tuple[Column, AggregateCall], ...]
+Outputs: TypeAlias = tuple[tuple[Column, Expression], ...]
+
+ROOM: Final = 10  # digits that a sum may be longer than its numbers, so that no part of it is too long
+
+
+def drop_grouping_by_key(plan: Plan) -> Plan | None:
+    """γk(S) = μ(S) where k contains a key of S: every group is one element. COUNT(*) is 1, MIN, MAX and SUM the value.
+
+    Not without keys: there is a group even over nothing.
+    """
+    match plan:
+        case Aggregate(keys, aggregates, source) if keys and determines(source, keys):
+            values = [_of_one(call) for _, call in aggregates]
+            known = [value for value in values if value is not None]
+            if len(known) < len(values):
+                return None
+            by_id = {c.id: c for c in schema(source)}
+            passed = tuple((by_id[key], ColumnRef(key, by_id[key].type)) for key in keys)
+            return Map((*passed, *((c, value) for (c, _), value in zip(aggregates, known, strict=True))), source)
+    return None
+
+
+def _of_one(call: AggregateCall) -> Expression | None:
+    """An aggregate over one element, as an expression."""
+    if call.user is not None:
+        return None
+    one, zero = Literal(1, BIGINT), Literal(0, BIGINT)
+    match call.function, call.argument:
+        case "count", None:
+            return one
+        case "count", ColumnRef() as value:
+            return Case(((Call("is_null", (value,), BOOLEAN), zero),), one, BIGINT)
+        case "min" | "max", ColumnRef() as value if value.type == call.type:
+            return value
+        case "sum", ColumnRef() as value if _adds_up(value.type):
+            return Cast(value, call.type)
+    return None
+
+
+def group_below_join(plan: Plan) -> Iterator[Plan]:
+    """γk;Σa(L ⋈p R) = γk;Σs(γ(kL, pL);s:=Σa(L) ⋈p R) where all aggregates are over L, and the same for R.
+
+    kL are the keys that L has, pL its columns that p reads. The elements of L that agree in them have the same partners
+    and go into the same groups, so that they may go as one, with their totals. Copies in R do no harm: each adds the
+    totals once more, as it would have added the elements.
+
+    Without columns to group by below there would be a group over nothing: it stays.
+    """
+    if not isinstance(plan, Aggregate):
+        return
+    match _without_map(plan):
+        case Aggregate(keys, aggregates, Join(condition, left, right)) as grouping:
+            parts = _parts_of(grouping)
+            if parts is None or not respects_equality(condition):
+                return
+            names = _names(plan.source)
+            passed = tuple((c, names[c.id]) for c in schema(plan)[: len(plan.keys)])
+            read = frozenset(keys) | (columns_of(condition) if condition is not None else frozenset())
+            for here, other, on_left in ((left, right, True), (right, left, False)):
+                own = [c.id for c in schema(here)]
+                by = tuple(id for id in own if id in read)
+                if not by or not _reads_only(aggregates, own) or determines(here, by):
+                    continue
+                below = Aggregate(by, parts.below, here)
+                join = Join(condition, below, other) if on_left else Join(condition, other, below)
+                yield Map((*passed, *parts.outputs), Aggregate(keys, parts.above, join))
+
+
+def _without_map(plan: Aggregate) -> Aggregate:
+    """The grouping over what is below its map, if the map only passes on what it asks for."""
+    names = _names(plan.source)
+    asked = {*plan.keys, *(column.id for _, call in plan.aggregates for column in call.columns)}
+    if not isinstance(plan.source, Map) or not asked <= names.keys():
+        return plan
+    calls = (
+        (column, replace(call, argument=None if call.argument is None else names[call.argument.id], order=()))
+        for column, call in plan.aggregates
+    )
+    return Aggregate(tuple(dict.fromkeys(names[key].id for key in plan.keys)), tuple(calls), plan.source.source)
+
+
+def _names(source: Plan) -> dict[str, ColumnRef]:
+    """The columns of a plan, a map's by what they are called below it; without those that it computes."""
+    if isinstance(source, Map):
+        return {c.id: e for c, e in source.outputs if isinstance(e, ColumnRef)}
+    return {c.id: ColumnRef(c.id, c.type) for c in schema(source)}
+
+
+def group_below_union(plan: Plan) -> Plan | None:
+    """γk;Σa(S1 ⊎ S2) = γk;Σs(γk;s:=Σa(S1) ⊎ γk;s:=Σa(S2)), for keys and without DISTINCT."""
+    match plan:
+        case Aggregate(keys, _, Union(columns, inputs)) if keys:
+            parts = _parts_of(plan)
+            if parts is None or any(isinstance(source, Aggregate) for source in inputs):
+                return None
+            above = (*(next(c for c in columns if c.id == key) for key in keys), *(c for c, _ in parts.below))
+            sides = tuple(_side(keys, parts.below, columns, source, n) for n, source in enumerate(inputs))
+            whole = Aggregate(keys, parts.above, Union(above, sides))
+            return Map((*((c, ColumnRef(c.id, c.type)) for c in schema(plan)[: len(keys)]), *parts.outputs), whole)
+    return None
+
+
+def _side(keys: tuple[str, ...], calls: Calls, columns: tuple[Column, ...], source: Plan, number: int) -> Plan:
+    """The grouping of one side of a union, whose columns have names of their own."""
+    names = {c.id: ColumnRef(s.id, s.type) for c, s in zip(columns, schema(source), strict=True)}
+    renamed = (
+        (
+            replace(column, id=f"{column.id} {number}"),
+            replace(call, argument=None if call.argument is None else names[call.argument.id]),
+        )
+        for column, call in calls
+    )
+    return Aggregate(tuple(names[key].id for key in keys), tuple(renamed), source)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """Aggregates in two steps: of parts, of those together, and what makes them look as before."""
+
+    below: Calls
+    above: Calls
+    outputs: Outputs
+
+
+def _parts_of(plan: Aggregate) -> _Parts | None:
+    below: list[tuple[Column, AggregateCall]] = []
+    above: list[tuple[Column, AggregateCall]] = []
+    outputs: list[tuple[Column, Expression]] = []
+    for column, call in plan.aggregates:
+        if not _is_additive(call):
+            return None
+        part = Column(f"part of {column.id}", column.name, call.type)
+        function = "sum" if call.function == "count" else call.function
+        kind = aggregate_type(function, call.type)
+        whole = Column(f"whole of {column.id}", column.name, kind)
+        value: Expression = ColumnRef(whole.id, kind)
+        value = value if kind == column.type else Cast(value, column.type)
+        if call.function == "count" and not plan.keys:  # the sum of no counts is NULL
+            value = Case(((Call("is_null", (value,), BOOLEAN), Literal(0, BIGINT)),), value, BIGINT)
+        below.append((part, call))
+        above.append((whole, AggregateCall(function, ColumnRef(part.id, part.type), kind)))
+        outputs.append((column, value))
+    return _Parts(tuple(below), tuple(above), tuple(outputs))
+
+
+def _is_additive(call: AggregateCall) -> bool:
+    match call.function:
+        case _ if call.user is not None:
+            return False
+        case "min" | "max":
+            return True
+        case "count":
+            return not call.distinct
+        case "sum":
+            return not call.distinct and call.argument is not None and _adds_up(call.argument.type)
+    return False
+
+
+def _adds_up(kind: Type) -> bool:
+    """Whether sums of numbers of a type are exact and parts of them never too long."""
+    return kind.name in ("INT", "BIGINT") or (kind.name == "DECIMAL" and kind.precision + ROOM <= MAX_PRECISION)
+
+
+def _reads_only(aggregates: Calls, columns: list[str]) -> bool:
+    return all(column.id in columns for _, call in aggregates for column in call.columns)

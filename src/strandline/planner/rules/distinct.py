@@ -1,0 +1,162 @@
+"""Rules about copies: where they are removed, and where nobody counts them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from strandline.logical.expressions import ColumnRef, columns_of
+from strandline.logical.plan import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Granularity,
+    Join,
+    Map,
+    MarkJoin,
+    OuterJoin,
+    Plan,
+    SemiJoin,
+    SetOperation,
+    TimeWindow,
+    Union,
+)
+from strandline.logical.properties.keys import is_duplicate_free
+from strandline.logical.schema import schema
+from strandline.logical.tree import sources, with_sources
+from strandline.planner.rules.equality import node_respects_equality, respects_equality
+
+
+def drop_needless_distinct(plan: Plan) -> Plan | None:
+    """δ(S) = S where no payload of S is valid twice: over δ, over a grouping, over what has a key."""
+    match plan:
+        case Distinct(source) if is_duplicate_free(source):
+            return source
+    return None
+
+
+def push_distinct_below_join(plan: Plan) -> Plan | None:
+    """δ(L ⋈ R) = δ(L) ⋈ δ(R), rule (10.6), and δ(μ(L ⋈ R)) = δ(μ(δ(L) ⋈ δ(R))).
+
+    The condition holds for all copies of a pair or for none. A map may make copies anew, so that its δ stays.
+    """
+    match plan:
+        case Distinct(Join(predicate) | Map(_, Join(predicate))) if not respects_equality(predicate):
+            return None
+        case Distinct(Join(predicate, left, right)) if schema(left) and schema(right):
+            return Join(predicate, _once(left), _once(right))
+        case Distinct(Map(outputs, Join(predicate, left, right)) as map_) if node_respects_equality(map_):
+            return _changed(plan, Distinct(Map(outputs, Join(predicate, _once(left), _once(right)))))
+    return None
+
+
+def pull_distinct_above_join(plan: Plan) -> Plan | None:
+    """δ(L) ⋈ δ(R) = δ(L ⋈ R), and the same where the one side has no copies anyway."""
+    match plan:
+        case Join(predicate) if not respects_equality(predicate):
+            return None
+        case Join(predicate, Distinct(left), right) if is_duplicate_free(right):
+            return Distinct(Join(predicate, left, _many(right)))
+        case Join(predicate, left, Distinct(right)) if is_duplicate_free(left):
+            return Distinct(Join(predicate, left, right))
+    return None
+
+
+def push_distinct_below_match(plan: Plan) -> Plan | None:
+    """δ(L ⋉ R) = δ(L) ⋉ R, δ(μ(L ⋉ R)) = δ(μ(δ(L) ⋉ R)), and the same for ▷ and marks: who has a partner has it in all
+    copies."""
+    match plan:
+        case Distinct(SemiJoin() | MarkJoin() as match_) if schema(match_.left) and node_respects_equality(match_):
+            return replace(match_, left=_once(match_.left))
+        case Distinct(Map(outputs, SemiJoin() | MarkJoin() as match_) as map_):
+            if not (node_respects_equality(match_) and node_respects_equality(map_)):
+                return None
+            return _changed(plan, Distinct(Map(outputs, replace(match_, left=_once(match_.left)))))
+    return None
+
+
+def remove_copies_early(plan: Plan) -> Iterator[Plan]:
+    """δ(μ(S)) = δ(μ(δ(S))), δ(S1 ⊎ S2) = δ(δ(S1) ⊎ S2), γ(S) = γ(δ(S)) for aggregates that copies do not change."""
+    match plan:
+        case Distinct(Map(outputs, source) as map_) if _has_copies(source):
+            if node_respects_equality(map_):
+                yield Distinct(Map(outputs, Distinct(source)))
+        case Distinct(Union(columns, inputs)):
+            for place, source in enumerate(inputs):
+                if _has_copies(source):
+                    yield Distinct(Union(columns, (*inputs[:place], Distinct(source), *inputs[place + 1 :])))
+        case Aggregate(_, _, source) if _is_blind(plan) and _has_copies(source):
+            yield replace(plan, source=Distinct(source))
+
+
+def remove_copies_of_partners(plan: Plan) -> Plan | None:
+    """L ⋉p R = L ⋉p δ(π(R)), where π keeps the columns that p reads; the same for ▷ and marks.
+
+    Whether somebody has a partner does not depend on how many. Without a condition all that counts is whether there is
+    anybody, and there is no column to tell copies by.
+    """
+    match plan:
+        case SemiJoin() | MarkJoin() if plan.predicate is not None and respects_equality(plan.predicate):
+            read = columns_of(plan.predicate)
+            columns = tuple(c for c in schema(plan.right) if c.id in read)
+            if not columns or isinstance(plan.right, Distinct):
+                return None
+            narrow = Map(tuple((c, ColumnRef(c.id, c.type)) for c in columns), plan.right)
+            return replace(plan, right=Distinct(plan.right if columns == schema(plan.right) else narrow))
+    return None
+
+
+def leave_copies(plan: Plan) -> Plan | None:
+    """δ(μ(δ(S))) = δ(μ(S)), δ(S1) ∩ S2 = S1 ∩ S2, L ⋉ δ(R) = L ⋉ R and so on: a δ below an operator that does not
+    count copies, with nothing between them that does."""
+    match plan:
+        case Distinct(source):
+            return _changed(plan, Distinct(_many(source)))
+        case Aggregate(_, _, source) if _is_blind(plan):
+            return _changed(plan, replace(plan, source=_many(source)))
+        case SetOperation("except" | "intersect", _, left, right):
+            return _changed(plan, replace(plan, left=_many(left), right=_many(right)))
+        case SetOperation("except strict", _, _, right):
+            return _changed(plan, replace(plan, right=_many(right)))
+        case SemiJoin() | MarkJoin() if node_respects_equality(plan):
+            return _changed(plan, replace(plan, right=_many(plan.right)))
+    return None
+
+
+def _many(plan: Plan) -> Plan:
+    """The same payloads with perhaps more copies: without the δ that only remove copies for somebody blind to them.
+
+    What goes by the number of copies ends the search: EXCEPT ALL, first rows, places, windows by rows, changes.
+    """
+    if not node_respects_equality(plan):
+        return plan
+    match plan:
+        case Distinct(source):
+            return _many(source)
+        case Filter() | Map() | Granularity() | TimeWindow() | Join() | OuterJoin() | Union():
+            return with_sources(plan, tuple(map(_many, sources(plan))))
+        case SemiJoin() | MarkJoin():
+            return replace(plan, left=_many(plan.left), right=_many(plan.right))
+        case SetOperation(kind) if kind != "except all":
+            return replace(plan, left=_many(plan.left), right=_many(plan.right))
+    return plan
+
+
+def _is_blind(plan: Aggregate) -> bool:
+    """Whether copies of elements do not change a grouping."""
+    calls = [call for _, call in plan.aggregates]
+    return all(call.user is None and (call.distinct or call.function in ("min", "max")) for call in calls)
+
+
+def _once(plan: Plan) -> Plan:
+    return Distinct(plan) if _has_copies(plan) else plan
+
+
+def _has_copies(plan: Plan) -> bool:
+    """Whether a δ may stand over a plan and do something. Elements without columns are all copies of nothing: only how
+    many there are is known, and no operator tells them apart."""
+    return bool(schema(plan)) and not is_duplicate_free(plan)
+
+
+def _changed(before: Plan, after: Plan) -> Plan | None:
+    return after if after != before else None

@@ -1,0 +1,41 @@
+"""Values that are equal and yet not the same: the zeros of DOUBLE.
+
+Duplicates, groups, partitions and set operations take 0 and -0 for one value, and which of the two stays is left open.
+A condition or a computation on what stays must not tell them apart then, or it would matter who was there first.
+"""
+
+from __future__ import annotations
+
+from strandline.core.types import Type, is_numeric
+from strandline.logical.expressions import Call, Cast, Expression, UserCall, children
+from strandline.logical.plan import Plan
+from strandline.logical.tree import expressions
+
+
+def respects_equality(expression: Expression | None) -> bool:
+    """Whether equal values give equal results. Texts of DOUBLEs and `atan2` do not, and a user's function may not."""
+    if expression is None:
+        return True
+    match expression:
+        case Call("atan2"):
+            return False
+        case Call() | Cast() | UserCall():
+            reads_double = any(_has_double(child.type) for child in children(expression))
+            if reads_double and (isinstance(expression, UserCall) or _shows_signs(expression.type)):
+                return False
+    return all(map(respects_equality, children(expression)))
+
+
+def node_respects_equality(plan: Plan) -> bool:
+    """The same for all expressions of a node."""
+    return all(map(respects_equality, expressions(plan)))
+
+
+def _has_double(kind: Type) -> bool:
+    return kind.name == "DOUBLE" or (kind.element is not None and _has_double(kind.element))
+
+
+def _shows_signs(kind: Type) -> bool:
+    if kind.element is not None:
+        return _shows_signs(kind.element)
+    return not is_numeric(kind) and kind.name != "BOOLEAN"

@@ -1,0 +1,23 @@
+"""How large a rule may make an expression."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from strandline.logical.expressions import ColumnRef, Expression, Literal, columns_of, extent
+
+# What a user writes is at most 100 levels high. Trees are walked by recursion, here and in array libraries, so that
+# what rules put together must not be much higher.
+MAX_HEIGHT = 120
+MAX_NODES = 1_000
+
+
+def stays_small(expression: Expression, values: Mapping[str, Expression]) -> bool:
+    """Whether an expression may have its columns replaced by these values: it does not grow, or not too far."""
+    read = {id: value for id in columns_of(expression) if (value := values.get(id)) is not None}
+    if all(isinstance(value, ColumnRef | Literal) for value in read.values()):
+        return True
+    before = extent(expression)
+    after = extent(expression, {id: extent(value) for id, value in read.items()})
+    # A long list of constants does not matter, but what grows from map to map does.
+    return after.height <= MAX_HEIGHT and after.nodes <= max(MAX_NODES, before.nodes * 11 // 10)

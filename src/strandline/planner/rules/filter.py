@@ -1,0 +1,196 @@
+"""Rules that move filters towards the sources."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from strandline.core.types import Column
+from strandline.logical.expressions import (
+    Call,
+    ColumnRef,
+    Expression,
+    Literal,
+    columns_of,
+    conjunction,
+    conjuncts,
+    substitute,
+)
+from strandline.logical.plan import (
+    Aggregate,
+    Changes,
+    Distinct,
+    Filter,
+    Granularity,
+    Join,
+    Map,
+    Plan,
+    Rank,
+    SetOperation,
+    TimeWindow,
+    TopRows,
+    Union,
+)
+from strandline.logical.schema import schema
+from strandline.planner.rules.equality import respects_equality
+from strandline.planner.rules.expression_size import stays_small
+
+
+def merge_filters(plan: Plan) -> Plan | None:
+    """σp(σq(S)) = σ(q ∧ p)(S)."""
+    match plan:
+        case Filter(outer, Filter(inner, source)):
+            both = conjunction((*conjuncts(inner), *conjuncts(outer)))
+            assert both is not None
+            return Filter(both, source)
+    return None
+
+
+def push_filter_below_map(plan: Plan) -> Plan | None:
+    """σp(μf(S)) = μf(σ(p∘f)(S)): a predicate over computed columns is one over what they are computed from.
+
+    It computes them once more, so it stays above where that would be much: over a chain of maps that each read a column
+    twice, the predicate would double with every one of them.
+    """
+    match plan:
+        case Filter(predicate, Map(outputs, source)):
+            values = {column.id: expression for column, expression in outputs}
+            if not stays_small(predicate, values):
+                return None
+            return Map(outputs, Filter(substitute(predicate, values), source))
+    return None
+
+
+def push_filter_below_time_window(plan: Plan) -> Plan | None:
+    """σ(ω(S)) = ω(σ(S)): a time window changes how long an element is valid, never its payload.
+
+    So do a change of granularity and the streams of changes. A count window is different: which rows are the last N
+    depends on what was filtered before.
+    """
+    match plan:
+        case Filter(predicate, TimeWindow() | Granularity() | Changes() as over):
+            return replace(over, source=Filter(predicate, over.source))
+    return None
+
+
+def push_filter_into_join(plan: Plan) -> Plan | None:
+    """σp(L ⋈q R) = L ⋈(q ∧ p) R."""
+    match plan:
+        case Filter(predicate, Join(condition, left, right)):
+            known = conjuncts(condition) if condition is not None else ()
+            return Join(conjunction((*known, *conjuncts(predicate))), left, right)
+    return None
+
+
+def push_filter_below_union(plan: Plan) -> Plan | None:
+    """σ(S1 ⊎ S2) = σ(S1) ⊎ σ(S2), with the column names of each side."""
+    match plan:
+        case Filter(predicate, Union(columns, sources)):
+            return Union(columns, tuple(_filtered(source, predicate, columns) for source in sources))
+    return None
+
+
+def push_filter_below_set_operation(plan: Plan) -> Plan | None:
+    """σ(S1 - S2) = σ(S1) - σ(S2), and so on: how often a payload counts depends on nothing but its copies."""
+    match plan:
+        case Filter(predicate, SetOperation(kind, columns, left, right)) if respects_equality(predicate):
+            return SetOperation(
+                kind, columns, _filtered(left, predicate, columns), _filtered(right, predicate, columns)
+            )
+    return None
+
+
+def _filtered(source: Plan, predicate: Expression, columns: tuple[Column, ...]) -> Plan:
+    """The filter over a source, whose columns stand for `columns` by position."""
+    names = {c.id: ColumnRef(s.id, s.type) for c, s in zip(columns, schema(source), strict=True)}
+    return Filter(substitute(predicate, dict(names)), source)
+
+
+def push_filter_below_distinct(plan: Plan) -> Plan | None:
+    """σ(δ(S)) = δ(σ(S)): the predicate holds for all copies of a payload or for none."""
+    match plan:
+        case Filter(predicate, Distinct(source)) if respects_equality(predicate):
+            return Distinct(Filter(predicate, source))
+    return None
+
+
+def push_filter_below_aggregate(plan: Plan) -> Plan | None:
+    """σp(γk(S)) = γk(σp(S)) for the parts of p that read keys only: they drop whole groups.
+
+    Without keys the one group exists even over nothing, so nothing may be pushed.
+    """
+    match plan:
+        case Filter(predicate, Aggregate(keys, aggregates, source)) if keys:
+            parts = conjuncts(predicate)
+            below = tuple(part for part in parts if takes_whole_groups(part, frozenset(keys)))
+            if not below:
+                return None
+            above = conjunction(tuple(part for part in parts if part not in below))
+            pushed = conjunction(below)
+            assert pushed is not None
+            grouped = Aggregate(keys, aggregates, Filter(pushed, source))
+            return grouped if above is None else Filter(above, grouped)
+    return None
+
+
+def takes_whole_groups(condition: Expression, keys: frozenset[str]) -> bool:
+    """Whether a condition holds for all elements that agree in some columns or for none; it is about them at all."""
+    read = columns_of(condition)
+    return bool(read) and read <= keys and respects_equality(condition)
+
+
+def push_filter_below_first_rows(plan: Plan) -> Plan | None:
+    """σp(τ(S)) = τ(σp(S)) for the parts of p that read partition columns only: they drop whole partitions."""
+    match plan:
+        case Filter(predicate, TopRows() | Rank() as first):
+            keys = frozenset(first.partition)
+            parts = conjuncts(predicate)
+            below = tuple(part for part in parts if takes_whole_groups(part, keys))
+            pushed, above = conjunction(below), conjunction(tuple(part for part in parts if part not in below))
+            if pushed is None:
+                return None
+            ranked = replace(first, source=Filter(pushed, first.source))
+            return ranked if above is None else Filter(above, ranked)
+    return None
+
+
+def limit_rank_by_filter(plan: Plan) -> Plan | None:
+    """σ(place ≤ n)(ρ(S)) = ρn(S): nobody has to count those that stand behind the limit.
+
+    A single place, `place = n`, is a limit too, but what stands before it still has to go.
+    """
+    match plan:
+        case Filter(predicate, Rank(place, _, _, limit, _) as rank):
+            bounds = [(part, *_bound(part, place.id)) for part in conjuncts(predicate)]
+            lowest = min((n for _, n, _ in bounds if n is not None), default=limit)
+            if limit is not None and lowest is not None:
+                lowest = min(limit, lowest)
+            rest = conjunction(tuple(part for part, _, all_is_said in bounds if not all_is_said))
+            if lowest == limit and rest == predicate:
+                return None
+            limited = replace(rank, limit=lowest)
+            return limited if rest is None else Filter(rest, limited)
+    return None
+
+
+def _bound(part: Expression, place: str) -> tuple[int | None, bool]:
+    """The last place that a condition lets through, if it says so, and whether that is all that it says."""
+    match part:
+        case Call(operator, (ColumnRef(id), Literal(int(n))), _) if id == place:
+            pass
+        case Call(operator, (Literal(int(n)), ColumnRef(id)), _) if id == place and operator in _MIRRORED:
+            operator = _MIRRORED[operator]
+        case _:
+            return None, False
+    match operator:
+        case "<=" | "<":
+            most = n if operator == "<=" else n - 1
+            return max(most, 1), most >= 1
+        case "=":
+            return max(n, 1), n == 1
+        case ">=" | ">":
+            return None, (n if operator == ">=" else n + 1) <= 1
+    return None, False
+
+
+_MIRRORED: Final = {"<=": ">=", "<": ">", ">=": "<=", ">": "<", "=": "="}

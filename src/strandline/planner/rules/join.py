@@ -1,0 +1,67 @@
+"""Rules about joins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from strandline.logical.expressions import columns_of, conjunction, conjuncts
+from strandline.logical.plan import Filter, Join, MarkJoin, OuterJoin, Plan, SemiJoin
+from strandline.logical.schema import schema
+
+
+def push_condition_below_match(plan: Plan) -> Plan | None:
+    """L ⟕(p ∧ q) R = L ⟕p σq(R) where q reads R only, and the same for semi, anti and mark joins.
+
+    What reads L only stays: an element that it refuses is not gone but without a partner. A full join keeps both sides.
+    """
+    match plan:
+        case OuterJoin(False, condition, _, right) | SemiJoin(_, condition, _, right) if condition is not None:
+            columns = frozenset(c.id for c in schema(right))
+            parts = conjuncts(condition)
+            below = tuple(p for p in parts if columns_of(p) and columns_of(p) <= columns)
+            rest, pushed = conjunction(tuple(p for p in parts if p not in below)), conjunction(below)
+            if pushed is None or (rest is None and isinstance(plan, OuterJoin)):
+                return None
+            if isinstance(plan, OuterJoin):
+                assert rest is not None
+                return OuterJoin(False, rest, plan.left, Filter(pushed, right))
+            return replace(plan, predicate=rest, right=Filter(pushed, right))
+    return None
+
+
+def push_filter_below_match(plan: Plan) -> Plan | None:
+    """σp(L ⟕ R) = σp(L) ⟕ R where p reads L only, and the same for semi, anti and mark joins."""
+    match plan:
+        case Filter(predicate, (OuterJoin(False) | SemiJoin() | MarkJoin()) as join):
+            columns = frozenset(c.id for c in schema(join.left))
+            parts = conjuncts(predicate)
+            below = tuple(p for p in parts if columns_of(p) and columns_of(p) <= columns)
+            rest, pushed = conjunction(tuple(p for p in parts if p not in below)), conjunction(below)
+            if pushed is None:
+                return None
+            filtered = replace(join, left=Filter(pushed, join.left))
+            return filtered if rest is None else Filter(rest, filtered)
+    return None
+
+
+def push_condition_below_join(plan: Plan) -> Plan | None:
+    """L ⋈(p ∧ q) R = σp(L) ⋈q R where p reads L only, and the same for R.
+
+    A part that reads no column at all stays: it is not about either side.
+    """
+    match plan:
+        case Join(condition, left, right) if condition is not None:
+            l_columns, r_columns = (frozenset(c.id for c in schema(side)) for side in (left, right))
+            parts = conjuncts(condition)
+            of_left = tuple(p for p in parts if columns_of(p) and columns_of(p) <= l_columns)
+            of_right = tuple(p for p in parts if columns_of(p) and columns_of(p) <= r_columns)
+            if not of_left and not of_right:
+                return None
+            rest = conjunction(tuple(p for p in parts if p not in of_left and p not in of_right))
+            for_left, for_right = conjunction(of_left), conjunction(of_right)
+            return Join(
+                rest,
+                left if for_left is None else Filter(for_left, left),
+                right if for_right is None else Filter(for_right, right),
+            )
+    return None

@@ -1,0 +1,150 @@
+"""Rules that move work towards the answer: a dear condition or computation is for few rows, once others have gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from strandline.core.types import Column, Schema
+from strandline.logical.expressions import (
+    ColumnRef,
+    Expression,
+    Literal,
+    columns_of,
+    conjunction,
+    conjuncts,
+    substitute,
+)
+from strandline.logical.plan import Aggregate, Distinct, Filter, Join, Map, MarkJoin, OuterJoin, Plan, SemiJoin
+from strandline.logical.schema import schema
+from strandline.planner.rules.equality import respects_equality
+from strandline.planner.rules.expression_size import stays_small
+from strandline.planner.rules.filter import takes_whole_groups
+
+
+def split_filter(plan: Plan) -> Iterator[Plan]:
+    """σ(p ∧ q)(S) = σq(σp(S)), with any part of the condition first."""
+    match plan:
+        case Filter(predicate, source):
+            parts = conjuncts(predicate)
+            for place, first in enumerate(parts):
+                rest = conjunction((*parts[:place], *parts[place + 1 :]))
+                if rest is not None:
+                    yield Filter(rest, Filter(first, source))
+
+
+def swap_filters(plan: Plan) -> Plan | None:
+    """σp(σq(S)) = σq(σp(S))."""
+    match plan:
+        case Filter(outer, Filter(inner, source)):
+            return Filter(inner, Filter(outer, source))
+    return None
+
+
+def pull_filter_above_join(plan: Plan) -> Iterator[Plan]:
+    """σp(L) ⋈ R = σp(L ⋈ R), and the same for R; for the left side of ⟕, ⋉, ▷ and marks too."""
+    match plan:
+        case Join() | OuterJoin(False) | SemiJoin() | MarkJoin() if isinstance(plan.left, Filter):
+            yield Filter(plan.left.predicate, replace(plan, left=plan.left.source))
+    match plan:
+        case Join(predicate, left, Filter(of_right, right)):
+            yield Filter(of_right, Join(predicate, left, right))
+
+
+def take_filter_out_of_join(plan: Plan) -> Iterator[Plan]:
+    """L ⋈(p ∧ q) R = σq(L ⋈p R): a dear condition is for the pairs that a cheap one has left."""
+    match plan:
+        case Join(condition, left, right) if condition is not None:
+            parts = conjuncts(condition)
+            for place, part in enumerate(parts):
+                yield Filter(part, Join(conjunction((*parts[:place], *parts[place + 1 :])), left, right))
+
+
+def pull_filter_above_map(plan: Plan) -> Plan | None:
+    """μf(σp(S)) = σp(μf(S)), where all columns that p reads go on, perhaps under other names."""
+    match plan:
+        case Map(outputs, Filter(predicate, source)):
+            names: dict[str, Expression] = {
+                e.id: ColumnRef(c.id, c.type) for c, e in outputs if isinstance(e, ColumnRef)
+            }
+            if not columns_of(predicate) <= names.keys():
+                return None
+            return Filter(substitute(predicate, names), Map(outputs, source))
+    return None
+
+
+def pull_filter_above_distinct(plan: Plan) -> Plan | None:
+    """δ(σ(S)) = σ(δ(S))."""
+    match plan:
+        case Distinct(Filter(predicate, source)) if respects_equality(predicate):
+            return Filter(predicate, Distinct(source))
+    return None
+
+
+def pull_filter_above_aggregate(plan: Plan) -> Plan | None:
+    """γk(σp(S)) = σp(γk(S)) where p reads keys only. Without keys there is a group even over nothing."""
+    match plan:
+        case Aggregate(keys, _, Filter(predicate, source)) if takes_whole_groups(predicate, frozenset(keys)):
+            return Filter(predicate, replace(plan, source=source))
+    return None
+
+
+def pull_map_above_join(plan: Plan) -> Iterator[Plan]:
+    """μf(L) ⋈p R = μ(f, R)(L ⋈(p∘f) R), and the same for R: computed for pairs, of which there may be fewer than rows.
+
+    The columns of S come into sight by it. Where both sides read the same stream through one subplan, they may be there
+    under the same names already, and the map stays.
+    """
+    match plan:
+        case Join(condition, Map(outputs, source), other):
+            yield from _pulled(condition, outputs, source, other, on_left=True)
+    match plan:
+        case Join(condition, other, Map(outputs, source)):
+            yield from _pulled(condition, outputs, source, other, on_left=False)
+
+
+def _pulled(
+    condition: Expression | None,
+    outputs: tuple[tuple[Column, Expression], ...],
+    source: Plan,
+    other: Plan,
+    on_left: bool,
+) -> Iterator[Plan]:
+    if _ids(schema(source)) & _ids(schema(other)):
+        return
+    values = {column.id: expression for column, expression in outputs}
+    if condition is not None:
+        if not stays_small(condition, values):
+            return
+        condition = substitute(condition, values)
+    passed = tuple((c, ColumnRef(c.id, c.type)) for c in schema(other))
+    if on_left:
+        yield Map((*outputs, *passed), Join(condition, source, other))
+    else:
+        yield Map((*passed, *outputs), Join(condition, other, source))
+
+
+def push_map_below_join(plan: Plan) -> Iterator[Plan]:
+    """μf(L ⋈ R) = μf'(μg(L) ⋈ R), where g is what f computes from L alone, and the same for R."""
+    match plan:
+        case Map(outputs, Join(condition, left, right)):
+            for here, other, on_left in ((left, right, True), (right, left, False)):
+                own = _ids(schema(here))
+                early = {c.id for c, e in outputs if _is_computed(e) and columns_of(e) <= own}
+                if not early:
+                    continue
+                named = {id: f"early {id}" for id in early}
+                passed = tuple((c, ColumnRef(c.id, c.type)) for c in schema(here))
+                computed = tuple((replace(c, id=named[c.id]), e) for c, e in outputs if c.id in early)
+                below = Map((*passed, *computed), here)
+                join = Join(condition, below, other) if on_left else Join(condition, other, below)
+                rest = ((c, ColumnRef(named[c.id], c.type) if c.id in early else e) for c, e in outputs)
+                yield Map(tuple(rest), join)
+
+
+def _is_computed(expression: Expression) -> bool:
+    return not isinstance(expression, ColumnRef | Literal) and bool(columns_of(expression))
+
+
+def _ids(columns: Schema) -> frozenset[str]:
+    return frozenset(c.id for c in columns)

@@ -1,0 +1,113 @@
+"""Rules that turn subqueries and outer joins into joins, and joins into tests for a partner."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from strandline.core.types import BOOLEAN
+from strandline.functions.registry import FUNCTIONS
+from strandline.logical.expressions import (
+    Call,
+    Cast,
+    ColumnRef,
+    Expression,
+    Literal,
+    columns_of,
+    conjunction,
+    conjuncts,
+)
+from strandline.logical.plan import Distinct, Filter, Join, Map, MarkJoin, OuterJoin, Plan, SemiJoin
+from strandline.logical.properties.keys import has_one_partner
+from strandline.logical.schema import schema
+from strandline.planner.rules.equality import respects_equality
+
+
+def flatten_semi_join(plan: Plan) -> Plan | None:
+    """L ⋉p R = πL(L ⋈p δ(πp(R))), where πp keeps the columns that p reads and p fixes each of them: no element of L
+    has two partners then. An anti join has no such form: who is alone is in no pair."""
+    match plan:
+        case SemiJoin(False, predicate, left, right) if predicate is not None and respects_equality(predicate):
+            read = columns_of(predicate)
+            columns = tuple((c, ColumnRef(c.id, c.type)) for c in schema(right) if c.id in read)
+            if not columns:
+                return None
+            values: Plan = Map(columns, right) if len(columns) < len(schema(right)) else right
+            for partners in (values, Distinct(values)):
+                if has_one_partner(predicate, left, partners):
+                    kept = tuple((c, ColumnRef(c.id, c.type)) for c in schema(left))
+                    return Map(kept, Join(predicate, left, partners))
+    return None
+
+
+def join_as_semi_join(plan: Plan) -> Plan | None:
+    """μf(L ⋈ R) = μf(L ⋉ R) where f reads L only and no element of L has two partners; and the same for R.
+
+    Under δ it does not matter how many partners somebody has: δ(μf(L ⋈ R)) = δ(μf(L ⋉ R)).
+    """
+    match plan:
+        case Distinct(Map(outputs, Join() as join)):
+            semi = _semi(outputs, join, counted=False)
+            return None if semi is None else Distinct(Map(outputs, semi))
+        case Map(outputs, Join() as join):
+            semi = _semi(outputs, join, counted=True)
+            return None if semi is None else Map(outputs, semi)
+    return None
+
+
+def _semi(outputs: tuple[tuple[object, Expression], ...], join: Join, counted: bool) -> Plan | None:
+    read = frozenset().union(*(columns_of(expression) for _, expression in outputs))
+    for left, right in ((join.left, join.right), (join.right, join.left)):
+        if read <= frozenset(c.id for c in schema(left)) and (
+            not counted or has_one_partner(join.predicate, left, right)
+        ):
+            return SemiJoin(False, join.predicate, left, right)
+    return None
+
+
+def mark_as_semi_join(plan: Plan) -> Plan | None:
+    """σ(m ∧ q)(L with mark m of R) = σq(L ⋉ R with m := true), and NOT m gives ▷ with m := false."""
+    match plan:
+        case Filter(predicate, MarkJoin(mark, condition, left, right)):
+            parts = conjuncts(predicate)
+            asked = ColumnRef(mark.id, mark.type)
+            for part, anti in ((asked, False), (Call("not", (asked,), BOOLEAN), True)):
+                if part in parts:
+                    rest = conjunction(tuple(each for each in parts if each != part))
+                    kept = tuple((c, ColumnRef(c.id, c.type)) for c in schema(left))
+                    known = (mark, Literal(not anti, BOOLEAN))
+                    found = Map((*kept, known), SemiJoin(anti, condition, left, right))
+                    return found if rest is None else Filter(rest, found)
+    return None
+
+
+def outer_join_as_join(plan: Plan) -> Plan | None:
+    """σp(L ⟕ R) = σp(L ⋈ R) where p is not true if all of R is NULL: nobody who is alone gets through.
+
+    A full join may become one that keeps the one side only.
+    """
+    match plan:
+        case Filter(predicate, OuterJoin(full, condition, left, right) as outer):
+            needs_left, needs_right = (
+                any(_is_null_without(part, frozenset(c.id for c in schema(side))) for part in conjuncts(predicate))
+                for side in (left, right)
+            )
+            if needs_right and (needs_left or not full):
+                return Filter(predicate, Join(condition, left, right))
+            if full and needs_left:
+                return Filter(predicate, replace(outer, full=False))
+            if needs_right:
+                kept = tuple((c, ColumnRef(c.id, c.type)) for c in schema(outer))
+                return Filter(predicate, Map(kept, OuterJoin(False, condition, right, left)))
+    return None
+
+
+def _is_null_without(expression: Expression, columns: frozenset[str]) -> bool:
+    """Whether an expression is NULL wherever all of these columns are, which a condition does not let through."""
+    match expression:
+        case ColumnRef(id, _):
+            return id in columns
+        case Call(function, arguments, _):
+            return FUNCTIONS[function].strict and any(_is_null_without(each, columns) for each in arguments)
+        case Cast(operand, _):
+            return _is_null_without(operand, columns)
+    return False

@@ -1,0 +1,197 @@
+"""Rules about windows and granules: (10.7) to (10.12) of Krämer's thesis, and where they end.
+
+Which elements a time window holds depends on time alone, so it commutes with everything that looks at elements one by
+one: σ, μ and ⊎. Which rows are the last N depends on how many there are: a window by rows commutes with μ, and with a σ
+that takes whole partitions. A session breaks where a filter takes its middle, and one that comes from two streams may
+be one session where each alone has a gap. A stream seen once per granule is what it is at certain instants, so that
+granules commute with everything that has its answer from the snapshots at the same instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from strandline.logical.expressions import ColumnRef, conjunction, conjuncts
+from strandline.logical.plan import (
+    Aggregate,
+    CountWindow,
+    Distinct,
+    Filter,
+    Granularity,
+    Join,
+    Map,
+    MarkJoin,
+    OuterJoin,
+    Plan,
+    Rank,
+    SemiJoin,
+    SessionWindow,
+    SetOperation,
+    TimeWindow,
+    TopRows,
+    Union,
+)
+from strandline.logical.properties.temporal import granule, is_chronon, keeps_arrival_order
+from strandline.logical.tree import sources, with_sources
+from strandline.planner.rules.filter import takes_whole_groups
+
+
+def drop_default_window(plan: Plan) -> Plan | None:
+    """ω1(S) = S, rule (10.7), for a chronon stream; and ωg(S) = S for one that is seen once per granule of g."""
+    match plan:
+        case TimeWindow(1, 1, source) if is_chronon(source):
+            return source
+        case TimeWindow(int(range_us), 1, source) if not is_chronon(source) and granule(source) == range_us:
+            return source
+    return None
+
+
+def drop_finer_granules(plan: Plan) -> Plan | None:
+    """Γg(Γh(S)) = Γg(S) where g is a multiple of h: every instant at which the outer looks is one of the inner."""
+    match plan:
+        case Granularity(coarse, Granularity(fine, source)) if coarse % fine == 0:
+            return Granularity(coarse, source)
+    return None
+
+
+def push_filter_below_partitioned_window(plan: Plan) -> Plan | None:
+    """σp(ω(S)) = ω(σp(S)) for windows by rows and sessions, for the parts of p that read partition columns only.
+
+    They take whole partitions, and a partition knows nothing of others. All other parts stay above.
+    """
+    match plan:
+        case Filter(predicate, CountWindow() | SessionWindow() as window):
+            by = frozenset(window.partition)
+            parts = conjuncts(predicate)
+            below = tuple(part for part in parts if takes_whole_groups(part, by))
+            pushed, above = conjunction(below), conjunction(tuple(part for part in parts if part not in below))
+            if pushed is None:
+                return None
+            whole = replace(window, source=Filter(pushed, window.source))
+            return whole if above is None else Filter(above, whole)
+    return None
+
+
+def pull_filter_above_window(plan: Plan) -> Plan | None:
+    """ω(σ(S)) = σ(ω(S)), rule (10.8), for time windows and granules; others only if σ takes whole partitions."""
+    match plan:
+        case TimeWindow() | Granularity() if isinstance(plan.source, Filter):
+            return Filter(plan.source.predicate, replace(plan, source=plan.source.source))
+        case CountWindow(partition) | SessionWindow(partition) if isinstance(plan.source, Filter):
+            if takes_whole_groups(plan.source.predicate, frozenset(partition)):
+                return Filter(plan.source.predicate, replace(plan, source=plan.source.source))
+    return None
+
+
+def push_map_below_window(plan: Plan) -> Plan | None:
+    """μ(ω(S)) = ω(μ(S)), rules (10.9), (10.11) and (10.12), if the columns by which a window is partitioned go on.
+
+    A window by rows over what has no order of arrival goes by the values of all columns, so that nothing may change
+    them.
+    """
+    match plan:
+        case Map(outputs, TimeWindow() | Granularity() as window):
+            return replace(window, source=Map(outputs, window.source))
+        case Map(outputs, CountWindow() | SessionWindow() as window):
+            names = {e.id: c.id for c, e in reversed(outputs) if isinstance(e, ColumnRef)}
+            if not set(window.partition) <= names.keys() or not _has_order(window):
+                return None
+            by = tuple(names[column] for column in window.partition)
+            return replace(window, partition=by, source=Map(outputs, window.source))
+    return None
+
+
+def pull_map_above_window(plan: Plan) -> Plan | None:
+    """ω(μ(S)) = μ(ω(S)): the same rules, the other way round."""
+    match plan:
+        case TimeWindow() | Granularity() if isinstance(plan.source, Map):
+            return Map(plan.source.outputs, replace(plan, source=plan.source.source))
+        case CountWindow(partition) | SessionWindow(partition) if isinstance(plan.source, Map):
+            values = {c.id: e for c, e in plan.source.outputs}
+            by = [value.id for column in partition if isinstance(value := values[column], ColumnRef)]
+            # Two columns that are copies of one part the rows as one does.
+            if len(by) == len(partition) and _has_order(plan):
+                window = replace(plan, partition=tuple(dict.fromkeys(by)), source=plan.source.source)
+                return Map(plan.source.outputs, window)
+    return None
+
+
+def _has_order(window: CountWindow | SessionWindow) -> bool:
+    return isinstance(window, SessionWindow) or keeps_arrival_order(window.source)
+
+
+def push_window_below_union(plan: Plan) -> Plan | None:
+    """ω(S1 ⊎ S2) = ω(S1) ⊎ ω(S2), rule (10.10), for time windows; and Γ(S1 ⊎ S2) = Γ(S1) ⊎ Γ(S2).
+
+    Not for windows by rows and sessions: the last N rows of both are not the last N of each.
+    """
+    match plan:
+        case TimeWindow(_, _, Union(columns, inputs)) if _one_clock(inputs):
+            return Union(columns, tuple(replace(plan, source=source) for source in inputs))
+    return None
+
+
+def pull_window_above_union(plan: Plan) -> Plan | None:
+    """ω(S1) ⊎ ω(S2) = ω(S1 ⊎ S2), rule (10.10), where all sides have the same time window, perhaps below a map."""
+    match plan:
+        case Union(columns, inputs):
+            sides = [_under_window(source) for source in inputs]
+            windows = {None if side is None else (side.range_us, side.slide_us) for side in sides}
+            below = tuple(side.source for side in sides if side is not None)
+            if None in windows or len(windows) != 1 or not _one_clock(below):
+                return None
+            [(range_us, slide_us)] = (window for window in windows if window is not None)
+            return TimeWindow(range_us, slide_us, Union(columns, below))
+    return None
+
+
+def _under_window(plan: Plan) -> TimeWindow | None:
+    """A plan as a time window over something, if it is one or computed from one."""
+    match plan:
+        case TimeWindow():
+            return plan
+        case Map(outputs, TimeWindow() as window):
+            return replace(window, source=Map(outputs, window.source))
+    return None
+
+
+def _one_clock(inputs: Sequence[Plan]) -> bool:
+    """Whether the inputs of a window have elements at their own instants, or all once per the same granule."""
+    return all(map(is_chronon, inputs)) or (
+        not any(map(is_chronon, inputs)) and len({granule(source) for source in inputs}) == 1
+    )
+
+
+def push_granules_down(plan: Plan) -> Plan | None:
+    """Γ(op(S1, S2)) = op(Γ(S1), Γ(S2)) for every operator whose snapshot is that of its inputs at the same instant.
+
+    Not for windows and changes, which look at other instants, nor for an aggregate without keys, which has a value
+    from the first element on and not from the first granule on.
+    """
+    match plan:
+        case Granularity(_, source) if _is_of_the_instant(source):
+            return with_sources(source, tuple(replace(plan, source=each) for each in sources(source)))
+    return None
+
+
+def pull_granules_up(plan: Plan) -> Plan | None:
+    """op(Γ(S1), Γ(S2)) = Γ(op(S1, S2)) under the same condition, if all inputs have the same granules."""
+    if not _is_of_the_instant(plan):
+        return None
+    inputs = sources(plan)
+    granules = [source for source in inputs if isinstance(source, Granularity)]
+    if len(granules) < len(inputs) or len({each.granule_us for each in granules}) != 1:
+        return None
+    return replace(granules[0], source=with_sources(plan, tuple(each.source for each in granules)))
+
+
+def _is_of_the_instant(plan: Plan) -> bool:
+    match plan:
+        case Map() | Distinct() | TopRows() | Rank() | Union() | SetOperation():
+            return True
+        case Join() | OuterJoin() | SemiJoin() | MarkJoin():
+            return True
+        case Aggregate(keys):
+            return bool(keys)
+    return False

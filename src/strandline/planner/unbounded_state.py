@@ -1,0 +1,165 @@
+"""Which operators of a plan keep more and more for ever, and why: facts for EXPLAIN.
+
+State follows from what an operator must still know about elements that are valid. Where elements leave, it stays as
+large as the windows are full. Where they may be valid for ever it grows: with every row, or only with every key or
+payload that has not come before. Nothing is refused for that: such a query has a meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from strandline.functions.aggregates import looks_at_members
+from strandline.logical.explain import show_node
+from strandline.logical.plan import (
+    Aggregate,
+    Changes,
+    CountWindow,
+    Distinct,
+    Filter,
+    Granularity,
+    Join,
+    Map,
+    MarkJoin,
+    OuterJoin,
+    Plan,
+    Rank,
+    Scan,
+    SemiJoin,
+    SessionWindow,
+    SetOperation,
+    TimeWindow,
+    TopRows,
+    Union,
+)
+from strandline.logical.tree import streams_read, walk
+
+
+@dataclass(frozen=True, slots=True)
+class Lasting:
+    """What may be valid for ever among the elements of a plan, in words, and the cause."""
+
+    what: str
+    cause: str
+
+
+def growing_state(plan: Plan) -> list[str]:
+    """A line for each operator whose state grows without bound: which one, what it keeps, and why."""
+    return [line for node in walk(plan) for line in _lines(node)]
+
+
+def lasting(plan: Plan) -> Lasting | None:
+    """What of a plan may be valid for ever; None if everything leaves, or is always as much as the plan says."""
+    match plan:
+        case Scan(stream):
+            return Lasting("every row", f"rows of {stream} may be valid for ever") if plan.intervals else None
+        case TimeWindow(range_us, _, source):
+            return Lasting("every row", f"RANGE UNBOUNDED over {_streams(source)}") if range_us is None else None
+        case CountWindow(partition, rows, _, source):
+            # Without a partition there are so many rows and no more.
+            cause = f"PARTITION BY over {_streams(source)}"
+            return Lasting(f"{_count(rows)} for every different {', '.join(partition)}", cause) if partition else None
+        case SessionWindow() | Changes():
+            return None
+        case TopRows() | Rank():
+            return _first_rows(plan)
+        case Filter() | Map() | Granularity():
+            return lasting(plan.source)
+        case Join(_, left, right):  # a pair leaves with the first of the two
+            return _both(left, right)
+        case OuterJoin(full, _, left, right):
+            return _either(left, right) if full else lasting(left)
+        case SemiJoin() | MarkJoin():
+            return lasting(plan.left)
+        case Aggregate(keys, _, source):
+            below = lasting(source)
+            return Lasting(f"a row for every different {', '.join(keys)}", below.cause) if below and keys else None
+        case Distinct(source):
+            below = lasting(source)
+            return Lasting("every different row", below.cause) if below else None
+        case Union(_, inputs):
+            return _either(*inputs)
+        case SetOperation(kind, _, left, right):
+            if kind in ("intersect", "intersect all"):
+                return _both(left, right)
+            return _either(left, right) if kind == "union max" else lasting(left)
+
+
+def _first_rows(plan: TopRows | Rank) -> Lasting | None:
+    """The first rows for ever are so many and no more, but of each partition."""
+    below = lasting(plan.source)
+    if below is None or plan.limit is None:
+        return below
+    each = f"{_count(plan.limit)} for every different {', '.join(plan.partition)}"
+    return Lasting(each, below.cause) if plan.partition else None
+
+
+def _either(*plans: Plan) -> Lasting | None:
+    return next((found for plan in plans if (found := lasting(plan)) is not None), None)
+
+
+def _both(left: Plan, right: Plan) -> Lasting | None:
+    one, two = lasting(left), lasting(right)
+    return Lasting("every pair", f"{one.cause}, {two.cause}") if one and two else None
+
+
+def _lines(node: Plan) -> Iterator[str]:
+    """What a single operator keeps for ever."""
+    match node:
+        case Join(_, left, right) | OuterJoin(_, _, left, right) | SemiJoin(_, _, left, right):
+            yield from _sides(node, left, right)
+        case MarkJoin(_, _, left, right):
+            yield from _sides(node, left, right)
+        case CountWindow():
+            held = lasting(node)
+            if held is not None:
+                yield _line(node, held.what, "keys that came once stay")
+        case Aggregate(keys, aggregates, source):
+            below = lasting(source)
+            if below is None:
+                return
+            if any(looks_at_members(call) for _, call in aggregates):
+                yield _line(node, below.what, below.cause)
+            elif keys:
+                yield _line(node, f"totals for every different {', '.join(keys)}", below.cause)
+            if any(call.distinct for _, call in aggregates):
+                yield _line(node, "every different value", below.cause)
+        case Distinct(source):
+            below = lasting(source)
+            if below is not None:
+                yield _line(node, "every different row", below.cause)
+        case TopRows() | Rank():
+            held = lasting(node)  # who can never again be among the first is not kept
+            if held is not None:
+                yield _line(node, held.what, held.cause)
+        case Changes(_, source):
+            below = lasting(source)
+            # What never ends is not waited for. What comes in pieces has an end each time, and goes on.
+            if below is not None and any(isinstance(each, CountWindow | Aggregate) for each in walk(source)):
+                yield _line(node, below.what, below.cause)
+        case SetOperation(_, _, left, right):
+            below = _either(left, right)
+            if below is not None:
+                yield _line(node, "a count for every different row", below.cause)
+        case Scan() | TimeWindow() | SessionWindow() | Granularity() | Filter() | Map() | Union():
+            return
+
+
+def _sides(node: Plan, left: Plan, right: Plan) -> Iterator[str]:
+    for side, plan in (("left", left), ("right", right)):
+        below = lasting(plan)
+        if below is not None:
+            yield _line(node, f"{below.what} of the {side} side", below.cause)
+
+
+def _line(node: Plan, what: str, cause: str) -> str:
+    return f"{show_node(node)}\n  keeps {what}: {cause}"
+
+
+def _count(rows: int) -> str:
+    return "a row" if rows == 1 else f"{rows} rows"
+
+
+def _streams(plan: Plan) -> str:
+    return ", ".join(sorted(streams_read(plan)))

@@ -1,0 +1,58 @@
+"""When rejected rows stop a query: `ON BAD INPUT STOP …`, decided at the end of a batch.
+
+Heartbeats have totals since the query began, and a batch that runs again has the same, so a restart decides alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from strandline.core.errors import SourceError
+from strandline.logical.catalog import BaseStream
+from strandline.runtime.watermark import Heartbeat, check_balance
+
+FEWEST_READ: Final = 100  # rows before a share of them means something
+
+
+def check_input(
+    streams: Iterable[BaseStream], beats: Mapping[str, Heartbeat], rejected: Mapping[str, Sequence[pa.Table]]
+) -> None:
+    """What must hold of the input of a batch before anything of it is delivered: no row is unaccounted for, and no
+    stream has more bad input than it may have."""
+    for stream in streams:
+        beat = beats.get(stream.name)
+        if beat is not None:
+            check_balance(beat)
+            tables = rejected.get(stream.name)
+            check_bad_input(stream, beat, tables[0] if tables else None)
+
+
+def check_bad_input(stream: BaseStream, beat: Heartbeat, rejected: pa.Table | None = None) -> None:
+    """Raise `bad-input` if a stream has more rejected rows than it may have. `rejected` are those of the batch at hand:
+    the first of them is named."""
+    limit = stream.bad_input
+    if not limit.stops or not beat.rejected:
+        return
+    if limit.most_share is not None:
+        if beat.read < FEWEST_READ or beat.rejected <= limit.most_share * beat.read:
+            return
+    elif beat.rejected <= (limit.most_rows or 0):
+        return
+    count = f"{beat.rejected:,} of {beat.read:,} rows" if beat.rejected > 1 else "a row"
+    raise SourceError(
+        f'stream "{stream.name}" has bad input: {count} cannot be read',
+        code="bad-input",
+        detail=_first(rejected),
+        hint=f"The stream is declared ON BAD INPUT {str(limit).upper()}, and nothing of the batch was delivered. "
+        "Declare it ON BAD INPUT SKIP and start again to set such rows aside and go on.",
+    )
+
+
+def _first(rejected: pa.Table | None) -> str | None:
+    if rejected is None or not rejected.num_rows:
+        return None
+    row = rejected.slice(0, 1).to_pylist()[0]
+    return f"First in this batch: {row['place']}, row {row['row']}: {row['reason']}"

@@ -1,0 +1,134 @@
+"""The chain of a checkpoint as its one writer continues it, batch by batch (docs/decisions/0012)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from strandline.core.durable import ChainedLog, digest, encode_name, sync_directory, sync_file
+from strandline.core.lease import Lease
+from strandline.runtime.checkpoint.records import BatchRecord, BatchRecords, RecordReference
+
+DELIVERED_LOG: Final = "delivered.log"
+STATE: Final = "state"
+
+OutputKind = Literal["result", "late", "rejected"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveredFile:
+    """A file that was delivered: a result of query `owner`, or late or rejected rows of stream `owner`.
+
+    Its directory is not part of it: results may be moved with their checkpoint.
+    """
+
+    kind: OutputKind
+    owner: str
+    name: str
+    size: int
+    checksum: int
+    rows: int
+
+    def to_json(self) -> list[Any]:
+        return [self.kind, self.owner, self.name, self.size, self.checksum, self.rows]
+
+    @staticmethod
+    def from_json(data: Sequence[Any]) -> DeliveredFile:
+        return DeliveredFile(*data)
+
+
+@dataclass(slots=True)
+class CheckpointChain:
+    """The newest record, and how the next one is added to it.
+
+    `head` is the newest record. A batch whose record is the newest may run again, if a crash came before Spark's
+    commit: then its record is written anew, after the one before it.
+    """
+
+    path: Path
+    lease: Lease
+    head: RecordReference = field(default_factory=RecordReference)
+    record: BatchRecord | None = None
+    records: BatchRecords = field(init=False)
+    delivered: ChainedLog = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.records = BatchRecords(self.path)
+        self.delivered = ChainedLog(self.path / DELIVERED_LOG)
+
+    def before(self, batch: int) -> RecordReference:
+        """The record that a batch continues."""
+        if self.head.batch == batch:
+            assert self.record is not None
+            return self.record.before
+        assert self.head.batch == batch - 1, f"batch {batch} follows {self.head.batch}"
+        return self.head
+
+    def sync(self, batch: int, paths: Iterable[Path]) -> None:
+        """Make durable what a batch has written, and its offset, before anybody else can see anything of it."""
+        logs = [self.path / "spark" / "offsets" / str(batch)]
+        if self.record is None:
+            logs.append(self.path / "spark" / "metadata")  # which never changes
+        files = [path for path in logs if path.exists()] + list(paths)
+        for path in files:
+            sync_file(path)
+        for directory in {path.parent for path in files}:
+            sync_directory(directory)
+
+    def commit(
+        self,
+        batch: int,
+        state: Mapping[str, tuple[str, str]],
+        files: Sequence[DeliveredFile],
+        heartbeats: Mapping[str, Any],
+        totals: Mapping[str, Any],
+    ) -> None:
+        """Write the record of a batch, the last act of it."""
+        self.lease.check()
+        before = self.before(batch)
+        count = self._delivered_before(before)
+        if self.delivered.count > count:  # the batch runs again
+            self.delivered.cut(count)
+        self.delivered.append([file.to_json() for file in files])
+        self.delivered.forget(count)
+        record = BatchRecord(
+            batch=batch,
+            before=before,
+            offset=digest_file(self.path / "spark" / "offsets" / str(batch)),
+            metadata=digest_file(self.path / "spark" / "metadata"),
+            state=dict(state),
+            delivered=(self.delivered.count, self.delivered.last.digest),
+            heartbeats=heartbeats,
+            totals=totals,
+        )
+        self.head, self.record = self.records.write(record, self.lease.epoch), record
+
+    def _delivered_before(self, before: RecordReference) -> int:
+        """How many files had been delivered before a batch."""
+        if before.batch < 0:
+            return 0
+        record = self.record if before == self.head and self.record is not None else self.records.read(before)
+        return record.delivered[0]
+
+    def release(self) -> None:
+        self.lease.release()
+
+
+def digest_file(path: Path) -> str:
+    """The digest of a file of Spark's; empty where there is none, since the local engine has no log."""
+    try:
+        return digest(path.read_bytes())
+    except FileNotFoundError:
+        return ""
+
+
+def source_directory(checkpoint: Path, stream: str) -> Path:
+    """Where a source keeps its log."""
+    return checkpoint / "sources" / encode_name(stream)
+
+
+def state_directory(checkpoint: Path, shard: str) -> Path:
+    """Where the state of a shard lies; `shard` is `stage/number` as records have it."""
+    return checkpoint / STATE / shard

@@ -1,0 +1,218 @@
+"""Back to the last batch that is whole: `strandline repair --checkpoint`.
+
+Nothing is destroyed: what is discarded is moved to `discarded-<number>/` in the checkpoint. Offsets of discarded
+batches that are intact are kept for the next run, which plans the same batches again (`replay.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from strandline.core.durable import ChainedLog, sync_directory, write_file
+from strandline.core.errors import CheckpointError, StrandlineError
+from strandline.core.lease import Lease
+from strandline.runtime.checkpoint.chain import DELIVERED_LOG
+from strandline.runtime.checkpoint.examine import check_sources, list_damaged_files, read_outputs, whole_batches
+from strandline.runtime.checkpoint.identity import read_identity
+from strandline.runtime.checkpoint.records import BatchRecord, BatchRecords
+from strandline.runtime.checkpoint.replay import keep_for_replay
+from strandline.runtime.checkpoint.spark_log import SparkLog
+from strandline.runtime.checkpoint.verify import OutputDirectories, verify_chain, verify_delivered, write_forgotten
+from strandline.runtime.commit import side_output
+from strandline.runtime.offsets import Offset
+
+DISCARDED: Final = "discarded"
+
+
+@dataclass(slots=True)
+class Repair:
+    """What a repair has done: the batch that it went back to, and what was moved away."""
+
+    path: Path
+    batch: int
+    discarded_batches: list[int] = field(default_factory=list)
+    moved: list[str] = field(default_factory=list)
+    replanned: list[int] = field(default_factory=list)  # discarded batches that will not be planned as they were
+    forgotten: list[str] = field(default_factory=list)  # results that are gone and not missed any more
+    directory: Path | None = None
+
+    @property
+    def is_needed(self) -> bool:
+        return bool(self.discarded_batches or self.moved or self.forgotten)
+
+
+def repair(path: Path, *, forget_results: bool = False) -> Repair:
+    """Go back to the newest batch after which a run can go on. With `forget_results`, delivered files that are gone or
+    altered are taken as they are: what they had is lost, and everything else goes on."""
+    read_identity(path)
+    lease = Lease.acquire(path)
+    try:
+        outputs, sinks = read_outputs(path)
+        if _is_whole(path, lease, outputs):
+            return Repair(path, max(SparkLog(path).offset_batches(), default=-1))
+        if forget_results:
+            return _forget_results(path, lease, outputs)
+        target = next(whole_batches(path), None)
+        if target is None:
+            raise CheckpointError(
+                f"no batch is left in {path} after which a run could go on",
+                code="repair-impossible",
+                hint="Restore a copy, or begin again with another checkpoint. If only results are gone or altered, "
+                "--forget-results goes on without them. Nothing was changed.",
+            )
+        return _go_back(path, target, outputs, sinks)
+    finally:
+        lease.release()
+
+
+def _is_whole(path: Path, lease: Lease, outputs: OutputDirectories) -> bool:
+    try:
+        verify_delivered(verify_chain(path, lease).chain, outputs)
+    except StrandlineError:
+        return False
+    return True
+
+
+def _go_back(path: Path, target: int, outputs: OutputDirectories, sinks: dict[str, str]) -> Repair:
+    log, records = SparkLog(path), BatchRecords(path)
+    done = Repair(path, target, directory=_new_directory(path))
+    later = [batch for batch in log.offset_batches() if batch > target]
+    intact = _intact_offsets(path, log, target)
+    done.discarded_batches = later
+    done.replanned = [batch for batch in later if batch not in intact]
+    _refuse_changed_batches(path, done, sinks)
+    newest = records.newest(target)
+    assert newest is not None
+    record = newest[0]
+    # First what makes a run go on elsewhere, so that a crash in between leaves a checkpoint that can be repaired.
+    for before, after in zip([target, *later], later, strict=False):
+        if after in intact:
+            keep_for_replay(path, intact[before] if before in intact else log.read_offset(before)[0], intact[after])
+    for batch in reversed(log.commit_batches()):
+        if batch > target:
+            _move(log.commits / str(batch), done)
+    for batch in reversed(later):
+        _move(log.offsets / str(batch), done)
+    for reference in reversed(records.listed()):
+        if reference.batch > target:
+            _move(records.path(reference), done)
+    _restore_commit(log, target, done)
+    _cut_delivered(path, record)
+    for directory in _output_directories(outputs, log.read_offset(target)[0]):
+        for name in sorted(os.listdir(directory)) if directory.is_dir() else ():
+            if name.startswith("part-") and name.endswith(".parquet") and _batch_in(name) > target:
+                _move(directory / name, done)
+    sync_directory(path)
+    return done
+
+
+def _intact_offsets(path: Path, log: SparkLog, target: int) -> dict[int, Offset]:
+    """The offsets from a batch on, as long as each of them, and what the sources have written down for it, is whole."""
+    intact: dict[int, Offset] = {}
+    for batch in log.offset_batches():
+        if batch >= target:
+            try:
+                offset, _ = log.read_offset(batch)
+                check_sources(path, offset)
+            except CheckpointError:
+                break
+            intact[batch] = offset
+    return intact
+
+
+def _refuse_changed_batches(path: Path, done: Repair, sinks: dict[str, str]) -> None:
+    """Sinks that pass over a batch by its number must get the same batch again."""
+    others = sorted(query for query, kind in sinks.items() if kind != "parquet")
+    if done.replanned and others:
+        raise CheckpointError(
+            f"batch {done.replanned[0]} of {path} cannot be planned again as it was",
+            code="repair-impossible",
+            detail=f"Its offset is damaged, and the sinks of {', '.join(others)} may have it already.",
+            hint="Restore a copy of the checkpoint, or begin again with another one and empty sinks. "
+            "Nothing was changed.",
+        )
+
+
+def _restore_commit(log: SparkLog, target: int, done: Repair) -> None:
+    """A batch without its commit runs again, which is as good; a damaged commit goes."""
+    path = log.commits / str(target)
+    with contextlib.suppress(CheckpointError):
+        log.check_commit(target)
+        return
+    if path.exists():
+        _move(path, done)
+    if target > 0 and target - 1 not in log.commit_batches():
+        # Spark looks for the commit of the batch before; its content is always the same.
+        log.commits.mkdir(parents=True, exist_ok=True)
+        write_file(log.commits / str(target - 1), log.COMMIT)
+
+
+def _cut_delivered(path: Path, record: BatchRecord) -> None:
+    log = ChainedLog(path / DELIVERED_LOG)
+    log.verify(*record.delivered)
+    log.cut(record.delivered[0])
+
+
+def _output_directories(outputs: OutputDirectories, offset: Offset) -> list[Path]:
+    side = outputs.side_outputs
+    results = list(outputs.results.values())
+    if side is None:
+        return results
+    return results + [side_output(side, kind, name) for kind in ("late", "rejected") for name in offset.positions]
+
+
+def _batch_in(name: str) -> int:
+    number = name.removesuffix(".parquet").rpartition("-")[2]
+    return int(number) if number.isdigit() else -1
+
+
+def _new_directory(path: Path) -> Path:
+    number = 1 + sum(1 for name in os.listdir(path) if name.startswith(f"{DISCARDED}-"))
+    directory = path / f"{DISCARDED}-{number}"
+    directory.mkdir()
+    return directory
+
+
+def _move(path: Path, done: Repair) -> None:
+    assert done.directory is not None
+    target = done.directory / f"{len(done.moved):05d}-{path.parent.name}-{path.name}"
+    shutil.move(path, target)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path.with_name(f".{path.name}.crc"))
+    done.moved.append(str(path))
+
+
+def _forget_results(path: Path, lease: Lease, outputs: OutputDirectories) -> Repair:
+    """Take note of delivered files that are not there as they were, so that nobody misses them any more."""
+    chain = verify_chain(path, lease).chain
+    done = Repair(path, chain.head.batch)
+    if chain.record is not None:
+        lost = [file for file, _ in list_damaged_files(path, chain.record, outputs)]
+        write_forgotten(path, lost)
+        done.forgotten = [str(outputs.path(file)) for file in lost]
+    return done
+
+
+def render(done: Repair) -> str:
+    """The repair for a terminal."""
+    if not done.is_needed:
+        return f"{done.path}\n  whole       nothing to repair"
+    lines = [f"{done.path}"]
+    if done.forgotten:
+        lines += ["  forgotten   results that are gone or altered; what they had is lost"]
+        lines += [f"              {name}" for name in done.forgotten]
+        return "\n".join(lines)
+    lines.append(f"  goes on     after batch {done.batch}")
+    lines.append(
+        f"  discarded   {len(done.discarded_batches)} batches, {len(done.moved)} files, now in {done.directory}"
+    )
+    lines += [f"              {name}" for name in done.moved]
+    if done.discarded_batches:
+        same = [batch for batch in done.discarded_batches if batch not in done.replanned]
+        lines.append(f"  runs again  {len(same)} batches as they were, {len(done.replanned)} planned anew")
+    return "\n".join(lines)

@@ -1,0 +1,107 @@
+"""Spark's offset and commit logs of a pipeline, read as the files that they are.
+
+spark/metadata      the id of the streaming query
+spark/offsets/12    a line with a version, a line with Spark's settings, and our offset of batch 12
+spark/commits/12    a line with a version, and a line that says that batch 12 is over
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Final
+
+from strandline.core.durable import digest
+from strandline.core.errors import damaged
+from strandline.runtime.offsets import Offset
+
+SPARK: Final = "spark"
+_VERSION: Final = "v1"
+
+
+class SparkLog:
+    """The logs below a checkpoint. Every file that does not say what it must is named as damaged."""
+
+    COMMIT: Final = b'v1\n{"nextBatchWatermarkMs":0}'  # of a query without watermarks of Spark's
+
+    def __init__(self, checkpoint: Path) -> None:
+        self.metadata = checkpoint / SPARK / "metadata"
+        self.offsets = checkpoint / SPARK / "offsets"
+        self.commits = checkpoint / SPARK / "commits"
+
+    def offset_batches(self) -> list[int]:
+        return _numbers(self.offsets)
+
+    def commit_batches(self) -> list[int]:
+        return _numbers(self.commits)
+
+    def read_offset(self, batch: int) -> tuple[Offset, str]:
+        """Our offset of a batch, and the digest of the file."""
+        path = self.offsets / str(batch)
+        content = _read(path)
+        try:
+            version, settings, payload = content.decode().splitlines()
+            offset = Offset.from_json(json.loads(payload))
+            if version != _VERSION or not isinstance(json.loads(settings), dict) or offset.n != batch + 1:
+                raise damaged(path)
+        except ValueError:
+            raise damaged(path) from None
+        return offset, digest(content)
+
+    def read_settings(self, batch: int) -> object:
+        """The settings that Spark keeps with an offset, the same in all of them."""
+        return json.loads((self.offsets / str(batch)).read_text().splitlines()[1])["conf"]
+
+    def check_commit(self, batch: int) -> None:
+        path = self.commits / str(batch)
+        try:
+            version, content = _read(path).decode().splitlines()
+            if version != _VERSION or not isinstance(json.loads(content), dict):
+                raise damaged(path)
+        except ValueError:
+            raise damaged(path) from None
+
+    def remove_temporary_files(self) -> None:
+        """Remove what interrupted writes of Spark's have left."""
+        for directory in (self.offsets, self.commits):
+            for path in directory.glob(".*.tmp"):
+                path.unlink(missing_ok=True)
+
+    def check_metadata(self) -> str:
+        """The digest of the file with the id of the query."""
+        content = _read(self.metadata)
+        try:
+            if not isinstance(json.loads(content)["id"], str):
+                raise damaged(self.metadata)
+        except (ValueError, KeyError, TypeError):
+            raise damaged(self.metadata) from None
+        return digest(content)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        raise damaged(path) from None
+
+
+def _numbers(directory: Path) -> list[int]:
+    try:
+        return sorted(int(name) for name in os.listdir(directory) if name.isdigit())
+    except FileNotFoundError:
+        return []
+
+
+def is_empty(path: Path) -> bool:
+    """Whether a file is there without content, as a power cut leaves one that was never synced."""
+    try:
+        return path.stat().st_size == 0
+    except OSError:
+        return False
+
+
+def remove_entry(path: Path) -> None:
+    """Remove an entry of a log, with the checksum file that some file systems of Spark's keep beside it."""
+    path.unlink(missing_ok=True)
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)

@@ -1,0 +1,188 @@
+"""What flows on the edges of a running plan, measured where the elements are, and only while somebody asks.
+
+Some facts cost a pass over the elements, so tasks look at them only if the batch says so. What a batch is asked for is
+decided with its offsets and travels with its heartbeats, so that a batch that runs again measures the same.
+
+An edge is named after the operator that the elements leave (`f1.2`), or the stream (`source:trades`). What tasks find
+on it is merged, in any order, over buckets and batches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from strandline.core.temporal import BEFORE_ALL, FOREVER, SECOND, Instant
+from strandline.runtime.kernels.batch import FROM, UNTIL, Times, times
+from strandline.runtime.kernels.sketches import Sketch
+
+# What a batch can be asked for, each at its own price: a pass over the starts, over the intervals, over all columns.
+STARTS, LENGTHS, GRANULES, VALUES = "starts", "lengths", "granules", "values"
+PRIMITIVES: Final = (STARTS, LENGTHS, GRANULES, VALUES)
+
+Wish: TypeAlias = tuple[str, ...]
+
+
+def both(one: Wish, two: Wish) -> Wish:
+    """What is measured where either is asked for."""
+    return tuple(each for each in PRIMITIVES if each in one or each in two)
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """How many elements there were, and the first and the last of their starts."""
+
+    count: int = 0
+    low: Instant = FOREVER
+    high: Instant = BEFORE_ALL
+
+    def merged(self, other: Starts) -> Starts:
+        return Starts(self.count + other.count, min(self.low, other.low), max(self.high, other.high))
+
+    @property
+    def distance(self) -> float | None:
+        """Seconds between two starts, on average: the d of chapter 22."""
+        return (self.high - self.low) / SECOND / (self.count - 1) if self.count > 1 else None
+
+    @property
+    def rate(self) -> float | None:
+        """Elements per second of their own time."""
+        return 1 / self.distance if self.distance else None
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """How long elements are valid, those left out that have no end."""
+
+    count: int = 0
+    total: float = 0.0  # microseconds
+
+    def merged(self, other: Lengths) -> Lengths:
+        return Lengths(self.count + other.count, self.total + other.total)
+
+    @property
+    def mean(self) -> float | None:
+        """In seconds: the l of chapter 22."""
+        return self.total / self.count / SECOND if self.count else None
+
+
+@dataclass(frozen=True, slots=True)
+class Granules:
+    """The longest span, in microseconds, by multiples of which all starts and ends lie apart; 0 if all are one.
+
+    From one of them, since a grid may begin anywhere: a window with a slide moves one chronon before its multiples.
+    """
+
+    base: Instant
+    span: int
+
+    @staticmethod
+    def of(start: Times, end: Times) -> Granules:
+        base = int(start[0])
+        spans = (int(np.gcd.reduce(times - base)) for times in (start, end[end < FOREVER]))
+        return Granules(base, math.gcd(*spans))
+
+    def merged(self, other: Granules) -> Granules:
+        return Granules(self.base, math.gcd(self.span, other.span, other.base - self.base))
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """What was found on one edge; None where nobody asked."""
+
+    starts: Starts | None = None
+    lengths: Lengths | None = None
+    granules: Granules | None = None
+    values: Mapping[str, Sketch] | None = None
+
+    @staticmethod
+    def of(frame: pl.DataFrame, wish: Wish) -> Edge:
+        start, end = times(frame, FROM), times(frame, UNTIL)
+        found = Edge()
+        if STARTS in wish:
+            found = replace(found, starts=Starts(len(start), int(start.min()), int(start.max())))
+        if LENGTHS in wish:
+            lasting = (end - start)[end < FOREVER]
+            found = replace(found, lengths=Lengths(len(lasting), float(lasting.sum(dtype=np.float64))))
+        if GRANULES in wish:
+            found = replace(found, granules=Granules.of(start, end))
+        if VALUES in wish:
+            payload = [name for name in frame.columns if not name.startswith("@")]
+            found = replace(found, values={name: Sketch.of(frame.get_column(name)) for name in payload})
+        return found
+
+    def merged(self, other: Edge) -> Edge:
+        return Edge(
+            _merged(self.starts, other.starts, Starts.merged),
+            _merged(self.lengths, other.lengths, Lengths.merged),
+            _merged(self.granules, other.granules, Granules.merged),
+            _merged(self.values, other.values, _merged_values),
+        )
+
+    def without(self, wish: Iterable[str]) -> Edge:
+        """The same as if some things had not been asked for."""
+        return replace(self, **dict.fromkeys(wish))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            STARTS: self.starts and [self.starts.count, self.starts.low, self.starts.high],
+            LENGTHS: self.lengths and [self.lengths.count, self.lengths.total],
+            GRANULES: self.granules and [self.granules.base, self.granules.span],
+            VALUES: self.values and {name: sketch.to_text() for name, sketch in self.values.items()},
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Edge:
+        return Edge(
+            Starts(*data[STARTS]) if data[STARTS] is not None else None,
+            Lengths(*data[LENGTHS]) if data[LENGTHS] is not None else None,
+            Granules(*data[GRANULES]) if data[GRANULES] is not None else None,
+            None if data[VALUES] is None else {name: Sketch.from_text(text) for name, text in data[VALUES].items()},
+        )
+
+
+def _merged(one: Any, two: Any, merge: Any) -> Any:
+    return two if one is None else one if two is None else merge(one, two)
+
+
+def _merged_values(one: Mapping[str, Sketch], two: Mapping[str, Sketch]) -> dict[str, Sketch]:
+    return {**one, **{name: one[name].merged(sketch) if name in one else sketch for name, sketch in two.items()}}
+
+
+Edges: TypeAlias = Mapping[str, Edge]
+
+
+def merged_edges(one: Edges, two: Edges) -> dict[str, Edge]:
+    return {**one, **{name: one[name].merged(edge) if name in one else edge for name, edge in two.items()}}
+
+
+@dataclass(slots=True)
+class Meter:
+    """Takes down what a task sees on the edges, if its batch is asked for anything."""
+
+    wish: Wish = ()
+    edges: dict[str, Edge] = field(default_factory=dict)
+
+    def look(self, edge: str, frame: pl.DataFrame) -> None:
+        if self.wish and frame.height:
+            self.edges = merged_edges(self.edges, {edge: Edge.of(frame, self.wish)})
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """What was found on all edges since it has been asked for without a break."""
+
+    wish: Wish = ()  # of the last batch
+    edges: Edges = field(default_factory=dict)
+
+    def after(self, wish: Wish, found: Edges) -> Measurements:
+        """With what a batch has found. What nobody had asked the batch before for begins anew: a rate over times at
+        which nobody looked would be too low."""
+        anew = [each for each in wish if each not in self.wish]
+        kept = {name: edge.without(anew) for name, edge in self.edges.items()} if anew else self.edges
+        return Measurements(wish, merged_edges(kept, found))

@@ -1,0 +1,1 @@
+"""Scalar expressions over arrays: compiled to Polars, with expensive subexpressions evaluated once."""

@@ -1,0 +1,152 @@
+"""Expressions over whole columns: what `algebra.evaluate` means, as Polars expressions.
+
+Law    the value of `compile(e)` in row i of a frame = `evaluate(e, row i)`, in the type `polars_type(e.type)`
+
+Nothing here looks at single rows, and nothing raises because of a value: where there is no result there is NULL. Here
+is the compiler of expression trees; what each function does to columns is in the rooms of `scalars/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, assert_never
+
+import polars as pl
+
+from strandline.functions.evaluate import evaluate
+from strandline.functions.registry import FUNCTIONS
+from strandline.functions.vectorized import arithmetic as numbers
+from strandline.functions.vectorized import arrays, mathematics, patterns
+from strandline.functions.vectorized import conditional as choices
+from strandline.functions.vectorized import datetimes as times
+from strandline.functions.vectorized import formatting as formats
+from strandline.functions.vectorized import strings as texts
+from strandline.functions.vectorized.casts import cast_column
+from strandline.logical.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, UserCall, children, rebuilt
+from strandline.runtime.expressions.optimize import dear_last, thrifty
+from strandline.runtime.kernels.columns import constant, polars_type
+
+_CALLS: Final[Mapping[str, Callable[..., pl.Expr]]] = {
+    **choices.CALLS,
+    **numbers.CALLS,
+    **mathematics.CALLS,
+    **texts.CALLS,
+    **patterns.CALLS,
+    **times.CALLS,
+    **formats.CALLS,
+    **arrays.CALLS,
+}
+
+
+def evaluate_columns(
+    frame: pl.DataFrame, outputs: Sequence[tuple[str, Expression]], keep: Sequence[str] = ()
+) -> pl.DataFrame:
+    """The outputs under their names, then the columns to keep: as many rows as `frame`, also for constants."""
+    names = [name for name, _ in outputs]
+    assert len({*names, *keep}) == len(names) + len(keep), "output columns have distinct names"
+    if frame.height == 0:  # Polars has functions of a constant and a column that give one row here
+        types = {name: polars_type(expression.type) for name, expression in outputs}
+        return pl.DataFrame(schema={**types, **{name: frame.schema[name] for name in keep}})
+    frame, expressions = _called(_spelled_out(frame), [_fold(expression) for _, expression in outputs])
+    frame, expressions = thrifty(frame, expressions, _plainly)
+    return _with_outputs(frame, names, expressions).select(*names, *keep)
+
+
+def filter_frame(frame: pl.DataFrame, predicate: Expression) -> pl.DataFrame:
+    """The rows for which the predicate is true; not false, not unknown."""
+    if not frame.height:
+        return frame
+    columns = frame.columns
+    frame, (condition,) = _called(_spelled_out(frame), [_fold(predicate)])
+    frame, (condition,) = thrifty(frame, [dear_last(condition)], _plainly)
+    return frame.filter(_compile(condition)).select(columns)
+
+
+def _with_outputs(frame: pl.DataFrame, names: Sequence[str], expressions: Sequence[Expression]) -> pl.DataFrame:
+    # `select` would give a single row if every output is constant; `with_columns` knows the height.
+    return frame.with_columns(_compile(e).alias(name) for name, e in zip(names, expressions, strict=True))
+
+
+def _plainly(frame: pl.DataFrame, expressions: Sequence[Expression]) -> list[pl.Series]:
+    names = [f"@plain {number}" for number in range(len(expressions))]
+    return _with_outputs(frame, names, expressions).select(names).get_columns()
+
+
+def _called(frame: pl.DataFrame, expressions: Sequence[Expression]) -> tuple[pl.DataFrame, list[Expression]]:
+    """The expressions with columns in the place of calls of the user's functions, and the frame with these columns.
+
+    The functions are called here and not inside of Polars, which would bury what they raise.
+    """
+    if not any(map(_has_call, expressions)):
+        return frame, list(expressions)
+    known: dict[UserCall, ColumnRef] = {}
+
+    def call(expression: Expression) -> Expression:
+        nonlocal frame
+        expression = rebuilt(expression, call)
+        if not isinstance(expression, UserCall):
+            return expression
+        if expression not in known:
+            function = expression.function
+            id = f"@call {len(known)}"
+            arguments = [(str(number), argument) for number, argument in enumerate(expression.arguments)]
+            result = function.over([column.to_arrow() for column in evaluate_columns(frame, arguments)])
+            frame = frame.with_columns(pl.Series(id, result, dtype=polars_type(function.returns)))
+            known[expression] = ColumnRef(id, function.returns)
+        return known[expression]
+
+    changed = [call(expression) for expression in expressions]
+    return frame, changed
+
+
+def _has_call(expression: Expression) -> bool:
+    return isinstance(expression, UserCall) or any(map(_has_call, children(expression)))
+
+
+def _spelled_out(frame: pl.DataFrame) -> pl.DataFrame:
+    """The same frame without columns that Polars keeps as one value for all rows: a comparison of a constant with such
+    a column forgets how many rows it stands for. Costs nothing where there are none."""
+    return pl.DataFrame(frame.get_columns()) if frame.width else frame
+
+
+def compile(expression: Expression) -> pl.Expr:
+    """The expression over the columns of a frame that are named by their ids.
+
+    A constant gives a single value: Polars repeats it where it meets a column, and `evaluate_columns` always does.
+    """
+    return _compile(_fold(expression))
+
+
+def _compile(expression: Expression) -> pl.Expr:
+    match expression:
+        case Literal(value, kind):
+            return constant(value, kind)
+        case ColumnRef(id, _):
+            return pl.col(id)
+        case Cast(operand, kind):
+            return cast_column(_compile(operand), operand.type, kind)
+        case Case(branches, otherwise, _):
+            result = _compile(otherwise)
+            for condition, choice in reversed(branches):
+                result = pl.when(_compile(condition)).then(_compile(choice)).otherwise(result)
+            return result
+        case UserCall():
+            raise AssertionError("functions of the user's are called before")
+        case Call(function, arguments, _):
+            return _CALLS[function](expression, *(_compile(argument) for argument in arguments))
+        case _:
+            assert_never(expression)
+
+
+def _fold(expression: Expression) -> Expression:
+    """The expression with its constant parts as literals: functions look for literals to take a shorter way."""
+    folded = rebuilt(expression, _fold)
+    match folded:
+        case Literal() | ColumnRef():
+            return folded
+        case Call(function, arguments, kind) if FUNCTIONS[function].strict:
+            if any(isinstance(argument, Literal) and argument.value is None for argument in arguments):
+                return Literal(None, kind)
+    if all(isinstance(child, Literal) for child in children(folded)):
+        return Literal(evaluate(folded, {}), folded.type)
+    return folded

@@ -1,0 +1,249 @@
+"""Expressions over a frame, with less work: the dear parts of them become columns, which take a shorter way.
+
+Law    compiled over the frame that comes out, each expression has the values it had over the frame that went in
+
+There are three shorter ways, and all go by what a part costs (`functions/costs.py`) and by what the columns hold:
+
+    over few values     a part that reads one column is computed for its different values, if these are few
+    once                a part that several places ask for is computed for all of them
+    where it is taken   a choice of a CASE is computed for the rows that come to it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Final, TypeAlias
+
+import polars as pl
+
+from strandline.core.types import BOOLEAN, VARCHAR, array_of
+from strandline.functions.costs import own_cost
+from strandline.functions.subexpressions import Part, Parts
+from strandline.logical.expressions import (
+    Call,
+    Case,
+    ColumnRef,
+    Expression,
+    Literal,
+    children,
+    conjunction,
+    conjuncts,
+    rebuilt,
+)
+from strandline.runtime.expressions.granularity import granule
+from strandline.runtime.kernels.columns import polars_type
+from strandline.runtime.kernels.distinct_values import Different, different, runs
+
+# The values of expressions over a frame: as many as it has rows each.
+Compute: TypeAlias = Callable[[pl.DataFrame, Sequence[Expression]], list[pl.Series]]
+Thrifty: TypeAlias = tuple[pl.DataFrame, list[Expression]]
+
+# Nanoseconds that a way must have to save, by all rows together: to think of it takes some, too.
+WORTH: Final = 3_000_000
+# What a part must cost for each row so that a way pays off: what the way costs itself, and more.
+BY_RUNS: Final = 20
+BY_NUMBERS: Final = 60
+BY_TEXTS: Final = 120
+WHERE_TAKEN: Final = 60
+# Equal values have equal results: not so 0 and -0, which are equal DOUBLEs.
+_TOLD_APART: Final = (pl.String, pl.Datetime, pl.Date, pl.Int32, pl.Int64)
+
+
+_counter = count()
+
+
+def _new_name() -> str:
+    """The name of a column that no frame has. Ids of columns never begin like this."""
+    return f"@{next(_counter)}"
+
+
+def thrifty(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Thrifty:
+    """The frame with columns for the dear parts of expressions, and the expressions that read these columns."""
+    if sum(map(_whole_cost, expressions)) < _least_cost(frame):
+        return frame, list(expressions)
+    expressions = [_in_steps(expression) for expression in expressions]
+    return _all_rows(*_over_few_values(frame, expressions, plain), plain)
+
+
+def _least_cost(frame: pl.DataFrame) -> float:
+    return WORTH / max(frame.height, 1)
+
+
+def _all_rows(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Thrifty:
+    """The ways that are left where every row has a value of its own."""
+    return _where_taken(*_once(frame, expressions, plain), plain)
+
+
+def dear_last(predicate: Expression) -> Expression:
+    """A predicate that is true for the same rows, and asks what is dear only where all else is true."""
+    cheap: list[Expression] = []
+    dear: list[Expression] = []
+    for part in conjuncts(predicate):
+        (dear if _whole_cost(part) >= WHERE_TAKEN else cheap).append(part)
+    first, then = conjunction(tuple(cheap)), conjunction(tuple(dear))
+    if first is None or then is None:
+        return predicate
+    return Case(((first, then),), Literal(False, BOOLEAN), BOOLEAN)
+
+
+def computed(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> list[pl.Series]:
+    """The values of expressions over a frame. `plain` computes those for which there is no shorter way."""
+    return plain(*thrifty(frame, expressions, plain))
+
+
+def _whole_cost(expression: Expression) -> int:
+    return own_cost(expression) + sum(map(_whole_cost, children(expression)))
+
+
+def _in_steps(expression: Expression) -> Expression:
+    """The expression with functions of two steps as these steps: several parts of a text need one that is split."""
+    match rebuilt(expression, _in_steps):
+        case Call("split_part", (text, Literal(str(by), _) as separator, number), kind) if by:
+            return Call("@part", (Call("@split", (text, separator), array_of(VARCHAR)), number), kind)
+        case whole:
+            return whole
+
+
+# ---- over few values -------------------------------------------------------------------------------------------------
+
+
+def _over_few_values(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Thrifty:
+    parts = Parts(expressions)
+    found: dict[int, Expression] = {}
+    for (id, length), numbers in _by_column(parts, frame).items():
+        cost = parts.cost(numbers)
+        values = _few(frame.get_column(id), length, cost) if cost >= _least_cost(frame) else None
+        if values is None:
+            continue
+        fewer = frame.select(id)[values.rows]
+        fewer, inner = _all_rows(fewer, [parts.all[number].expression for number in numbers], plain)
+        names = [_new_name() for _ in numbers]
+        results = (result.alias(name) for name, result in zip(names, plain(fewer, inner), strict=True))
+        frame = frame.hstack(values.spread(pl.DataFrame(results)))
+        for name, number in zip(names, numbers, strict=True):
+            found[number] = ColumnRef(name, parts.all[number].expression.type)
+    return frame, [parts.written(root, found) for root in parts.roots] if found else list(expressions)
+
+
+def _by_column(parts: Parts, frame: pl.DataFrame) -> dict[tuple[str, int], list[int]]:
+    """The largest parts that read a single column, by that column and how exactly they look at it."""
+    found: dict[tuple[str, int], list[int]] = {}
+    seen: set[int] = set()
+
+    def visit(number: int) -> None:
+        part = parts.all[number]
+        if number in seen or part.is_leaf:
+            return
+        seen.add(number)
+        if len(part.columns) > 1:
+            for below in part.below:
+                visit(below)
+        for id in part.columns if len(part.columns) == 1 else ():
+            kind = frame.schema[id]
+            if kind in _TOLD_APART:
+                length = granule(part.expression) if kind == pl.Datetime else 1
+                found.setdefault((id, length), []).append(number)
+
+    for root in parts.roots:
+        visit(root)
+    return found
+
+
+def _few(column: pl.Series, length: int, cost: int) -> Different | None:
+    """The different values of a column, or granules of its instants, if they are few and worth to be told apart."""
+    if cost < BY_RUNS:
+        return None
+    keys = column if column.dtype == pl.String else column.to_physical()
+    keys = keys // length if length > 1 else keys
+    if (found := runs(keys)) is not None:
+        return found
+    return different(keys) if cost >= (BY_TEXTS if column.dtype == pl.String else BY_NUMBERS) else None
+
+
+# ---- once ------------------------------------------------------------------------------------------------------------
+
+
+def _once(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Thrifty:
+    parts = Parts(expressions)
+    found: dict[int, Expression] = {}
+    for number in parts.shared(_least_cost(frame)):
+        wider, (expression,) = _where_taken(frame, [parts.written(number, found)], plain)
+        name = _new_name()
+        frame = frame.with_columns(plain(wider, [expression])[0].alias(name))
+        found[number] = ColumnRef(name, expression.type)
+    return frame, [parts.written(root, found) for root in parts.roots] if found else list(expressions)
+
+
+# ---- where it is taken -----------------------------------------------------------------------------------------------
+
+
+def _where_taken(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Thrifty:
+    if not any(map(_has_case, expressions)):
+        return frame, list(expressions)
+    parts = Parts(expressions)
+    found: dict[int, Expression] = {}
+
+    def put(number: int, values: pl.Series) -> None:
+        nonlocal frame
+        name = _new_name()
+        frame = frame.with_columns(values.alias(name))
+        found[number] = ColumnRef(name, parts.all[number].expression.type)
+
+    least = max(WHERE_TAKEN, _least_cost(frame))
+    for conditions, choices in _dear_cases(parts, least):
+        left = pl.repeat(True, frame.height, eager=True)
+        results = plain(frame, [parts.written(number, found) for number in conditions])
+        for condition, choice, values in zip((*conditions, None), choices, (*results, None), strict=True):
+            taken = left if values is None else left & values.fill_null(False)
+            left &= ~taken
+            if condition is not None and values is not None and not parts.all[condition].is_leaf:
+                put(condition, values)
+            if _is_dear(parts, choice, least):
+                chosen = _for_rows(frame, taken, parts.all[choice], plain)
+                if chosen is not None:
+                    put(choice, chosen)
+    return frame, [parts.written(root, found) for root in parts.roots] if found else list(expressions)
+
+
+def _has_case(expression: Expression) -> bool:
+    return isinstance(expression, Case) or any(map(_has_case, children(expression)))
+
+
+def _dear_cases(parts: Parts, least_cost: float) -> list[tuple[Sequence[int], Sequence[int]]]:
+    """The conditions and choices of each CASE with a dear choice that is not in the choice of such a CASE itself."""
+    found: dict[int, tuple[Sequence[int], Sequence[int]]] = {}
+
+    def visit(number: int) -> None:
+        part = parts.all[number]
+        if number in found:
+            return
+        if isinstance(part.expression, Case):
+            conditions, choices = part.below[:-1:2], (*part.below[1::2], part.below[-1])
+            if any(_is_dear(parts, choice, least_cost) for choice in choices):
+                found[number] = conditions, choices
+                return
+        for below in part.below:
+            visit(below)
+
+    for root in parts.roots:
+        visit(root)
+    return list(found.values())
+
+
+def _is_dear(parts: Parts, number: int, least_cost: float) -> bool:
+    part = parts.all[number]
+    # What is asked for elsewhere, too, is needed in other rows.
+    return part.uses == 1 and bool(part.columns) and not part.is_leaf and parts.cost((number,)) >= least_cost
+
+
+def _for_rows(frame: pl.DataFrame, taken: pl.Series, part: Part, plain: Compute) -> pl.Series | None:
+    """The values of a part for some rows, and NULL for the others; None if these rows are almost all there are."""
+    rows = taken.sum()
+    if rows > frame.height * 3 // 4:
+        return None
+    if not rows:
+        return pl.repeat(None, frame.height, dtype=polars_type(part.expression.type), eager=True)
+    values = computed(frame.select(part.columns).filter(taken), [part.expression], plain)[0]
+    place = pl.select(pl.when(taken).then(taken.cum_sum() - 1)).to_series()
+    return values.gather(place)

@@ -1,0 +1,175 @@
+"""From a source to the first exchange: accept rows in order of arrival, tell the time, run the stage-0 fragments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+
+from strandline.connectors.sources.base import Chunk, Source
+from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
+from strandline.logical.catalog import WEIGHT, BaseStream
+from strandline.planner.physical.plan import Fragment, Pipeline, ports
+from strandline.runtime.edge_metrics import Meter
+from strandline.runtime.exchange import DRIVER, Message, to_table
+from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Mask, Times, is_sorted, times
+from strandline.runtime.kernels.compiled import working_seconds
+from strandline.runtime.offsets import Piece
+from strandline.runtime.operators.base import Progress
+from strandline.runtime.stage import Outbox
+from strandline.runtime.watermark import Heartbeat, progress_of
+from strandline.shedding.sampler import drop, with_counts, with_setting
+
+
+def ingest(
+    pipeline: Pipeline,
+    source: Source,
+    piece: Piece,
+    before: Mapping[str, Heartbeat],
+    out: Outbox,
+) -> Heartbeat:
+    """Read a piece of a source and send what it has to every bucket; returns what this task knows of its time.
+
+    Which rows are late depends on the order of arrival and nothing else: a row is late if it is older than the latest
+    row before it in its partition by more than the declared disorder. However the input is cut into batches and pieces,
+    and whichever partition is read first, the same rows are late.
+    """
+    stream = source.stream
+    beat = before.get(stream.name) or Heartbeat(stream.name)
+    beat = replace(beat, kept=with_setting(beat.kept, beat.high, piece.shares))
+    known = source.partitions(piece.end)
+    if piece.start > piece.begin:
+        # The first piece goes on with the counts; the others bring theirs and know only how far time had come.
+        reached = Heartbeat(stream.name, high=beat.high, partitions=beat.partitions, kept=beat.kept)
+        if known is None:
+            before_it = piece.arrived if stream.time_column is None else source.latest(piece.begin, piece.start)
+            reached = replace(reached, high=max(beat.high, before_it))
+        beat = reached
+    if known is not None:
+        partitions = {name: beat.partitions.get(name, BEFORE_ALL) for name in known}
+        beat = replace(beat, partitions=partitions, resting=tuple(name for name, rests in known.items() if rests))
+    floor = _floor(pipeline, stream.name, before)
+    fragments = [f for f in pipeline.at(0) if ports(f.root)[0].name == f"source:{stream.name}"]
+    wanted = frozenset(c.name for f in fragments for c in ports(f.root)[0].columns) - {WEIGHT}
+    out.meter = Meter(piece.measure)
+    if piece.start < piece.end:
+        began = working_seconds()
+        for chunk in source.read(piece.start, piece.end, wanted):
+            out.count_reading(stream.name, chunk.rows.height, working_seconds() - began)
+            beat = replace(beat, read=beat.read + chunk.count, high=max(beat.high, chunk.reached))
+            if chunk.rejected.height:
+                out.for_driver.append(Message("rejected", stream.name, DRIVER, table=to_table(chunk.rejected)))
+                beat = replace(beat, rejected=beat.rejected + chunk.rejected.height)
+            if chunk.rows.height:
+                timed = _at_arrival(chunk, piece) if stream.time_column is None else chunk
+                beat = _accept(stream, timed, beat, floor, fragments, dict(piece.shares), out)
+            floor = max(floor, chunk.promise)
+            began = working_seconds()
+    beat = replace(_tell_time(beat, stream, floor, piece), measure=piece.measure)
+    for bucket in range(pipeline.buckets):
+        out.send(bucket, Message("heartbeat", stream.name, 1, facts=beat.to_json()))
+    out.for_driver.append(Message("heartbeat", stream.name, DRIVER, facts=beat.to_json()))
+    return beat
+
+
+def _at_arrival(chunk: Chunk, piece: Piece) -> Chunk:
+    """Rows that do not know their time, with that of their batch. It was decided with the offsets, so a batch that is
+    read again has the same."""
+    return replace(chunk, rows=chunk.rows.with_columns(pl.lit(piece.arrived, pl.Int64).alias(FROM)))
+
+
+def _accept(
+    stream: BaseStream,
+    chunk: Chunk,
+    beat: Heartbeat,
+    floor: Instant,
+    fragments: list[Fragment],
+    shares: Mapping[str, float],
+    out: Outbox,
+) -> Heartbeat:
+    rows = chunk.rows
+    time = times(rows, FROM)
+    late = late_rows(time, _high_before(chunk, beat, stream), stream.disorder_us, floor)
+    late_count = int(late.sum())
+    if late_count:
+        kept = pl.Series(late)
+        # What is kept aside is the row as it came, also where the queries need only a part of it.
+        aside = (chunk.whole() if chunk.whole is not None else rows).filter(kept)
+        out.for_driver.append(
+            Message("late", stream.name, DRIVER, table=to_table(aside.drop(FROM, UNTIL, strict=False)))
+        )
+        rows = rows.filter(~kept)
+        time = times(rows, FROM)
+    if rows.height:
+        if out.meter.wish:
+            out.meter.look(f"source:{stream.name}", rows.with_columns(_until(rows)))
+        left, dropped = drop(rows, stream.name, shares)
+        for fragment in fragments:
+            # One row in, one element out: stage 0 knows no state and no progress.
+            batch = _elements(left.get(fragment.query, rows), fragment, shares.get(fragment.query, 1.0))
+            runner = out.runner(fragment)
+            out.route(fragment.route, runner.step(batch, Progress(FOREVER, kept={stream.name: beat.kept})).frame)
+            out.count(fragment, runner)
+        beat = replace(beat, dropped=with_counts(beat.dropped, dropped))
+        high = int(time.max())
+        beat = replace(beat, low=min(beat.low, int(time.min())), high=max(beat.high, high))
+        if chunk.partition is not None:
+            reached = max(beat.partitions[chunk.partition], high - stream.disorder_us)
+            beat = replace(beat, partitions={**beat.partitions, chunk.partition: reached})
+    return replace(beat, rows=beat.rows + rows.height, late=beat.late + late_count)
+
+
+def _high_before(chunk: Chunk, beat: Heartbeat, stream: BaseStream) -> Instant:
+    """The latest time before a chunk, in the order that the chunk continues."""
+    if chunk.partition is None:
+        return beat.high
+    reached = beat.partitions[chunk.partition]
+    return reached + stream.disorder_us if reached != BEFORE_ALL else BEFORE_ALL
+
+
+def _elements(rows: pl.DataFrame, fragment: Fragment, share: float) -> dict[str, Batch]:
+    """Rows as the stream that the fragment scans, under the column ids of its plan: chronons, unless they say more.
+    Of `share` of them each stands for 1 / share."""
+    port = ports(fragment.root)[0]
+    weight = pl.lit(1.0 / share if share > 0 else 0.0)
+    columns = [(weight if c.name == WEIGHT else pl.col(c.name)).alias(c.id) for c in port.columns]
+    return {port.name: Batch(rows.select(*columns, pl.col(FROM), _until(rows)))}
+
+
+def _until(rows: pl.DataFrame) -> pl.Expr:
+    return pl.col(UNTIL) if UNTIL in rows.columns else (pl.col(FROM) + 1).alias(UNTIL)
+
+
+def late_rows(time: Times, high: Instant, disorder_us: int, floor: Instant) -> Mask:
+    """Which rows come too late: more than the disorder behind the latest row before them, or behind the floor."""
+    first_in_time = max(high - disorder_us if high != BEFORE_ALL else BEFORE_ALL, floor)
+    if not len(time) or (time[0] >= first_in_time and is_sorted(time)):
+        return np.zeros(len(time), dtype=np.bool_)
+    latest_before = np.maximum.accumulate(np.concatenate(([high], time)))[:-1]
+    bound = np.where(latest_before == BEFORE_ALL, BEFORE_ALL, latest_before - disorder_us)
+    late: Mask = time < np.maximum(bound, floor)
+    return late
+
+
+def _tell_time(beat: Heartbeat, stream: BaseStream, floor: Instant, piece: Piece) -> Heartbeat:
+    if piece.ended:
+        return replace(beat, progress=FOREVER, idle=False, ended=True)
+    progress = max(beat.progress, floor)
+    if stream.time_column is None:
+        return replace(beat, progress=max(progress, piece.arrived + 1))  # the next batch arrives later
+    if beat.high != BEFORE_ALL:
+        in_order = beat.slowest() if beat.partitions else beat.high - stream.disorder_us
+        # A source that has fallen silent is taken at its word: what it has sent is all there was.
+        progress = max(progress, beat.high + 1 if piece.idle else in_order)
+    return replace(beat, progress=progress, idle=piece.idle)
+
+
+def _floor(pipeline: Pipeline, stream: str, before: Mapping[str, Heartbeat]) -> Instant:
+    """How far queries have gone on without this source while it was idle: what is older comes too late."""
+    known = before.get(stream)
+    if known is None or not known.idle:
+        return BEFORE_ALL if known is None else known.progress
+    reached = [progress_of(before, query.streams).until for query in pipeline.queries if stream in query.streams]
+    return max([known.progress, *(r for r in reached if r < FOREVER)])

@@ -1,0 +1,93 @@
+"""A batch of elements: payload columns and the validity interval of each, as one columnar frame."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from strandline.core.temporal import Instant
+from strandline.core.types import Schema
+from strandline.runtime.kernels.columns import polars_type
+
+Times: TypeAlias = npt.NDArray[np.int64]
+Index: TypeAlias = npt.NDArray[np.int64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+# Column ids never begin with "@", so these cannot meet a payload column.
+FROM, UNTIL = "@from", "@until"
+
+
+def frame_schema(schema: Schema) -> dict[str, pl.DataType]:
+    """The Polars schema of a payload with its interval."""
+    return {c.id: polars_type(c.type) for c in schema} | {FROM: pl.Int64(), UNTIL: pl.Int64()}
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Elements as a frame: one column per payload column (named by id), `@from` and `@until`."""
+
+    frame: pl.DataFrame
+
+    def __len__(self) -> int:
+        return self.frame.height
+
+    @property
+    def start(self) -> Times:
+        return times(self.frame, FROM)
+
+    @property
+    def end(self) -> Times:
+        return times(self.frame, UNTIL)
+
+    @staticmethod
+    def empty(schema: Schema) -> Batch:
+        return Batch(pl.DataFrame(schema=frame_schema(schema)))
+
+    @staticmethod
+    def concat(batches: Sequence[Batch]) -> Batch:
+        if len(batches) == 1:
+            return batches[0]
+        return Batch(pl.concat([b.frame for b in batches], how="vertical", rechunk=True))
+
+    def slice(self, offset: int, length: int | None = None) -> Batch:
+        return Batch(self.frame.slice(offset, length))
+
+    def take(self, rows: Index) -> Batch:
+        return Batch(gather(self.frame, rows))
+
+    def keep(self, mask: Mask) -> Batch:
+        return self if mask.all() else Batch(self.frame.filter(pl.Series(mask)))
+
+    def with_times(self, start: Times, end: Times) -> Batch:
+        return Batch(self.frame.with_columns(pl.Series(FROM, start), pl.Series(UNTIL, end)))
+
+    def ordered(self) -> Batch:
+        """By start; elements that start together keep their order of arrival."""
+        start = self.start
+        if is_sorted(start):
+            return self
+        return self.take(np.argsort(start, kind="stable"))
+
+    def count_before(self, until: Instant) -> int:
+        """How many elements of an ordered batch start before `until`."""
+        return int(np.searchsorted(self.start, until, side="left"))
+
+
+def times(frame: pl.DataFrame, column: str) -> Times:
+    """A time column as an array, without a copy where it lies in one piece."""
+    values: Times = frame.get_column(column).to_numpy()
+    return values
+
+
+def is_sorted(values: npt.NDArray[np.int64] | npt.NDArray[np.uint64]) -> bool:
+    return len(values) < 2 or bool(np.all(values[1:] >= values[:-1]))
+
+
+def gather(frame: pl.DataFrame, rows: Index) -> pl.DataFrame:
+    """The rows of a frame by position; a frame without columns has rows, too."""
+    return frame[rows]

@@ -1,0 +1,69 @@
+"""Elements as changes and back: the net effect of intervals on the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from strandline.core.temporal import FOREVER
+from strandline.runtime.kernels.batch import FROM, UNTIL, Index, gather, times
+from strandline.runtime.kernels.grouping import group_codes
+
+TIME, CHANGE = "@time", "@change"
+
+
+def net_changes(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """What happens at each instant: the payload, `@time`, and `@change` = how many copies come (+) or go (-).
+
+    A piece that ends where an equal one begins is no change at all, so the result does not depend on how intervals
+    were cut. Ordered by time, departures before arrivals; elements that never end never depart.
+    """
+    codes, representative = group_codes(frame, columns)
+    ends = times(frame, UNTIL)
+    ending = ends < FOREVER
+    code = np.concatenate([codes, codes[ending]])
+    time = np.concatenate([times(frame, FROM), ends[ending]])
+    change = np.concatenate([np.ones(len(codes), np.int64), -np.ones(int(ending.sum()), np.int64)])
+    net = (
+        pl.DataFrame({"code": code, TIME: time, CHANGE: change})
+        .group_by("code", TIME)
+        .agg(pl.col(CHANGE).sum())
+        .filter(pl.col(CHANGE) != 0)
+        .sort(TIME, CHANGE, "code")
+    )
+    payload = gather(frame.select(columns), representative[net.get_column("code").to_numpy()])
+    return payload.with_columns(net.get_column(TIME), net.get_column(CHANGE), net.get_column("code").alias("@code"))
+
+
+def coalesce(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """The same snapshots with the fewest cuts: value-equivalent pieces that touch become one.
+
+    Per payload, the k-th arrival is paired with the k-th departure: at every instant as many copies are valid as were.
+    """
+    if not frame.height:
+        return frame
+    net = net_changes(frame, columns)
+    copies = net.get_column(CHANGE).to_numpy()
+    rows = np.repeat(np.arange(net.height), np.abs(copies))
+    comes = copies[rows] > 0
+    code, time = net.get_column("@code").to_numpy()[rows], times(net, TIME)[rows]
+    come, go = np.flatnonzero(comes), np.flatnonzero(~comes)
+    come = come[np.lexsort((time[come], code[come]))]
+    go = go[np.lexsort((time[go], code[go]))]
+    # Departures may be missing (elements without end): the k-th arrival of a payload takes its k-th departure or none.
+    rank_come, rank_go = _rank_in_group(code[come]), _rank_in_group(code[go])
+    arrivals = pl.DataFrame({"code": code[come], "rank": rank_come, "row": rows[come], FROM: time[come]})
+    departures = pl.DataFrame({"code": code[go], "rank": rank_go, UNTIL: time[go]})
+    paired = arrivals.join(departures, on=["code", "rank"], how="left").sort(FROM, "row")
+    payload = gather(net.select(columns), paired.get_column("row").to_numpy())
+    return payload.with_columns(paired.get_column(FROM), paired.get_column(UNTIL).fill_null(FOREVER))
+
+
+def _rank_in_group(codes: Index) -> Index:
+    """0, 1, 2, … within each run of equal codes."""
+    first = np.ones(len(codes), dtype=np.bool_)
+    first[1:] = codes[1:] != codes[:-1]
+    begins = np.flatnonzero(first)
+    return np.arange(len(codes)) - np.repeat(begins, np.diff(np.append(begins, len(codes))))

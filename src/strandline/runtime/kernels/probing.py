@@ -1,0 +1,56 @@
+"""Looking up hashes among stored ones: the inner loop of joins and of duplicate elimination."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from strandline.runtime.kernels.batch import Index
+from strandline.runtime.kernels.compiled import compiled
+from strandline.runtime.kernels.hashing import Hashes
+
+# Compiled, because arrays would have to hold every candidate of a slot before the first of them is compared.
+
+
+@compiled("Tuple((i8[::1], i8[::1], i8))(u8[::1], u8[::1], u4[::1], u8, i8, i8)")
+def matches(
+    hashes: Hashes, stored: Hashes, table: npt.NDArray[np.uint32], shift: np.uint64, begin: int, limit: int
+) -> tuple[Index, Index, int]:
+    """The pairs (row of `hashes`, row of `stored`) with equal hashes, from row `begin` on, and where to go on.
+
+    It stops before a row that would make more than `limit` pairs; one row may have more. `stored` is sorted, and those
+    whose leading bits, all but `shift`, are n lie from `table[n]` to `table[n + 1]`.
+    """
+    room = max(len(hashes) - begin, 16)
+    rows, found = np.empty(room, np.int64), np.empty(room, np.int64)
+    count, row = 0, begin
+    while row < len(hashes):
+        wanted = hashes[row]
+        slot = np.int64(wanted >> shift)
+        first, end = np.int64(table[slot]), np.int64(table[slot + 1])
+        # A slot has one or two rows, unless a frequent key lies in it: then halving is better than walking.
+        stop = end
+        while stop - first > 8:
+            middle = (first + stop) // 2
+            if stored[middle] < wanted:
+                first = middle + 1
+            else:
+                stop = middle
+        while first < end and stored[first] < wanted:
+            first += 1
+        last = first
+        while last < end and stored[last] == wanted:
+            last += 1
+        pairs = last - first
+        if count > 0 and count + pairs > limit:
+            break
+        if count + pairs > room:
+            room = 2 * room + int(pairs)
+            more_rows, more_found = np.empty(room, np.int64), np.empty(room, np.int64)
+            more_rows[:count], more_found[:count] = rows[:count], found[:count]
+            rows, found = more_rows, more_found
+        for at in range(first, last):
+            rows[count], found[count] = row, at
+            count += 1
+        row += 1
+    return rows[:count].copy(), found[:count].copy(), row

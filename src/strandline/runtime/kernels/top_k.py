@@ -1,0 +1,193 @@
+"""The first elements in an order, of each group, with those that are level with the last of them: who can never be
+among them, and a sweep over events that tells when the others are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from strandline.runtime.kernels.batch import Index, Mask, Times
+from strandline.runtime.kernels.compiled import compiled
+
+
+def among_first(group: Index, level: Index, turn: Times, stands: Mask, limit: int) -> Mask:
+    """Which elements have fewer than `limit` elements of their group before them that had their turn with them or
+    earlier and that stand.
+
+    `level` is an element's place in the order, the same for those that are level. Elements are given in order of their
+    turns.
+    """
+    sizes = np.minimum(np.bincount(group), limit)
+    return _among_first(group, level, turn, stands, np.cumsum(sizes) - sizes, limit)
+
+
+@compiled("b1[::1](i8[::1], i8[::1], i8[::1], b1[::1], i8[::1], i8)")
+def _among_first(group: Index, level: Index, turn: Times, stands: Mask, room: Index, limit: int) -> Mask:
+    """Each group has a heap of its `limit` smallest levels, the greatest of them on top, which begins at its `room`."""
+    count = len(group)
+    heaps = np.empty(count, np.int64)
+    filled = np.zeros(len(room), np.int64)
+    first = np.ones(count, np.bool_)
+    begin = 0
+    while begin < count:
+        end = begin
+        while end < count and turn[end] == turn[begin]:
+            mine, value = group[end], level[end]
+            base, size = room[mine], filled[mine]
+            if stands[end] and size < limit:
+                at = size
+                while at > 0 and heaps[base + (at - 1) // 2] < value:
+                    heaps[base + at] = heaps[base + (at - 1) // 2]
+                    at = (at - 1) // 2
+                heaps[base + at] = value
+                filled[mine] += 1
+            elif stands[end] and value < heaps[base]:
+                at = 0
+                while 2 * at + 1 < size:
+                    child = 2 * at + 1
+                    if child + 1 < size and heaps[base + child + 1] > heaps[base + child]:
+                        child += 1
+                    if heaps[base + child] <= value:
+                        break
+                    heaps[base + at] = heaps[base + child]
+                    at = child
+                heaps[base + at] = value
+            end += 1
+        # All of one turn count for each other.
+        for index in range(begin, end):
+            mine = group[index]
+            first[index] = filled[mine] < limit or level[index] <= heaps[room[mine]]
+        begin = end
+    return first
+
+
+@compiled(
+    "Tuple((i8[::1], i8[::1], i8[::1], i8[::1]))"
+    "(i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8, b1, i8)"
+)
+def running_top(
+    time: Times,
+    element: Index,
+    change: Index,
+    events: Index,
+    place_of: Index,
+    level: Index,
+    head: Index,
+    places: Index,
+    limit: int,
+    with_ranks: bool,
+    until: int,
+) -> tuple[Index, Index, Times, Times]:
+    """Which elements are among the first `limit` of their group, from when until when, up to `until`; if asked for also
+    at which rank, and then there is a piece for each.
+
+    Group g has the events from `events[g]` to `events[g + 1]`, in order of time: an element comes (`change` 1) or goes
+    (-1). Its elements have the places from `places[g]` to `places[g + 1]`, each its own; `head[place]` and
+    `level[place]` are the first and the last place that are level with a place. A tree of counts over the places finds
+    the k-th element that is there; all up to a bound are among the first, and only what the bound passes over has to be
+    touched, or with ranks what stands behind a change.
+    """
+    size = len(place_of)
+    largest = 0
+    for group in range(len(places) - 1):
+        largest = max(largest, places[group + 1] - places[group])
+    tree = np.empty(largest + 1, np.int64)
+    since, rank_of = np.empty(size, np.int64), np.zeros(size, np.int64)
+    inside, there = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
+    element_at = np.empty(size, np.int64)
+    for index in range(size):
+        element_at[place_of[index]] = index
+    room = 2 * size + 16
+    who, rank = np.empty(room, np.int64), np.empty(room, np.int64)
+    begin, end = np.empty(room, np.int64), np.empty(room, np.int64)
+    found = 0
+    for group in range(len(places) - 1):
+        base, width = places[group], places[group + 1] - places[group]
+        tree[: width + 1] = 0
+        highest = 1
+        while highest * 2 <= width:
+            highest *= 2
+        total, bound = 0, width - 1
+        event, last = events[group], events[group + 1]
+        while event < last:
+            now = time[event]
+            first, lowest = event, width
+            while event < last and time[event] == now:
+                place = place_of[element[event]]
+                node = place - base + 1
+                while node <= width:
+                    tree[node] += change[event]
+                    node += node & -node
+                total += change[event]
+                there[place] = change[event] > 0
+                lowest = min(lowest, head[place] - base)
+                if change[event] < 0 and inside[place]:
+                    inside[place] = False
+                    if since[place] < now:
+                        if found == len(who):
+                            who, rank = np.append(who, who), np.append(rank, rank)
+                            begin, end = np.append(begin, begin), np.append(end, end)
+                        who[found], rank[found] = element_at[place], rank_of[place]
+                        begin[found], end[found] = since[place], now
+                        found += 1
+                event += 1
+            before, bound = bound, width - 1
+            if total > limit:
+                node, step, rest = 0, highest, limit
+                while step > 0:
+                    if node + step <= width and tree[node + step] < rest:
+                        node += step
+                        rest -= tree[node]
+                    step //= 2
+                bound = level[base + node] - base
+            # What has come in this run.
+            for index in range(first, event):
+                place = place_of[element[index]]
+                if not with_ranks and there[place] and place - base <= bound and not inside[place]:
+                    inside[place], since[place] = True, now
+            # What the bound has passed over; with ranks, all behind the first change.
+            low, high = min(before, bound), max(before, bound)
+            if with_ranks:
+                low = lowest - 1
+            if low < high:
+                count = 0
+                node = low + 1
+                while node > 0:
+                    count += tree[node]
+                    node -= node & -node
+                ranked, leveled = 0, -1
+                while True:
+                    count += 1
+                    if count > total:
+                        break
+                    node, step, rest = 0, highest, count
+                    while step > 0:
+                        if node + step <= width and tree[node + step] < rest:
+                            node += step
+                            rest -= tree[node]
+                        step //= 2
+                    if node > high:
+                        break
+                    place = base + node
+                    if with_ranks and level[place] != leveled:
+                        ranked, leveled = count, level[place]
+                    stays = node <= bound and inside[place] and rank_of[place] == ranked
+                    if inside[place] and not stays:
+                        inside[place] = False
+                        if since[place] < now:
+                            if found == len(who):
+                                who, rank = np.append(who, who), np.append(rank, rank)
+                                begin, end = np.append(begin, begin), np.append(end, end)
+                            who[found], rank[found] = element_at[place], rank_of[place]
+                            begin[found], end[found] = since[place], now
+                            found += 1
+                    if node <= bound and not inside[place]:
+                        inside[place], since[place], rank_of[place] = True, now, ranked
+    for place in range(size):
+        if inside[place] and since[place] < until:
+            if found == len(who):
+                who, rank = np.append(who, who), np.append(rank, rank)
+                begin, end = np.append(begin, begin), np.append(end, end)
+            who[found], rank[found] = element_at[place], rank_of[place]
+            begin[found], end[found] = since[place], until
+            found += 1
+    return who[:found].copy(), rank[:found].copy(), begin[:found].copy(), end[:found].copy()

@@ -1,0 +1,447 @@
+"""Grouping with aggregation and scalar aggregation over interval streams."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
+from strandline.core.types import Column, Schema
+from strandline.functions.aggregates import DISPERSIONS, looks_at_members
+from strandline.logical.expressions import AggregateCall
+from strandline.logical.udf import States, UserAggregate
+from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Mask, Times, frame_schema, gather, times
+from strandline.runtime.kernels.columns import polars_type
+from strandline.runtime.kernels.exact_sums import Limbs, from_limbs, means, to_limbs
+from strandline.runtime.kernels.grouping import group_codes
+from strandline.runtime.kernels.ranking import Ranking
+from strandline.runtime.kernels.sweep import lay_out, running_maxima, running_totals
+from strandline.runtime.kernels.variance import numbers, odd, squares, variances
+from strandline.runtime.operators.base import Operator, Progress
+from strandline.runtime.operators.ordered_aggregates import Comings, Members
+from strandline.runtime.operators.user_aggregates import Lives, Moves, pooled, restored, run_totals, stored
+from strandline.runtime.state.segments import Segment, SortedLog, State
+
+# Names of the running totals, kept per group between slices as columns of a frame.
+ROWS = "@rows"  # how many elements are valid
+VALUES = "@values:"  # + argument: how many of them have a value
+LIMB = "@limb:"  # + argument + ":" + limb: the exact sum of the values
+NUMBER = "@number:"  # + argument + ":" + limb: the same of the values as DOUBLEs, for variances
+SQUARE = "@square:"  # + argument + ":" + limb: the exact sum of their squares
+ODD = "@odd:"  # + argument: how many of them have no square
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The instants at which something changes, per group: one run per (group, instant), in order of time."""
+
+    by_time: Index  # events in order of time
+    codes: Index  # group of each event
+    at: Times  # instant of each event
+    run_of: Index  # run of each event in order of time
+    code: Index  # group of each run
+    time: Times  # instant of each run
+    until: Times  # when the next run of the group begins, or the slice ends
+    last: Index  # last run of each group
+
+    def totals(self, changes: Index) -> Index:
+        """The total after each run, of changes given per event."""
+        return running_totals(self.by_time, self.codes, self.run_of, len(self.last), len(self.code), changes)
+
+
+class AggregateOperator(Operator):
+    """One element per group with the aggregates over the elements of the group that are valid.
+
+    Law    snapshot(out, t) = γ(snapshot(in, t)); without keys one row for every t since the first element of any input
+    State  per group the totals at the progress, with the states of the user's aggregates that have an inverse; the
+           elements that have not ended, in order of their end, for taking them out again; of those the few that can
+           still be a MIN or MAX. Aggregates of members, as percentiles, read all of them in every slice
+    Emits  for each group the piece between two changes, and the piece up to the progress
+
+        in       a......         COUNT
+        1        [====)          1  [=)   [==)
+        2          [=====)       2    [===)
+    """
+
+    def __init__(self, keys: tuple[str, ...], aggregates: tuple[tuple[Column, AggregateCall], ...], source: Schema):
+        self.keys = list(keys)
+        self.aggregates = aggregates
+        types = {column.id: column.type for column in source}
+        arguments = {call.argument.id: call.argument.type for _, call in aggregates if call.argument}
+        read = [column.id for _, call in aggregates for column in call.columns]
+        self.output = (*(c for key in keys for c in source if c.id == key), *(column for column, _ in aggregates))
+        self.counted = sorted(arguments)
+        self.summed = sorted({c.argument.id for _, c in aggregates if c.argument and c.function in ("sum", "avg")})
+        self.ranked = sorted({c.argument.id for _, c in aggregates if c.argument and c.function in ("min", "max")})
+        self.dispersed = sorted({c.argument.id for _, c in aggregates if c.argument and c.function in DISPERSIONS})
+        self.looks_at_members = any(looks_at_members(call) for _, call in aggregates)
+        self.stored = {name: polars_type(types[name]) for name in dict.fromkeys([*keys, *sorted(read)])}
+        self.progress: Instant = BEFORE_ALL
+        self.valid = SortedLog(UNTIL)
+        self.candidates: dict[tuple[str, str], pl.DataFrame] = {}
+        self.restore(State())
+
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        if progress.until <= self.progress:
+            assert not len(inputs[0]), "a slice has no elements before the progress of the one before"
+            return Batch.empty(self.output)
+        before, self.progress = self.progress, progress.until
+        arrived = inputs[0].frame.select([*self.stored, FROM, UNTIL])
+        leaving = self.valid.take_before(progress.until)
+        ended = pl.concat([f.select([*self.stored, UNTIL]) for f in leaving]) if leaving else arrived.head(0).drop(FROM)
+        staying = [f.select([*self.stored]) for f in self.valid.rows()] if self.looks_at_members else []
+        return self._sweep(arrived, ended, pl.concat([ended.head(0).drop(UNTIL), *staying]), before, progress)
+
+    def _sweep(
+        self, arrived: pl.DataFrame, ended: pl.DataFrame, staying: pl.DataFrame, before: Instant, progress: Progress
+    ) -> Batch:
+        carried = self.totals
+        parts = [carried, ended, arrived, staying, *self.candidates.values()]
+        sizes = np.cumsum([part.height for part in parts])
+        groups = carried.select(self.keys)
+        representative = None
+        codes = np.zeros(int(sizes[-1]), np.int64)
+        if self.keys:
+            groups = pl.concat([part.select(self.keys) for part in parts], rechunk=True)
+            codes, representative = group_codes(groups, self.keys)
+        at_carried, at_ended, at_arrived, at_staying, *at_held = np.split(codes, sizes[:-1])
+        ends = times(arrived, UNTIL)
+        over = ends < progress.until
+
+        origin = [] if self.keys else self._origin(carried, before, progress)
+        events = _Events(
+            carried=(at_carried, np.full(carried.height, before)),
+            entering=(at_arrived, times(arrived, FROM)),
+            leaving=(at_ended, times(ended, UNTIL)),
+            over=over,
+            over_at=(at_arrived[over], ends[over]),
+            origin=(np.zeros(len(origin), np.int64), np.array(origin, dtype=np.int64)),
+        )
+        line = events.timeline(1 if representative is None else len(representative), progress.until)
+        if not len(line.code):
+            return Batch.empty(self.output)
+
+        ends_later = ~over & ((ends < FOREVER) | self.looks_at_members)
+        self.valid.append(arrived.filter(pl.Series(ends_later)).drop(FROM))
+        sums = self._totals(line, events, carried, arrived, ended)
+        exists = line.time < line.until
+        if self.keys:
+            exists &= sums[ROWS] > 0
+        slice_ = _Slice(line, events, arrived, progress.until, exists)
+        extremes = {
+            side: self._extremes(side, held, slice_, sums[VALUES + side[1]][exists] > 0)
+            for side, held in zip(self.candidates, at_held, strict=True)
+        }
+        members = None
+        if self.looks_at_members:
+            elements = pl.concat([ended.drop(UNTIL), staying, arrived.drop(FROM, UNTIL)], rechunk=True)
+            groups_of = np.concatenate([at_ended, at_staying, at_arrived])
+            comings = events.comings(line, groups_of[: len(groups_of) - arrived.height])
+            members = Members(comings, elements, groups_of, len(line.last))
+        folds = {
+            column.id: self._fold(column.id, call.user, call.argument.id, slice_, carried, ended, sums)
+            for column, call in self.aggregates
+            if call.user is not None and call.argument is not None and not looks_at_members(call)
+        }
+        columns = self._columns(sums, extremes, members, folds, exists)
+        if representative is not None:
+            payload = gather(groups, representative[line.code[exists]])
+            columns = [*payload.get_columns(), *columns]
+        self._carry(line, sums, folds, groups, representative)
+        frame = pl.DataFrame([*columns, pl.Series(FROM, line.time[exists]), pl.Series(UNTIL, line.until[exists])])
+        return Batch(frame.select(list(frame_schema(self.output))))
+
+    def _origin(self, carried: pl.DataFrame, before: Instant, progress: Progress) -> list[Instant]:
+        """Where the one group of a scalar aggregation begins, if that is in this slice."""
+        return [progress.origin] if not carried.height and before <= progress.origin < progress.until else []
+
+    def _totals(
+        self, line: Timeline, events: _Events, carried: pl.DataFrame, arrived: pl.DataFrame, ended: pl.DataFrame
+    ) -> dict[str, Index]:
+        """Every running total after each run."""
+        sums: dict[str, Index] = {}
+
+        def track(name: str, entering: Index, leaving: Index) -> None:
+            start = (
+                carried.get_column(name).to_numpy() if name in carried.columns else np.zeros(carried.height, np.int64)
+            )
+            sums[name] = line.totals(events.changes(start, entering, leaving))
+
+        track(ROWS, np.ones(arrived.height, np.int64), np.ones(ended.height, np.int64))
+        for name in self.counted:
+            if arrived[name].null_count() or ended[name].null_count() or _counts_differ(carried, VALUES + name):
+                track(VALUES + name, _present(arrived[name]), _present(ended[name]))
+            else:
+                sums[VALUES + name] = sums[ROWS]
+
+        def track_limbs(prefix: str, entering: Limbs, leaving: Limbs) -> None:
+            known = {c[len(prefix) :] for c in carried.columns if c.startswith(prefix)}
+            zero = np.zeros(max(arrived.height, ended.height), np.int64)
+            for limb in sorted(known | set(entering) | set(leaving)):
+                came, went = entering.get(limb, zero[: arrived.height]), leaving.get(limb, zero[: ended.height])
+                track(prefix + limb, came, went)
+
+        for name in self.summed:
+            track_limbs(f"{LIMB}{name}:", to_limbs(arrived[name]), to_limbs(ended[name]))
+        for name in self.dispersed:
+            entering, leaving = numbers(arrived[name]), numbers(ended[name])
+            track_limbs(f"{NUMBER}{name}:", to_limbs(entering), to_limbs(leaving))
+            track_limbs(f"{SQUARE}{name}:", squares(entering), squares(leaving))
+            track(ODD + name, odd(arrived[name]), odd(ended[name]))
+        return sums
+
+    def _columns(
+        self,
+        sums: dict[str, Index],
+        extremes: dict[tuple[str, str], pl.Series],
+        members: Members | None,
+        folds: dict[str, _Fold],
+        exists: Mask,
+    ) -> list[pl.Series]:
+        """The value of each aggregate in each piece."""
+        rows = int(exists.sum())
+        columns = []
+        for column, call in self.aggregates:
+            dtype = polars_type(column.type)
+            if call.argument is None:
+                columns.append(pl.Series(column.id, sums[ROWS][exists]))
+                continue
+            name = call.argument.id
+            present = sums[VALUES + name][exists]
+            if call.function == "count":
+                columns.append(pl.Series(column.id, present))
+                continue
+            none = present == 0
+            match call.function:
+                case _ if column.id in folds:
+                    values = folds[column.id].values(exists)
+                case "min" | "max":
+                    values = extremes[call.function, name]
+                case "sum":
+                    values = from_limbs(_limbs(f"{LIMB}{name}:", sums, exists), dtype, rows)
+                case "avg":
+                    limbs = _limbs(f"{LIMB}{name}:", sums, exists)
+                    values = pl.Series(means(limbs, present, self.stored[name], rows))
+                case "var_pop" | "var_samp" | "stddev_pop" | "stddev_samp":
+                    values = _dispersion(call.function, name, sums, exists)
+                    none = present < (2 if call.function.endswith("samp") else 1)
+                case _:
+                    assert members is not None, "what is not computed by totals is computed by members"
+                    values = members.column(call, sums[VALUES + name], exists)
+            if none.any():
+                values = pl.select(pl.when(pl.Series(~none)).then(values)).to_series()
+            columns.append(values.cast(dtype).alias(column.id))
+        return columns
+
+    def _extremes(self, side: tuple[str, str], at_held: Index, here: _Slice, present: Mask) -> pl.Series:
+        """The MIN or MAX in each piece where a value is present; leaves in the state what can still be one later."""
+        function, name = side
+        held, line = self.candidates[side], here.line
+        fresh = here.arrived.select([*self.keys, pl.col(name).alias("@value"), FROM, UNTIL])
+        elements = pl.concat([held.select(fresh.columns), fresh], rechunk=True)
+        values = elements.get_column("@value")
+        ranking = Ranking(values)
+        ranks = ranking.codes if function == "max" else ~ranking.codes  # ~x reverses the order and cannot overflow
+        highest, keep = running_maxima(
+            line.by_time,
+            line.codes,
+            line.at,
+            line.run_of,
+            len(line.last),
+            len(line.code),
+            at_held,
+            here.events.first_entering,
+            values.is_not_null().to_numpy(),
+            ranks,
+            times(elements, UNTIL),
+            here.until,
+        )
+        self.candidates[side] = gather(elements, keep)
+        found = highest[here.exists]
+        return ranking.decode(found if function == "max" else ~found, present)
+
+    def _fold(
+        self,
+        id: str,
+        user: UserAggregate,
+        name: str,
+        here: _Slice,
+        carried: pl.DataFrame,
+        ended: pl.DataFrame,
+        sums: dict[str, Index],
+    ) -> _Fold:
+        """The states of an aggregate of the user's in each piece."""
+        line, counts = here.line, sums[VALUES + name]
+        known = restored(user, carried, id)
+        kept = np.flatnonzero(carried.get_column(VALUES + name).to_numpy() > 0) if known is not None else _NOBODY
+        entering, leaving = (np.flatnonzero(_present(frame[name])) for frame in (here.arrived, ended))
+        values = pl.concat([here.arrived[name][entering], ended[name][leaving]])
+        pool = pooled(user, known.take(kept) if known is not None and len(kept) else None, values)
+        wanted = here.exists & (counts > 0)  # the last run of a group that lives on is one of these
+        if pool is None or not wanted.any():
+            return _Fold(user, wanted, None)
+        coming, going = here.events.moves(line, kept, entering, leaving)
+        lives = Lives.of(line.code, counts)
+        return _Fold(user, wanted, run_totals(user, pool, coming, going, lives, np.flatnonzero(wanted)))
+
+    def _carry(
+        self,
+        line: Timeline,
+        sums: dict[str, Index],
+        folds: dict[str, _Fold],
+        groups: pl.DataFrame,
+        first: Index | None,
+    ) -> None:
+        """Keep the totals at the end of the slice for the groups that live on."""
+        ends = line.last  # every group has an event, so every one has a run
+        if first is not None:
+            ends = ends[sums[ROWS][ends] > 0]
+        columns = [pl.Series(name, values[ends]) for name, values in sums.items()]
+        for name, fold in folds.items():
+            columns += fold.columns(name, ends)
+        if first is not None:
+            columns = [*gather(groups, first[line.code[ends]]).get_columns(), *columns]
+        self.totals = pl.DataFrame(columns)
+
+    def _sides(self) -> list[tuple[str, str]]:
+        return sorted(
+            {(c.function, c.argument.id) for _, c in self.aggregates if c.argument and c.function in _EXTREME}
+        )
+
+    def restore(self, state: State) -> None:
+        self.progress = state.numbers.get("progress", BEFORE_ALL)
+        self.valid = SortedLog(UNTIL, state.segments.get("valid", ()))
+        stored = state.segments.get("totals", [])
+        self.totals = stored[0].frame if stored else pl.DataFrame(schema={k: self.stored[k] for k in self.keys})
+        for function, name in self._sides():
+            held = state.segments.get(f"{function}:{name}", [])
+            empty = (
+                {k: self.stored[k] for k in self.keys}
+                | {"@value": self.stored[name]}
+                | {FROM: pl.Int64, UNTIL: pl.Int64}
+            )
+            self.candidates[function, name] = held[0].frame if held else pl.DataFrame(schema=empty)
+
+    def save(self) -> State:
+        small = {f"{function}:{name}": frame for (function, name), frame in self.candidates.items()}
+        segments = {name: [Segment.of(f)] for name, f in small.items() if f.height}
+        if self.totals.height:
+            segments["totals"] = [Segment.of(self.totals)]
+        return State({"progress": self.progress}, {"valid": self.valid.segments, **segments})
+
+
+_EXTREME = ("min", "max")
+_NOBODY = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fold:
+    """The states of an aggregate of the user's after the runs that are pieces of the answer with values, if any are."""
+
+    user: UserAggregate
+    wanted: Mask
+    states: States | None
+
+    def values(self, exists: Mask) -> pl.Series:
+        """The value in each piece; any where the group has no values."""
+        dtype = polars_type(self.user.returns)
+        if self.states is None:
+            return pl.Series([None] * int(exists.sum()), dtype=dtype)
+        values = pl.Series(self.user.evaluated(self.states), dtype=dtype)
+        return values.gather(np.maximum(np.cumsum(self.wanted[exists]) - 1, 0))
+
+    def columns(self, name: str, runs: Index) -> list[pl.Series]:
+        """The states after some runs, to be carried on."""
+        if self.states is None:
+            return []
+        return stored(self.states, name, np.cumsum(self.wanted)[runs] - 1, self.wanted[runs])
+
+
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    """What the aggregates of one step share."""
+
+    line: Timeline
+    events: _Events
+    arrived: pl.DataFrame
+    until: Instant
+    exists: Mask  # which runs are pieces of the answer
+
+
+@dataclass(frozen=True, slots=True)
+class _Events:
+    """All changes of a slice as (group, time): carried totals, elements entering, elements leaving."""
+
+    carried: tuple[Index, Times]
+    entering: tuple[Index, Times]
+    leaving: tuple[Index, Times]  # of elements from earlier slices
+    over: Mask  # which entering elements also leave within the slice
+    over_at: tuple[Index, Times]
+    origin: tuple[Index, Times]  # no change, but the beginning of the answer
+
+    def timeline(self, groups: int, until: Instant) -> Timeline:
+        parts = (self.carried, self.entering, self.leaving, self.over_at, self.origin)
+        codes = np.concatenate([code for code, _ in parts])
+        time = np.concatenate([at for _, at in parts])
+        by_time = np.argsort(time, kind="stable")  # merges the parts, which are in order of time or nearly so
+        return Timeline(by_time, codes, time, *lay_out(by_time, codes, time, groups, until))
+
+    @property
+    def first_entering(self) -> int:
+        return len(self.carried[0])
+
+    def comings(self, line: Timeline, held: Index) -> Comings:
+        """The same as who comes and goes; the elements are those that end, those that stay, those that arrive."""
+        entering, leaving = len(self.entering[0]), len(self.leaving[0])
+        nobody = [np.zeros(len(part[0]), np.int64) for part in (self.carried, self.origin)]
+        arrived = len(held) + np.arange(entering)
+        over = arrived[self.over]
+        elements = [nobody[0], arrived, np.arange(leaving), over, nobody[1]]
+        changes = [nobody[0], np.ones(entering, np.int64), np.full(leaving, -1), np.full(len(over), -1), nobody[1]]
+        return Comings(line.by_time, line.codes, line.run_of, np.concatenate(elements), np.concatenate(changes), held)
+
+    def moves(self, line: Timeline, kept: Index, entering: Index, leaving: Index) -> tuple[Moves, Moves]:
+        """The same as values that come and go: those of the groups `kept` among the carried ones, of the elements
+        `entering` among those that arrive, of `leaving` among those that end. So they stand in the pool, too."""
+        runs = np.empty(len(line.by_time), np.int64)
+        runs[line.by_time] = line.run_of
+        sizes = np.cumsum([len(part[0]) for part in (self.carried, self.entering, self.leaving, self.over_at)])
+        at_carried, at_entering, at_leaving, at_over, _ = np.split(runs, sizes)
+        over = np.flatnonzero(self.over[entering])  # of those with a value
+        over_runs = at_over[(np.cumsum(self.over) - 1)[entering[over]]]
+        coming = np.concatenate([at_carried[kept], at_entering[entering]])
+        going = np.concatenate([at_leaving[leaving], over_runs])
+        first, ended = len(kept), len(kept) + len(entering)
+        gone = np.concatenate([ended + np.arange(len(leaving)), first + over])
+        return Moves(coming, np.arange(len(coming))), Moves(going, gone)
+
+    def changes(self, carried: Index, entering: Index, leaving: Index) -> Index:
+        """What each event adds to a total."""
+        parts = [carried, entering, -leaving, -entering[self.over], np.zeros(len(self.origin[0]), np.int64)]
+        return np.concatenate(parts)
+
+
+def _limbs(prefix: str, sums: dict[str, Index], exists: Mask) -> Limbs:
+    return {c[len(prefix) :]: v[exists] for c, v in sums.items() if c.startswith(prefix)}
+
+
+def _dispersion(function: str, name: str, sums: dict[str, Index], exists: Mask) -> pl.Series:
+    counts = sums[VALUES + name][exists]
+    totals, squared = (_limbs(f"{prefix}{name}:", sums, exists) for prefix in (NUMBER, SQUARE))
+    values = variances(totals, squared, counts, sample=function.endswith("samp"))
+    values = np.where(sums[ODD + name][exists] > 0, np.nan, values)
+    return pl.Series(np.sqrt(values) if function.startswith("stddev") else values)
+
+
+def _present(column: pl.Series) -> Index:
+    values: Index = column.is_not_null().to_numpy().astype(np.int64)
+    return values
+
+
+def _counts_differ(carried: pl.DataFrame, name: str) -> bool:
+    """Whether some group holds NULLs, so that its values must be counted apart from its rows."""
+    if name not in carried.columns:
+        return False
+    return not carried.get_column(name).equals(carried.get_column(ROWS), check_names=False)

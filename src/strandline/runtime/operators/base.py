@@ -1,0 +1,45 @@
+"""What every operator is: a step over a slice of time, with state between slices.
+
+The contract. A slice of a stream is all of its elements that start in `[previous until, until)`, in any order. Given
+one slice of each input up to the same `until`, `step` returns the slice of the output up to `until`. So the output is
+complete up to `until` too, and cutting the input differently only cuts the output differently.
+
+Array code sorts by what it needs, so nobody keeps slices sorted by start for others; the operators that need the order
+of arrival find it right behind the reorder buffer.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from strandline.core.temporal import FOREVER, Instant
+from strandline.runtime.kernels.batch import Batch
+from strandline.runtime.state.segments import State
+from strandline.shedding.sampler import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Up to which instant the inputs are complete, when the first element of any of them came, and what drop boxes
+    kept of each stream."""
+
+    until: Instant
+    origin: Instant = FOREVER
+    kept: Mapping[str, Settings] = field(default_factory=dict)
+
+
+class Operator(ABC):
+    """A running operator. Stateless ones inherit `restore` and `save`."""
+
+    @abstractmethod
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        """Consume a slice of each input, produce the slice of the output."""
+
+    def restore(self, state: State) -> None:
+        """Continue from a saved state; a fresh start is an empty state."""
+        return
+
+    def save(self) -> State:
+        return State()

@@ -1,0 +1,60 @@
+"""What comes and what goes: the streams of changes of an answer."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from strandline.core.temporal import FOREVER
+from strandline.core.types import Schema
+from strandline.logical.plan import ChangeKind
+from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, frame_schema, gather, times
+from strandline.runtime.kernels.grouping import group_codes
+from strandline.runtime.operators.base import Operator, Progress
+from strandline.runtime.state.segments import SortedLog, State
+
+
+class NetChangesOperator(Operator):
+    """Each element for the one instant at which it comes, or at which it is gone.
+
+    Law    snapshot(out, t) = snapshot(in, t) - snapshot(in, t - 1), or the other way round
+    State  the elements that have not ended, in order of their end
+    Emits  the net of all that begins and ends at an instant: a piece that follows on an equal one is no change
+
+        in       a [===)[==)     insert   a [)
+                                 delete            a [)
+    """
+
+    def __init__(self, kind: ChangeKind, schema: Schema) -> None:
+        self.sign = 1 if kind == "insert" else -1
+        self.shape = frame_schema(schema)
+        self.columns = [column.id for column in schema]
+        self.ends = SortedLog(UNTIL)
+
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        arrived = inputs[0].frame.select(list(self.shape))
+        ended = self.ends.take_before(progress.until)
+        ends = times(arrived, UNTIL)
+        over = ends < progress.until
+        self.ends.append(arrived.filter(pl.Series(~over & (ends < FOREVER))))
+        leaving = pl.concat([*ended, arrived.filter(pl.Series(over))])
+        events = pl.concat([arrived, leaving], rechunk=True)
+        time = np.concatenate([times(arrived, FROM), times(leaving, UNTIL)])
+        change = np.concatenate([np.ones(arrived.height, np.int64), np.full(leaving.height, -1)])
+        codes, representative = group_codes(events, self.columns)
+        net = (
+            pl.DataFrame({"code": codes, "time": time, "copies": change * self.sign})
+            .group_by("code", "time")
+            .agg(pl.col("copies").sum())
+            .filter(pl.col("copies") > 0)
+        )
+        rows = np.repeat(np.arange(net.height), net.get_column("copies").to_numpy())
+        payload = gather(events, representative[net.get_column("code").to_numpy()[rows]])
+        at = times(net, "time")[rows]
+        return Batch(payload).with_times(at, at + 1)
+
+    def restore(self, state: State) -> None:
+        self.ends = SortedLog(UNTIL, state.segments.get("ends", ()))
+
+    def save(self) -> State:
+        return State(segments={"ends": self.ends.segments})

@@ -1,0 +1,103 @@
+"""Count windows: the last rows of a stream, or of each of its partitions."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from strandline.core.temporal import BEFORE_ALL, Instant
+from strandline.core.types import Schema
+from strandline.logical.expressions import ColumnRef, SortKey
+from strandline.runtime.kernels.batch import FROM, Batch, Index, Mask, Times, frame_schema, gather, times
+from strandline.runtime.kernels.grouping import group_codes, group_order
+from strandline.runtime.kernels.ranking import order_ranks
+from strandline.runtime.operators.base import Operator, Progress
+from strandline.runtime.state.segments import Segment, State
+
+INDEX = "@index"  # the how-manieth of its partition a row is, from 1
+
+
+class CountWindowOperator(Operator):
+    """Keep the last `rows` rows of each partition; the window moves with every `slide`th row.
+
+    Law    snapshot(out, t) = of the first c rows of a partition up to t, those with T - rows < index <= T,
+           T = floor(c / slide) * slide
+    State  the rows that are in the window or will be
+    Emits  rows that are in the window piece by piece, up to the progress: when one leaves is known when another comes
+
+        rows=2           a..b.c...
+        a                [====)
+        b                   [=…
+        c                     […
+    """
+
+    def __init__(self, partition: tuple[str, ...], rows: int, slide: int, by_value: bool, schema: Schema) -> None:
+        self.partition = list(partition)
+        self.rows, self.slide = rows, slide
+        self.ties = tuple(SortKey(ColumnRef(c.id, c.type)) for c in schema) if by_value else ()
+        self.shape = frame_schema(schema)
+        self.progress: Instant = BEFORE_ALL
+        self.held = self._nothing()
+
+    def _nothing(self) -> pl.DataFrame:
+        return pl.DataFrame(schema={**self.shape, INDEX: pl.Int64()})
+
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        before, self.progress = self.progress, max(progress.until, self.progress)
+        arrived = self._ordered(inputs[0]).with_columns(pl.lit(0, pl.Int64).alias(INDEX)).select(self.held.columns)
+        known = pl.concat([self.held, arrived], rechunk=True)
+        if not known.height:
+            return Batch(known.drop(INDEX))
+        # Rows of a partition stand together, in order: those held come first, and are older than what has arrived.
+        codes, _ = group_codes(known, self.partition)
+        order = group_order(codes)
+        known, codes = gather(known, order), codes[order]
+        index, first, count = self._numbered(known, codes)
+        time = times(known, FROM)
+        start, seen = _time_of(_up(index, self.slide), index, first, count, time)
+        end, over = _time_of(_up(index + self.rows, self.slide), index, first, count, time)
+        start = np.maximum(start, before)
+        end = np.where(over, end, self.progress)
+        visible = seen & (start < end)
+        pieces = Batch(known.drop(INDEX)).with_times(start, end).keep(visible)
+        self.held = known.with_columns(pl.Series(INDEX, index)).filter(pl.Series(~over))
+        return pieces
+
+    def _ordered(self, batch: Batch) -> pl.DataFrame:
+        if not self.ties:
+            return batch.ordered().frame
+        order = np.lexsort([batch.start, *order_ranks(batch.frame, self.ties)][::-1])
+        return gather(batch.frame, order)
+
+    def _numbered(self, known: pl.DataFrame, codes: Index) -> tuple[Index, Index, Index]:
+        """The index of each row, and for its partition where it begins here and how many rows it has here."""
+        begins = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1])))
+        sizes = np.diff(np.append(begins, len(codes)))
+        first, count = np.repeat(begins, sizes), np.repeat(sizes, sizes)
+        held = known.get_column(INDEX).to_numpy()
+        base = np.repeat(np.maximum(held[begins], 1), sizes)  # the first row is held, or it is the first ever
+        index: Index = base + np.arange(len(codes)) - first
+        return index, first, count
+
+    def restore(self, state: State) -> None:
+        self.progress = state.numbers.get("progress", BEFORE_ALL)
+        kept = state.segments.get("held", [])
+        self.held = kept[0].frame if kept else self._nothing()
+
+    def save(self) -> State:
+        segments = {"held": [Segment.of(self.held)]} if self.held.height else {}
+        return State({"progress": self.progress}, segments)
+
+
+def _up(index: Index, slide: int) -> Index:
+    """The next multiple of the slide."""
+    return index if slide == 1 else -(-index // slide) * slide
+
+
+def _time_of(wanted: Index, index: Index, first: Index, count: Index, time: Times) -> tuple[Times, Mask]:
+    """When the row with the `wanted` index of the same partition came, and whether it has."""
+    if wanted is index:  # without a slide a row is seen when it comes
+        return time, np.ones(len(index), dtype=np.bool_)
+    place = np.arange(len(index)) + wanted - index
+    there = place < first + count
+    return time[np.where(there, place, 0)], there

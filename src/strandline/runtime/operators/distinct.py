@@ -1,0 +1,98 @@
+"""Duplicate elimination over interval streams."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from strandline.core.temporal import BEFORE_ALL
+from strandline.core.types import Schema
+from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Mask, Times, gather, times
+from strandline.runtime.kernels.grouping import group_codes
+from strandline.runtime.kernels.hashing import Hashes, hash_rows, is_bijective
+from strandline.runtime.kernels.sweep import uncovered
+from strandline.runtime.operators.base import Operator, Progress
+from strandline.runtime.operators.hash_join import PAIRS_AT_ONCE
+from strandline.runtime.operators.reorder import ReorderOperator
+from strandline.runtime.state.segments import HashedLog, State, column
+
+
+class DistinctOperator(Operator):
+    """Each payload at most once per instant.
+
+    Law    snapshot(out, t) = δ(snapshot(in, t))
+    State  per payload until when it is covered already; pieces that begin after the slice
+    Emits  of each element the part that no earlier one covers
+
+        in       a..a......
+        a        [=====)
+        a           [======)
+        out      [=====)[==)
+    """
+
+    def __init__(self, schema: Schema, identity: Sequence[str] = ()) -> None:
+        """`identity` are columns that tell two payloads apart, if all of them are not needed for that."""
+        self.columns = list(identity) or [column.id for column in schema]
+        self.seen = HashedLog()
+        self.later = ReorderOperator()
+
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        fresh = self._uncovered(inputs[0].ordered().frame, progress)
+        return self.later.step([fresh], progress)
+
+    def _uncovered(self, frame: pl.DataFrame, progress: Progress) -> Batch:
+        hashes = hash_rows(frame, self.columns)
+        # By hash, and elements of one payload by start: what precedes an element may cover its beginning.
+        order = np.argsort(hashes, kind="stable")
+        frame, hashes = gather(frame, order), hashes[order]
+        begins_group = np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)]
+        if not self._agree(frame, np.flatnonzero(~begins_group)):
+            frame, begins_group = self._apart(frame, hashes)
+        start, end = times(frame, FROM), times(frame, UNTIL)
+        begins = uncovered(begins_group, start, end, self._covered_before(frame, hashes))
+        rows = np.flatnonzero(begins < end)
+        fresh = gather(frame, rows)
+        self.seen.expire(progress.until)
+        self.seen.append(fresh, hashes[rows], progress.until)
+        return Batch(fresh).with_times(begins[rows], end[rows])
+
+    def _agree(self, frame: pl.DataFrame, rows: Index) -> bool:
+        """Whether rows with the hash of the row before them also have its payload, as nearly always."""
+        payload = frame.select(self.columns)
+        return bool(same_payloads(gather(payload, rows), gather(payload, rows - 1)).all())
+
+    def _apart(self, frame: pl.DataFrame, hashes: Hashes) -> tuple[pl.DataFrame, Mask]:
+        """The rows by hash, then by payload, then by start; and where a payload begins."""
+        codes, _ = group_codes(frame, self.columns)
+        order = np.lexsort((codes, hashes))  # stable: equal payloads keep their order
+        codes = codes[order]
+        return gather(frame, order), np.append(True, codes[1:] != codes[:-1])
+
+    def _covered_before(self, frame: pl.DataFrame, hashes: Hashes) -> Times:
+        """For each new element until when earlier batches cover its payload."""
+        covered = np.full(frame.height, BEFORE_ALL)
+        payload = frame.select(self.columns)
+        for segment, mine, theirs in self.seen.probe(hashes, PAIRS_AT_ONCE):
+            same = same_payloads(gather(payload, mine), gather(segment.frame.select(self.columns), theirs))
+            np.maximum.at(covered, mine[same], column(segment, UNTIL)[theirs[same]])
+        return covered
+
+    def restore(self, state: State) -> None:
+        self.seen = HashedLog(state.segments.get("seen", ()))
+        self.later.restore(State(segments={"waiting": state.segments.get("waiting", [])}))
+
+    def save(self) -> State:
+        return State(segments={"seen": self.seen.segments, **self.later.save().segments})
+
+
+def same_payloads(one: pl.DataFrame, two: pl.DataFrame) -> Mask:
+    """Where rows with equal hashes have equal payloads; NULL equals NULL, and NaN equals NaN."""
+    no_nulls = not any(frame.to_series(0).null_count() for frame in (one, two))
+    if one.width == 1 and no_nulls and is_bijective(one.dtypes[0]):
+        return np.ones(one.height, dtype=np.bool_)
+    other = two.rename(lambda name: "@" + name)
+    equal = pl.all_horizontal(pl.col(c).eq_missing(pl.col("@" + c)) for c in one.columns)
+    same: Mask = pl.concat([one, other], how="horizontal").select(equal).to_series().to_numpy()
+    return same

@@ -1,0 +1,74 @@
+"""First values: which element of a group brings a value that the group did not have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from strandline.core.temporal import FOREVER
+from strandline.core.types import Column, Schema
+from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Mask, gather
+from strandline.runtime.kernels.grouping import group_codes, identities, pair_codes
+from strandline.runtime.kernels.hashing import hash_rows
+from strandline.runtime.operators.base import Operator, Progress
+from strandline.runtime.operators.distinct import same_payloads
+from strandline.runtime.operators.hash_join import PAIRS_AT_ONCE
+from strandline.runtime.state.segments import HashedLog, State
+
+
+class FirstValuesOperator(Operator):
+    """Each element with copies of some values, NULL unless they come for the first time; no element ever ends.
+
+    Law    the non-NULL copies in snapshot(out, t) = the different non-NULL values in snapshot(in, t), group by group
+    State  for each value what its groups have had
+    Emits  each element once, with its interval
+
+        in       a..a..b...
+        copy     a  –  b
+    """
+
+    def __init__(self, keys: Sequence[str], values: Sequence[tuple[Column, str]], source: Schema) -> None:
+        self.keys = list(keys)
+        self.columns = [column.id for column in source]
+        self.values = [(copy.id, id) for copy, id in values]
+        self.seen = {id: HashedLog() for _, id in self.values}
+
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        frame = inputs[0].ordered().frame
+        groups, _ = group_codes(frame, self.keys)
+        copies = []
+        for name, id in self.values:
+            value = frame.get_column(id)
+            present: Mask = value.is_not_null().to_numpy()
+            _, first = pair_codes(groups, identities(value), present)
+            first = self._not_seen(id, frame, first, progress)
+            is_first = np.zeros(frame.height, dtype=np.bool_)
+            is_first[first] = True
+            copies.append(pl.when(pl.Series(is_first)).then(pl.col(id)).alias(name))
+        return Batch(frame.with_columns(copies).select(*self.columns, *(name for name, _ in self.values), FROM, UNTIL))
+
+    def _not_seen(self, id: str, frame: pl.DataFrame, rows: Index, progress: Progress) -> Index:
+        """Those of the rows whose values earlier slices did not have; from now on they have had them."""
+        seen = self.seen[id]
+        if not seen.segments and progress.until == FOREVER:
+            return rows  # nothing was and nothing will be
+        columns = list(dict.fromkeys([*self.keys, id]))
+        payload = gather(frame.select(columns), rows)
+        hashes = hash_rows(payload, columns)
+        order = np.argsort(hashes)
+        rows, payload, hashes = rows[order], gather(payload, order), hashes[order]
+        fresh = np.ones(len(rows), dtype=np.bool_)
+        for segment, mine, theirs in seen.probe(hashes, PAIRS_AT_ONCE):
+            same = same_payloads(gather(payload, mine), gather(segment.frame.select(columns), theirs))
+            fresh[mine[same]] = False
+        ever = payload.filter(pl.Series(fresh)).with_columns(pl.lit(FOREVER, pl.Int64).alias(UNTIL))
+        seen.append(ever, hashes[fresh], progress.until)
+        return rows[fresh]
+
+    def restore(self, state: State) -> None:
+        self.seen = {id: HashedLog(state.segments.get(id, ())) for _, id in self.values}
+
+    def save(self) -> State:
+        return State(segments={id: seen.segments for id, seen in self.seen.items()})

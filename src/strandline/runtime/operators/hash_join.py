@@ -1,0 +1,148 @@
+"""The symmetric join of two interval streams, on keys or on any condition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import polars as pl
+
+from strandline.core.types import Schema
+from strandline.logical.expressions import ColumnRef, Expression
+from strandline.runtime.expressions.compile import filter_frame
+from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Times, gather, is_sorted
+from strandline.runtime.kernels.hashing import Hashes, hash_rows, is_bijective
+from strandline.runtime.kernels.intervals import intersect
+from strandline.runtime.operators.base import Operator, Progress
+from strandline.runtime.state.segments import HASH, HashedLog, Segment, State, column, probe_segment
+
+# Pairs of rows looked at in one go: bounds the memory of a join that multiplies, whatever the state.
+PAIRS_AT_ONCE = 2_000_000
+# Segments of so many rows are looked up in any order. In a larger one a look-up may wait for memory, unless the one
+# before it has been nearby: then it is worth while to sort what looks.
+WITHIN_CACHE = 2**16
+
+
+class JoinOperator(Operator):
+    """Pair the elements that are valid together, agree on the keys and satisfy the condition.
+
+    Law    snapshot(out, t) = snapshot(left, t) ⋈ snapshot(right, t)
+    State  for each side the elements that a later one of the other side can still meet, found by key
+    Emits  each pair once, when the later of the two comes; valid while both are
+
+        left     a.......        right   ..b.....
+        a        [=====)         b         [=====)
+        (a,b)      [===)
+
+    Without keys every row has the same hash: the look-up degenerates to all pairs, in bounded chunks.
+    """
+
+    def __init__(
+        self,
+        left_keys: Sequence[ColumnRef],
+        right_keys: Sequence[ColumnRef],
+        condition: Expression | None,
+        left: Schema,
+        right: Schema,
+    ) -> None:
+        self.keys = ([k.id for k in left_keys], [k.id for k in right_keys])
+        self.condition = condition
+        self.output = (*left, *right)
+        self.sides = (HashedLog(), HashedLog())
+
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        arrived = [_with_hashes(batch.frame, keys) for batch, keys in zip(inputs, self.keys, strict=True)]
+        # The smaller of what has come is looked up by the larger.
+        small = 0 if arrived[0].height < arrived[1].height else 1
+        large = 1 - small
+        for side, batch in enumerate(inputs):
+            others = [segment.rows for segment in self.sides[1 - side].segments] + [arrived[1 - side].height]
+            if side == small or max(others) > WITHIN_CACHE or bool((batch.end > progress.until).any()):
+                arrived[side] = _by_hash(arrived[side])
+        found: list[pl.DataFrame] = []
+        new = [Segment.of(frame) for frame in arrived]
+        found += self._meet(new[large], [*self.sides[small].segments, new[small]], mine_is_left=large == 0)
+        found += self._meet(new[small], self.sides[large].segments, mine_is_left=small == 0)
+        for log, frame in zip(self.sides, arrived, strict=True):
+            log.expire(progress.until)
+            log.append(frame.drop(HASH), frame.get_column(HASH).to_numpy(), progress.until)
+        if not found:
+            return Batch.empty(self.output)
+        return Batch(pl.concat(found, rechunk=True))
+
+    def _meet(self, mine: Segment, others: Sequence[Segment], mine_is_left: bool) -> Iterator[pl.DataFrame]:
+        """The pairs of new rows with the rows of segments, a bounded number at a time."""
+        hashes: Hashes = mine.frame.get_column(HASH).to_numpy()
+        pending: list[tuple[Index, pl.DataFrame, Times, Times]] = []
+        size = 0
+        for other in others:
+            for rows, found in probe_segment(other, hashes, PAIRS_AT_ONCE):
+                start, end, meet = intersect(
+                    column(mine, FROM)[rows],
+                    column(mine, UNTIL)[rows],
+                    column(other, FROM)[found],
+                    column(other, UNTIL)[found],
+                )
+                if not meet.all():
+                    start, end, rows, found = start[meet], end[meet], rows[meet], found[meet]
+                if not len(rows):
+                    continue
+                pending.append((rows, gather(_payload(other), found), start, end))
+                size += len(rows)
+                if size >= PAIRS_AT_ONCE:
+                    yield from self._pairs(mine, pending, mine_is_left)
+                    pending, size = [], 0
+        yield from self._pairs(mine, pending, mine_is_left)
+
+    def _pairs(
+        self, mine: Segment, found: list[tuple[Index, pl.DataFrame, Times, Times]], mine_is_left: bool
+    ) -> Iterator[pl.DataFrame]:
+        """Put pairs together; the rows of all segments at once, since small frames cost as much as large ones."""
+        if not found:
+            return
+        rows, others, starts, ends = zip(*found, strict=True)
+        sides = [gather(_payload(mine), np.concatenate(rows)), pl.concat(others, rechunk=True)]
+        pairs = pl.concat(sides if mine_is_left else sides[::-1], how="horizontal")
+        pairs = pairs.with_columns(pl.Series(FROM, np.concatenate(starts)), pl.Series(UNTIL, np.concatenate(ends)))
+        pairs = self._same_keys(pairs)
+        if self.condition is not None:
+            pairs = filter_frame(pairs, self.condition)
+        if pairs.height:
+            yield pairs
+
+    def _same_keys(self, pairs: pl.DataFrame) -> pl.DataFrame:
+        """Equal hashes are equal keys for a single whole-number key; otherwise look at the keys."""
+        left, right = self.keys
+        if not left:
+            return pairs
+        if len(left) == 1 and is_bijective(pairs.schema[left[0]]) and is_bijective(pairs.schema[right[0]]):
+            return pairs
+        return pairs.filter(*(pl.col(one) == pl.col(two) for one, two in zip(left, right, strict=True)))
+
+    def restore(self, state: State) -> None:
+        self.sides = (HashedLog(state.segments.get("left", ())), HashedLog(state.segments.get("right", ())))
+
+    def save(self) -> State:
+        left, right = self.sides
+        return State(segments={"left": left.segments, "right": right.segments})
+
+
+def _payload(segment: Segment) -> pl.DataFrame:
+    """The columns of a segment's rows that are not about its place in time and state."""
+    derived = segment.stored.derived
+    if "payload" not in derived:
+        derived["payload"] = segment.frame.drop(FROM, UNTIL, HASH)
+    payload: pl.DataFrame = derived["payload"]
+    return payload
+
+
+def _with_hashes(frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """The elements that can match at all (NULL equals nothing), with the hashes of their keys."""
+    if any(frame.get_column(key).null_count() for key in keys):
+        frame = frame.drop_nulls(list(keys))
+    return frame.with_columns(pl.Series(HASH, hash_rows(frame, keys)))
+
+
+def _by_hash(frame: pl.DataFrame) -> pl.DataFrame:
+    hashes: Hashes = frame.get_column(HASH).to_numpy()
+    return frame if is_sorted(hashes) else gather(frame, np.argsort(hashes))

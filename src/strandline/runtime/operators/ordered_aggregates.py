@@ -1,0 +1,183 @@
+"""Aggregates that look at the members of a group in order: percentiles, FIRST, LAST, MODE, STRING_AGG, ARRAY_AGG, the
+user's.
+
+They cannot be taken back element by element, as a sum can. So a slice sees all elements that are valid in it, those of
+earlier slices too, in one order, and sweeps through its events with the members of each group at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from strandline.core.types import arrow_type
+from strandline.logical.expressions import AggregateCall, SortKey
+from strandline.logical.udf import UserAggregate
+from strandline.runtime.kernels.batch import Index, Mask, gather
+from strandline.runtime.kernels.columns import polars_type
+from strandline.runtime.kernels.lists import in_lists, offsets_of
+from strandline.runtime.kernels.ordered_members import list_members, running_places
+from strandline.runtime.kernels.ranking import order_ranks
+from strandline.runtime.kernels.user_aggregates import folded
+
+_MOST_LISTED: Final = 2**23  # members in memory at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Comings:
+    """Who comes and goes when: the events of a slice, and the run of each (see `Timeline`)."""
+
+    by_time: Index
+    codes: Index
+    run_of: Index
+    element_of: Index
+    change: Index
+    held: Index  # the groups of the elements that are there from the start: 0, 1, …
+
+    @property
+    def arrays(self) -> tuple[Index, Index, Index, Index, Index, Index]:
+        return self.by_time, self.codes, self.run_of, self.held, self.element_of, self.change
+
+
+@dataclass(slots=True)
+class Members:
+    """The elements of a slice and their groups."""
+
+    comings: Comings
+    elements: pl.DataFrame
+    groups: Index  # of each element
+    group_count: int
+    _places: dict[tuple[SortKey, ...], tuple[Index, Index, Index]] = field(default_factory=dict)
+
+    def column(self, call: AggregateCall, counts: Index, exists: Mask) -> pl.Series:
+        """The aggregate after each run that exists; `counts` says how many values its group then has."""
+        assert call.argument is not None
+        values = self.elements.get_column(call.argument.id)
+        wanted = exists & (counts > 0)
+        if call.user is not None:
+            return _spread(self._merged(call.user, call, counts, wanted, values), wanted[exists])
+        match call.function:
+            case "percentile_cont":
+                return self._between(call, counts, wanted, exists, values)
+            case "mode":
+                return self._most_frequent(call, counts, wanted, exists, values)
+            case "string_agg":
+                assert isinstance(call.parameter, str)
+                lists = self._lists(call, counts, wanted, values)
+                texts = [values.head(0), *(part.list.join(call.parameter) for part in lists)]
+                return _spread(pl.concat(texts), wanted[exists])
+            case "array_agg":
+                parts = self._lists(call, counts, wanted, values.list.first())
+                return _spread(pl.concat([values.head(0), *parts]), wanted[exists])
+        last = counts - 1
+        match call.function:
+            case "first":
+                place = np.zeros_like(counts)
+            case "last":
+                place = last
+            case _:
+                assert isinstance(call.parameter, float)
+                place = np.maximum(np.ceil(call.parameter * counts).astype(np.int64) - 1, 0)
+        place = np.where(wanted, place, -1)
+        found, _ = self._find(call, place, place)
+        return _spread(values[found[wanted]], wanted[exists])
+
+    def _between(self, call: AggregateCall, counts: Index, wanted: Mask, exists: Mask, values: pl.Series) -> pl.Series:
+        assert isinstance(call.parameter, float)
+        place = call.parameter * (counts - 1)
+        lower, upper = np.floor(place).astype(np.int64), np.ceil(place).astype(np.int64)
+        low, high = self._find(call, np.where(wanted, lower, -1), np.where(wanted, upper, -1))
+        numbers = values.cast(pl.Float64).fill_null(0.0).to_numpy()
+        below, above = numbers[low[wanted]], numbers[high[wanted]]
+        with np.errstate(invalid="ignore", over="ignore"):
+            share = (place - lower)[wanted]
+            result = np.where(below == above, below, below + share * (above - below))
+        return _spread(pl.Series(result), wanted[exists])
+
+    def _find(self, call: AggregateCall, lower: Index, upper: Index) -> tuple[Index, Index]:
+        """The elements at two positions in their groups."""
+        order, first, place_of = self._ordered(call)
+        found = running_places(*self.comings.arrays, first, place_of, lower, upper)
+        if not len(order):
+            return found
+        return order[found[0]], order[found[1]]
+
+    def _lists(self, call: AggregateCall, counts: Index, wanted: Mask, values: pl.Series) -> Iterator[pl.Series]:
+        """The values of the members after each wanted run, as lists, a part of the runs at a time."""
+        order, _, _ = self._ordered(call)
+        for listed, sizes in self._listed(call, counts, wanted):
+            yield in_lists(values[order[listed]], offsets_of(sizes))
+
+    def _listed(self, call: AggregateCall, counts: Index, wanted: Mask) -> Iterator[tuple[Index, Index]]:
+        """The places of the members after each wanted run, one run after the other, and how many there are of each; a
+        part of the runs at a time."""
+        _, first, place_of = self._ordered(call)
+        sizes = np.where(wanted, counts, 0)
+        part_of = np.cumsum(sizes) // _MOST_LISTED
+        for part in range(int(part_of[-1]) + 1 if len(part_of) else 0):
+            mine = part_of == part
+            begin_of = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.where(mine, sizes, 0))])
+            listed = list_members(*self.comings.arrays, first, place_of, begin_of)
+            yield listed, sizes[wanted & mine]
+
+    def _merged(
+        self, user: UserAggregate, call: AggregateCall, counts: Index, wanted: Mask, values: pl.Series
+    ) -> pl.Series:
+        """An aggregate of the user's after each wanted run: the states of all members, merged in their order."""
+        parts = [pa.array([], arrow_type(user.returns))]
+        if wanted.any():
+            order, _, _ = self._ordered(call)
+            states = user.initialized(values[order].to_arrow())
+            for listed, sizes in self._listed(call, counts, wanted):
+                if len(sizes):
+                    parts.append(user.evaluated(folded(states.take(listed), sizes, user.merged)))
+        return pl.Series(pa.concat_arrays(parts), dtype=polars_type(user.returns))
+
+    def _most_frequent(
+        self, call: AggregateCall, counts: Index, wanted: Mask, exists: Mask, values: pl.Series
+    ) -> pl.Series:
+        parts = []
+        for lists in self._lists(call, counts, wanted, values):
+            frame = lists.alias("value").to_frame().with_row_index("run").explode("value")
+            # Equal values are neighbours, so the first of those with most copies is the first in the order.
+            frame = frame.group_by("run", "value", maintain_order=True).len()
+            frame = frame.filter(pl.col("len") == pl.col("len").max().over("run"))
+            parts.append(frame.group_by("run", maintain_order=True).first().get_column("value"))
+        found = pl.concat(parts) if parts else values.head(0)
+        return _spread(found, wanted[exists])
+
+    def _ordered(self, call: AggregateCall) -> tuple[Index, Index, Index]:
+        """All elements with a value in order, group by group; where each group begins; the place of each element."""
+        assert call.argument is not None
+        keys = (*call.order, SortKey(call.argument))
+        if keys not in self._places:
+            ranks = order_ranks(self.elements, keys)
+            present = np.flatnonzero(self.elements.get_column(call.argument.id).is_not_null().to_numpy())
+            ranks = [rank[present] for rank in (self.groups, *ranks) if _differ(rank)]
+            order = present[np.lexsort(ranks[::-1])] if ranks else present
+            first = np.searchsorted(self.groups[order], np.arange(self.group_count + 1)).astype(np.int64)
+            place_of = np.full(self.elements.height, -1)
+            place_of[order] = np.arange(len(order))
+            self._places[keys] = order, first, place_of
+        return self._places[keys]
+
+
+def _differ(ranks: Index) -> bool:
+    """Whether there is anything to sort by: where no value is NULL, all are equally present."""
+    return bool((ranks != ranks[:1]).any())
+
+
+def _spread(values: pl.Series, where: Mask) -> pl.Series:
+    """The values at the places that are marked, NULL at the others."""
+    if where.all():
+        return values
+    places = np.where(where, np.cumsum(where) - 1, -1)
+    frame = gather(values.alias("value").to_frame(), np.maximum(places, 0)) if len(values) else None
+    if frame is None:
+        return pl.Series([None] * len(where), dtype=values.dtype)
+    return frame.select(pl.when(pl.Series(where)).then("value").alias("value")).to_series()

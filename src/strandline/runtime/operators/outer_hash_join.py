@@ -1,0 +1,194 @@
+"""Joins that ask whether an element has a partner: outer, semi, anti and mark joins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from strandline.core.temporal import BEFORE_ALL, Instant
+from strandline.core.types import BIGINT, Column, Schema
+from strandline.logical.expressions import ColumnRef, Expression
+from strandline.planner.physical.plan import MatchKind
+from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Times, frame_schema, gather, times
+from strandline.runtime.kernels.hashing import hash_column
+from strandline.runtime.kernels.sweep import gaps
+from strandline.runtime.operators.base import Operator, Progress
+from strandline.runtime.operators.distinct import DistinctOperator
+from strandline.runtime.operators.hash_join import PAIRS_AT_ONCE, JoinOperator
+from strandline.runtime.state.segments import HashedLog, Segment, SortedLog, State
+
+# The numbers of the elements of either side; they are columns of the pairs that the join below finds.
+LEFT, RIGHT = "@left", "@right"
+SINCE = "@since"
+
+
+class MatchJoinOperator(Operator):
+    """Join with a look at who has no partner.
+
+    Law    left   snapshot(out, t) = snapshot(left, t) ⟕ snapshot(right, t), and so on for each kind
+    State  what the inner join keeps; for a side whose lonely elements matter, see `Lonely`
+    Emits  pairs as the inner join does; an element without a partner piece by piece, up to the progress
+
+        left     a.......        right   ..b.....
+        a        [=======)       b         [==)
+        (a,b)      [==)
+        (a,–)    [=)  [==)
+    """
+
+    def __init__(
+        self,
+        kind: MatchKind,
+        left_keys: Sequence[ColumnRef],
+        right_keys: Sequence[ColumnRef],
+        condition: Expression | None,
+        left: Schema,
+        right: Schema,
+        mark: Column | None = None,
+    ) -> None:
+        self.kind, self.mark = kind, mark
+        numbered = (*left, Column(LEFT, LEFT, BIGINT))
+        self.join = JoinOperator(left_keys, right_keys, condition, numbered, (*right, Column(RIGHT, RIGHT, BIGINT)))
+        self.output = (*left, *right) if kind in ("left", "full") else left
+        self.left_columns = [column.id for column in left]
+        self.numbers = {LEFT: 0, RIGHT: 0}
+        self.lonely: dict[str, Lonely] = {}
+        if kind != "semi":
+            self.lonely[LEFT] = Lonely(left, LEFT)
+        if kind == "full":
+            self.lonely[RIGHT] = Lonely(right, RIGHT)
+        self.matched = DistinctOperator(numbered, identity=[LEFT])
+
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        arrived = {name: self._numbered(batch.frame, name) for name, batch in zip((LEFT, RIGHT), inputs, strict=True)}
+        pairs = self.join.step([Batch(frame) for frame in arrived.values()], progress).frame
+        shape = frame_schema(self.output)
+        found: list[pl.DataFrame] = []
+        if self.kind in ("left", "full"):
+            found.append(pairs.select(list(shape)))
+        if self.kind in ("semi", "mark"):
+            once = self.matched.step([Batch(pairs.select(*self.left_columns, LEFT, FROM, UNTIL))], progress)
+            found.append(self._marked(once.frame.select(list(shape)), True))
+        for name, lonely in self.lonely.items():
+            alone = lonely.step(arrived[name], pairs, progress.until)
+            missing = [pl.lit(None, dtype).alias(id) for id, dtype in shape.items() if id not in alone.columns]
+            found.append(self._marked(alone.with_columns(missing).select(list(shape)), False))
+        return Batch(pl.concat(found, rechunk=True))
+
+    def _marked(self, frame: pl.DataFrame, has_partner: bool) -> pl.DataFrame:
+        if self.mark is None:
+            return frame
+        marked = frame.with_columns(pl.lit(has_partner).alias(self.mark.id))
+        return marked.select(*self.left_columns, self.mark.id, FROM, UNTIL)
+
+    def _numbered(self, frame: pl.DataFrame, name: str) -> pl.DataFrame:
+        first = self.numbers[name]
+        self.numbers[name] += frame.height
+        return frame.with_columns(pl.int_range(first, first + frame.height, dtype=pl.Int64, eager=True).alias(name))
+
+    def restore(self, state: State) -> None:
+        self.numbers = {name: state.numbers.get(name, 0) for name in (LEFT, RIGHT)}
+        self.join.restore(_part(state, "join"))
+        self.matched.restore(_part(state, "matched"))
+        for name, lonely in self.lonely.items():
+            lonely.restore(_part(state, name))
+
+    def save(self) -> State:
+        parts = {"join": self.join.save(), "matched": self.matched.save()}
+        parts |= {name: lonely.save() for name, lonely in self.lonely.items()}
+        numbers = {f"{name}/{key}": value for name, part in parts.items() for key, value in part.numbers.items()}
+        segments = {f"{name}/{key}": value for name, part in parts.items() for key, value in part.segments.items()}
+        return State({**self.numbers, **numbers}, segments)
+
+
+def _part(state: State, name: str) -> State:
+    """What an operator inside of this one has kept."""
+    prefix = f"{name}/"
+    return State(
+        {key.removeprefix(prefix): value for key, value in state.numbers.items() if key.startswith(prefix)},
+        {key.removeprefix(prefix): value for key, value in state.segments.items() if key.startswith(prefix)},
+    )
+
+
+class Lonely:
+    """The elements of one side of a join, and when they are without a partner.
+
+    State  open     elements that have no partner at the progress: each batch emits a piece of them
+           asleep   elements that have one, by the instant when the last partner known leaves them
+           covers   pairs that came while their element was asleep, found by its number when it wakes
+    """
+
+    def __init__(self, schema: Schema, number: str) -> None:
+        self.payload = [column.id for column in schema]
+        self.number = number
+        self.shape = {**frame_schema(schema), number: pl.Int64(), SINCE: pl.Int64()}
+        self.shape.pop(FROM)
+        self.progress: Instant = BEFORE_ALL
+        self.open = pl.DataFrame(schema=self.shape)
+        self.asleep = SortedLog(SINCE)
+        self.covers = HashedLog()
+
+    def step(self, arrived: pl.DataFrame, pairs: pl.DataFrame, until: Instant) -> pl.DataFrame:
+        """The pieces without a partner up to `until`, given the pairs that begin before it."""
+        if until <= self.progress:
+            return self.open.head(0).select(*self.payload, pl.col(SINCE).alias(FROM), UNTIL)
+        self.progress = until
+        woken = self.asleep.take_before(until)
+        fresh = arrived.with_columns(pl.col(FROM).alias(SINCE)).select(list(self.shape))
+        known = [self.open, *woken, fresh]
+        elements = pl.concat(known, rechunk=True).sort(self.number)
+        ids: Index = elements.get_column(self.number).to_numpy()
+        ends = times(elements, UNTIL)
+        owner, start, end = self._covers(ids, woken, pairs)
+        first = np.searchsorted(owner, np.arange(len(ids) + 1))
+        limit = np.minimum(ends, until)
+        who, begin, stop, reach = gaps(first, start, end, times(elements, SINCE), limit)
+        alone = gather(elements, who).with_columns(pl.Series(FROM, begin), pl.Series(UNTIL, stop))
+        goes_on = (ends > until) & (reach < ends)
+        elements = elements.with_columns(pl.Series(SINCE, np.maximum(reach, until)))
+        self.open = elements.filter(pl.Series(goes_on & (reach <= until)))
+        self.asleep.append(elements.filter(pl.Series(goes_on & (reach > until))))
+        self._remember(ids, pairs, until)
+        return alone.select(*self.payload, FROM, UNTIL)
+
+    def _covers(self, ids: Index, woken: list[pl.DataFrame], pairs: pl.DataFrame) -> tuple[Index, Times, Times]:
+        """When the elements with these numbers have partners: position of the element, start and end, in order."""
+        found = [(pairs.get_column(self.number).to_numpy(), times(pairs, FROM), times(pairs, UNTIL))]
+        if woken:
+            mine = pl.concat(woken).get_column(self.number)
+            hashes = np.sort(hash_column(mine))
+            for segment, _, rows in self.covers.probe(hashes, PAIRS_AT_ONCE):
+                part = gather(segment.frame, rows)
+                found.append((part.get_column(self.number).to_numpy(), times(part, FROM), times(part, UNTIL)))
+        number, start, end = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        order = np.lexsort((start, number))  # before the look-up, which is faster in order
+        number, start, end = number[order], start[order], end[order]
+        owner = np.searchsorted(ids, number)
+        mine_too = owner < len(ids)
+        mine_too[mine_too] = ids[owner[mine_too]] == number[mine_too]
+        return owner[mine_too], start[mine_too], end[mine_too]
+
+    def _remember(self, ids: Index, pairs: pl.DataFrame, until: Instant) -> None:
+        """Keep the pairs of elements that are asleep; those of the others have been looked at."""
+        self.covers.expire(until)
+        number: Index = pairs.get_column(self.number).to_numpy()
+        at = np.minimum(np.searchsorted(ids, number), max(len(ids) - 1, 0))
+        asleep = ids[at] != number if len(ids) else np.ones(len(number), dtype=np.bool_)
+        later = pairs.filter(pl.Series(asleep)).select(self.number, FROM, UNTIL)
+        hashes = hash_column(later.get_column(self.number))
+        order = np.argsort(hashes)
+        self.covers.append(gather(later, order), hashes[order], until)
+
+    def restore(self, state: State) -> None:
+        self.progress = state.numbers.get("progress", BEFORE_ALL)
+        kept = state.segments.get("open", [])
+        self.open = kept[0].frame if kept else pl.DataFrame(schema=self.shape)
+        self.asleep = SortedLog(SINCE, state.segments.get("asleep", ()))
+        self.covers = HashedLog(state.segments.get("covers", ()))
+
+    def save(self) -> State:
+        segments = {"asleep": self.asleep.segments, "covers": self.covers.segments}
+        if self.open.height:
+            segments["open"] = [Segment.of(self.open)]
+        return State({"progress": self.progress}, segments)

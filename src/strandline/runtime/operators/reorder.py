@@ -1,0 +1,35 @@
+"""The reorder buffer: from arrivals to complete, ordered slices."""
+
+from __future__ import annotations
+
+from strandline.runtime.kernels.batch import FROM, Batch
+from strandline.runtime.operators.base import Operator, Progress
+from strandline.runtime.state.segments import SortedLog, State
+
+
+class ReorderOperator(Operator):
+    """Hold back the elements that start at or after the progress; release the rest in order of start.
+
+    Law    snapshot(out, t) = snapshot(in, t) for every t before the progress
+    State  the elements beyond the progress, in runs sorted by start
+    Emits  elements in order of start, those that start together in order of arrival
+
+    This is the one operator whose input need not be a slice: any elements may come, as long as none of them starts
+    before the progress that was announced earlier.
+    """
+
+    def __init__(self) -> None:
+        self.waiting = SortedLog(FROM)
+
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        released = [Batch(frame) for frame in self.waiting.take_before(progress.until)]
+        arrived = inputs[0].ordered()
+        due = arrived.count_before(progress.until)
+        self.waiting.append(arrived.frame.slice(due))
+        return Batch.concat([*released, arrived.slice(0, due)]).ordered()
+
+    def restore(self, state: State) -> None:
+        self.waiting = SortedLog(FROM, state.segments.get("waiting", ()))
+
+    def save(self) -> State:
+        return State(segments={"waiting": self.waiting.segments})

@@ -1,0 +1,61 @@
+"""Session windows: the rows of a stream, or of each of its partitions, for as long as they keep coming."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from strandline.core.temporal import BEFORE_ALL, Instant
+from strandline.core.types import Schema
+from strandline.runtime.kernels.batch import FROM, Batch, frame_schema, gather, times
+from strandline.runtime.kernels.grouping import group_codes, group_order
+from strandline.runtime.operators.base import Operator, Progress
+from strandline.runtime.state.segments import Segment, State
+
+
+class SessionWindowOperator(Operator):
+    """Keep each row until no other row of its partition has come for `gap_us`.
+
+    Law    snapshot(out, t) = the rows up to t that a chain of rows, each less than the gap after the one before, joins
+           to t
+    State  the rows of the sessions that go on
+    Emits  their rows piece by piece, up to the progress: when a session ends is known when it has
+
+        gap=4            a..b.......c
+        a                [======)
+        b                   [===)
+        c                           [===)
+    """
+
+    def __init__(self, partition: tuple[str, ...], gap_us: int, schema: Schema) -> None:
+        self.partition, self.gap_us = list(partition), gap_us
+        self.shape = frame_schema(schema)
+        self.progress: Instant = BEFORE_ALL
+        self.held = pl.DataFrame(schema=self.shape)
+
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        before, self.progress = self.progress, max(progress.until, self.progress)
+        known = pl.concat([self.held, inputs[0].ordered().frame.select(list(self.shape))], rechunk=True)
+        if not known.height:
+            return Batch(known)
+        # Rows of a partition stand together, in order of time: those held are older than what has arrived.
+        codes, _ = group_codes(known, self.partition)
+        order = group_order(codes)
+        known, codes = gather(known, order), codes[order]
+        time = times(known, FROM)
+        begins = np.concatenate(([True], (codes[1:] != codes[:-1]) | (time[1:] - time[:-1] >= self.gap_us)))
+        session = np.cumsum(begins) - 1
+        last = np.append(np.flatnonzero(begins)[1:], len(time)) - 1
+        end = (time[last] + self.gap_us)[session]
+        pieces = Batch(known).with_times(np.maximum(time, before), np.minimum(end, self.progress))
+        self.held = known.filter(pl.Series(end > self.progress))
+        return pieces.keep(pieces.start < pieces.end)
+
+    def restore(self, state: State) -> None:
+        self.progress = state.numbers.get("progress", BEFORE_ALL)
+        kept = state.segments.get("held", [])
+        self.held = kept[0].frame if kept else pl.DataFrame(schema=self.shape)
+
+    def save(self) -> State:
+        segments = {"held": [Segment.of(self.held)]} if self.held.height else {}
+        return State({"progress": self.progress}, segments)

@@ -1,0 +1,77 @@
+"""Split and coalesce: the same snapshots with more or with fewer cuts."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from strandline.core.temporal import FOREVER
+from strandline.core.types import Schema
+from strandline.runtime.kernels.batch import FROM, Batch, gather
+from strandline.runtime.kernels.changes import coalesce
+from strandline.runtime.kernels.intervals import expand
+from strandline.runtime.operators.base import Operator, Progress
+from strandline.runtime.state.segments import SortedLog, State
+
+
+class CoalesceOperator(Operator):
+    """Join pieces of equal payload that touch.
+
+    Law    snapshot(out, t) = snapshot(in, t)
+    Emits  what touches within a slice as one; a slice is complete when it ends, so pieces of the next start anew
+
+        in    a [==)[===)      out   a [======)
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self.columns = [column.id for column in schema]
+
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        return Batch(coalesce(inputs[0].frame, self.columns).select(inputs[0].frame.columns))
+
+
+class SplitOperator(Operator):
+    """Cut elements into pieces of at most `length_us`; with length 1 the output is a chronon stream.
+
+    Law    snapshot(out, t) = snapshot(in, t)
+    State  what is left of elements that reach beyond the slice
+    Emits  the pieces that begin in the slice
+
+        length=3   a [=======)     out   a [==)[==)[=)
+
+    What never ends has more and more pieces. For a window that holds `repeats` of them the first so many are enough, if
+    they have no end either: when the window lets one go, the one that takes its place is the same.
+    """
+
+    def __init__(self, length_us: int, repeats: int | None = None) -> None:
+        self.length_us, self.repeats = length_us, repeats
+        self.rest = SortedLog(FROM)
+
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        batch = Batch.concat([*(Batch(f) for f in self.rest.take_before(progress.until)), inputs[0]])
+        start, end = batch.start, batch.end
+        reach = np.minimum(end, progress.until)
+        count = -((start - reach) // self.length_us)  # pieces that begin before the slice or the element ends
+        endless = reach == FOREVER
+        if endless.any():
+            assert self.repeats is not None, "what never ends is cut for a window only"
+            count[endless] = self.repeats
+        rows, number = expand(np.zeros(len(batch), dtype=np.int64), count)
+        begin = start[rows] + number * self.length_us
+        # Unsigned, because from before 1970 to the end of time is further than 63 bits. Near the end of time the sum
+        # would overflow; the element ends first.
+        left_over = end[rows].view(np.uint64) - begin.view(np.uint64)
+        until = np.where(left_over <= np.uint64(self.length_us), end[rows], begin + self.length_us)
+        until = np.where(endless[rows], FOREVER, until)
+        pieces = Batch(gather(batch.frame, rows)).with_times(begin, until)
+        goes_on = (end > progress.until) & (start + count * self.length_us < end)
+        left = batch.keep(goes_on)
+        moved = start[goes_on] + count[goes_on] * self.length_us
+        self.rest.append(left.frame.with_columns(pl.Series(FROM, moved)))
+        return pieces
+
+    def restore(self, state: State) -> None:
+        self.rest = SortedLog(FROM, state.segments.get("rest", ()))
+
+    def save(self) -> State:
+        return State(segments={"rest": self.rest.segments})

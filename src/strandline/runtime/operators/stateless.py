@@ -1,0 +1,125 @@
+"""Operators that look at one element at a time: filter, map, time window, granularity, repeat, and the merge of a
+union."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from strandline.core.temporal import FOREVER
+from strandline.core.types import Column
+from strandline.logical.expressions import Expression
+from strandline.runtime.expressions.compile import evaluate_columns, filter_frame
+from strandline.runtime.kernels.batch import FROM, UNTIL, Batch
+from strandline.runtime.kernels.intervals import window
+from strandline.runtime.operators.base import Operator, Progress
+
+
+class FilterOperator(Operator):
+    """Keep the elements whose payload satisfies the predicate.
+
+    Law    snapshot(out, t) = σ(snapshot(in, t))
+    """
+
+    def __init__(self, predicate: Expression) -> None:
+        self.predicate = predicate
+
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        return Batch(filter_frame(inputs[0].frame, self.predicate))
+
+
+class MapOperator(Operator):
+    """Compute the output columns from the payload; validity stays.
+
+    Law    snapshot(out, t) = π(snapshot(in, t)), duplicates kept
+    """
+
+    def __init__(self, outputs: tuple[tuple[Column, Expression], ...]) -> None:
+        self.outputs = [(column.id, expression) for column, expression in outputs]
+
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        return Batch(evaluate_columns(inputs[0].frame, self.outputs, keep=(FROM, UNTIL)))
+
+
+class WindowOperator(Operator):
+    """Time window: extend each chronon by the range, aligned to the slide.
+
+    Law    snapshot(out, t) = the elements of in with T - range <= s < T, T = floor((t + 1) / slide) * slide
+    Emits  elements that may start after the slice: a reorder buffer follows where the slide is not one chronon
+
+        range=4          a....b
+        a                [===)
+        b                     [===)
+    """
+
+    def __init__(self, range_us: int | None, slide_us: int) -> None:
+        self.range_us, self.slide_us = range_us, slide_us
+
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        start, end = window(inputs[0].start, self.range_us, self.slide_us)
+        end = np.where(inputs[0].end == FOREVER, FOREVER, end)  # one of the pieces that stand for all of their kind
+        moved = inputs[0].with_times(start, end)
+        sees_all = self.range_us is None or self.slide_us <= self.range_us
+        return moved if sees_all else moved.keep(start < end)
+
+
+class RoundUpOperator(Operator):
+    """Granularity: the stream as it is at the beginning of each granule.
+
+    Law    snapshot(out, t) = snapshot(in, floor(t / granule) * granule)
+    Emits  elements that may start after the slice: a reorder buffer follows
+
+        granule=4        a  [====)        a     [===)
+                         b [==)       out
+    """
+
+    def __init__(self, granule_us: int) -> None:
+        self.granule_us = granule_us
+
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        start, end = (-(-times // self.granule_us) * self.granule_us for times in (inputs[0].start, inputs[0].end))
+        end = np.where(inputs[0].end == FOREVER, FOREVER, end)
+        return inputs[0].with_times(start, end).keep(start < end)
+
+
+class ArrivalsOperator(Operator):
+    """Each element for the one instant at which it comes; none of them ever ends.
+
+    Law    snapshot(out, t) = snapshot(in, t) - snapshot(in, t - 1)
+    """
+
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        start = inputs[0].start
+        return inputs[0].with_times(start, start + 1)
+
+
+class RepeatOperator(Operator):
+    """Each element as often as an expression over its payload says.
+
+    Law    snapshot(out, t) = each row of snapshot(in, t), n times
+    """
+
+    def __init__(self, copies: Expression) -> None:
+        self.copies = copies
+
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        copies = evaluate_columns(inputs[0].frame, [("copies", self.copies)]).get_column("copies").to_numpy()
+        return inputs[0].take(np.repeat(np.arange(len(copies)), copies))
+
+
+class MergeOperator(Operator):
+    """UNION ALL: the elements of all inputs.
+
+    Law    snapshot(out, t) = snapshot(in_1, t) ⊎ … ⊎ snapshot(in_n, t)
+    """
+
+    def __init__(self, columns: tuple[Column, ...]) -> None:
+        self.names = [column.id for column in columns]
+
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        frames = []
+        for batch in inputs:
+            frame = batch.frame
+            renamed = {old: new for old, new in zip(frame.columns, self.names, strict=False) if old != new}
+            frames.append(frame.rename(renamed) if renamed else frame)
+        return Batch(pl.concat(frames, rechunk=True))

@@ -1,0 +1,208 @@
+"""The first rows in an order, at every instant, and the places of rows in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from strandline.core.temporal import BEFORE_ALL, Instant
+from strandline.core.types import Column, Schema
+from strandline.logical.expressions import SortKey
+from strandline.runtime.kernels.batch import (
+    FROM,
+    UNTIL,
+    Batch,
+    Index,
+    Mask,
+    Times,
+    frame_schema,
+    gather,
+    is_sorted,
+    times,
+)
+from strandline.runtime.kernels.grouping import group_codes, group_order
+from strandline.runtime.kernels.intervals import window
+from strandline.runtime.kernels.ranking import order_levels
+from strandline.runtime.kernels.top_k import among_first, running_top
+from strandline.runtime.operators.base import Operator, Progress
+from strandline.runtime.state.segments import SortedLog, State
+
+NO_LIMIT = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class _Elements:
+    """Elements with what the order makes of them: the number of their group, their level in it, and when they count."""
+
+    frame: pl.DataFrame
+    group: Index
+    level: Index
+    start: Times
+    end: Times
+
+    def take(self, rows: Index) -> _Elements:
+        taken = (each[rows] for each in (self.group, self.level, self.start, self.end))
+        return _Elements(gather(self.frame, rows), *taken)
+
+
+class TopOperator(Operator):
+    """Keep the first `limit` rows in an order, or of each partition, and all that are level with the last of them; with
+    a column for the `place`, say in which place each of them is.
+
+    Law    snapshot(out, t) = the rows of snapshot(in, t) that fewer than `limit` rows precede
+    State  the elements that have not ended and may yet be among the first: those that fewer than `limit` precede that
+           end no earlier; and of older ones some more, until it pays to drop them
+    Emits  for each the pieces of time in which it is among the first, cut at the progress
+
+        limit=1, smallest first     3 [========)          3 [==)   [==)
+                                    2    [==)        out  2    [==)
+    """
+
+    def __init__(
+        self,
+        partition: tuple[str, ...],
+        order: tuple[SortKey, ...],
+        limit: int | None,
+        schema: Schema,
+        place: Column | None = None,
+    ) -> None:
+        self.partition, self.order, self.place = partition, order, place
+        self.limit = NO_LIMIT if limit is None else limit
+        self.shape = frame_schema(schema)
+        self.named = list(frame_schema(schema if place is None else (*schema, place)))
+        self.progress: Instant = BEFORE_ALL
+        self.valid = SortedLog(UNTIL)
+
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        before, self.progress = self.progress, max(progress.until, self.progress)
+        arrived = inputs[0].frame.select(list(self.shape))
+        held = pl.concat([arrived.head(0), *self.valid.take_before(self.progress), *self.valid.rows()])
+        frame = pl.concat([held, arrived], rechunk=True)
+        group, _ = group_codes(frame, self.partition)
+        start = np.concatenate([np.full(held.height, before), times(arrived, FROM)])
+        elements = _Elements(frame, group, order_levels(frame, self.order), start, times(frame, UNTIL))
+        self._keep(elements, held.height)
+        return self._pieces(elements)
+
+    def _keep(self, elements: _Elements, held: int) -> None:
+        """Have in the state who may yet be among the first."""
+        goes_on = np.flatnonzero(elements.end >= self.progress)
+        by_end = goes_on[_descending(elements.end[goes_on])]
+        useful = np.zeros(len(elements.end), np.bool_)
+        useful[by_end] = self._among_first(elements, by_end, -elements.end[by_end], np.ones(len(by_end), np.bool_))
+        old = int(np.searchsorted(goes_on, held))
+        if old > 2 * int(useful[:held].sum()):
+            self.valid, held = SortedLog(UNTIL), 0
+        self.valid.append(elements.frame.slice(held).filter(pl.Series(useful[held:])))
+
+    def _pieces(self, elements: _Elements) -> Batch:
+        """When the elements are among the first, up to the progress."""
+        stays = elements.end >= self.progress
+        by_start = np.arange(len(stays)) if is_sorted(elements.start) else np.argsort(elements.start, kind="stable")
+        seen = self._among_first(elements, by_start, elements.start[by_start], stays[by_start])
+        rows = np.sort(by_start[seen])
+        group, start = elements.group[rows], elements.start[rows]
+        # Where nobody comes and nobody goes, who is there is among the first all the time.
+        moves = np.zeros(int(group.max(initial=-1)) + 1, np.bool_)
+        moves[group[(start > elements.start.min(initial=self.progress)) | ~stays[rows]]] = True
+        still = ~moves[group] if self.place is None else np.zeros(len(rows), np.bool_)
+        moving = elements.take(rows[~still])
+        who, rank, begin, end = self._swept(moving)
+        calm = gather(elements.frame, rows[still & (start < self.progress)])
+        calm = Batch(calm).with_times(start[still & (start < self.progress)], np.full(calm.height, self.progress)).frame
+        swept = Batch(gather(moving.frame, who)).with_times(begin, end).frame
+        if self.place is not None:
+            return Batch(swept.with_columns(pl.Series(self.place.id, rank)).select(self.named))
+        return Batch(pl.concat([calm, swept]))
+
+    def _swept(self, elements: _Elements) -> tuple[Index, Index, Times, Times]:
+        leaves = np.flatnonzero(elements.end < self.progress)
+        element = np.concatenate([np.arange(len(elements.start)), leaves])
+        time = np.concatenate([elements.start, elements.end[leaves]])
+        change = np.concatenate([np.ones(len(elements.start), np.int64), np.full(len(leaves), -1)])
+        by_time = _by_group(elements.group[element], time)
+        order = _by_group(elements.group, elements.level)
+        group, level = elements.group[order], elements.level[order]
+        place_of = np.empty(len(order), np.int64)
+        place_of[order] = np.arange(len(order))
+        differs = group[1:] != group[:-1]
+        places = np.flatnonzero(np.concatenate([[True], differs, [True]])) if len(order) else np.zeros(1, np.int64)
+        events = np.searchsorted(elements.group[element][by_time], group[places[:-1]])
+        heads, tails = _same_level(differs | (level[1:] != level[:-1]))
+        return running_top(
+            time[by_time],
+            element[by_time],
+            change[by_time],
+            np.append(events, len(time)),
+            place_of,
+            tails,
+            heads,
+            places,
+            self.limit,
+            self.place is not None,
+            self.progress,
+        )
+
+    def _among_first(self, elements: _Elements, rows: Index, turn: Times, stands: Mask) -> Mask:
+        if self.limit == NO_LIMIT:
+            return np.ones(len(rows), np.bool_)
+        return among_first(elements.group[rows], elements.level[rows], turn, stands, self.limit)
+
+    def restore(self, state: State) -> None:
+        self.progress = state.numbers.get("progress", BEFORE_ALL)
+        self.valid = SortedLog(UNTIL, state.segments.get("valid", ()))
+
+    def save(self) -> State:
+        return State({"progress": self.progress}, {"valid": self.valid.segments})
+
+
+class FirstRowsOperator(Operator):
+    """Before an exchange: drop the rows that can never be among the first, seen from those that were read with them.
+
+    Law    top(window(out)) = top(window(in)), for every input that is added to both
+    Emits  the rows that fewer than `limit` others precede that the window holds whenever it holds them
+    """
+
+    def __init__(
+        self, partition: tuple[str, ...], order: tuple[SortKey, ...], limit: int, range_us: int | None, slide_us: int
+    ) -> None:
+        self.partition, self.order, self.limit = partition, order, limit
+        self.range_us, self.slide_us = range_us, slide_us
+
+    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+        batch = inputs[0]
+        start, end = window(batch.start, self.range_us, self.slide_us)
+        group, _ = group_codes(batch.frame, self.partition)
+        if self.range_us is not None:
+            # Who comes earlier leaves earlier, so that only those that leave together are always there together.
+            _, leaving = np.unique(end, return_inverse=True)
+            _, group = np.unique(group * (int(leaving.max(initial=0)) + 1) + leaving, return_inverse=True)
+        rows = np.arange(len(start)) if is_sorted(start) else np.argsort(start, kind="stable")
+        level = order_levels(batch.frame, self.order)
+        stands = np.ones(len(rows), np.bool_)
+        first = np.empty(len(rows), np.bool_)
+        first[rows] = among_first(group[rows], level[rows], start[rows], stands, self.limit)
+        return batch.keep(first)
+
+
+def _by_group(group: Index, values: Times | Index) -> Index:
+    """The order of rows by group, and within a group by value."""
+    if is_sorted(values):
+        return group_order(group)
+    by_value = np.argsort(values, kind="stable")
+    return by_value[group_order(group[by_value])]
+
+
+def _descending(values: Times) -> Index:
+    return np.argsort(values, kind="stable")[::-1]
+
+
+def _same_level(differs: Mask) -> tuple[Index, Index]:
+    """For each place the first and the last one on its level, from where a place differs from the one before it."""
+    if not len(differs):
+        return np.zeros(1, np.int64), np.zeros(1, np.int64)
+    tails = np.flatnonzero(np.append(differs, True))
+    sizes = np.diff(tails, prepend=-1)
+    return np.repeat(tails - sizes + 1, sizes), np.repeat(tails, sizes)

@@ -1,0 +1,103 @@
+"""Aggregates of the user's that can take values out again: the state of a group is carried from slice to slice.
+
+What a group holds after a run is what came up to then without what went. Both are merged in order of time, so a slice
+costs as much as it has events, however large the groups are. Nothing is left over when a group runs empty: its next
+value begins a new life, and what rounding has done to the state before is gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from strandline.logical.udf import States, UserAggregate
+from strandline.runtime.kernels.batch import Index, Mask
+from strandline.runtime.kernels.user_aggregates import running
+
+STATE: Final = "@state:"  # + number of the column, none if the state is that column alone + ":" + aggregate
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Values that come to their groups, or go: the run of each, and where its state is in the pool."""
+
+    run: Index
+    place: Index
+
+
+@dataclass(frozen=True, slots=True)
+class Lives:
+    """The runs of a group between two times that it is empty, one life after the other."""
+
+    rank: Index  # of each run: group by group, in order of time
+    number: Index  # the life of each run
+
+    @staticmethod
+    def of(groups: Index, counts: Index) -> Lives:
+        """From the group of each run, in order of time, and how many values the group has after it."""
+        order = np.argsort(groups, kind="stable")
+        begins = np.ones(len(order), bool)
+        begins[1:] = (groups[order][1:] != groups[order][:-1]) | (counts[order][:-1] == 0)
+        rank, number = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        number[order] = np.cumsum(begins)
+        return Lives(rank, number)
+
+
+def run_totals(user: UserAggregate, pool: States, coming: Moves, going: Moves, lives: Lives, runs: Index) -> States:
+    """The state of its group after each of some runs that leave the group with values."""
+    came, last = _up_to(user, pool, coming, lives, runs)
+    assert came is not None and (last >= 0).all(), "a group with values has got them"
+    totals = came.take(last)
+    gone, last = _up_to(user, pool, going, lives, runs)
+    lost = np.flatnonzero(last >= 0)
+    if gone is None or not len(lost):
+        return totals
+    rest = user.without(totals.take(lost), gone.take(last[lost]))
+    where = np.arange(len(runs))
+    where[lost] = len(runs) + np.arange(len(lost))
+    return totals.followed_by(rest).take(where)
+
+
+def _up_to(user: UserAggregate, pool: States, moves: Moves, lives: Lives, runs: Index) -> tuple[States | None, Index]:
+    """What has moved since the group's life began, after each move; and which was the last move for each of `runs`,
+    -1 if there was none."""
+    if not len(moves.run):
+        return None, np.full(len(runs), -1)
+    order = np.argsort(lives.rank[moves.run], kind="stable")
+    rank, life = lives.rank[moves.run][order], lives.number[moves.run][order]
+    begins = np.flatnonzero(np.concatenate([[True], life[1:] != life[:-1]]))
+    merged = running(pool.take(moves.place[order]), np.diff(np.append(begins, len(life))), user.merged)
+    last = np.searchsorted(rank, lives.rank[runs], side="right") - 1
+    return merged, np.where((last >= 0) & (life[last] == lives.number[runs]), last, -1)
+
+
+def pooled(user: UserAggregate, carried: States | None, values: pl.Series) -> States | None:
+    """The states that are carried, and those of single values after them."""
+    if not len(values):
+        return carried
+    fresh = user.initialized(values.to_arrow())
+    if carried is None:
+        return fresh
+    fresh = user.fitted(fresh, carried)
+    return user.fitted(carried, fresh).followed_by(fresh)
+
+
+def stored(states: States, name: str, places: Index, known: Mask) -> list[pl.Series]:
+    """The states at some places as columns of the operator's state; NULL where nothing is known."""
+    chosen = states.take(pa.array(places, mask=~known))
+    numbers = [""] if states.alone else map(str, range(len(chosen.columns)))
+    return [pl.Series(f"{STATE}{n}:{name}", column) for n, column in zip(numbers, chosen.columns, strict=True)]
+
+
+def restored(user: UserAggregate, frame: pl.DataFrame, name: str) -> States | None:
+    """The opposite of `stored`."""
+    mine = [column for column in frame.columns if column.startswith(STATE) and column.split(":", 2)[2] == name]
+    if not mine:
+        return None
+    columns = tuple(frame.get_column(column).to_arrow() for column in mine)
+    return user.kept(States(columns, mine == [f"{STATE}:{name}"]))

@@ -1,0 +1,288 @@
+"""Runs fragments: from messages to messages, one bucket and one batch at a time. Knows nothing of Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache, reduce
+from operator import add
+
+import numpy as np
+import polars as pl
+
+from strandline.planner.physical import plan as physical
+from strandline.planner.physical.plan import Fragment, Node, Pipeline
+from strandline.runtime.edge_metrics import Meter, both
+from strandline.runtime.exchange import DRIVER, Answer, Message, to_table
+from strandline.runtime.kernels.batch import Batch
+from strandline.runtime.kernels.compiled import working_seconds
+from strandline.runtime.kernels.hashing import hash_rows
+from strandline.runtime.operators.aggregate import AggregateOperator
+from strandline.runtime.operators.base import Operator, Progress
+from strandline.runtime.operators.change_stream import NetChangesOperator
+from strandline.runtime.operators.count_window import CountWindowOperator
+from strandline.runtime.operators.distinct import DistinctOperator
+from strandline.runtime.operators.first_occurrence import FirstValuesOperator
+from strandline.runtime.operators.hash_join import JoinOperator
+from strandline.runtime.operators.outer_hash_join import MatchJoinOperator
+from strandline.runtime.operators.reorder import ReorderOperator
+from strandline.runtime.operators.sampling_rate import KeptShareOperator
+from strandline.runtime.operators.session_window import SessionWindowOperator
+from strandline.runtime.operators.split import CoalesceOperator, SplitOperator
+from strandline.runtime.operators.stateless import (
+    ArrivalsOperator,
+    FilterOperator,
+    MapOperator,
+    MergeOperator,
+    RepeatOperator,
+    RoundUpOperator,
+    WindowOperator,
+)
+from strandline.runtime.operators.top_k import FirstRowsOperator, TopOperator
+from strandline.runtime.state.segments import State, States
+from strandline.runtime.watermark import Heartbeat, progress_of, together
+
+
+def operator_for(node: Node) -> Operator:
+    """The running operator of a physical one."""
+    match node:
+        case physical.Filter(predicate, _):
+            return FilterOperator(predicate)
+        case physical.Project(outputs, _):
+            return MapOperator(outputs)
+        case physical.TimeWindow(range_us, slide_us, _):
+            return WindowOperator(range_us, slide_us)
+        case physical.Reorder():
+            return ReorderOperator()
+        case physical.HashJoin(left_keys, right_keys, condition, left, right):
+            return JoinOperator(left_keys, right_keys, condition, physical.schema(left), physical.schema(right))
+        case physical.CountWindow(partition, rows, slide, by_value, source):
+            return CountWindowOperator(partition, rows, slide, by_value, physical.schema(source))
+        case physical.SessionWindow(partition, gap_us, source):
+            return SessionWindowOperator(partition, gap_us, physical.schema(source))
+        case physical.AlignTime(granule_us, _):
+            return RoundUpOperator(granule_us)
+        case physical.ChangeStream(change, source):
+            return NetChangesOperator(change, physical.schema(source))
+        case physical.InsertStream():
+            return ArrivalsOperator()
+        case physical.TopK(partition, order, limit, source):
+            return TopOperator(partition, order, limit, physical.schema(source))
+        case physical.Rank(place, partition, order, most, source):
+            return TopOperator(partition, order, most, physical.schema(source), place)
+        case physical.TopKPrefilter(partition, order, limit, range_us, slide_us, _):
+            return FirstRowsOperator(partition, order, limit, range_us, slide_us)
+        case physical.OuterHashJoin(kind, left_keys, right_keys, condition, left, right, mark):
+            schemas = physical.schema(left), physical.schema(right)
+            return MatchJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark)
+        case physical.IncrementalAggregate(keys, aggregates, source):
+            return AggregateOperator(keys, aggregates, physical.schema(source))
+        case physical.Distinct(source):
+            return DistinctOperator(physical.schema(source))
+        case physical.FirstOccurrence(keys, values, source):
+            return FirstValuesOperator(keys, values, physical.schema(source))
+        case physical.UnionAll(columns, _):
+            return MergeOperator(columns)
+        case physical.Repeat(copies, _):
+            return RepeatOperator(copies)
+        case physical.Coalesce(source):
+            return CoalesceOperator(physical.schema(source))
+        case physical.SamplingRate(column, query, windows, _):
+            return KeptShareOperator(column, query, windows)
+        case physical.Split(length_us, repeats, _):
+            return SplitOperator(length_us, repeats)
+        case physical.Input() | physical.Exchange():
+            raise AssertionError(f"{type(node).__name__} is not an operator that runs")
+
+
+@lru_cache(maxsize=256)  # a fragment is wired anew for every chunk that is read, and comparing large trees takes time
+def _wiring(root: Node) -> tuple[list[tuple[Node, list[physical.Input | int]]], physical.Input | int]:
+    """The operators in the order in which they step, each with where its inputs come from: a port, or the operator of
+    that number; and where the output does."""
+    nodes = physical.numbered(root)
+    number_of = {node: number for number, node in enumerate(nodes)}
+
+    def place(node: Node) -> physical.Input | int:
+        return node if isinstance(node, physical.Input) else number_of[node]
+
+    return [(node, [place(source) for source in physical.sources(node)]) for node in nodes], place(root)
+
+
+class FragmentRunner:
+    """The operators of one fragment, wired as its tree; `watch` is shown what leaves each of them."""
+
+    def __init__(self, root: Node, watch: Callable[[int, pl.DataFrame], None] | None = None) -> None:
+        self._steps, self._root = _wiring(root)
+        self._watch = watch
+        self.operators = [operator_for(node) for node, _ in self._steps]
+        self.passed = [0] * len(self._steps)  # how many elements have left each operator
+        self.seconds = [0.0] * len(self._steps)  # of CPU that each has taken
+
+    def step(self, inputs: Mapping[str, Batch], progress: Progress) -> Batch:
+        """The output up to the progress; inputs by port."""
+        done: list[Batch] = []
+
+        def given(source: physical.Input | int) -> Batch:
+            if isinstance(source, int):
+                return done[source]
+            return inputs[source.name] if source.name in inputs else Batch.empty(source.columns)
+
+        # Of the whole process: array libraries compute in threads of their own, and a worker runs one task at a time.
+        before = working_seconds()
+        for number, (_, sources) in enumerate(self._steps):
+            done.append(self.operators[number].step([given(source) for source in sources], progress))
+            self.passed[number] += done[number].frame.height
+            after = working_seconds()
+            self.seconds[number] += after - before
+            before = after
+            if self._watch is not None:
+                self._watch(number, done[number].frame)
+                before = working_seconds()
+        return given(self._root)
+
+    def restore(self, states: Sequence[State]) -> None:
+        for operator, state in zip(self.operators, states, strict=True):
+            operator.restore(state)
+
+    def save(self) -> list[State]:
+        return [operator.save() for operator in self.operators]
+
+
+@dataclass(slots=True)
+class Counts:
+    """What the operators of a fragment did, in the order of `FragmentRunner.operators`: how many elements left each of
+    them, how much each keeps, and the seconds of CPU that each has taken."""
+
+    passed: list[int]
+    rows: list[int]
+    bytes: list[int]
+    seconds: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.seconds = self.seconds or [0.0] * len(self.passed)  # earlier versions did not take the time
+
+    def add(self, other: Counts) -> None:
+        for mine, theirs in ((self.passed, other.passed), (self.rows, other.rows), (self.bytes, other.bytes)):
+            mine[:] = map(add, mine, theirs)
+        self.seconds[:] = map(add, self.seconds, other.seconds)
+
+
+@dataclass(slots=True)
+class Outbox:
+    """The messages that a task sends, by bucket, and to the driver."""
+
+    buckets: int
+    origin: int
+    answer: Answer
+    by_bucket: dict[int, list[Message]] = field(default_factory=dict)
+    for_driver: list[Message] = field(default_factory=list)
+    answers: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
+    counts: dict[str, Counts] = field(default_factory=dict)
+    meter: Meter = field(default_factory=Meter)
+
+    def runner(self, fragment: Fragment) -> FragmentRunner:
+        """The operators of a fragment, with the meter on its edges if there is something to measure."""
+        if not self.meter.wish:
+            return FragmentRunner(fragment.root)
+        return FragmentRunner(fragment.root, lambda number, frame: self.meter.look(f"{fragment.id}.{number}", frame))
+
+    def count(self, fragment: Fragment, runner: FragmentRunner, states: Sequence[State] = ()) -> None:
+        """Take down what the operators of a fragment did; those of stage 0 keep nothing."""
+        nothing = [0] * len(runner.operators)
+        rows, sizes = [state.rows() for state in states], [state.size() for state in states]
+        counts = Counts(list(runner.passed), rows or list(nothing), sizes or list(nothing), list(runner.seconds))
+        self._count(fragment.id, counts)
+
+    def count_reading(self, stream: str, rows: int, seconds: float) -> None:
+        """Take down what it took to read rows of a source, as if that were a fragment of one operator."""
+        self._count(f"source:{stream}", Counts([rows], [0], [0], [seconds]))
+
+    def _count(self, name: str, counts: Counts) -> None:
+        if name in self.counts:
+            self.counts[name].add(counts)
+        else:
+            self.counts[name] = counts
+
+    def send(self, bucket: int, message: Message) -> None:
+        self.by_bucket.setdefault(bucket, []).append(message)
+
+    def route(self, route: physical.ExchangeTo | physical.ResultOf, frame: pl.DataFrame) -> None:
+        """Send the output of a fragment where it belongs."""
+        if not frame.height:
+            return
+        if isinstance(route, physical.ResultOf):
+            self.answers.setdefault(route.query, []).append(frame)
+            return
+        for bucket, part in _by_bucket(route, frame, self.buckets):
+            self.send(bucket, Message("port", route.port, route.stage, self.origin, table=to_table(part)))
+
+    def close(self) -> None:
+        """All of a task's answers to one query leave together, and at last what its operators did."""
+        for query, frames in self.answers.items():
+            self.for_driver.append(self.answer(query, pl.concat(frames, rechunk=True)))
+        self.answers = {}
+        facts = {fragment: asdict(counts) for fragment, counts in self.counts.items()}
+        self.for_driver.append(Message("operators", "", DRIVER, facts=facts))
+        if self.meter.edges:
+            found = {name: edge.to_json() for name, edge in self.meter.edges.items()}
+            self.for_driver.append(Message("measured", "", DRIVER, facts=found))
+
+
+def _by_bucket(route: physical.ExchangeTo, frame: pl.DataFrame, buckets: int) -> Iterable[tuple[int, pl.DataFrame]]:
+    """Distribute rows over the buckets; within a bucket they keep their order."""
+    match route.mode:
+        case "one":
+            yield 0, frame
+        case "all":
+            for bucket in range(buckets):
+                yield bucket, frame
+        case "spread":
+            cuts = [frame.height * b // buckets for b in range(buckets + 1)]
+            for bucket in range(buckets):
+                if cuts[bucket] < cuts[bucket + 1]:
+                    yield bucket, frame.slice(cuts[bucket], cuts[bucket + 1] - cuts[bucket])
+        case "hash":
+            target = (hash_rows(frame, route.keys) % np.uint64(buckets)).astype(np.uint16)
+            order = np.argsort(target, kind="stable")  # a radix sort for 16 bits: linear
+            cuts = np.searchsorted(target[order], np.arange(buckets + 1)).tolist()
+            for bucket in range(buckets):
+                if cuts[bucket] < cuts[bucket + 1]:
+                    yield bucket, frame[order[cuts[bucket] : cuts[bucket + 1]]]
+
+
+def run_stage(
+    pipeline: Pipeline, stage: int, bucket: int, inbox: Sequence[Message], states: States, out: Outbox
+) -> States:
+    """One batch of all fragments of a stage in one bucket; returns their states after it.
+
+    Heartbeats go on to the same bucket of the next stage: every bucket of every stage gets each of them once.
+    """
+    heartbeats = together(Heartbeat.from_json(m.facts) for m in inbox if m.kind == "heartbeat")
+    out.meter = Meter(reduce(both, (beat.measure for beat in heartbeats.values()), ()))
+    after: States = {}
+    for fragment in pipeline.at(stage):
+        if not fragment.everywhere and bucket != 0:
+            continue
+        runner = out.runner(fragment)
+        if fragment.id in states:
+            runner.restore(states[fragment.id])
+        result = runner.step(_inputs(fragment, inbox), progress_of(heartbeats, fragment.streams))
+        out.route(fragment.route, result.frame)
+        after[fragment.id] = runner.save()
+        out.count(fragment, runner, after[fragment.id])
+    for message in inbox:
+        if message.stage == DRIVER:
+            out.for_driver.append(message)
+        elif message.stage > stage or (message.kind == "heartbeat" and stage < pipeline.stages):
+            out.send(bucket, message)
+    return after
+
+
+def _inputs(fragment: Fragment, inbox: Sequence[Message]) -> dict[str, Batch]:
+    """The elements for each port; senders in a fixed order, so that a batch that runs again sees the same."""
+    inputs: dict[str, Batch] = {}
+    for port in physical.ports(fragment.root):
+        arrived = sorted((m for m in inbox if m.kind == "port" and m.name == port.name), key=lambda m: m.origin)
+        if arrived:
+            inputs[port.name] = Batch.concat([Batch(m.frame) for m in arrived])
+    return inputs

@@ -1,0 +1,1 @@
+"""Operator state: sorted and hashed segments, and their versions on disk."""

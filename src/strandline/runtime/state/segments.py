@@ -1,0 +1,230 @@
+"""The state of operators: immutable segments of rows.
+
+An operator never changes rows that it has stored. It appends segments, drops whole segments, and now and then merges
+small ones. So a version of the state is a short list of segments, two versions share most of theirs, and a segment
+that came from a file stays a memory map that any worker can open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from strandline.core.temporal import Instant
+from strandline.planner.compaction import merge_window
+from strandline.runtime.kernels.batch import UNTIL, Index, Times, gather, is_sorted, times
+from strandline.runtime.kernels.hashing import Hashes
+from strandline.runtime.kernels.probing import matches
+
+HASH = "@hash"
+
+
+class Rows:
+    """Rows that never change: in memory, or in a file that is opened when somebody looks."""
+
+    def __init__(
+        self,
+        count: int,
+        *,
+        frame: pl.DataFrame | None = None,
+        load: Callable[[], pl.DataFrame] | None = None,
+        name: str | None = None,
+        size: int = 0,
+        checksum: int = 0,
+    ) -> None:
+        self.count = count
+        self.name = name  # the file that holds them, None until they are stored
+        self.checksum = checksum
+        self.size = size or (int(frame.estimated_size()) if frame is not None else 0)
+        self.derived: dict[str, Any] = {}  # arrays computed from the rows, kept as long as they are
+        self._frame = frame
+        self._load = load
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        if self._frame is None:
+            assert self._load is not None, "rows are in memory or know where they are"
+            self._frame, self._load = self._load(), None
+        return self._frame
+
+    def release(self, load: Callable[[], pl.DataFrame]) -> None:
+        """Give up the rows in memory; they can be loaded again."""
+        self._frame, self._load = None, load
+        self.derived = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A view of stored rows with a few facts, such as how many of them are consumed or when the last one ends."""
+
+    stored: Rows
+    facts: Mapping[str, int]
+
+    @staticmethod
+    def of(frame: pl.DataFrame, **facts: int) -> Segment:
+        return Segment(Rows(frame.height, frame=frame), facts)
+
+    @property
+    def rows(self) -> int:
+        return self.stored.count
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        return self.stored.frame
+
+    def with_facts(self, **facts: int) -> Segment:
+        return Segment(self.stored, {**self.facts, **facts})
+
+
+@dataclass(slots=True)
+class State:
+    """What one operator keeps between batches."""
+
+    numbers: dict[str, int] = field(default_factory=dict)
+    segments: dict[str, list[Segment]] = field(default_factory=dict)
+
+    def rows(self) -> int:
+        return sum(s.rows - s.facts.get("consumed", 0) for group in self.segments.values() for s in group)
+
+    def size(self) -> int:
+        return sum(s.stored.size for group in self.segments.values() for s in group)
+
+
+class SortedLog:
+    """Rows that are taken out again in the order of a time column: the reorder buffer, elements waiting to expire.
+
+    Each append is a run sorted by `order`. Taking what is due consumes a prefix of every run that has reached its
+    time; runs that have not are not even opened.
+    """
+
+    def __init__(self, order: str, segments: Sequence[Segment] = ()) -> None:
+        self.order = order
+        self.segments = list(segments)
+
+    def append(self, frame: pl.DataFrame) -> None:
+        """Add rows; those with equal times keep their order."""
+        if not frame.height:
+            return
+        due = times(frame, self.order)
+        if not is_sorted(due):
+            frame = gather(frame, np.argsort(due, kind="stable"))
+            due = times(frame, self.order)
+        self.segments.append(Segment.of(frame, consumed=0, next=int(due[0])))
+        while (window := merge_window([s.rows - s.facts["consumed"] for s in self.segments])) is not None:
+            self._merge(window)
+
+    def take_before(self, until: Instant) -> list[pl.DataFrame]:
+        """Remove and return the rows whose time is before `until`, older runs first."""
+        taken: list[pl.DataFrame] = []
+        kept: list[Segment] = []
+        for segment in self.segments:
+            if segment.facts["next"] >= until:
+                kept.append(segment)
+                continue
+            due = times(segment.frame, self.order)
+            first = segment.facts["consumed"]
+            last = int(np.searchsorted(due, until, side="left"))
+            taken.append(segment.frame.slice(first, last - first))
+            if last < segment.rows:
+                kept.append(segment.with_facts(consumed=last, next=int(due[last])))
+        self.segments = kept
+        return taken
+
+    def rows(self) -> list[pl.DataFrame]:
+        """What has not been taken yet."""
+        return [s.frame.slice(s.facts["consumed"]) for s in self.segments]
+
+    def _merge(self, window: slice) -> None:
+        parts = [s.frame.slice(s.facts["consumed"]) for s in self.segments[window]]
+        frame = pl.concat(parts, rechunk=True)
+        due = times(frame, self.order)
+        frame = gather(frame, np.argsort(due, kind="stable"))
+        due = times(frame, self.order)
+        self.segments[window] = [Segment.of(frame, consumed=0, next=int(due[0]))]
+
+
+class HashedLog:
+    """Elements that are found again by the hash of their key until they expire: join sides, seen payloads.
+
+    Each append is a segment sorted by hash; a table over the leading bits of the hash leads a probe to the few rows
+    that can match, so a probe costs per match and per segment, not per stored row.
+    """
+
+    def __init__(self, segments: Sequence[Segment] = ()) -> None:
+        self.segments = list(segments)
+
+    def append(self, frame: pl.DataFrame, hashes: Hashes, after: Instant) -> None:
+        """Add elements with their hashes, sorted by hash. Those that end by `after` are of no use to anybody."""
+        ends = times(frame, UNTIL)
+        live = ends > after
+        if not live.all():
+            frame, hashes = frame.filter(pl.Series(live)), hashes[live]
+        if frame.height:
+            self.segments.append(_hashed_segment(frame.with_columns(pl.Series(HASH, hashes))))
+        while (window := merge_window([s.rows for s in self.segments])) is not None:
+            self._merge(window, after)
+
+    def expire(self, now: Instant) -> None:
+        """Drop the segments whose last element has ended."""
+        self.segments = [s for s in self.segments if s.facts["until"] > now]
+
+    def probe(self, hashes: Hashes, limit: int) -> Iterator[tuple[Segment, Index, Index]]:
+        """For each segment the pairs (row of `hashes`, row of the segment) with equal hashes, about `limit` at a time.
+
+        `hashes` should be sorted: then the look-ups walk through the tables in order, which memory likes.
+        """
+        for segment in self.segments:
+            for rows, found in probe_segment(segment, hashes, limit):
+                yield segment, rows, found
+
+    def _merge(self, window: slice, after: Instant) -> None:
+        frame = pl.concat([s.frame for s in self.segments[window]], rechunk=True)
+        frame = frame.filter(pl.col(UNTIL) > after)
+        order = np.argsort(frame.get_column(HASH).to_numpy(), kind="stable")
+        merged = gather(frame, order)
+        self.segments[window] = [_hashed_segment(merged)] if merged.height else []
+
+
+def _hashed_segment(frame: pl.DataFrame) -> Segment:
+    return Segment.of(frame, until=int(times(frame, UNTIL).max()))
+
+
+def column(segment: Segment, name: str) -> Times:
+    """A time column of a segment's rows as an array, looked up once."""
+    derived = segment.stored.derived
+    if name not in derived:
+        derived[name] = times(segment.frame, name)
+    values: Times = derived[name]
+    return values
+
+
+def probe_segment(segment: Segment, hashes: Hashes, limit: int) -> Iterator[tuple[Index, Index]]:
+    """The pairs with equal hashes of `hashes` and one segment."""
+    if not segment.rows or not len(hashes):
+        return
+    begin = 0
+    while begin < len(hashes):
+        rows, found, begin = matches(hashes, *_lookup_table(segment), begin, limit)
+        yield rows, found
+
+
+def _lookup_table(segment: Segment) -> tuple[Hashes, npt.NDArray[np.uint32], np.uint64]:
+    if "table" not in segment.stored.derived:
+        stored: Hashes = segment.frame.get_column(HASH).to_numpy()
+        bits = max(1, segment.rows.bit_length() - 1)
+        shift = np.uint64(64 - bits)
+        counts = np.bincount((stored >> shift).astype(np.int64), minlength=1 << bits)
+        table = np.zeros((1 << bits) + 1, dtype=np.uint32)
+        table[1:] = np.cumsum(counts)
+        segment.stored.derived["table"] = (stored, table, shift)
+    result: tuple[Hashes, npt.NDArray[np.uint32], np.uint64] = segment.stored.derived["table"]
+    return result
+
+
+# The states of the operators of each fragment, by fragment id, in the order of `FragmentRunner.operators`.
+States: TypeAlias = dict[str, list[State]]

@@ -1,0 +1,201 @@
+"""State on disk: a manifest per version, segments as memory-mapped Arrow files.
+
+    <root>/<stage>/<shard>/v000000012-000003.json      which segments are live after batch 12, with their checksums
+    <root>/<stage>/<shard>/s000000012-000003-4.arrow   the rows of one of them
+
+Batch N starts from version N-1, the one that the batch record names, and writes version N: segments first, then the
+manifest by an atomic rename. The second number is the epoch of the writer, so that no writer replaces a file of
+another. A batch that runs twice writes the same bytes twice. Any worker that sees the file system can take any shard.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+import pyarrow as pa
+
+from strandline.core.durable import (
+    DocumentKind,
+    checksum_file,
+    read_document,
+    remove_temporary_files,
+    write_document,
+    write_file,
+)
+from strandline.core.errors import damaged
+from strandline.runtime.exchange import to_table
+from strandline.runtime.state.segments import Rows, Segment, State, States
+
+VERSIONS_KEPT = 10
+CLEAN_EVERY = 8
+MANIFEST: Final = DocumentKind("state", 2)
+_MANIFEST_NAME: Final = re.compile(r"v(\d{9})-(\d{6})\.json")
+_SEGMENT_NAME: Final = re.compile(r"s(\d{9})-(\d{6})-\d+\.arrow")
+
+# Rows that this process has opened: verified once, with the arrays derived from them. Keyed by path and checksum,
+# so that a segment that was written again is not mistaken for its predecessor.
+_opened: dict[tuple[str, int], Rows] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredVersion:
+    """A version of the state of a shard as a batch record names it, and the files that were written for it."""
+
+    manifest: str
+    digest: str
+    files: tuple[str, ...] = ()
+
+
+class StateStore:
+    """The versions of the state of one stage in one shard. `epoch` is that of the writer."""
+
+    def __init__(self, root: Path, stage: int, shard: int, epoch: int = 1) -> None:
+        self.directory = root / str(stage) / str(shard)
+        self.epoch = epoch
+
+    def read(self, manifest: str, digest: str) -> States:
+        """A version of the state, which must be the one that the batch record means."""
+        body = read_manifest(self.directory / manifest, digest)
+        states: States = {}
+        live: set[tuple[str, int]] = set()
+        for fragment, operators in body["fragments"].items():
+            states[fragment] = []
+            for entry in operators:
+                segments = {name: [self._segment(e) for e in group] for name, group in entry["segments"].items()}
+                states[fragment].append(State(dict(entry["numbers"]), segments))
+                live |= {self._key(e) for group in entry["segments"].values() for e in group}
+        own = str(self.directory) + os.sep
+        for key in [k for k in _opened if k[0].startswith(own) and k not in live]:
+            del _opened[key]
+        return states
+
+    def write(self, batch: int, states: States) -> StoredVersion:
+        """Version `batch`. Nothing is synced here: the driver does that for all shards at once."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        written: list[str] = []
+        fragments: dict[str, list[dict[str, Any]]] = {}
+        for fragment, operators in states.items():
+            fragments[fragment] = []
+            for state in operators:
+                groups: dict[str, list[dict[str, Any]]] = {}
+                for name, segments in state.segments.items():
+                    groups[name] = []
+                    for segment in segments:
+                        if segment.stored.name is None:
+                            file = f"s{batch:09d}-{self.epoch:06d}-{len(written)}.arrow"
+                            self._write_rows(segment.stored, file)
+                            written.append(file)
+                        groups[name].append(_entry(segment))
+                fragments[fragment].append({"numbers": state.numbers, "segments": groups})
+        manifest = f"v{batch:09d}-{self.epoch:06d}.json"
+        body = {"batch": batch, "fragments": fragments}
+        digest = write_document(self.directory / manifest, MANIFEST, body, sync=False)
+        if batch % CLEAN_EVERY == 0:
+            self._clean(batch)
+        return StoredVersion(manifest, digest, (*written, manifest))
+
+    def _key(self, entry: dict[str, Any]) -> tuple[str, int]:
+        return str(self.directory / entry["file"]), entry["checksum"]
+
+    def _segment(self, entry: dict[str, Any]) -> Segment:
+        key = self._key(entry)
+        opened = _opened.get(key)
+        if opened is None:
+            path, checksum = key
+            opened = Rows(
+                entry["rows"],
+                load=lambda: _open(Path(path), checksum),
+                name=entry["file"],
+                size=entry["size"],
+                checksum=checksum,
+            )
+            _opened[key] = opened
+        return Segment(opened, entry["facts"])
+
+    def _write_rows(self, rows: Rows, name: str) -> None:
+        table = to_table(rows.frame)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table, max_chunksize=max(table.num_rows, 1))
+        buffer = sink.getvalue()
+        write_file(self.directory / name, memoryview(buffer), sync=False)
+        rows.name, rows.size, rows.checksum = name, buffer.size, zlib.crc32(buffer)
+        # From now on the file is the rows: state may be larger than the memory of a worker.
+        path, checksum = self.directory / name, rows.checksum
+        rows.release(lambda: _open(path, checksum))
+        _opened[str(path), checksum] = rows
+
+    def _clean(self, batch: int) -> None:
+        """Forget old versions and the segments that only they used."""
+        oldest = batch - VERSIONS_KEPT
+        names = os.listdir(self.directory)
+        versions = {name: int(match[1]) for name in names if (match := _MANIFEST_NAME.fullmatch(name))}
+        kept = [name for name, version in versions.items() if version == oldest]
+        if not kept or min(versions.values()) >= oldest:
+            return
+        used = {entry["file"] for name in kept for entry in manifest_segments(read_manifest(self.directory / name))}
+        for name in names:
+            segment = _SEGMENT_NAME.fullmatch(name)
+            old_segment = segment is not None and int(segment[1]) <= oldest and name not in used
+            if versions.get(name, oldest) < oldest or old_segment:
+                (self.directory / name).unlink(missing_ok=True)
+        remove_temporary_files(self.directory, names)
+
+
+def read_manifest(path: Path, digest: str | None = None) -> dict[str, Any]:
+    manifest: dict[str, Any] = read_document(path, MANIFEST, digest)
+    return manifest
+
+
+def manifest_segments(manifest: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The segments that a manifest names: file, rows, size and checksum of each."""
+    for operators in manifest["fragments"].values():
+        for state in operators:
+            for group in state["segments"].values():
+                yield from group
+
+
+def verify_version(directory: Path, manifest: str, digest: str) -> int:
+    """Read a version of the state whole and compare every segment with its checksum; returns how many bytes it has."""
+    size = 0
+    for entry in manifest_segments(read_manifest(directory / manifest, digest)):
+        path = directory / entry["file"]
+        try:
+            intact = path.stat().st_size == entry["size"] and checksum_file(path) == entry["checksum"]
+        except OSError:
+            intact = False
+        if not intact:
+            raise damaged(path)
+        size += entry["size"]
+    return size
+
+
+def _entry(segment: Segment) -> dict[str, Any]:
+    stored = segment.stored
+    return {
+        "file": stored.name,
+        "rows": stored.count,
+        "size": stored.size,
+        "checksum": stored.checksum,
+        "facts": dict(segment.facts),
+    }
+
+
+def _open(path: Path, checksum: int) -> pl.DataFrame:
+    try:
+        mapped = pa.memory_map(str(path))
+        buffer = mapped.read_buffer()
+        if zlib.crc32(buffer) != checksum:
+            raise damaged(path)
+        frame = pl.from_arrow(pa.ipc.open_file(buffer).read_all())
+    except (OSError, pa.ArrowInvalid) as error:
+        raise damaged(path) from error
+    assert isinstance(frame, pl.DataFrame)
+    return frame

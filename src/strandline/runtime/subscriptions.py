@@ -1,0 +1,107 @@
+"""Who wants to know what of a running plan: publish and subscribe, after section 13.4.1 of Krämer's thesis.
+
+What subscribers ask for (items) is computed from what is measured (`measuring.PRIMITIVES`) when it is looked at.
+However many of them want a thing, it is measured once; when the last of them has gone, it is measured no more.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from strandline.core.errors import QueryError
+from strandline.runtime.edge_metrics import GRANULES, LENGTHS, PRIMITIVES, STARTS, VALUES, Wish
+
+# What each item needs to be measured. What operators let pass, keep and cost is counted in every batch.
+ITEMS: Final[dict[str, Wish]] = {
+    "rate": (STARTS,),
+    "distance": (STARTS,),
+    "length": (LENGTHS,),
+    "granule": (GRANULES,),
+    "distinct": (VALUES,),
+    "selectivity": (),
+    "state": (),
+    "cost": (),
+}
+
+
+@dataclass(slots=True, eq=False)
+class Subscription:
+    """The wish of one subscriber, until it is closed."""
+
+    items: tuple[str, ...]
+    needs: frozenset[str]
+    tell: Callable[[], None] | None
+    every: float  # seconds between two calls
+    board: Subscriptions
+    told: float | None = None
+
+    def close(self) -> None:
+        """Want no more. Closing again does nothing."""
+        self.board.remove(self)
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Subscriptions:
+    """All subscribers of a pipeline. Threads of users come and go while that of the batches asks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._all: list[Subscription] = []
+        self._wanted: Counter[str] = Counter()  # how many subscribers need a measurement
+
+    def add(self, items: Iterable[str] | None, tell: Callable[[], None] | None, every: float) -> Subscription:
+        wanted = tuple(ITEMS) if items is None else tuple(items)
+        for item in wanted:
+            if item not in ITEMS:
+                raise QueryError(
+                    f'nothing called "{item}" is measured', code="unknown-item", hint=f"Items are {', '.join(ITEMS)}."
+                )
+        needs = frozenset(primitive for item in wanted for primitive in ITEMS[item])
+        subscription = Subscription(wanted, needs, tell, every, self)
+        with self._lock:
+            self._all.append(subscription)
+            self._wanted.update(needs)
+        return subscription
+
+    def remove(self, subscription: Subscription) -> None:
+        with self._lock:
+            if subscription in self._all:
+                self._all.remove(subscription)
+                self._wanted.subtract(subscription.needs)
+
+    def wish(self) -> Wish:
+        """What the next batch is to measure."""
+        with self._lock:
+            return tuple(each for each in PRIMITIVES if self._wanted[each] > 0)
+
+    def publish(self, measured: Wish, last: bool) -> None:
+        """Call those whose time has come, after a batch that has measured what they need; the last time all of them."""
+        with self._lock:
+            waiting = [each for each in self._all if each.tell is not None and each.needs <= set(measured)]
+        now = time.monotonic()
+        for each in waiting:
+            if last or each.told is None or now - each.told >= each.every:
+                each.told = now
+                self._call(each)
+
+    def _call(self, subscription: Subscription) -> None:
+        assert subscription.tell is not None, "only those are called that want to be"
+        try:
+            subscription.tell()
+        except Exception as error:  # whoever looks on must not stop the query
+            subscription.close()
+            warnings.warn(
+                f"a subscriber to statistics has failed and is called no more: {type(error).__name__}: {error}",
+                stacklevel=2,
+            )

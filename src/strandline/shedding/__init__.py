@@ -1,0 +1,1 @@
+"""Load shedding: which rows to drop when the input exceeds the capacity."""

@@ -1,0 +1,290 @@
+"""How much of each stream is read while a pipeline cannot keep up: decided batch by batch, from what the batches before
+took and what arrives.
+
+A batch takes a fixed time and a time that grows with its rows. So busy is not late: what counts is the part that grows,
+for the rows that arrive in a second. If that is more than a second, or more than the part of it that may be used, the
+models of the queries say which rows to do without (`shedding/load_model.py`), so that the work becomes as much less.
+
+The decision is part of a batch's position (`advance.py`): a batch that runs again drops the same rows.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from strandline.core.log import INFO, SHEDDING, log_event
+from strandline.shedding.sampler import Shares
+
+SMOOTH: Final = 5.0  # seconds over which rates are averaged
+STEADY: Final = 10.0  # seconds over which costs are averaged
+DRAIN: Final = 15.0  # seconds in which what has piled up should be gone
+PACE: Final = 1.0  # seconds of rows that a batch takes while rows are dropped: small ones waste time
+LATE: Final = 1.0  # seconds behind: before that nothing is dropped, however busy it looks
+ROOM: Final = 0.9  # of the capacity, so that small errors do not pile up
+SAME: Final = 0.05  # a change of shares below this is not worth a new setting
+WHOLE: Final = 0.97  # a share above this is all
+FEWEST: Final = 0.001  # some rows always pass, so that one sees what happens
+FORESEEN: Final = 120.0  # seconds: a window that fills for longer is met as it fills
+FEWEST_ROWS: Final = 1000
+HISTORY: Final = 600  # batches
+
+Rates = Mapping[str, float]
+
+
+class DropModel(Protocol):
+    """What is known of a query's work, in units that the queries of a pipeline share."""
+
+    @property
+    def streams(self) -> frozenset[str]: ...
+
+    def load(self, rates: Rates, now: Mapping[str, float], held: Mapping[str, float]) -> float:
+        """The work per second for rows of which `now` is kept, where of those in the windows `held` was."""
+
+    def settle(self, rates: Rates, part: float, least: float) -> dict[str, float]:
+        """The shares, none below `least`, that leave the most results for this part of the work."""
+
+    def completeness(self, rates: Rates, shares: Mapping[str, float]) -> float:
+        """Which part of the results is left."""
+
+    def window(self, stream: str) -> float:
+        """How many seconds the rows of a stream are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """A query's model, and which share of each stream it wants at least; 1 if it may not lose a row."""
+
+    model: DropModel
+    least: float
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What was found out: the share of the time that the work would take with every row, and what may be taken."""
+
+    needed: float = 0.0
+    capacity: float = 1.0
+    fixed: float = 0.0
+    rates: Rates = field(default_factory=dict)
+    waiting: int = 0  # rows that have come and were not read yet
+
+    @property
+    def lag(self) -> float:
+        """Seconds of rows that wait."""
+        total = sum(self.rates.values())
+        return self.waiting / total if total > 0 else 0.0
+
+
+@dataclass(slots=True)
+class _Batch:
+    began: float
+    rows: dict[str, int]  # totals when it began
+    shares: dict[str, dict[str, float]]  # by query and stream
+    ended: float | None = None
+
+
+class Shedder:
+    """The settings of the drop boxes of a pipeline.
+
+    `rows` tells how many rows of each stream were taken in so far, dropped or not. `capacity` is the part of the time
+    that may be used. A fresh pipeline begins with empty windows. `fixed` is what a batch takes at most in any case, in
+    seconds, `batch_rows` how many rows it takes of a stream.
+    """
+
+    def __init__(
+        self,
+        queries: Mapping[str, Allowed],
+        rows: Callable[[], Mapping[str, int]],
+        capacity: float | None = None,
+        fresh: bool = True,
+        fixed: float = 0.0,
+        batch_rows: float = math.inf,
+    ) -> None:
+        self.queries = queries
+        self.given = capacity
+        self.capacity = 1.0 if capacity is None else capacity
+        self.load = Load(capacity=self.capacity)
+        self.fresh = fresh
+        self.shares = {query: dict.fromkeys(each.model.streams, 1.0) for query, each in queries.items()}
+        self._rows = rows
+        self._batch: _Batch | None = None
+        self._began: float | None = None  # when the last batch did
+        self._looked: tuple[float, dict[str, int], dict[str, int]] | None = None
+        self._rates: dict[str, float] = {}
+        self._fixed = fixed
+        self._batch_rows = batch_rows
+        self._work = self._worth = 0.0  # seconds beyond the fixed ones, and rows as if all were kept, of late
+        self._needed: float | None = None
+        self._past: deque[tuple[float, dict[str, dict[str, float]]]] = deque(maxlen=HISTORY)
+        self.lock = threading.Lock()
+
+    def look(self, now: float, left: Mapping[str, int | None]) -> None:
+        """See what the last batch took and what has come since; `left` is what waits, by stream, if one knows."""
+        with self.lock:
+            rows = dict(self._rows())
+            waiting = {stream: count or 0 for stream, count in left.items()}
+            self._count(now, rows, waiting)
+            self._looked = now, rows, waiting
+            batch, self._batch = self._batch, None
+            if batch is None:
+                return
+            self._weigh((batch.ended or now) - batch.began, batch, rows)
+            self.load = Load(self._needed or 0.0, self.capacity, self._fixed, dict(self._rates), sum(waiting.values()))
+
+    def _count(self, now: float, rows: dict[str, int], waiting: dict[str, int]) -> None:
+        """Let the rates follow what has come since the last look."""
+        if self._looked is None or now <= self._looked[0]:
+            return
+        then, rows_then, waiting_then = self._looked
+        fade = math.exp((then - now) / SMOOTH)
+        for stream, waits in waiting.items():
+            came = rows.get(stream, 0) - rows_then.get(stream, 0) + waits - waiting_then.get(stream, 0)
+            rate = max(came, 0) / (now - then)
+            self._rates[stream] = fade * self._rates.get(stream, rate) + (1 - fade) * rate
+
+    def _weigh(self, seconds: float, batch: _Batch, rows: Mapping[str, int]) -> None:
+        """What every row would cost, by what those cost that were kept."""
+        read = sum(rows.get(stream, 0) - count for stream, count in batch.rows.items())
+        total = sum(self._rates.values())
+        if read <= 0 or total <= 0:
+            return
+        self._fixed = min(self._fixed, seconds)
+        part = self._part(batch)
+        if part <= 0:
+            return
+        # Sums over many batches: one that was held up by something else says little about its rows.
+        fade = math.exp(-seconds / STEADY)
+        self._work = fade * self._work + max(seconds - self._fixed, 0.0)
+        self._worth = fade * self._worth + read * part
+        self._needed = self._work * total / self._worth
+
+    def _part(self, batch: _Batch) -> float:
+        """The work of a batch, as a part of what it would have been with nothing dropped."""
+        whole = kept = 0.0
+        for query, each in self.queries.items():
+            held = {s: self._held(query, s, batch.began, each.model.window(s)) for s in each.model.streams}
+            whole += each.model.load(self._rates, *_ones(each))
+            kept += each.model.load(self._rates, batch.shares[query], held)
+        return kept / whole if whole > 0 else 1.0
+
+    def _held(self, query: str, stream: str, now: float, window: float) -> float:
+        """The mean share of what lies in a window."""
+        window = min(window, FORESEEN)
+        total = covered = 0.0
+        until = now
+        for since, shares in reversed(self._past):
+            begin = max(since, now - window)
+            if until > begin:
+                covered += until - begin
+                total += (until - begin) * shares[query].get(stream, 1.0)
+            until = min(until, since)
+            if since <= now - window:
+                break
+        # Before the first batch there was nothing, or what an earlier run has left there.
+        rest = max(window - covered, 0.0)
+        length = covered + rest
+        return (total + (0.0 if self.fresh else rest)) / length if length > 0 else 1.0
+
+    def decide(self, now: float) -> dict[str, Shares]:
+        """The shares for the batch that begins now, by stream; who keeps all is not named."""
+        with self.lock:
+            wanted = self._wanted()
+            if self._differs(wanted):
+                self._log_changes(wanted)
+                self.shares = wanted
+            if not self._past or self._past[-1][1] != self.shares:
+                self._past.append((now, {query: dict(shares) for query, shares in self.shares.items()}))
+            rows = self._looked[1] if self._looked is not None else dict(self._rows())
+            self._began = now
+            self._batch = _Batch(now, dict(rows), self.shares)
+            found: dict[str, list[tuple[str, float]]] = {}
+            for query, shares in sorted(self.shares.items()):
+                for stream, share in shares.items():
+                    if share < 1.0:
+                        found.setdefault(stream, []).append((query, share))
+            return {stream: tuple(listed) for stream, listed in found.items()}
+
+    def _log_changes(self, wanted: Mapping[str, Mapping[str, float]]) -> None:
+        """Log what is kept of each stream from now on, where that changes."""
+        for query, shares in sorted(wanted.items()):
+            for stream, share in sorted(shares.items()):
+                if share != (before := self.shares[query][stream]):
+                    load = {"needed": self.load.needed, "capacity": self.capacity, "lag_s": self.load.lag}
+                    about = {"query": query, "stream": stream, "before": before, "after": share}
+                    log_event(SHEDDING, INFO, "kept share changed", **about, **load)
+
+    def _wanted(self) -> dict[str, dict[str, float]]:
+        if self._needed is None or (self._is_whole() and self.given is None and self.load.lag < LATE):
+            return self.shares
+        rates = dict(self._rates)
+        total = sum(rates.values())
+        # What waits is to be worked off, too: as if it came on top in the time in which it should be gone.
+        late = self.load.lag - self._longest()
+        hurry = 1.0 + (late / DRAIN if total > 0 and late > 0 else 0.0)
+        room = ROOM * self.capacity * max(0.1, 1.0 - self._fixed / self._longest())
+        part = room / (self._needed * hurry) if self._needed > 0 else math.inf
+        whole = {query: each.model.load(rates, *_ones(each)) for query, each in self.queries.items()}
+        loose = sum(load for query, load in whole.items() if self.queries[query].least < 1.0)
+        fixed = sum(whole.values()) - loose
+        spared = max(part * (loose + fixed) - fixed, 0.0) / loose if part < 1.0 and loose > 0 else math.inf
+        return {query: self._settled(each, rates, spared) for query, each in self.queries.items()}
+
+    def _settled(self, each: Allowed, rates: Rates, part: float) -> dict[str, float]:
+        if part >= 1.0 or each.least >= 1.0:
+            return dict.fromkeys(each.model.streams, 1.0)
+        shares = each.model.settle(rates, part, max(each.least, FEWEST))
+        return {stream: 1.0 if share >= WHOLE else share for stream, share in shares.items()}
+
+    def _differs(self, wanted: Mapping[str, Mapping[str, float]]) -> bool:
+        return any(
+            (share == 1.0) != (self.shares[query][stream] == 1.0)
+            or abs(share - self.shares[query][stream]) > SAME * self.shares[query][stream]
+            for query, shares in wanted.items()
+            for stream, share in shares.items()
+        )
+
+    def most_rows(self, stream: str) -> float:
+        """How many rows of a stream a batch takes at most, so that the next decision is not far away."""
+        if self._needed is None or not self._rates.get(stream):
+            return self._batch_rows
+        return max(self._longest() * self._rates[stream], FEWEST_ROWS)
+
+    def waits(self, now: float) -> bool:
+        """Whether it is too early for the next batch. Who asks this has no other to work on."""
+        with self.lock:
+            if self._batch is not None and self._batch.ended is None:
+                self._batch.ended = now
+            if self._began is None or (self.given is None and self._is_whole()):
+                return False
+            return self.load.lag < self._longest() and now - self._began < self._longest() / 2
+
+    def _longest(self) -> float:
+        """How many seconds of rows a batch takes at most: what it takes in any case is to be a small part of it, and no
+        stream is to have more rows than fit into it."""
+        fastest = max(self._rates.values(), default=0.0)
+        fitting = self._batch_rows / fastest if fastest > 0 else math.inf
+        return min(max(2 * PACE, 10 * self._fixed), fitting)
+
+    def _is_whole(self) -> bool:
+        return all(share == 1.0 for shares in self.shares.values() for share in shares.values())
+
+    def completeness(self, query: str) -> float:
+        """Which part of a query's results is left, by its model, at the present settings."""
+        with self.lock:
+            return self.queries[query].model.completeness(self._rates, self.shares[query])
+
+    def standing(self, query: str) -> dict[str, float]:
+        """What a query keeps of each of its streams now."""
+        with self.lock:
+            return dict(self.shares[query])
+
+
+def _ones(each: Allowed) -> tuple[dict[str, float], dict[str, float]]:
+    """Nothing is dropped, and nothing was."""
+    ones = dict.fromkeys(each.model.streams, 1.0)
+    return ones, ones

@@ -1,0 +1,93 @@
+"""Drop boxes: which rows of a source a query does without, and how they stood from when on.
+
+A box decides by a hash of the row, so a batch that is read again drops the same rows, and whoever keeps more keeps all
+that those keep who keep less. The hash knows the stream: that a row of one was dropped says nothing about another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from strandline.core.temporal import BEFORE_ALL, Instant
+from strandline.runtime.kernels.hashing import hash_rows, mix
+
+# What is kept of a stream, by query; who is not named keeps all.
+Shares: TypeAlias = tuple[tuple[str, float], ...]
+# How the boxes of a stream stood: each setting holds for the rows after an instant, up to the next setting.
+Settings: TypeAlias = tuple[tuple[Instant, Shares], ...]
+
+MOST_SETTINGS: Final = 256  # so far back one remembers; windows rarely see more changes
+
+
+def shares_from(data: Iterable[Sequence[Any]]) -> Shares:
+    """Shares as they come out of JSON."""
+    return tuple((str(query), float(share)) for query, share in data)
+
+
+def settings_from(data: Iterable[Sequence[Any]]) -> Settings:
+    return tuple((int(since), shares_from(shares)) for since, shares in data)
+
+
+def with_setting(before: Settings, since: Instant, shares: Shares) -> Settings:
+    """A stream's settings with that of a batch whose rows come after `since`."""
+    if shares == (before[-1][1] if before else ()):
+        return before
+    return (*before, (since, shares))[-MOST_SETTINGS:]
+
+
+def with_counts(before: Mapping[str, int], more: Mapping[str, int]) -> Mapping[str, int]:
+    return {**before, **{query: before.get(query, 0) + rows for query, rows in more.items()}} if more else before
+
+
+def drop(
+    rows: pl.DataFrame, stream: str, shares: Mapping[str, float]
+) -> tuple[dict[str, pl.DataFrame], dict[str, int]]:
+    """What the queries with a drop box keep of some rows, and how many rows they lose."""
+    wanted = {query: share for query, share in shares.items() if share < 1.0}
+    if not wanted:
+        return {}, {}
+    place = _places(rows, stream)
+    kept = {query: rows.filter(pl.Series(place < share)) for query, share in wanted.items()}
+    return kept, {query: rows.height - frame.height for query, frame in kept.items()}
+
+
+def _places(rows: pl.DataFrame, stream: str) -> npt.NDArray[np.float64]:
+    """For each row a number in [0, 1) that its content decides."""
+    salt = np.uint64(crc32(stream.encode())) * np.uint64(0x9E3779B1)
+    return (mix(hash_rows(rows, sorted(rows.columns)) ^ salt) >> np.uint64(11)).astype(np.float64) / 2.0**53
+
+
+def kept_share(
+    settings: Settings, query: str, range_us: int | None, at: npt.NDArray[np.int64], origin: Instant
+) -> npt.NDArray[np.float64]:
+    """Which share of a stream's rows was kept, on average over the window that ends at each instant.
+
+    Without an end the window begins with the stream. Each instant counts alike, however many rows it had.
+    """
+    if not any(name == query for _, shares in settings for name, _ in shares):
+        return np.ones(len(at))
+    begins = np.array([since + 1 if since > BEFORE_ALL else origin for since, _ in settings], np.int64)
+    values = np.array([1.0, *(dict(shares).get(query, 1.0) for _, shares in settings)])
+    now = values[np.searchsorted(begins, at, side="right")]
+    if range_us == 0:
+        return now
+    # The integral of the share over time, from the first setting on, by pieces; before it all was kept.
+    spans = np.diff(begins, append=begins[-1]).astype(np.float64)
+    sums = np.concatenate(([0.0], np.cumsum(spans * values[1:])))
+
+    def up_to(instants: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        piece = np.searchsorted(begins, instants, side="right")
+        start = begins[np.maximum(piece - 1, 0)]
+        found: npt.NDArray[np.float64] = sums[np.maximum(piece - 1, 0)] + (instants - start) * values[piece]
+        return found
+
+    first = np.full(len(at), origin, np.int64) if range_us is None else np.maximum(at + 1 - range_us, origin)
+    length = at + 1 - np.minimum(first, at)
+    mean: npt.NDArray[np.float64] = (up_to(at + 1) - up_to(np.minimum(first, at))) / length
+    return np.clip(mean, 0.0, 1.0)

@@ -1,0 +1,193 @@
+"""Calls of aggregates: what stands in their parentheses and behind them.
+
+A room of the binder. It says what is aggregated and how; `groups` gives it a column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from strandline.core.errors import BindError
+from strandline.core.types import BOOLEAN, NULL, VARCHAR, Type, is_numeric
+from strandline.functions.aggregates import BLIND_TO_COPIES, BY_ORDER, AggregateFunction, aggregate_type
+from strandline.functions.signatures import OF_ARRAYS, FunctionError, widens
+from strandline.logical.expressions import Call, Case, Cast, Expression, Literal, Value
+from strandline.logical.udf import UserAggregate
+from strandline.sql import ast
+from strandline.sql.binder.literals import article, cast_to
+
+Bind = Callable[[ast.Expression], Expression]
+
+_TAKES_STAR: Final = "count"
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """An expression of an aggregate's ORDER BY."""
+
+    value: Expression
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BoundAggregate:
+    """An aggregate over expressions; a value of None is `*`."""
+
+    function: str
+    value: Expression | None
+    type: Type
+    distinct: bool = False
+    order: tuple[Sorted, ...] = ()
+    parameter: Value = None
+    user: UserAggregate | None = None
+
+
+def described(user: UserAggregate) -> AggregateFunction:
+    """An aggregate of the user's as one of the language's. Values that can be taken out again have no order."""
+    doc = f"It is declared as {user}."
+    return AggregateFunction(user.name, f"{user.name}(x)", doc, ordered=user.inverse is None)
+
+
+def bind_aggregate(
+    function: AggregateFunction, node: ast.Function, bind: Bind, condition: Bind, time: Expression | None
+) -> BoundAggregate:
+    """The meaning of a call. `condition` binds what FILTER says; `time` is what rows are ordered by, if clear."""
+    _check_form(function, node)
+    order = tuple(_sorted(item, bind) for item in node.within or node.order)
+    parameter: Value = None
+    if function.form in ("within group", "fraction within group"):
+        value: Expression | None = order[0].value
+        parameter = _fraction(node, bind) if function.form == "fraction within group" else None
+    else:
+        value = None if isinstance(node.arguments, ast.Star) else bind(node.arguments[0])
+        parameter = _separator(node, bind) if function.form == "separated" else None
+    name = function.name
+    if name == _TAKES_STAR and isinstance(value, Literal) and value.value is not None and not node.distinct:
+        value = None  # COUNT(1) counts rows
+    if name in ("first", "last") and not order:
+        order = (_by_time(name, node, time),)
+    if name == "median":
+        assert value is not None
+        name, parameter, order = "percentile_cont", 0.5, (Sorted(value, False, False),)
+    user = node.definition if isinstance(node.definition, UserAggregate) else None
+    try:
+        if user is None:
+            kind = aggregate_type(name, None if value is None else value.type)
+        else:
+            assert value is not None, "only COUNT takes a star"
+            kind, value, order = user.returns, *_fitted(user, value, order)
+    except FunctionError as error:
+        raise BindError(error.message, code="type-mismatch", hint=error.hint, span=node.span) from None
+    if name in BY_ORDER:
+        name, value = BY_ORDER[name], None if value is None else cast_to(value, BOOLEAN)
+    if value is not None and value.type == NULL:
+        value = cast_to(value, VARCHAR)
+    _check_distinct(name, node, value, order)
+    if name == "array_agg":
+        assert value is not None
+        value = Call("array", (value,), kind)  # so that a NULL of the user's is not left out
+    if node.filter is not None:
+        # An aggregate leaves out NULLs: what is filtered out becomes one.
+        counted = Literal(True, BOOLEAN) if value is None else value
+        kept = Case(((condition(node.filter), counted),), Literal(None, counted.type), counted.type)
+        order = tuple(Sorted(kept, s.descending, s.nulls_first) if s.value == value else s for s in order)
+        value = kept
+    return BoundAggregate(name, value, kind, node.distinct and name not in BLIND_TO_COPIES, order, parameter, user)
+
+
+def _fitted(user: UserAggregate, value: Expression, order: tuple[Sorted, ...]) -> tuple[Expression, tuple[Sorted, ...]]:
+    """The argument of an aggregate of the user's in the type that it takes, in the order that names it, too."""
+    (kind,) = user.arguments
+    if not widens(value.type, kind):
+        raise FunctionError(f"{user.name} does not accept ({value.type})", f"It is declared as {user}.")
+    fitted = cast_to(value, kind)
+    return fitted, tuple(replace(each, value=fitted) if each.value == value else each for each in order)
+
+
+def _check_form(function: AggregateFunction, node: ast.Function) -> None:
+    count = 1 if isinstance(node.arguments, ast.Star) else len(node.arguments)
+    wanted = {"value": 1, "separated": 2, "within group": 0, "fraction within group": 1}[function.form]
+    within = function.form in ("within group", "fraction within group")
+    problem = None
+    if isinstance(node.arguments, ast.Star) and function.name != _TAKES_STAR:
+        problem = f"{function.name} does not take *"
+    elif isinstance(node.arguments, ast.Star) and node.distinct:
+        problem = "COUNT(DISTINCT *) counts what?"
+    elif count != wanted:
+        counts = ("no argument", "one argument", "two arguments")
+        problem = f"{function.name} takes {counts[wanted]}"
+    elif within and len(node.within) != 1:
+        problem = f"{function.name} needs one value WITHIN GROUP"
+    elif not within and node.within:
+        problem = f"{function.name} does not take WITHIN GROUP"
+    elif node.order and not function.ordered:
+        problem = f"{function.name} does not depend on an order"
+    elif within and node.distinct:
+        problem = f"{function.name} does not take DISTINCT"
+    if problem is not None:
+        hint = f"Write {function.usage}."
+        raise BindError(problem, code="type-mismatch", hint=hint, span=node.span)
+
+
+def _sorted(item: ast.SortItem, bind: Bind) -> Sorted:
+    value = bind(item.value)
+    if value.type.element is not None:
+        raise BindError(f"ORDER BY {article(value.type)}", code="type-mismatch", hint=OF_ARRAYS, span=item.value.span)
+    if value.type == NULL:
+        value = cast_to(value, VARCHAR)
+    return Sorted(value, item.descending, item.nulls_first)
+
+
+def _fraction(node: ast.Function, bind: Bind) -> float:
+    assert not isinstance(node.arguments, ast.Star)
+    value = bind(node.arguments[0])
+    while isinstance(value, Cast):
+        value = value.operand
+    if isinstance(value, Literal) and value.value is not None and is_numeric(value.type):
+        fraction = float(str(value.value))
+        if 0.0 <= fraction <= 1.0:
+            return fraction
+    raise BindError(
+        f"the fraction of {node.name.name.lower()} is not a number between 0 and 1",
+        code="type-mismatch",
+        hint="Write PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x) for the number that nine tenths lie below.",
+        span=node.arguments[0].span,
+    )
+
+
+def _separator(node: ast.Function, bind: Bind) -> str:
+    assert not isinstance(node.arguments, ast.Star)
+    value = bind(node.arguments[1])
+    if isinstance(value, Literal) and isinstance(value.value, str):
+        return value.value
+    raise BindError(
+        f"the separator of {node.name.name.lower()} is not a text literal",
+        code="type-mismatch",
+        hint="Write STRING_AGG(x, ', ').",
+        span=node.arguments[1].span,
+    )
+
+
+def _by_time(name: str, node: ast.Function, time: Expression | None) -> Sorted:
+    if time is None:
+        raise BindError(
+            f"{name} of rows that are in no order",
+            code="aggregate-order",
+            hint=f"Write {name.upper()}(x ORDER BY y). Only the rows of a single stream have an order of their own.",
+            span=node.span,
+        )
+    return Sorted(time, False, False)
+
+
+def _check_distinct(name: str, node: ast.Function, value: Expression | None, order: tuple[Sorted, ...]) -> None:
+    by_order = name in ("string_agg", "array_agg") or isinstance(node.definition, UserAggregate)
+    if node.distinct and by_order and any(each.value != value for each in order):
+        raise BindError(
+            "an aggregate with DISTINCT is ordered by something else than its values",
+            code="aggregate-order",
+            hint="Which of several equal values would count? Order by the argument itself.",
+            span=node.span,
+        )

@@ -1,0 +1,89 @@
+"""Functions and aggregates of the user's: how they are declared, and which calls of a statement mean them.
+
+A room of the binder that works ahead of it: it marks the calls in the syntax tree, wherever they stand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, Final, TypeVar
+
+from strandline.core.errors import CatalogError
+from strandline.core.security.allow import Allow
+from strandline.functions.aggregates import find_aggregate
+from strandline.functions.registry import ALIASES, FUNCTIONS
+from strandline.logical.udf import Definition, UserAggregate, UserFunction
+from strandline.sql import ast
+from strandline.sql.parser.phrases import RESERVED
+from strandline.sql.parser.queries import CHANGES
+from strandline.sql.parser.statements import parse_type
+
+Tree = TypeVar("Tree")
+
+_FORMS: Final = frozenset(("extract", "date_part", "position", "interval"))
+
+
+def define(name: str, body: Callable[..., Any], arguments: Sequence[str], returns: str) -> UserFunction:
+    """A function as the user declares it, with SQL types as texts."""
+    _check(name, arguments)
+    return UserFunction(name.lower(), tuple(map(parse_type, arguments)), parse_type(returns), body)
+
+
+def define_aggregate(
+    name: str,
+    arguments: Sequence[str],
+    returns: str,
+    initialize: Callable[[Any], Any],
+    merge: Callable[[Any, Any], Any],
+    evaluate: Callable[[Any], Any],
+    inverse: Callable[[Any, Any], Any] | None,
+) -> UserAggregate:
+    """An aggregate as the user declares it."""
+    _check(name, arguments)
+    if len(arguments) > 1:
+        raise CatalogError(
+            f"aggregate {name} has more than one argument",
+            code="function-arguments",
+            hint="An aggregate takes one value per row: compute it from several columns with an expression.",
+        )
+    types = tuple(map(parse_type, arguments))
+    return UserAggregate(name.lower(), types, parse_type(returns), initialize, merge, evaluate, inverse)
+
+
+def _check(name: str, arguments: Sequence[str]) -> None:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name.upper() in (*RESERVED, *CHANGES):
+        raise CatalogError(
+            f'"{name}" cannot be the name of a function',
+            code="function-name",
+            hint="A name is a letter, then letters, digits and _; it is no reserved word.",
+        )
+    if name.lower() in {*FUNCTIONS, *ALIASES, *_FORMS} or find_aggregate(name) is not None:
+        raise CatalogError(
+            f"there is a function {name.lower()} already", code="function-exists", hint="Choose another name."
+        )
+    if isinstance(arguments, str) or not arguments:
+        raise CatalogError(
+            f"function {name} needs a list of argument types",
+            code="function-arguments",
+            hint='Write arguments=["DOUBLE"]; what needs no argument is a constant.',
+        )
+
+
+def with_definitions(tree: Tree, functions: Mapping[str, Definition], allow: Allow | None = None) -> Tree:
+    """The syntax tree with each call of one of these functions marked as such, if it is allowed."""
+    if not functions:
+        return tree
+    changed: Any = tree
+    if isinstance(tree, tuple):
+        changed = tuple(with_definitions(part, functions, allow) for part in tree)
+    elif isinstance(tree, ast.Node):
+        parts = {each.name: getattr(tree, each.name) for each in fields(tree) if each.name != "span"}
+        marked = {name: with_definitions(part, functions, allow) for name, part in parts.items()}
+        if isinstance(tree, ast.Function):
+            marked["definition"] = functions.get(tree.name.name.lower())
+            if marked["definition"] is not None and allow is not None:
+                allow.check_function(tree.name.name.lower(), tree.name.span)
+        changed = replace(tree, **marked)
+    return changed  # type: ignore[no-any-return]

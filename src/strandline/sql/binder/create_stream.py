@@ -1,0 +1,175 @@
+"""What CREATE STREAM declares of a source: columns, time, and the promise about its order.
+
+A room beside the binder: there is no query in it.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Final
+
+from strandline.core.errors import BindError
+from strandline.core.types import Type
+from strandline.logical.catalog import BadInput, BaseStream, KnownRows, SourceCall, StreamStatistics
+from strandline.sql import ast
+from strandline.sql.binder.scope import suggestion
+from strandline.sql.parser.phrases import RESERVED
+
+TIME_TYPES: Final = ("TIMESTAMP", "DATE", "BIGINT")
+
+
+def bind_create_stream(statement: ast.CreateStream, known: KnownRows | None = None) -> BaseStream:
+    """The stream that `CREATE STREAM name (columns) SOURCE …` declares; whether the source exists is not asked.
+
+    Where the columns are left out, they are what the source knows of its rows; and so are the time and the order,
+    unless the statement says more.
+    """
+    columns = _columns(statement, known)
+    time_column = None if statement.time_column is None else _time_column(statement, columns, statement.time_column)
+    disorder_us = statement.within.microseconds if statement.within else 0
+    if not statement.columns and known is not None:
+        if time_column is None:
+            time_column = known.time_column
+        if time_column == known.time_column and statement.within is None:
+            disorder_us = known.disorder_us
+    return BaseStream(
+        name=statement.name.name,
+        columns=columns,
+        source=bind_connector(statement.source),
+        time_column=time_column,
+        disorder_us=disorder_us,
+        idle_after_us=statement.idle_after.microseconds if statement.idle_after else None,
+        end_column=_end_column(statement, columns),
+        statistics=_statistics(statement, columns, known),
+        bad_input=_bad_input(statement.bad_input),
+    )
+
+
+def _bad_input(clause: ast.BadInput | None) -> BadInput:
+    return BadInput() if clause is None else BadInput(clause.stops, clause.most_rows, clause.most_share)
+
+
+def _statistics(
+    statement: ast.CreateStream, columns: tuple[tuple[str, Type], ...], known: KnownRows | None
+) -> StreamStatistics:
+    """What `WITH (…)` says about the rows, and what the source knows itself."""
+    rate = known.rate if known is not None else None
+    values: dict[str, float] = {}
+    names = {name.lower(): name for name, _ in columns}
+    for hint in statement.hints:
+        if hint.name.name.lower() == "rate":
+            rate = hint.value
+        elif hint.column is not None:
+            name = names.get(hint.column.name.lower())
+            if name is None:
+                raise BindError(
+                    f'stream "{statement.name.name}" has no column "{hint.column.name}"',
+                    code="unknown-column",
+                    hint=suggestion(hint.column.name, names.values(), "Columns are"),
+                    span=hint.column.span,
+                )
+            values[name] = hint.value
+        else:
+            raise BindError(
+                f'there is no hint "{hint.name.name}"',
+                code="unknown-hint",
+                hint="Hints are rate, in rows per second, and distinct(column), the number of its values.",
+                span=hint.name.span,
+            )
+    return StreamStatistics(rate, values)
+
+
+def declaration(
+    name: str,
+    ordered_by: str | None,
+    until: str | None,
+    within: str | timedelta | None,
+    idle_after: str | timedelta | None,
+) -> str:
+    """The statement that would declare a registered DataFrame if SQL could name one: mistakes are shown in it."""
+    words = [f"CREATE STREAM {_written(name)} SOURCE dataframe()"]
+    if until is not None:
+        begin = (
+            "" if ordered_by is None else f"FROM {_written(ordered_by)} "
+        )  # without it the parser says what is missing
+        words.append(f"VALID {begin}UNTIL {_written(until)}")
+    elif ordered_by is not None:
+        words.append(f"ORDERED BY {_written(ordered_by)}")
+    for clause, duration in (("WITHIN", within), ("IDLE AFTER", idle_after)):
+        if isinstance(duration, timedelta):
+            words.append(f"{clause} {duration // timedelta(microseconds=1)} MICROSECONDS")
+        elif duration is not None:
+            words.append(f"{clause} {duration}")
+    return " ".join(words)
+
+
+def _written(name: str) -> str:
+    """A name as SQL has it, in quotes only where it needs them."""
+    plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) and name.upper() not in RESERVED
+    return name if plain else '"' + name.replace('"', '""') + '"'
+
+
+def bind_connector(connector: ast.Connector) -> SourceCall:
+    """A source or sink with its values; whether it exists, or is allowed, is not asked."""
+    options = {_folded(name): value.value for name, value in connector.options}
+    return SourceCall(_folded(connector.function), tuple(each.value for each in connector.arguments), options)
+
+
+def _columns(statement: ast.CreateStream, known: KnownRows | None) -> tuple[tuple[str, Type], ...]:
+    if not statement.columns:
+        if known is None:
+            raise BindError(
+                f"{statement.source.function.name}() does not know the columns of its rows",
+                code="columns-missing",
+                hint=f"Name them: CREATE STREAM {statement.name.name} (column TYPE, …) SOURCE ….",
+                span=statement.source.span,
+            )
+        return known.columns
+    seen: set[str] = set()
+    for column in statement.columns:
+        if column.name.name.lower() in seen:
+            raise BindError(
+                f'column "{column.name.name}" is declared twice', code="duplicate-column", span=column.name.span
+            )
+        seen.add(column.name.name.lower())
+    return tuple((column.name.name, column.type.type) for column in statement.columns)
+
+
+def _end_column(statement: ast.CreateStream, columns: tuple[tuple[str, Type], ...]) -> str | None:
+    if statement.end_column is None or statement.time_column is None:
+        return None
+    end = _time_column(statement, columns, statement.end_column)
+    if end == _time_column(statement, columns, statement.time_column):
+        raise BindError(
+            f'"{end}" is both the start and the end of an interval',
+            code="empty-interval",
+            hint="The row would never be valid: an interval does not contain its end.",
+            span=statement.end_column.span,
+        )
+    return end
+
+
+def _time_column(statement: ast.CreateStream, columns: tuple[tuple[str, Type], ...], wanted: ast.Identifier) -> str:
+    found = next((column for column in columns if wanted.matches(column[0])), None)
+    if found is None:
+        names = [name for name, _ in columns]
+        raise BindError(
+            f'column "{wanted.name}" does not exist in stream "{statement.name.name}"',
+            code="unknown-column",
+            hint=suggestion(wanted.name, names, "Columns are"),
+            span=wanted.span,
+        )
+    name, kind = found
+    if kind.name not in TIME_TYPES:
+        raise BindError(
+            f'the time column "{name}" is {kind}',
+            code="time-column-type",
+            hint="A time column is a TIMESTAMP, a DATE, or a BIGINT in microseconds since 1970.",
+            span=wanted.span,
+        )
+    return name
+
+
+def _folded(name: ast.Identifier) -> str:
+    return name.name if name.quoted else name.name.lower()

@@ -1,0 +1,402 @@
+"""Scalar expressions bound: from what is written to typed calls over the columns in scope.
+
+A room of the binder. It finds the function that fits its arguments, and makes the casts that it asks for explicit.
+Aggregates are handed to whoever collects them, so that this room needs to know nothing of grouping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias, assert_never
+
+from strandline.core.errors import BindError, Span
+from strandline.core.types import BOOLEAN, DOUBLE, INTERVAL, NULL, TIMESTAMP, VARCHAR, Column, Type
+from strandline.functions.aggregates import AGGREGATES, AggregateFunction, find_aggregate
+from strandline.functions.definitions.datetimes import PARTS, part_of
+from strandline.functions.registry import ALIASES, FUNCTIONS, check, resolve, suggestion
+from strandline.functions.signatures import OF_ARRAYS, FunctionError, castable, meet, widens
+from strandline.logical.expressions import Call, Case, ColumnRef, Expression, Literal, UserCall, children
+from strandline.logical.udf import UserAggregate, UserFunction
+from strandline.sql import ast
+from strandline.sql.binder.aggregates import BoundAggregate, bind_aggregate, described
+from strandline.sql.binder.literals import article, cast_to, number, read
+from strandline.sql.binder.scope import Scope
+
+# BETWEEN and CASE x WHEN repeat their operand. Nested in each other they would repeat it exponentially often.
+MAX_REPEATED_NODES: Final = 1_000
+
+# Names of operators in `FUNCTIONS` that look like functions, but are not written as calls.
+OPERATOR_WORDS: Final = frozenset(("neg", "is_null", "in", "like", "similar", "match", "and", "or", "not"))
+COMPARISONS: Final = frozenset(("=", "<>", "<", "<=", ">", ">=", "in"))
+
+# Takes an aggregate; gives the column that will hold it.
+Collect: TypeAlias = Callable[[BoundAggregate], ColumnRef]
+
+
+class Places:
+    """Where each use of a column stands in the text, by the identity of its node: equal nodes have many places."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, tuple[Expression, Span]] = {}
+
+    def note(self, value: ColumnRef, span: Span) -> ColumnRef:
+        self.known[id(value)] = (value, span)  # the node is kept, so that its identity is not reused
+        return value
+
+    def span(self, value: Expression) -> Span | None:
+        found = self.known.get(id(value))
+        return found[1] if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A bound argument, with its place. `open` marks a text literal, which takes the type that is needed."""
+
+    value: Expression
+    span: Span
+    open: bool = False
+
+    @property
+    def type(self) -> Type:
+        return NULL if self.open else self.value.type
+
+
+# Called with a subquery in an expression and the binder of that expression: its value.
+Subquery: TypeAlias = ast.Exists | ast.Quantified | ast.ScalarQuery
+Ask: TypeAlias = "Callable[[Subquery, Scalars], Expression]"
+# Called with a ranking and the binder of the expression that it stands in: the place of a row.
+Place: TypeAlias = "Callable[[ast.Ranking, Scalars], Expression]"
+
+
+class Scalars:
+    """Binds scalar expressions over one scope; aggregates only where there is one to `collect` them."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        clause: str,
+        collect: Collect | None = None,
+        subquery: Ask | None = None,
+        grouping: Callable[[ast.Function], Expression] | None = None,
+        rank: Place | None = None,
+    ) -> None:
+        self.scope = scope
+        self.clause = clause
+        self.collect = collect
+        self.subquery = subquery
+        self.grouping = grouping
+        self.rank = rank
+        self.places = Places()
+
+    def condition(self, node: ast.Expression, what: str | None = None) -> Expression:
+        """A BOOLEAN; NULL is one too."""
+        operand = self.operand(node)
+        if operand.type not in (BOOLEAN, NULL):
+            raise BindError(
+                f"{what or self.clause} needs a condition, not {article(operand.type)}",
+                code="not-boolean",
+                hint="Compare it with something, as in x > 0 or x IS NOT NULL.",
+                span=node.span,
+            )
+        return _fitted(operand, BOOLEAN)
+
+    def operand(self, node: ast.Expression) -> Operand:
+        return Operand(self.bind(node), node.span, isinstance(node, ast.Text))
+
+    def bind(self, node: ast.Expression) -> Expression:
+        match node:
+            case ast.Number(digits):
+                return number(digits, node.span)
+            case ast.Text(text):
+                return Literal(text, VARCHAR)
+            case ast.Truth(truth):
+                return Literal(truth, BOOLEAN)
+            case ast.Null():
+                return Literal(None, NULL)
+            case ast.TypedText(kind, text):
+                return read(text, kind, node.span)
+            case ast.Interval(microseconds):
+                return Literal(microseconds, INTERVAL)
+            case ast.ColumnName() if (valid := self.scope.validity(node)) is not None:
+                return valid
+            case ast.ColumnName():
+                column = self.scope.column(node)
+                return self.places.note(ColumnRef(column.id, column.type), node.span)
+            case ast.Unary(operator, operand):
+                return self.unary(operator, operand, node.span)
+            case ast.Binary("~" | "~*" | "!~" | "!~*" as operator, left, right):
+                return self.regexp_test(operator, left, right, node.span)
+            case ast.Binary(operator, left, right):
+                return self.apply("power" if operator == "^" else operator, (left, right), node.span)
+            case ast.Logical(operator, operands):
+                return self.apply(operator.lower(), operands, node.span)
+            case ast.IsTest():
+                return self.is_test(node)
+            case ast.DistinctTest():
+                return self.distinct_test(node)
+            case ast.Between():
+                return self.between(node)
+            case ast.InList(operand, items, negated):
+                return _negated(self.apply("in", (operand, *items), node.span), negated)
+            case ast.Exists() | ast.Quantified() | ast.ScalarQuery():
+                if self.subquery is None:
+                    raise BindError(
+                        f"a subquery in {self.clause}",
+                        code="misplaced-subquery",
+                        hint="Subqueries stand in WHERE, HAVING and the SELECT list, outside of aggregates.",
+                        span=node.span,
+                    )
+                return self.subquery(node, self)
+            case ast.Like(operand, pattern, negated, escape, similar):
+                operands = (operand, pattern) if escape is None else (operand, pattern, escape)
+                return _negated(self.apply("similar" if similar else "like", operands, node.span), negated)
+            case ast.Case():
+                return self.case(node)
+            case ast.Cast():
+                return self.cast(node)
+            case ast.Function():
+                return self.function(node)
+            case ast.Ranking():
+                if self.rank is None:
+                    raise BindError(
+                        f"RANK() in {self.clause}",
+                        code="misplaced-rank",
+                        hint="Write QUALIFY RANK() OVER (…) <= 10, or rank in a subquery in FROM and ask around it.",
+                        span=node.span,
+                    )
+                return self.rank(node, self)
+            case _:
+                assert_never(node)
+
+    def apply(self, function: str, nodes: tuple[ast.Expression, ...], span: Span) -> Expression:
+        return call(function, [self.operand(node) for node in nodes], span)
+
+    def unary(self, operator: str, node: ast.Expression, span: Span) -> Expression:
+        if operator == "NOT":
+            return self.apply("not", (node,), span)
+        if isinstance(node, ast.Number):
+            return number(node.digits if operator == "+" else f"-{node.digits}", span)
+        if operator in ("-", "~"):
+            return self.apply("neg" if operator == "-" else "~", (node,), span)
+        operand = self.operand(node)
+        call("neg", [operand], span)  # + changes nothing, but is defined for what - is defined for
+        return operand.value
+
+    def regexp_test(self, operator: str, text: ast.Expression, pattern: ast.Expression, span: Span) -> Expression:
+        operands = [self.operand(text), self.operand(pattern)]
+        if operator.endswith("*"):
+            operands.append(Operand(Literal("i", VARCHAR), span))
+        return _negated(call("regexp_like", operands, span), operator.startswith("!"))
+
+    def is_test(self, node: ast.IsTest) -> Expression:
+        if node.what == "NULL":
+            return _negated(self.apply("is_null", (node.operand,), node.span), node.negated)
+        # x IS TRUE is never NULL: an unknown x is not true, and it is not false.
+        truth = self.condition(node.operand, f"IS {node.what}")
+        if node.what == "UNKNOWN":
+            return _negated(Call("is_null", (truth,), BOOLEAN), node.negated)
+        truth = _negated(truth, node.what == "FALSE")
+        return _negated(Call("coalesce", (truth, Literal(False, BOOLEAN)), BOOLEAN), node.negated)
+
+    def distinct_test(self, node: ast.DistinctTest) -> Expression:
+        left, right = self.operand(node.left), self.operand(node.right)
+        for operand in (left, right):
+            _check_repeatable(operand)
+        nothing = [call("is_null", [operand], node.span) for operand in (left, right)]
+        # Unknown only if one of them is NULL: then they are the same if both are.
+        same = (call("=", [left, right], node.span), Call("and", tuple(nothing), BOOLEAN))
+        return _negated(Call("coalesce", same, BOOLEAN), not node.negated)
+
+    def between(self, node: ast.Between) -> Expression:
+        operand = self.operand(node.operand)
+        low, high = self.operand(node.low), self.operand(node.high)
+        for repeated in (operand, low, high) if node.symmetric else (operand,):
+            _check_repeatable(repeated)
+        within = _within(operand, low, high, node.span)
+        if node.symmetric:
+            within = Call("or", (within, _within(operand, high, low, node.span)), BOOLEAN)
+        return _negated(within, node.negated)
+
+    def case(self, node: ast.Case) -> Expression:
+        subject = None if node.operand is None else self.operand(node.operand)
+        if subject is not None:
+            _check_repeatable(subject)
+        conditions = [self.when(subject, condition) for condition, _ in node.branches]
+        results = [self.operand(result) for _, result in node.branches]
+        if node.otherwise is not None:
+            results.append(self.operand(node.otherwise))
+        kind = meet([result.type for result in results])
+        if kind is None:
+            kinds = " and ".join(dict.fromkeys(str(result.value.type) for result in results))
+            raise BindError(
+                f"CASE has results of {kinds}",
+                code="type-mismatch",
+                hint="CAST them to one type.",
+                span=node.span,
+            )
+        fitted = [_fitted(result, kind) for result in results]
+        otherwise = Literal(None, kind) if node.otherwise is None else fitted.pop()
+        return Case(tuple(zip(conditions, fitted, strict=True)), otherwise, kind)
+
+    def when(self, subject: Operand | None, node: ast.Expression) -> Expression:
+        if subject is None:
+            return self.condition(node, "WHEN")
+        return call("=", [subject, self.operand(node)], node.span)
+
+    def cast(self, node: ast.Cast) -> Expression:
+        value, kind = self.bind(node.operand), node.type.type
+        if not castable(value.type, kind):
+            raise BindError(
+                f"{value.type} cannot be cast to {kind}",
+                code="cannot-cast",
+                hint=_cast_hint(value.type),
+                span=node.span,
+            )
+        return cast_to(value, kind)
+
+    def function(self, node: ast.Function) -> Expression:
+        name = node.name.name.lower()
+        if name == "grouping" and self.grouping is not None:
+            return self.grouping(node)
+        if (aggregate := find_aggregate(name)) is not None:
+            return self.aggregate(aggregate, node)
+        if isinstance(node.definition, UserAggregate):
+            return self.aggregate(described(node.definition), node)
+        said = {"FILTER": node.filter, "DISTINCT": node.distinct, "ORDER BY": node.order or node.within}
+        for words in (words for words, clause in said.items() if clause):
+            raise BindError(
+                f"{words} in {name}, which is no aggregate",
+                code="type-mismatch",
+                hint="Only aggregates look at several rows.",
+                span=node.span,
+            )
+        if isinstance(node.arguments, ast.Star):
+            hint = "Only COUNT(*) takes a star."
+            raise BindError(f"{name} does not take *", code="type-mismatch", hint=hint, span=node.arguments.span)
+        if node.definition is not None:
+            return self.user_call(node.definition, node.arguments, node.span)
+        if name in OPERATOR_WORDS:
+            raise BindError(
+                f"function {name} does not exist",
+                code="unknown-function",
+                hint=f"Write {FUNCTIONS[name].usage}.",
+                span=node.name.span,
+            )
+        if name in ("extract", "date_part"):
+            return self.part(name, node.arguments, node.span)
+        if name == "position" and len(node.arguments) == 2:
+            return self.apply("strpos", node.arguments[::-1], node.span)
+        if name in ("substring", "substr") and len(node.arguments) == 2:
+            text, second = map(self.operand, node.arguments)
+            if second.value.type == VARCHAR:
+                return call("match", [text, second], node.span)
+        known = name in FUNCTIONS or name in ALIASES
+        return call(name, [self.operand(each) for each in node.arguments], node.span if known else node.name.span)
+
+    def user_call(self, function: UserFunction, nodes: tuple[ast.Expression, ...], span: Span) -> Expression:
+        operands = [self.operand(node) for node in nodes]
+        pairs = list(zip(operands, function.arguments, strict=False))
+        if len(nodes) != len(function.arguments) or not all(widens(operand.type, kind) for operand, kind in pairs):
+            given = ", ".join(str(operand.value.type) for operand in operands)
+            message = f"{function.name} does not accept ({given})"
+            raise BindError(message, code="type-mismatch", hint=f"It is declared as {function}.", span=span)
+        return UserCall(function, tuple(_fitted(operand, kind) for operand, kind in pairs))
+
+    def part(self, name: str, arguments: tuple[ast.Expression, ...], span: Span) -> Expression:
+        """EXTRACT is the function of its unit; date_part is the same as a DOUBLE."""
+        if len(arguments) != 2 or not isinstance(arguments[0], ast.Text):
+            usage = "EXTRACT(year FROM ts)" if name == "extract" else "date_part('year', ts)"
+            raise BindError(
+                f"{name} needs a unit and an instant", code="type-mismatch", hint=f"Write {usage}.", span=span
+            )
+        unit = part_of(arguments[0].value)
+        if unit is None:
+            hint = f"Units are {', '.join(PARTS)}."
+            message = f"{name} does not know the unit {arguments[0].value}"
+            raise BindError(message, code="unknown-unit", hint=hint, span=arguments[0].span)
+        found = self.apply(unit, arguments[1:], span)
+        return found if name == "extract" else cast_to(found, DOUBLE)
+
+    def aggregate(self, function: AggregateFunction, node: ast.Function) -> Expression:
+        if self.collect is None:
+            raise self.misplaced_aggregate(function.name, node.span)
+        inside = Scalars(self.scope, "an aggregate")
+        condition = Scalars(self.scope, "FILTER").condition
+        column = self.scope.time()
+        time = None if column is None else ColumnRef(column.id, column.type)
+        return self.collect(bind_aggregate(function, node, inside.bind, condition, time))
+
+    def misplaced_aggregate(self, name: str, span: Span) -> BindError:
+        if self.clause == "an aggregate":
+            hint = "Aggregate in a subquery in FROM, and aggregate that."
+            return BindError(f"{name} inside of another aggregate", code="nested-aggregate", hint=hint, span=span)
+        hints = {"WHERE": "Conditions on aggregates belong into HAVING."}
+        hint = hints.get(self.clause, "Aggregate in a subquery in FROM.")
+        return BindError(
+            f"aggregate {name} is not allowed in {self.clause}", code="aggregate-not-allowed", hint=hint, span=span
+        )
+
+
+def call(function: str, operands: list[Operand], span: Span) -> Expression:
+    """The function that fits the operands, applied to them after the casts that it asks for."""
+    try:
+        resolved = resolve(function, tuple(operand.type for operand in operands))
+        pairs = zip(operands, resolved.argument_types, strict=True)
+        arguments = tuple(_fitted(operand, kind) for operand, kind in pairs)
+        check(resolved.function, arguments)
+    except FunctionError as error:
+        known = function in FUNCTIONS or function in ALIASES
+        code = "type-mismatch" if known else "unknown-function"
+        hint = "CAST them so that all have one type." if function in COMPARISONS else error.hint
+        if known and any(operand.type.element is not None for operand in operands):
+            hint = error.hint
+        if not known:
+            hint = suggestion(function, (*FUNCTIONS, *ALIASES, *AGGREGATES))
+        place = span if error.argument is None else operands[error.argument].span
+        raise BindError(error.message, code=code, hint=hint, span=place) from None
+    return Call(resolved.function, arguments, resolved.result)
+
+
+def _within(operand: Operand, low: Operand, high: Operand, span: Span) -> Expression:
+    above, below = call(">=", [operand, low], span), call("<=", [operand, high], span)
+    return Call("and", (above, below), BOOLEAN)
+
+
+def equality(one: Column, two: Column, span: Span) -> Expression:
+    """That two columns are equal; `span` is where that is asked for."""
+    return call("=", [Operand(ColumnRef(column.id, column.type), span) for column in (one, two)], span)
+
+
+def _negated(value: Expression, negated: bool) -> Expression:
+    return Call("not", (value,), BOOLEAN) if negated else value
+
+
+def _fitted(operand: Operand, kind: Type) -> Expression:
+    """The operand in the type that is needed; a text literal is read as a value of that type."""
+    if operand.open and kind != VARCHAR:
+        assert isinstance(operand.value, Literal), "only a text literal is open"
+        return read(str(operand.value.value), kind, operand.span)
+    return cast_to(operand.value, kind)
+
+
+def _check_repeatable(operand: Operand) -> None:
+    pending, count = [operand.value], 0
+    while pending:
+        count += 1
+        pending.extend(children(pending.pop()))
+        if count > MAX_REPEATED_NODES:
+            raise BindError(
+                "the operand is too large to be compared more than once",
+                code="too-large",
+                hint="Compute it in a subquery in FROM, and compare its column.",
+                span=operand.span,
+            )
+
+
+def _cast_hint(kind: Type) -> str | None:
+    if kind.element is not None:
+        return OF_ARRAYS
+    if kind == INTERVAL:
+        return "Subtract epoch(a) - epoch(b) to get seconds."
+    return "Write epoch(ts) for the seconds since 1970." if kind == TIMESTAMP else None

@@ -1,0 +1,191 @@
+"""The names that a query can see: which column a name means, and the ids that columns get in a plan.
+
+A room of the binder. It knows no plans, only relations, their columns and what they are called.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from strandline.core.errors import BindError, Span
+from strandline.core.types import Column
+from strandline.logical.expressions import Expression
+from strandline.sql import ast
+
+VALIDITY: Final = ("valid_from", "valid_until")
+
+
+class Ids:
+    """Hands out ids that are unique within one plan."""
+
+    def __init__(self) -> None:
+        self.used: dict[str, int] = {}
+
+    def fresh(self, wanted: str) -> str:
+        # Only plain characters: array libraries read some names, such as * or ^x$, as patterns.
+        base = re.sub(r"[^\w.]", "_", wanted.split("#")[0]) or "column"
+        self.used[base] = count = self.used.get(base, 0) + 1
+        return base if count == 1 else f"{base}#{count}"
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """What one entry of FROM makes visible, and under which name."""
+
+    alias: str
+    columns: tuple[Column, ...]
+    stream: str | None
+    span: Span
+    merged: frozenset[str] = frozenset()  # ids of columns that USING has merged: only a qualified name means them
+    time_column: str | None = None  # the id of the column by which the stream is ordered
+    validity: tuple[Expression | None, Expression | None] = (None, None)  # when a row enters its window and leaves it
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the user can name it; what USING has merged has an alias of ours."""
+        return not self.alias.startswith("#")
+
+    @property
+    def visible(self) -> tuple[Column, ...]:
+        """The columns that a bare name may mean and that * lists."""
+        return tuple(column for column in self.columns if column.id not in self.merged)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The relations that names may refer to; in a subquery also those of the query `outer` around it."""
+
+    relations: tuple[Relation, ...]
+    outer: Scope | None = None
+
+    def outer_ids(self) -> frozenset[str]:
+        """The columns of the queries around this one, however far out."""
+        if self.outer is None:
+            return frozenset()
+        near = frozenset(column.id for relation in self.outer.relations for column in relation.columns)
+        return near | self.outer.outer_ids()
+
+    def time(self) -> Column | None:
+        """What the rows are in order of, if that is clear: the time column of the only stream."""
+        if len(self.relations) != 1:
+            return None
+        return next((c for c in self.relations[0].columns if c.id == self.relations[0].time_column), None)
+
+    def validity(self, name: ast.ColumnName) -> Expression | None:
+        """What `valid_from` or `valid_until` means, where no column has that name."""
+        word = name.column.name.lower()
+        if word not in VALIDITY or self._found(name):
+            return None
+        named = [r for r in self.relations if name.qualifier is not None and name.qualifier.matches(r.alias)]
+        relations = named if name.qualifier is not None else list(self.relations)
+        found = relations[0].validity[VALIDITY.index(word)] if len(relations) == 1 else None
+        if found is None and (named or name.qualifier is None):
+            raise BindError(
+                f"{word} of rows for which that is not known",
+                code="validity",
+                hint="It is known for a single stream in a window by time; of several, write name.valid_from.",
+                span=name.span,
+            )
+        return found
+
+    def _found(self, name: ast.ColumnName) -> bool:
+        """Whether a column has the name, here or around."""
+        qualified = [r for r in self.relations if name.qualifier is None or name.qualifier.matches(r.alias)]
+        here = any(name.column.matches(column.name) for relation in qualified for column in relation.columns)
+        return here or (self.outer is not None and not qualified and self.outer._found(name))
+
+    def joined(self, other: Scope) -> Scope:
+        taken = {relation.alias.lower() for relation in self.relations}
+        for relation in other.relations:
+            if relation.alias.lower() in taken:
+                raise BindError(
+                    f'the name "{relation.alias}" is used twice in FROM',
+                    code="duplicate-alias",
+                    hint=f"Give one of them another name: {relation.stream or '(SELECT …)'} AS other.",
+                    span=relation.span,
+                )
+        return Scope(self.relations + other.relations)
+
+    def matches(self, name: ast.Identifier) -> list[tuple[Relation, Column]]:
+        """The visible columns of this name, whatever their relation."""
+        return [(r, column) for r in self.relations for column in r.visible if name.matches(column.name)]
+
+    def using(self, left: Scope, right: Scope, merged: tuple[Column, ...], span: Span) -> Scope:
+        """This scope of a join whose sides share columns: they are visible once, before all others."""
+        names = {column.name.lower() for column in merged}
+        hidden = {c.id for side in (left, right) for r in side.relations for c in r.visible if c.name.lower() in names}
+        others = tuple(replace(r, merged=r.merged | hidden) for r in self.relations)
+        return Scope((Relation(f"#{merged[0].id}", merged, None, span), *others))
+
+    def relation(self, qualifier: ast.Identifier) -> Relation:
+        for relation in self.relations:
+            if qualifier.matches(relation.alias):
+                return relation
+        renamed = [r.alias for r in self.relations if r.stream is not None and qualifier.matches(r.stream)]
+        hint = suggestion(qualifier.name, [r.alias for r in self.relations if r.is_named], "Names are")
+        raise BindError(
+            f'the name "{qualifier.name}" is not known here',
+            code="unknown-alias",
+            hint=f'The stream is called "{renamed[0]}" here.' if renamed else hint,
+            span=qualifier.span,
+        )
+
+    def column(self, name: ast.ColumnName) -> Column:
+        """The column that a name means: one of its own query, else one of the query around it."""
+        if self.outer is not None and not self._is_own(name):
+            return self.outer.column(name)
+        if name.qualifier is None:
+            found = self.matches(name.column)
+        else:
+            relation = self.relation(name.qualifier)
+            found = [(relation, column) for column in relation.columns if name.column.matches(column.name)]
+        if not found:
+            raise self._unknown(name)
+        if len(found) > 1:
+            qualified = " or ".join(
+                f"{relation.alias}.{column.name}" for relation, column in found if relation.is_named
+            )
+            raise BindError(
+                f'column "{name.column.name}" is ambiguous',
+                code="ambiguous-column",
+                hint=f"Write {qualified}.",
+                span=name.span,
+            )
+        return found[0][1]
+
+    def _is_own(self, name: ast.ColumnName) -> bool:
+        """Whether this query has something of the name, or nobody has: then it is for this one to complain."""
+        assert self.outer is not None
+        return self._has(name) or not self.outer._has_around(name)
+
+    def _has(self, name: ast.ColumnName) -> bool:
+        if name.qualifier is not None:
+            return any(name.qualifier.matches(relation.alias) for relation in self.relations)
+        return bool(self.matches(name.column))
+
+    def _has_around(self, name: ast.ColumnName) -> bool:
+        return self._has(name) or (self.outer is not None and self.outer._has_around(name))
+
+    def _unknown(self, name: ast.ColumnName) -> BindError:
+        relations = self.relations if name.qualifier is None else (self.relation(name.qualifier),)
+        where = f' in "{relations[0].alias}"' if len(relations) == 1 else ""
+        return BindError(
+            f'column "{name.column.name}" does not exist{where}',
+            code="unknown-column",
+            hint=suggestion(name.column.name, [c.name for r in relations for c in r.columns], "Columns are"),
+            span=name.column.span,
+        )
+
+
+def suggestion(wanted: str, known: Iterable[str], otherwise: str) -> str:
+    """A hint for a name that is not known: the nearest one, or all of them."""
+    by_lower = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(wanted.lower(), by_lower, n=1)
+    if near:
+        return f'Did you mean "{by_lower[near[0]]}"?'
+    names = list(by_lower.values())
+    return f"{otherwise} {', '.join(names[:12])}{' and others' if len(names) > 12 else ''}."

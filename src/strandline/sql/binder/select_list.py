@@ -1,0 +1,141 @@
+"""The SELECT list: stars expanded, and a name of its own for every output column.
+
+A room of the binder. Outputs are still as they are written; whether they are grouped decides how they are bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from strandline.core.errors import BindError, Span
+from strandline.functions.signatures import OF_ARRAYS
+from strandline.logical.expressions import ColumnRef, SortKey
+from strandline.sql import ast
+from strandline.sql.binder.literals import article
+from strandline.sql.binder.scope import Scope
+
+RESERVED_OUTPUTS: Final = ("valid_from", "valid_until")
+# Stars multiply: each of `SELECT *, * FROM …` doubles what it reads.
+MAX_COLUMNS: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A column of the SELECT list, stars expanded: its expression, its name and its place."""
+
+    node: ast.Expression
+    name: str
+    span: Span
+
+
+def output_columns(items: tuple[ast.Item, ...], scope: Scope) -> list[Output]:
+    """The output columns: stars expanded, every column with a name of its own."""
+    outputs: list[Output] = []
+    names = _Names()
+    for item in items:
+        expanded = _expanded(item.value, scope)
+        if len(outputs) + len(expanded) > MAX_COLUMNS:
+            raise BindError(
+                f"the query has more than {MAX_COLUMNS:,} columns",
+                code="too-large",
+                hint="Name the columns that you need.",
+                span=item.span,
+            )
+        for node in expanded:
+            name = item.alias.name if item.alias else output_name(node, scope) or f"col{len(outputs) + 1}"
+            if name.lower() in RESERVED_OUTPUTS:
+                raise BindError(
+                    f'the output name "{name}" is reserved',
+                    code="reserved-name",
+                    hint="Every result has valid_from and valid_until; give the column another name with AS.",
+                    span=item.alias.span if item.alias else item.span,
+                )
+            outputs.append(Output(node, names.unused(name), item.span))
+    return outputs
+
+
+def _expanded(value: ast.Expression | ast.Star, scope: Scope) -> list[ast.Expression]:
+    if not isinstance(value, ast.Star):
+        return [value]
+    relations = scope.relations if value.qualifier is None else (scope.relation(value.qualifier),)
+    qualified = value.qualifier is not None
+    return [
+        ast.ColumnName(_exactly(relation.alias, value.span), _exactly(column.name, value.span), span=value.span)
+        for relation in relations
+        for column in (relation.columns if qualified else relation.visible)
+    ]
+
+
+def _exactly(name: str, span: Span) -> ast.Identifier:
+    return ast.Identifier(name, True, span=span)
+
+
+class _Names:
+    """Names of output columns, each given once: the second `price` is `price_2`."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}  # by lower case, how many have been given so far
+
+    def unused(self, name: str) -> str:
+        count = self.counts.get(name.lower(), 0) + 1
+        unused = name if count == 1 else f"{name}_{count}"
+        while count > 1 and unused.lower() in self.counts:
+            count += 1
+            unused = f"{name}_{count}"
+        self.counts[name.lower()] = count
+        self.counts.setdefault(unused.lower(), 1)
+        return unused
+
+
+def output_name(node: ast.Expression, scope: Scope) -> str | None:
+    """The name that an expression gives its column, or None."""
+    match node:
+        case ast.ColumnName():
+            return scope.column(node).name
+        case ast.Function(name, _):
+            return name.name.lower()
+        case ast.Ranking():
+            return "rank"
+        case ast.Cast(operand, _):
+            return output_name(operand, scope)
+        case ast.Case():
+            return "case"
+        case ast.Binary("[]", array, _):
+            return output_name(array, scope)
+    return None
+
+
+# ---- ORDER BY --------------------------------------------------------------------------------------------------------
+
+Listed = TypeVar("Listed")
+
+
+def listed_column(node: ast.Expression, named: Sequence[tuple[str, Listed]]) -> Listed | None:
+    """The output that an element of ORDER BY means by its name or its position."""
+    match node:
+        case ast.Number(digits) if digits.isdecimal():
+            if len(digits) > 9 or not 1 <= int(digits) <= len(named):
+                raise BindError(
+                    f"ORDER BY position {digits} is not in the SELECT list",
+                    code="order-by-output",
+                    hint=f"Positions go from 1 to {len(named)}.",
+                    span=node.span,
+                )
+            return named[int(digits) - 1][1]
+        case ast.ColumnName(None, column):
+            return next((output for name, output in named if column.matches(name)), None)
+    return None
+
+
+def is_listed(node: ast.Expression, outputs: list[Output]) -> bool:
+    """Whether an element of ORDER BY is an output."""
+    return listed_column(node, [(output.name, output) for output in outputs]) is not None
+
+
+def sort_key(item: ast.SortItem, column: ColumnRef) -> SortKey:
+    """The column of ORDER BY that an element of it has become."""
+    if column.type.element is not None:
+        raise BindError(f"ORDER BY {article(column.type)}", code="type-mismatch", hint=OF_ARRAYS, span=item.value.span)
+    return SortKey(column, item.descending, item.nulls_first)

@@ -1,0 +1,131 @@
+"""Windows and granularities: how long the elements of a stream count, and how often anybody looks.
+
+A room of the binder.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from strandline.core.errors import BindError
+from strandline.core.temporal import show_duration
+from strandline.logical.plan import (
+    Aggregate,
+    CountWindow,
+    Granularity,
+    Plan,
+    Scan,
+    SessionWindow,
+    TimeWindow,
+)
+from strandline.logical.properties.temporal import granule, is_chronon
+from strandline.logical.tree import walk
+from strandline.sql import ast
+from strandline.sql.binder.scope import Scope
+
+
+def windowed(plan: Plan, window: ast.Window | None, what: str, scope: Scope) -> Plan:
+    """The window over a plan; where it holds at t what is valid at t, that plan itself."""
+    if isinstance(window, ast.RangeWindow):
+        _columns(window.partition, scope)  # they only have to exist: a range is the same for every partition
+    if window is None or is_identity(window, plan):
+        return plan
+    length = None if is_chronon(plan) else granule(plan)
+    if not is_chronon(plan) and (length is None or not isinstance(window, ast.RangeWindow)):
+        raise _over_intervals(plan, window, what)
+    match window:
+        case ast.NowWindow():
+            raise AssertionError("NOW is the identity")
+        case ast.RangeWindow(range_, slide):
+            if length is not None:
+                if range_ is None:
+                    raise _unbounded_granules(what, window)
+                _check_multiple(range_, length)
+                if slide is not None:
+                    _check_multiple(slide, length)
+            return TimeWindow(range_.microseconds if range_ else None, slide.microseconds if slide else 1, plan)
+        case ast.RowsWindow(partition, rows, slide_rows):
+            return CountWindow(_columns(partition, scope), rows, slide_rows, plan)
+        case ast.SessionWindow(partition, gap):
+            return SessionWindow(_columns(partition, scope), gap.microseconds, plan)
+        case _:
+            assert_never(window)
+
+
+def is_identity(window: ast.Window, plan: Plan) -> bool:
+    """Whether a window over a plan is the plan itself: NOW, and one chronon of elements that have intervals.
+
+    Where elements come once per granule, a range of one chronon would hold them at the first instant of each only.
+    """
+    match window:
+        case ast.NowWindow():
+            return True
+        case ast.RangeWindow(ast.Duration(1), slide):
+            moves_always = slide is None or slide.microseconds == 1
+            return moves_always and not is_chronon(plan) and granule(plan) is None
+    return False
+
+
+def granular(plan: Plan, granularity: ast.Duration | None) -> Plan:
+    """The plan looked at once per granule; time may only become coarser on the way to the answer."""
+    if granularity is None:
+        return plan
+    below = granule(plan)
+    if below is not None and granularity.microseconds % below:
+        raise BindError(
+            f"granules of {show_duration(granularity.microseconds)} over granules of {show_duration(below)}",
+            code="granularity",
+            hint=f"Time can only become coarser: use a multiple of {show_duration(below)}.",
+            span=granularity.span,
+        )
+    return Granularity(granularity.microseconds, plan)
+
+
+def _columns(partition: tuple[ast.ColumnName, ...], scope: Scope) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(scope.column(name).id for name in partition))
+
+
+def _check_multiple(length: ast.Duration, granule_us: int) -> None:
+    if length.microseconds % granule_us:
+        raise BindError(
+            f"{show_duration(length.microseconds)} over granules of {show_duration(granule_us)}",
+            code="granularity",
+            hint=f"Its elements come once per granule: use a multiple of {show_duration(granule_us)}.",
+            span=length.span,
+        )
+
+
+def _over_intervals(plan: Plan, window: ast.Window, what: str) -> BindError:
+    return BindError(
+        f"a window over {what}, whose elements have intervals already",
+        code="window-over-intervals",
+        detail=_why_intervals(plan),
+        hint="Leave out this window, take the changes of it, as in ISTREAM(SELECT …), or look at it once per granule: "
+        "FROM s WINDOW(…) GRANULARITY(1 SECOND).",
+        span=window.span,
+    )
+
+
+def _unbounded_granules(what: str, window: ast.Window) -> BindError:
+    return BindError(
+        f"a window without a bound over {what}, whose elements come once per granule",
+        code="granularity",
+        detail="What is valid for long would count once more with every granule, and what never ends without end.",
+        hint="Give the range a length, or put RANGE UNBOUNDED on the stream itself.",
+        span=window.span,
+    )
+
+
+def _why_intervals(plan: Plan) -> str:
+    cause = next(node for node in walk(plan) if _lengthens(node))
+    if isinstance(cause, Scan):
+        return f'The rows of stream "{cause.stream}" say themselves how long they are valid.'
+    inside = "an aggregate" if isinstance(cause, Aggregate) else "a window"
+    return f"It contains {inside}, so its elements are valid for longer than one instant."
+
+
+def _lengthens(node: Plan) -> bool:
+    """Whether a node is why elements are valid for longer than an instant."""
+    if isinstance(node, Scan):
+        return node.intervals
+    return isinstance(node, TimeWindow | CountWindow | SessionWindow | Granularity | Aggregate)

@@ -1,0 +1,1 @@
+"""From text to the syntax tree: recursive descent over the tokens of `sql/lexer.py`."""
