@@ -139,6 +139,7 @@ def test_two_runs_of_one_command_are_one_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_paused_run_that_was_taken_over_writes_nothing(tmp_path: Path) -> None:
     (tmp_path / "script.sql").write_text(SCRIPT)
     first = run(tmp_path)

@@ -210,6 +210,7 @@ def small_disk(place: Path, size: str) -> Iterator[None]:
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_full_disk_and_a_read_only_one_are_named_and_the_restart_is_exact(tmp_path: Path) -> None:
     file, inputs, disk = write_script(tmp_path), tmp_path / "in", tmp_path / "disk"
     out = disk / "out"

@@ -153,6 +153,7 @@ def test_killed_and_restarted_runs_give_the_same_answer(tmp_path: Path, kills: i
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_killed_executor_is_replaced(tmp_path: Path) -> None:
     directory, out, file = tmp_path / "in", tmp_path / "out", tmp_path / "script.sql"
     directory.mkdir()

@@ -48,6 +48,7 @@ def rows_of(checkpoint: Path, start: int, end: int) -> pl.DataFrame:
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_killed_run_drops_the_same_rows(tmp_path: Path) -> None:
     file, out = tmp_path / "script.sql", tmp_path / "out"
     file.write_text(SCRIPT)
