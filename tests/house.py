@@ -30,8 +30,8 @@ def count_lines() -> dict[str, int]:
 
 def list_entries() -> list[str]:
     """Folders and modules right below the package."""
-    names = (path.name for path in SOURCE.iterdir())
-    return sorted(name for name in names if not name.startswith("__") and name != "py.typed")
+    names = {path.relative_to(SOURCE).parts[0] for path in SOURCE.rglob("*.py")}
+    return sorted(name for name in names if not name.startswith("__"))
 
 
 def find_repeated_types() -> dict[str, list[str]]:

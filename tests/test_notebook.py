@@ -11,11 +11,11 @@ import nbformat
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from nbclient import NotebookClient
-from strandline.notebook import LiveChart, LiveTable
 
 import strandline as sl
 from strandline.apps.notebook.html import query_html
 from strandline.database.database import Database
+from strandline.notebook import LiveChart, LiveTable
 
 ROOT = Path(__file__).resolve().parent.parent
 CREATE = "CREATE STREAM s (k VARCHAR, x DOUBLE, ts TIMESTAMP) SOURCE events() ORDERED BY ts"

@@ -383,6 +383,18 @@ def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
     assert keys(query) == [1] and balanced(query)["rejected"] == 1
 
 
+def test_a_damaged_footer_does_not_end_the_process(tmp_path: Path) -> None:
+    """Arrow aborts over some fields of a column that do not go together, such as histograms of another length."""
+    data = bytearray(parquet_bytes(0))
+    begin = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    for at in range(begin, len(data) - 8, 7):
+        changed = bytearray(data)
+        changed[at] ^= 1 << (at % 8)
+        (tmp_path / f"{at:06d}.parquet").write_bytes(changed)
+    query = read_all(tmp_path / "*.parquet")
+    assert balanced(query)["rejected"] > 0
+
+
 def test_a_footer_that_lies_is_not_believed(tmp_path: Path) -> None:
     data = parquet_bytes(0)
     (tmp_path / "a.parquet").write_bytes(data[:4] + data[700:])  # pages beyond the end of the file

@@ -147,6 +147,19 @@ def _checksum_of(path: str, size: int, changed: int, inode: int) -> int:
         return zlib.crc32(file.read(length + len(tail)), size & 0xFFFFFFFF)
 
 
+def read_footer(path: str) -> bytes:
+    """The footer of a Parquet file, without its length and the mark at the end."""
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - 8, 0))
+        tail = file.read(8)
+        length = int.from_bytes(tail[:4], "little")
+        if tail[4:] != b"PAR1" or length > size - 12:
+            raise ValueError("no footer of Parquet")
+        file.seek(size - 8 - length)
+        return file.read(length)
+
+
 def footer_checksum(path: str) -> int:
     """A checksum over the footer of a Parquet file and its size: its row groups, their places and statistics."""
     status = os.stat(path)

@@ -34,9 +34,10 @@ from strandline.connectors.sources.files.content import (
     show_bytes,
     without_compression,
 )
-from strandline.connectors.sources.files.parquet import READ_ERRORS, column_types, footer_checksum
+from strandline.connectors.sources.files.parquet import READ_ERRORS, column_types, footer_checksum, read_footer
 from strandline.connectors.sources.files.records import split
 from strandline.connectors.sources.files.units import Unit
+from strandline.connectors.thrift import Struct, read_struct
 from strandline.logical.catalog import BaseStream
 
 TEXT_UNIT_BYTES = 16 * 2**20
@@ -152,16 +153,18 @@ def content_mark(path: str, is_parquet: bool) -> int | None:
 
 # Parquet
 
+# Fields of the footer, by structure.
+_FILE_ROW_GROUPS: Final = 4
+_GROUP_COLUMNS, _GROUP_ROWS = 1, 3
+_CHUNK_METADATA: Final = 3
+_COLUMN_PATH, _COLUMN_SIZE, _COLUMN_DATA, _COLUMN_DICTIONARY = 3, 7, 9, 11
+
 
 def _plan_parquet(file: InputFile, path: str, stream: BaseStream) -> Iterator[Unit]:
     with pq.ParquetFile(path) as parquet:
         names = Counter(parquet.schema_arrow.names)
         types = column_types(parquet.schema_arrow, [name for name, _ in stream.columns if names[name] == 1])
-        metadata = parquet.metadata
-        declared = {name for name, _ in stream.columns}
-        groups = [
-            _group_of(metadata.row_group(number), declared, file.size) for number in range(metadata.num_row_groups)
-        ]
+    groups = _row_groups(path, {name for name, _ in stream.columns}, file.size)
     problem = _column_problem(stream, names)
     if problem is not None:
         yield problem_unit(file, problem, whole=True)
@@ -184,18 +187,30 @@ def _plan_parquet(file: InputFile, path: str, stream: BaseStream) -> Iterator[Un
         row += max(count, 0)
 
 
-def _group_of(group: pq.RowGroupMetaData, declared: set[str], size: int) -> tuple[int, str | None]:
+def _row_groups(path: str, declared: set[str], size: int) -> list[tuple[int, str | None]]:
+    """What the footer says of each row group. It is read here: Arrow aborts the process over some damaged fields."""
+    try:
+        footer = read_struct(read_footer(path))
+        return [_group_of(group, declared, size) for group in footer[_FILE_ROW_GROUPS].items]
+    except (KeyError, TypeError, AttributeError):
+        raise ValueError("the footer of the file is damaged") from None
+
+
+def _group_of(group: Struct, declared: set[str], size: int) -> tuple[int, str | None]:
     """How many rows a row group has, and what is wrong with what the footer says of it. Libraries take its word: they
     break off the process, or ask for all memory there is."""
-    if not 0 <= group.num_rows <= MOST_ROWS_OF_GROUP:
-        return group.num_rows, f"at most {MOST_ROWS_OF_GROUP:,} rows are read at once"
-    for number in range(group.num_columns):
-        column = group.column(number)
-        if column.path_in_schema.partition(".")[0] in declared:
-            begin = column.dictionary_page_offset or column.data_page_offset
-            if begin < 0 or column.total_compressed_size < 0 or begin + column.total_compressed_size > size:
-                return group.num_rows, f"the pages of column {column.path_in_schema} lie outside of the file"
-    return group.num_rows, None
+    rows = group[_GROUP_ROWS]
+    if not 0 <= rows <= MOST_ROWS_OF_GROUP:
+        return rows, f"at most {MOST_ROWS_OF_GROUP:,} rows are read at once"
+    for chunk in group[_GROUP_COLUMNS].items:
+        column = chunk[_CHUNK_METADATA]
+        path = b".".join(column[_COLUMN_PATH].items).decode()
+        if path.partition(".")[0] in declared:
+            dictionary = column[_COLUMN_DICTIONARY] if _COLUMN_DICTIONARY in column.fields else 0
+            begin, length = dictionary or column[_COLUMN_DATA], column[_COLUMN_SIZE]
+            if begin < 0 or length < 0 or begin + length > size:
+                return rows, f"the pages of column {path} lie outside of the file"
+    return rows, None
 
 
 def _column_problem(stream: BaseStream, names: Counter[str]) -> str | None:
