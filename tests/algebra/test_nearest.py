@@ -1,7 +1,7 @@
 """Functions of DOUBLEs give the nearest DOUBLE, by decimal arithmetic with 120 digits and by fractions.
 
 `decimal` has an exponential function and a logarithm of its own; sines and arc tangents are summed up here, by other
-reductions than those of `nearest.py`. What 120 digits cannot decide does not occur.
+reductions than those of `core/correct_rounding.py`. What 120 digits cannot decide does not occur.
 """
 
 from __future__ import annotations

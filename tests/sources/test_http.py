@@ -87,6 +87,13 @@ def test_what_is_refused_says_why(database: Database) -> None:
         assert post(port, b"{}", ours, "/in")[0] == 410
 
 
+def test_the_port_is_free_when_the_query_is_stopped(database: Database) -> None:
+    port = free_port()
+    ask(database, port).stop()
+    for _ in range(3):
+        database.sql("SELECT * FROM s").stop()
+
+
 def test_one_connection_serves_many_requests(database: Database) -> None:
     port = free_port()
     query = ask(database, port)

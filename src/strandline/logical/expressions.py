@@ -1,6 +1,7 @@
 """Scalar expressions: inert, typed trees over the columns of a plan.
 
-Operators and functions are one node, `Call`; `functions.py` says which there are, what they return and what they mean.
+Operators and functions are one node, `Call`; `functions/registry.py` says which there are, what they return
+and what they mean.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ A batch takes a fixed time and a time that grows with its rows. So busy is not l
 for the rows that arrive in a second. If that is more than a second, or more than the part of it that may be used, the
 models of the queries say which rows to do without (`shedding/load_model.py`), so that the work becomes as much less.
 
-The decision is part of a batch's position (`advance.py`): a batch that runs again drops the same rows.
+The decision is part of a batch's position (`runtime/offsets.py`): a batch that runs again drops the same rows.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
-from strandline.connectors.sources.receiver import Receiver, accept_connections
+from strandline.connectors.sources.receiver import Receiver, accept_connections, stop_listening
 
 MAX_HEAD_BYTES = 16 * 1024
 MAX_HEADERS = 100
@@ -113,7 +113,7 @@ class Server:
 
     def close(self) -> None:
         self._closing.set()
-        self._listener.close()
+        stop_listening(self._listener)
         with self._lock:
             connections = list(self._connections)
         for connection in connections:

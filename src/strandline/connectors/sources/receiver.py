@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import shutil
 import socket
@@ -72,7 +73,9 @@ def listen(function: str, host: str, port: int, token: Secret | None) -> socket.
         family, _, _, _, where = min(places, key=lambda place: place[0] != socket.AF_INET)
         # Asked again, of the address itself: a name may lead elsewhere by now.
         refuse_open_door(function, str(where[0]), token, None)
-        return socket.create_server((str(where[0]), port), family=family, reuse_port=False, backlog=128)
+        listener = socket.create_server((str(where[0]), port), family=family, reuse_port=False, backlog=128)
+        listener.settimeout(GLANCE_SECONDS)
+        return listener
     except (OSError, UnicodeError) as error:
         raise address_taken(host, port, error) from None
 
@@ -81,7 +84,6 @@ def accept_connections(
     listener: socket.socket, is_over: Callable[[], bool], welcome: Callable[[socket.socket], None]
 ) -> None:
     """Hand connections over until it is over, whatever goes wrong with one of them."""
-    listener.settimeout(GLANCE_SECONDS)
     while not is_over():
         try:
             connection, _ = listener.accept()
@@ -93,6 +95,14 @@ def accept_connections(
             time.sleep(GLANCE_SECONDS)  # too many open files, or a client that has gone already
             continue
         welcome(connection)
+
+
+def stop_listening(listener: socket.socket) -> None:
+    """Free the port at once. A thread that waits for connections keeps a socket that is only closed until it looks
+    again, and the next query at this address would be refused."""
+    with contextlib.suppress(OSError):
+        listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
 
 
 def address_taken(host: str, port: int, error: OSError | UnicodeError) -> SourceError:

@@ -20,6 +20,7 @@ from strandline.connectors.sources.receiver import (
     address_reached,
     listen,
     refuse_open_door,
+    stop_listening,
 )
 from strandline.connectors.traits import Traits
 from strandline.core.errors import SourceError, Span
@@ -108,7 +109,7 @@ class SocketSource(Source):
     def close(self) -> None:
         self._closing.set()
         if self._door is not None:
-            self._door.close()
+            stop_listening(self._door)
         for thread in self._threads:
             thread.join()
         self.receiver.close()
@@ -132,7 +133,7 @@ class SocketSource(Source):
     def _welcome(self) -> None:
         assert self._door is not None
         accept_connections(self._door, lambda: self._over, self._let_in)
-        self._door.close()
+        stop_listening(self._door)
 
     def _let_in(self, connection: socket.socket) -> None:
         self._threads = [thread for thread in self._threads if thread.is_alive()]

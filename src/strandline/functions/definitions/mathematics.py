@@ -1,7 +1,7 @@
 """Roots, logarithms, angles and the like: what they take and what they mean. All of them are functions of DOUBLEs.
 
-The result is the DOUBLE nearest to the true value (`nearest.py`): the same on every machine. Where there is no real
-result there is NULL; what is too large for a DOUBLE is an infinity, as in IEEE 754.
+The result is the DOUBLE nearest to the true value (`core/correct_rounding.py`): the same on every machine. Where there
+is no real result there is NULL; what is too large for a DOUBLE is an infinity, as in IEEE 754.
 """
 
 from __future__ import annotations
