@@ -152,7 +152,7 @@ def test_columns_of_few_and_of_many_values(values: int) -> None:
 @pytest.mark.parametrize("column", ["text", "number", "at"])
 @pytest.mark.parametrize("tell", [runs, different])
 def test_each_row_has_the_value_of_its_number(
-    column: str, tell: Callable[[pl.Series], telling_apart.Different | None]
+    column: str, tell: Callable[[pl.Series], telling_apart.DistinctValues | None]
 ) -> None:
     values = mixed(40)[column]
     values = values.to_physical() // HOUR if column == "at" else values

@@ -13,7 +13,7 @@ from strandline.core.errors import QueryError
 from strandline.core.lease import refuse_busy
 from strandline.database.database import Database, Wanted, connected_groups, unknown_sink
 from strandline.database.query import Query
-from strandline.logical.catalog import DerivedStream, Reader
+from strandline.logical.catalog import Dependent, DerivedStream
 from strandline.logical.plan import Plan
 from strandline.sql import ast
 from strandline.sql.binder.binder import bind_reading
@@ -56,7 +56,7 @@ def read_script(database: Database, text: str) -> Script:
             case ast.CreateStream() | ast.CreateStreamAs() | ast.CreateView() | ast.Drop():
                 # A query that was created goes with its stream. A SELECT has nothing to go with, and a sink stays.
                 waiting = [
-                    Reader(each.name or "SELECT", each.reads) for each in pending if each.name is None or each.sink
+                    Dependent(each.name or "SELECT", each.reads) for each in pending if each.name is None or each.sink
                 ]
                 gone = {stream.name for stream in database.declare(statement, waiting)}
                 pending = [each for each in pending if each.name not in gone or each.sink is not None]
@@ -73,7 +73,7 @@ def read_script(database: Database, text: str) -> Script:
             case ast.ExplainAnalyze():
                 script.explanations.append(str(database.execute(statement)))
             case ast.Show() | ast.Describe():
-                waiting = [Reader(each.name or "SELECT", each.reads) for each in pending]
+                waiting = [Dependent(each.name or "SELECT", each.reads) for each in pending]
                 sinks = {each.name: each.sink for each in pending if each.name and each.sink is not None}
                 script.explanations.append(str(database.tell(statement, waiting, sinks)))
             case ast.Set():

@@ -9,7 +9,7 @@ from typing import Final
 
 from strandline.logical.catalog import StreamStatistics
 from strandline.logical.expressions import ColumnRef
-from strandline.planner.cardinality import RATE, VALUES, Statistics
+from strandline.planner.cardinality import RATE, VALUES, StatisticsByStream
 from strandline.planner.estimate import MOST_FASTER, Estimate, Estimates
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.explain import pipeline_lines
@@ -61,7 +61,7 @@ def show_needs(found: Estimates, cores: int, faster: float) -> str:
     return "\n".join(lines)
 
 
-def show_assumed(pipeline: Pipeline, statistics: Statistics) -> list[str]:
+def show_assumed(pipeline: Pipeline, statistics: StatisticsByStream) -> list[str]:
     """What was taken for true because nobody said anything, and how to say it."""
     lines = []
     for stream in pipeline.streams:

@@ -19,7 +19,7 @@ from strandline.core.temporal import SECOND
 from strandline.core.types import BOOLEAN
 from strandline.logical.expressions import Call, Case, ColumnRef, Expression, Literal, conjunction
 from strandline.planner.cardinality import (
-    Characteristics,
+    StreamProfile,
     aggregated,
     changing,
     filtered,
@@ -28,13 +28,13 @@ from strandline.planner.cardinality import (
     in_last_rows,
     in_sessions,
     joined,
-    lonely_share,
     mapped,
     matched,
     merged,
     ranked,
     rounded_up,
     unique,
+    unmatched_fraction,
     windowed,
 )
 from strandline.planner.physical import plan as physical
@@ -44,19 +44,19 @@ TOUCHING = 0.5  # the share of pieces that a coalesce joins to the one before, w
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class PhysicalProfile:
     """A stream in the buckets of a stage.
 
     `cut` if none of its elements reaches beyond the progress; `whole` is the share of them that begin where no batch
-    does. `early` is by how many seconds rows come before the progress gets to them. It lies in so many `buckets`,
+    does. `early` is by how many seconds rows come before the progress gets to them. It lies in so many `shards`,
     `copies` times.
     """
 
-    stream: Characteristics
+    stream: StreamProfile
     cut: bool = False
     whole: float = 1.0
     early: float = 0.0
-    buckets: int = 1
+    shards: int = 1
     copies: int = 1
 
     @property
@@ -65,14 +65,14 @@ class Flow:
         return self.stream.rate * self.copies
 
     @property
-    def uncut(self) -> Characteristics:
+    def uncut(self) -> StreamProfile:
         """The stream without the cuts."""
         return replace(self.stream, rate=self.stream.rate * self.whole, length=self.stream.length / self.whole)
 
-    def after(self, stream: Characteristics) -> Flow:
+    def after(self, stream: StreamProfile) -> PhysicalProfile:
         return replace(self, stream=stream)
 
-    def cut_every(self, seconds: float, stream: Characteristics) -> Flow:
+    def cut_every(self, seconds: float, stream: StreamProfile) -> PhysicalProfile:
         """The same if every element that is valid at the end of a batch is cut there."""
         rate = stream.rate + stream.valid / seconds
         length = stream.valid / rate if rate else stream.length
@@ -87,7 +87,7 @@ def condition_of(node: physical.HashJoin | physical.OuterHashJoin, keys_only: bo
     return conjunction((*equal, *rest))
 
 
-def flow_out(node: Node, known: Mapping[Node, Flow], batch: float) -> Flow:
+def estimate_output(node: Node, known: Mapping[Node, PhysicalProfile], batch: float) -> PhysicalProfile:
     """What flows out of an operator in batches of so many seconds; of those below it that is known."""
     below = tuple(known[source] for source in sources(node))
     first = below[0]
@@ -148,21 +148,23 @@ def flow_out(node: Node, known: Mapping[Node, Flow], batch: float) -> Flow:
             assert_never(node)
 
 
-def _sides(below: tuple[Flow, ...]) -> tuple[Flow, Flow]:
+def _sides(below: tuple[PhysicalProfile, ...]) -> tuple[PhysicalProfile, PhysicalProfile]:
     left, right = below
     return left, right
 
 
-def _joined(node: physical.HashJoin, left: Flow, right: Flow) -> Flow:
+def _joined(node: physical.HashJoin, left: PhysicalProfile, right: PhysicalProfile) -> PhysicalProfile:
     pairs = joined(condition_of(node), left.stream, right.stream)
     return replace(left, stream=pairs, cut=left.cut or right.cut, copies=min(left.copies, right.copies))
 
 
-def _matched(node: physical.OuterHashJoin, left: Flow, right: Flow, batch: float) -> Flow:
+def _matched(
+    node: physical.OuterHashJoin, left: PhysicalProfile, right: PhysicalProfile, batch: float
+) -> PhysicalProfile:
     found = matched(node.kind, condition_of(node), left.stream, right.stream)
     pairs = joined(condition_of(node), left.stream, right.stream)
     if node.kind == "semi":
-        rate = max(pieces_with_partner(pairs, left.stream), 1e-9)
+        rate = max(matched_fragments(pairs, left.stream), 1e-9)
         stream = replace(found, rate=rate, length=found.valid / rate, spread=True)
         return replace(left, stream=stream, cut=left.cut or right.cut)
     if node.kind == "anti":
@@ -172,10 +174,10 @@ def _matched(node: physical.OuterHashJoin, left: Flow, right: Flow, batch: float
     return replace(left, stream=replace(found, rate=rate, length=found.valid / rate if rate else 0.0, spread=True))
 
 
-def pieces_with_partner(pairs: Characteristics, left: Characteristics) -> float:
+def matched_fragments(pairs: StreamProfile, left: StreamProfile) -> float:
     """How many pieces per second say that an element has a partner: one while those that were there before it last, and
     one from the first that comes after it."""
-    return 2 * left.rate * (1 - lonely_share(pairs, left))
+    return 2 * left.rate * (1 - unmatched_fraction(pairs, left))
 
 
 def in_skyband(limit: int, rows: float) -> float:
@@ -183,7 +185,7 @@ def in_skyband(limit: int, rows: float) -> float:
     return rows if rows <= limit else limit * (1.0 + math.log(rows / limit))
 
 
-def _mean_copies(copies: Expression, source: Node, known: Mapping[Node, Flow]) -> float:
+def _mean_copies(copies: Expression, source: Node, known: Mapping[Node, PhysicalProfile]) -> float:
     """How many copies a set operation leaves of a payload: the mean over groups whose sides are filled at random."""
     if not (isinstance(source, physical.IncrementalAggregate) and isinstance(source.source, physical.UnionAll)):
         return 1.0

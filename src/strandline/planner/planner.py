@@ -15,7 +15,7 @@ from strandline.logical.explain import show_plan
 from strandline.logical.plan import Plan
 from strandline.logical.tree import streams_read
 from strandline.planner.alternatives import improve, separating_rule
-from strandline.planner.cardinality import Statistics
+from strandline.planner.cardinality import StatisticsByStream
 from strandline.planner.estimate import Estimates, estimate
 from strandline.planner.explain_costs import short, size
 from strandline.planner.physical.lowering import choose
@@ -51,8 +51,8 @@ class Planner:
     drop rows must stay within, and whether what whole plans cost decides, or the rules alone."""
 
     streams: Sequence[BaseStream]
-    statistics: Statistics
-    buckets: int
+    statistics: StatisticsByStream
+    shards: int
     capacity: float | None = None
     by_cost: bool = True
 
@@ -101,7 +101,7 @@ class Planner:
         return self._option(words, found.plan), others
 
     def _option(self, words: str, plan: Plan) -> Option:
-        pipeline = choose([("query", plan)], self.streams, self.buckets)
+        pipeline = choose([("query", plan)], self.streams, self.shards)
         return Option(words, plan, estimate(pipeline, self.statistics))
 
 

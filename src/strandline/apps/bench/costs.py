@@ -17,13 +17,13 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from strandline.apps.bench.world import Made, MadeSource, bound, statistics_of
+from strandline.apps.bench.world import GeneratedSource, GeneratedStream, bound, statistics_of
 from strandline.engines.local import LocalRun
 from strandline.logical.plan import Plan
 from strandline.planner.estimate import estimate
 from strandline.planner.physical.lowering import choose
 from strandline.planner.physical.plan import Pipeline
-from strandline.planner.rewrite import settle
+from strandline.planner.rewrite import run_to_fixpoint
 from strandline.planner.rules.prune_columns import prune_columns
 from strandline.planner.stages import FILTERS, MAPS, SHARING
 from strandline.runtime.commit import BatchReport, Delivery
@@ -37,7 +37,7 @@ LEAST_SECONDS: Final = 0.4  # of CPU time that a measurement lasts
 class Shape:
     """Streams, seconds of a window and of a batch, and texts for the same answer; those in `raw` are not rewritten."""
 
-    streams: tuple[Made, ...]
+    streams: tuple[GeneratedStream, ...]
     window: float
     batch: float
     plans: Mapping[str, str]
@@ -47,8 +47,8 @@ class Shape:
         return self.plans[label].replace("{w}", f"WINDOW(RANGE {round(self.window * 1000)} MILLISECONDS)")
 
 
-def _stream(name: str, rate: int, **keys: int) -> Made:
-    return Made(name, rate, keys)
+def _stream(name: str, rate: int, **keys: int) -> GeneratedStream:
+    return GeneratedStream(name, rate, keys)
 
 
 def _orders(select: str, conditions: Mapping[frozenset[str], str], orders: Sequence[str]) -> dict[str, str]:
@@ -151,7 +151,9 @@ SHAPES: Final[Mapping[str, Shape]] = {
 
 def as_written(plan: Plan) -> Plan:
     """With filters and columns where they belong, and the joins as the text has them."""
-    return settle(SHARING, settle(MAPS, prune_columns(settle(MAPS, settle(FILTERS, plan)))))
+    return run_to_fixpoint(
+        SHARING, run_to_fixpoint(MAPS, prune_columns(run_to_fixpoint(MAPS, run_to_fixpoint(FILTERS, plan))))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,7 @@ class Measured:
 
     seconds: float
     rows: float
-    answer: int
+    result: int
 
 
 def pipeline_of(shape: Shape, label: str) -> Pipeline:
@@ -169,17 +171,19 @@ def pipeline_of(shape: Shape, label: str) -> Pipeline:
     return choose([("q", plan)], [made.stream for made in shape.streams], 1)
 
 
-def measure(pipeline: Pipeline, streams: Sequence[Made], window: float, batch: float, least: float) -> Measured:
+def measure(
+    pipeline: Pipeline, streams: Sequence[GeneratedStream], window: float, batch: float, least: float
+) -> Measured:
     """Fill the windows, then count. The answer is that of the time in which they were filled."""
     # Results of a join are valid for up to a window, too, and their segments a little longer.
     fill = int(window / batch * (1 if window > 100 else 2.5)) + 2
     made = {each.name: [each.rows(n, batch) for n in range(fill)] for each in streams}
-    answer = _Answer()
-    delivery = Delivery(pipeline, None, None, [answer.take])
-    run = LocalRun(pipeline, delivery, sources={each.name: MadeSource(each, made[each.name]) for each in streams})
+    result = _Answer()
+    delivery = Delivery(pipeline, None, None, [result.take])
+    run = LocalRun(pipeline, delivery, sources={each.name: GeneratedSource(each, made[each.name]) for each in streams})
     for _ in range(fill):
         run.step()
-    answer.close(run.delivery.progress("q").until)
+    result.close(run.delivery.progress("q").until)
     rows: list[int] = []
     seconds, counted = 0.0, 0
     while seconds < least or counted < 8:
@@ -191,7 +195,7 @@ def measure(pipeline: Pipeline, streams: Sequence[Made], window: float, batch: f
         rows.append(delivery.state_rows)
         counted += 1
     run.close()
-    return Measured(seconds / (counted * batch), sum(rows) / len(rows), answer.total)
+    return Measured(seconds / (counted * batch), sum(rows) / len(rows), result.total)
 
 
 class _Answer:
@@ -202,7 +206,7 @@ class _Answer:
         self.total = 0
 
     def take(self, report: BatchReport) -> None:
-        table = report.answer("q")
+        table = report.result("q")
         if self.pieces is not None and table is not None:
             frame = pl.from_arrow(table)
             assert isinstance(frame, pl.DataFrame)
@@ -239,7 +243,7 @@ def run_shape(shape: Shape, repeat: int) -> list[Figures]:
                 "measured_ms": round(1000 * best.seconds, 3),
                 "predicted_rows": round(expected.rows),
                 "measured_rows": round(best.rows),
-                "answer": best.answer,
+                "answer": best.result,
             }
         )
     return found

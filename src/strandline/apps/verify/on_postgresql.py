@@ -126,7 +126,7 @@ def _quote(text: str) -> str:
 
 
 DIALECT: Final = Dialect(
-    name="PostgreSQL",
+    name="PostgreSQLOracle",
     prefix="pg_temp.",
     types={
         "BOOLEAN": "BOOLEAN",
@@ -152,7 +152,7 @@ DIALECT: Final = Dialect(
 )
 
 
-class PostgreSQL:
+class PostgreSQLOracle:
     """A connection to a server; `where` is a connection string of libpq."""
 
     dialect = DIALECT

@@ -23,7 +23,7 @@ from typing import Final, assert_never
 
 from strandline.apps.verify.dialect import Aggregated, Dialect, Untranslatable
 from strandline.apps.verify.instants import occasions
-from strandline.apps.verify.world import Place, Times, World
+from strandline.apps.verify.world import Dataset, NameScope, Times
 from strandline.core.errors import Span
 from strandline.core.temporal import Instant
 from strandline.core.types import BIGINT, BOOLEAN, NULL, VARCHAR, Column, Schema
@@ -63,7 +63,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class TranslatedStage:
     """A table that must be made before: `body` at some instants; `ordered` if it tells the order of arrival."""
 
     table: str
@@ -76,13 +76,13 @@ class Stage:
 class Translation:
     """Translates one query; `stages` are the tables that it needs, in order."""
 
-    world: World
-    place: Place
+    world: Dataset
+    place: NameScope
     dialect: Dialect
     origin: Instant | None  # of the whole query
     now: str = INSTANT  # the instant that the part at hand is about
-    stages: list[Stage] = field(default_factory=list)
-    _staged: dict[int, Stage] = field(default_factory=dict)
+    stages: list[TranslatedStage] = field(default_factory=list)
+    _staged: dict[int, TranslatedStage] = field(default_factory=dict)
     _names: int = 0
 
     def name(self, prefix: str) -> str:
@@ -113,7 +113,7 @@ class Translation:
                 assert_never(query)
 
     @contextmanager
-    def at_place(self, place: Place) -> Iterator[None]:
+    def at_place(self, place: NameScope) -> Iterator[None]:
         before, self.place = self.place, place
         yield
         self.place = before
@@ -272,12 +272,12 @@ class Translation:
         columns = _called(stage.body.columns, names)
         return Text(self.held(stage.table, columns, window, arrived=stage.ordered), columns)
 
-    def stage(self, query: ast.Query, window: ast.Window) -> Stage:
+    def stage(self, query: ast.Query, window: ast.Window) -> TranslatedStage:
         if id(query) not in self._staged:
             in_order = keeps_arrival_order(self.place.plan(query))
             with self.at_instant(INSTANT):
                 body = self.query(query, ordered=in_order)
-            made = Stage(self.name("stage"), occasions(query, self.place, self.world, window), body, in_order)
+            made = TranslatedStage(self.name("stage"), occasions(query, self.place, self.world, window), body, in_order)
             self._staged[id(query)] = made
             self.stages.append(made)
         return self._staged[id(query)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from strandline.connectors.sinks.base import Arguments, Outlet, Sink
+from strandline.connectors.sinks.base import Sink, SinkArguments, SinkWriter
 from strandline.connectors.traits import Traits
 from strandline.core.errors import SinkError
 from strandline.core.types import Schema
@@ -35,12 +35,12 @@ class Memory(Sink):
             )
 
     @classmethod
-    def from_arguments(cls, arguments: Arguments) -> Self:
+    def from_arguments(cls, arguments: SinkArguments) -> Self:
         keep = arguments.option("keep", (int, type(None)), KEEP)
         arguments.done(most=0)
         if keep is not None and keep < 1:
             raise arguments.error("keep of memory() is at least 1, or NULL for all elements")
         return cls(keep)
 
-    def open(self, query: str, columns: Schema) -> Outlet:
-        return Outlet()
+    def open(self, query: str, columns: Schema) -> SinkWriter:
+        return SinkWriter()

@@ -22,7 +22,7 @@ ROUNDS_KEPT = 20  # Spark repeats at most the batch that is under way
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PartitionRead:
     """The messages of a partition from one offset to another."""
 
     partition: int
@@ -31,12 +31,12 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class ReadRound:
     """What a batch reads. `next` has the offset at which each partition goes on, so all partitions that are known;
     `resting` are those that time need not wait for. `digest` is that of the chain of rounds up to this one."""
 
     at: int
-    reads: tuple[Reading, ...]
+    reads: tuple[PartitionRead, ...]
     next: Mapping[int, int]
     resting: tuple[int, ...] = ()
     digest: str = START
@@ -51,11 +51,11 @@ class Round:
         return {**facts, "digest": self.digest}
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Round:
-        reads = tuple(Reading(*each) for each in data["reads"])
-        return Round(data["at"], reads, dict(map(tuple, data["next"])), tuple(data["resting"]), data["digest"])
+    def from_json(data: Mapping[str, Any]) -> ReadRound:
+        reads = tuple(PartitionRead(*each) for each in data["reads"])
+        return ReadRound(data["at"], reads, dict(map(tuple, data["next"])), tuple(data["resting"]), data["digest"])
 
-    def after(self, previous: str, ends: object) -> Round:
+    def after(self, previous: str, ends: object) -> ReadRound:
         """The round with its digest, behind the one that has the previous digest."""
         facts = json.dumps([{**self.to_json(), "digest": None}, ends])
         return replace(self, digest=digest(f"{previous}{facts}".encode()))
@@ -66,7 +66,7 @@ class OffsetLog:
     """The newest rounds. `ends` are the offsets at which a bounded reading stops."""
 
     directory: Path | None
-    rounds: list[Round] = field(default_factory=list)
+    rounds: list[ReadRound] = field(default_factory=list)
     ends: Mapping[int, int] | None = None
     forgotten: str = START  # the digest of the last round that is not kept any more
 
@@ -105,7 +105,7 @@ class OffsetLog:
         data = read_document(self.path, KIND)
         try:
             self.ends = None if data["ends"] is None else dict(map(tuple, data["ends"]))
-            self.rounds = [Round.from_json(each) for each in data["rounds"]]
+            self.rounds = [ReadRound.from_json(each) for each in data["rounds"]]
             self.forgotten = previous = data["forgotten"]
             for each in self.rounds:
                 if each.after(previous, data["ends"]).digest != each.digest:
@@ -114,7 +114,7 @@ class OffsetLog:
         except (ValueError, TypeError, KeyError):
             raise damaged(self.path) from None
 
-    def append(self, found: Round) -> None:
+    def append(self, found: ReadRound) -> None:
         """Write a round down before anybody hears of it."""
         ends = None if self.ends is None else [list(pair) for pair in self.ends.items()]
         previous = self.rounds[-1].digest if self.rounds else self.forgotten
@@ -129,7 +129,7 @@ class OffsetLog:
         write_document(self.path, KIND, {"ends": ends, "rounds": rounds, "forgotten": self.forgotten})
         sync_directory(self.path.parent)
 
-    def round_at(self, position: int) -> Round:
+    def round_at(self, position: int) -> ReadRound:
         """The round in which a position lies."""
         if position >= self.end:
             self.load()
@@ -144,9 +144,9 @@ class OffsetLog:
             )
         raise damaged(self.path or Path("offsets.json"))
 
-    def readings(self, start: int, end: int) -> list[Reading]:
+    def readings(self, start: int, end: int) -> list[PartitionRead]:
         """What is read between two positions."""
-        found: list[Reading] = []
+        found: list[PartitionRead] = []
         while start < end:
             here = self.round_at(start)
             found += here.reads[start - here.at : end - here.at]

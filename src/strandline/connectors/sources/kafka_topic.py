@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from strandline.connectors.sources.kafka_offsets import Reading
+from strandline.connectors.sources.kafka_offsets import PartitionRead
 from strandline.core.errors import SetupError, SourceError
 from strandline.core.log import INPUT
 from strandline.core.security.secret import Secret, reveal
@@ -161,7 +161,7 @@ class Topic:
 
     # Reading.
 
-    def read(self, readings: Sequence[Reading]) -> Iterator[tuple[int, Messages]]:
+    def read(self, readings: Sequence[PartitionRead]) -> Iterator[tuple[int, Messages]]:
         """The messages of each reading, whatever the order in which the brokers send them."""
         if not readings:
             return
@@ -172,7 +172,7 @@ class Topic:
             if len(chosen):
                 yield each.partition, Messages([found[i] for i in chosen.tolist()], pl.Series(offsets[chosen]))
 
-    def _collect(self, consumer: Any, left: dict[int, Reading]) -> tuple[list[Any], Any, Any]:
+    def _collect(self, consumer: Any, left: dict[int, PartitionRead]) -> tuple[list[Any], Any, Any]:
         module = kafka()
         assigned = [module.TopicPartition(self.name, each.partition, each.begin) for each in left.values()]
         consumer.assign(assigned)
@@ -210,7 +210,7 @@ class Topic:
             raise self._unreachable(error) from None
         return found, np.array(partitions, np.int64), np.array(offsets, np.int64)
 
-    def _ends_among(self, errors: list[Any], left: Mapping[int, Reading], module: Any) -> dict[int, int]:
+    def _ends_among(self, errors: list[Any], left: Mapping[int, PartitionRead], module: Any) -> dict[int, int]:
         """Where partitions end: behind the last message there may be offsets of transactions, which nobody sends."""
         ends: dict[int, int] = {}
         for message in errors:
@@ -261,7 +261,7 @@ class Topic:
             hint="Begin again with another checkpoint, and let the topic keep its messages for longer.",
         )
 
-    def _stalled(self, left: Mapping[int, Reading], reached: Mapping[int, int]) -> SourceError:
+    def _stalled(self, left: Mapping[int, PartitionRead], reached: Mapping[int, int]) -> SourceError:
         partition, reading = next(iter(left.items()))
         return SourceError(
             f"{self.name}/{partition} has not sent offset {reached[partition]} for {STALLED_SECONDS:.0f} seconds,"

@@ -343,7 +343,7 @@ class Pipeline:
     streams: tuple[BaseStream, ...]
     fragments: tuple[Fragment, ...]
     queries: tuple[QueryPlan, ...]
-    buckets: int
+    shards: int
 
     @property
     def stages(self) -> int:

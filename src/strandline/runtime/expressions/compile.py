@@ -23,7 +23,7 @@ from strandline.functions.vectorized import formatting as formats
 from strandline.functions.vectorized import strings as texts
 from strandline.functions.vectorized.casts import cast_column
 from strandline.logical.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, UserCall, children, rebuilt
-from strandline.runtime.expressions.optimize import dear_last, thrifty
+from strandline.runtime.expressions.optimize import optimize, short_circuit_and
 from strandline.runtime.kernels.columns import constant, polars_type
 
 _CALLS: Final[Mapping[str, Callable[..., pl.Expr]]] = {
@@ -48,7 +48,7 @@ def evaluate_columns(
         types = {name: polars_type(expression.type) for name, expression in outputs}
         return pl.DataFrame(schema={**types, **{name: frame.schema[name] for name in keep}})
     frame, expressions = _called(_spelled_out(frame), [_fold(expression) for _, expression in outputs])
-    frame, expressions = thrifty(frame, expressions, _plainly)
+    frame, expressions = optimize(frame, expressions, _plainly)
     return _with_outputs(frame, names, expressions).select(*names, *keep)
 
 
@@ -58,7 +58,7 @@ def filter_frame(frame: pl.DataFrame, predicate: Expression) -> pl.DataFrame:
         return frame
     columns = frame.columns
     frame, (condition,) = _called(_spelled_out(frame), [_fold(predicate)])
-    frame, (condition,) = thrifty(frame, [dear_last(condition)], _plainly)
+    frame, (condition,) = optimize(frame, [short_circuit_and(condition)], _plainly)
     return frame.filter(_compile(condition)).select(columns)
 
 

@@ -16,7 +16,7 @@ _SAMPLE: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Different:
+class DistinctValues:
     """Which value each row has, by number, and a row that has the value of each number."""
 
     numbers: pl.Series
@@ -27,7 +27,7 @@ class Different:
         return values[self.numbers]
 
 
-def runs(column: pl.Series) -> Different | None:
+def runs(column: pl.Series) -> DistinctValues | None:
     """The runs of equal values, if there are few of them: for what comes in an order, as times do."""
     if int(column.head(_SAMPLE).rle_id()[-1]) >= _SAMPLE * MOSTLY:
         return None
@@ -35,10 +35,10 @@ def runs(column: pl.Series) -> Different | None:
     if int(numbers[-1]) >= len(column) // FEW:
         return None
     first = np.flatnonzero(np.diff(numbers.to_numpy(), prepend=np.uint32(2**32 - 1)))
-    return Different(numbers, pl.Series(first))
+    return DistinctValues(numbers, pl.Series(first))
 
 
-def different(column: pl.Series) -> Different | None:
+def different(column: pl.Series) -> DistinctValues | None:
     """The different values, if there are few of them. What has many is seen from a sample."""
     sample = column.head(_SAMPLE)
     if sample.n_unique() > len(sample) * MOSTLY:
@@ -51,7 +51,7 @@ def different(column: pl.Series) -> Different | None:
     numbers = encoded.indices.to_numpy()
     first = np.empty(len(encoded.dictionary), dtype=np.int64)
     first[numbers[::-1]] = np.arange(len(numbers) - 1, -1, -1)  # the first row of each comes last
-    found = Different(pl.Series(numbers), pl.Series(first))
+    found = DistinctValues(pl.Series(numbers), pl.Series(first))
     if column.dtype == pl.String:
         frame = column.to_frame()
         if not found.spread(frame[found.rows]).to_series().eq_missing(column).all():
