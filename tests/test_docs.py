@@ -409,7 +409,7 @@ def message_lines(message: Message) -> list[str]:
     if message.table is None:
         status = SourceStatus.from_json(message.facts)
         return [
-            f"progress {show_instant(status.watermark)}, from {show_instant(status.low)} to {show_instant(status.high)}",
+            f"watermark {show_instant(status.watermark)}, {show_instant(status.low)} to {show_instant(status.high)}",
             f"{status.rows} rows, {status.late} late, {status.rejected} rejected",
         ]
     rows = [message.table.column_names]

@@ -40,7 +40,7 @@ def test_duckdb_agrees_at_every_instant(duckdb: Database) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(KEPT.glob("*.sql")), ids=lambda path: path.stem)
-@pytest.mark.parametrize(("batch_rows", "buckets"), [(1, 2), (3, 1), (1000, 3)])
+@pytest.mark.parametrize(("batch_rows", "shards"), [(1, 2), (3, 1), (1000, 3)])
 def test_what_was_wrong_once_stays_right(duckdb: Database, path: Path, batch_rows: int, shards: int) -> None:
     with sl.connect(engine="local", batch_rows=batch_rows, shards=shards) as ours:
         users.bring(ours.catalog)

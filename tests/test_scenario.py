@@ -27,7 +27,7 @@ def played(text: str, **options: int) -> list[Outcome]:
         return play(read_scenario(text), database)
 
 
-@pytest.mark.parametrize(("batch_rows", "buckets"), [(1, 1), (2, 3), (1000, 2)])
+@pytest.mark.parametrize(("batch_rows", "shards"), [(1, 1), (2, 3), (1000, 2)])
 def test_the_example_holds_whatever_the_batches(batch_rows: int, shards: int) -> None:
     outcomes = played(VOLUME.read_text(), batch_rows=batch_rows, shards=shards)
     assert len(outcomes) == 6

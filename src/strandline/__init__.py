@@ -67,6 +67,7 @@ def connect(
     engine: EngineName = "spark",
     checkpoint: str | os.PathLike[str] | None = None,
     shards: int | None = None,
+    buckets: int | None = None,
     batch_rows: int = 1_000_000,
     keep: int | None = 1_000_000,
     shedding: float | None = None,
@@ -79,7 +80,7 @@ def connect(
 
     Without arguments it starts an embedded Spark on this machine. `spark` is a session of yours (a cluster, say),
     `master` a URL for a session that we start, `engine="local"` the engine without Spark. `checkpoint` is a directory
-    that all executors see; queries then survive a restart. `shards` is the parallelism of state, `batch_rows` about
+    that all executors see; queries then survive a restart. `shards` (also `buckets`) is the parallelism of state, `batch_rows` about
     how many rows a stream contributes to one micro-batch. `keep` is how many elements of each answer stay in memory
     where no sink is given; None keeps all of them. `shedding` is the share of a stream's rows that queries may drop
     when they cannot keep up (1.0 for as many as it takes) unless they say it themselves with ALLOW SHEDDING, `capacity`
@@ -98,7 +99,7 @@ def connect(
         master=master,
         engine=engine,
         checkpoint=checkpoint,
-        shards=shards,
+        shards=buckets if shards is None else shards,
         batch_rows=batch_rows,
         keep=keep,
         shedding=shedding,

@@ -106,7 +106,7 @@ def show_value(value: object) -> str:
 
 
 @every_case
-@pytest.mark.parametrize(("batch_rows", "buckets"), [(1, 1), (2, 3), (1000, 2)])
+@pytest.mark.parametrize(("batch_rows", "shards"), [(1, 1), (2, 3), (1000, 2)])
 def test_on_the_local_engine(case: Case, batch_rows: int, shards: int) -> None:
     with sl.connect(engine="local", batch_rows=batch_rows, shards=shards) as database:
         (started,) = start(database, [case])

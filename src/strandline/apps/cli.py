@@ -89,7 +89,9 @@ def run(
     engine: EngineOption = "spark",
     master: MasterOption = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Directory for checkpoints; default: inside --out.")] = None,
-    shards: Annotated[int | None, typer.Option(min=1, help="Parallelism of state; default: the cores.")] = None,
+    shards: Annotated[
+        int | None, typer.Option("--shards", "--buckets", min=1, help="Parallelism of state; default: the cores.")
+    ] = None,
     batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
     take_over: TakeOverOption = False,
     allow: AllowOption = None,
@@ -133,7 +135,9 @@ def shell(
     init: Annotated[Path | None, typer.Option(help="A file of SQL statements to run first.")] = None,
     master: MasterOption = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Directory for checkpoints of named queries.")] = None,
-    shards: Annotated[int | None, typer.Option(min=1, help="Parallelism of state; default: the cores.")] = None,
+    shards: Annotated[
+        int | None, typer.Option("--shards", "--buckets", min=1, help="Parallelism of state; default: the cores.")
+    ] = None,
     batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
     keep: Annotated[int, typer.Option(min=1, help="How many elements of each answer stay in memory.")] = 1_000_000,
     allow: AllowOption = None,
@@ -157,7 +161,7 @@ def shell(
 @app.command()
 def explain(
     script: Annotated[Path, typer.Argument(help="A file of SQL statements, or - for standard input.")],
-    shards: Annotated[int, typer.Option(min=1, help="Parallelism of state.")] = 2,
+    shards: Annotated[int, typer.Option("--shards", "--buckets", min=1, help="Parallelism of state.")] = 2,
     allow: AllowOption = None,
     debug: DebugOption = False,
 ) -> None:
@@ -180,7 +184,7 @@ def verify(
     instants: Annotated[int | None, typer.Option(min=1, help="Compare at most so many instants per query.")] = None,
     dsn: Annotated[str | None, typer.Option(help="A running PostgreSQL; default: a temporary one.")] = None,
     master: MasterOption = None,
-    shards: Annotated[int | None, typer.Option(min=1, help="Parallelism of state.")] = None,
+    shards: Annotated[int | None, typer.Option("--shards", "--buckets", min=1, help="Parallelism of state.")] = None,
     batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
     allow: AllowOption = None,
     log_level: LogLevelOption = None,
@@ -221,7 +225,7 @@ def play_scenarios(
     engine: EngineOption = "local",
     master: MasterOption = None,
     update: Annotated[bool, typer.Option("--update", help="Write what was found into the files.")] = False,
-    shards: Annotated[int | None, typer.Option(min=1, help="Parallelism of state.")] = None,
+    shards: Annotated[int | None, typer.Option("--shards", "--buckets", min=1, help="Parallelism of state.")] = None,
     batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
     allow: AllowOption = None,
     log_level: LogLevelOption = None,

@@ -291,7 +291,7 @@ class Delivery:
 
     def all_progress(self) -> dict[str, Instant]:
         """Up to when each query is complete."""
-        return {query.name: self.progress(query.name).until for query in self.pipeline.queries}
+        return {query.name: self.progress(query.name).time for query in self.pipeline.queries}
 
     @property
     def ended(self) -> bool:
@@ -308,7 +308,7 @@ def write_to_sink(writer: SinkWriter, query: str, columns: Schema, delivery: Del
         table = report.result(query)
         writer.writing_since = time.monotonic()
         try:
-            writer.write(SinkBatch(report.batch, nothing if table is None else table, delivery.progress(query).until))
+            writer.write(SinkBatch(report.batch, nothing if table is None else table, delivery.progress(query).time))
         finally:
             writer.writing_since = None
 
@@ -321,7 +321,7 @@ def read_messages(batch: int, messages: Iterable[Message]) -> BatchReport:
     statuses: list[SourceStatus] = []
     for message in messages:
         match message.kind:
-            case "heartbeat":
+            case "watermark":
                 statuses.append(SourceStatus.from_json(message.facts))
             case "answer":
                 assert message.table is not None

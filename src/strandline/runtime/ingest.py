@@ -38,11 +38,13 @@ def ingest(
     """
     stream = source.stream
     status = before.get(stream.name) or SourceStatus(stream.name)
-    status = replace(status, kept=with_setting(status.rate_history, status.high, piece.sampling_rates))
+    status = replace(status, rate_history=with_setting(status.rate_history, status.high, piece.sampling_rates))
     known = source.partitions(piece.end)
     if piece.start > piece.begin:
         # The first piece goes on with the counts; the others bring theirs and know only how far time had come.
-        reached = SourceStatus(stream.name, high=status.high, partitions=status.partitions, kept=status.rate_history)
+        reached = SourceStatus(
+            stream.name, high=status.high, partitions=status.partitions, rate_history=status.rate_history
+        )
         if known is None:
             before_it = piece.arrived if stream.time_column is None else source.latest(piece.begin, piece.start)
             reached = replace(reached, high=max(status.high, before_it))
@@ -69,8 +71,8 @@ def ingest(
             began = working_seconds()
     status = replace(_tell_time(status, stream, floor, piece), requested_metrics=piece.requested_metrics)
     for shard in range(pipeline.shards):
-        out.send(shard, Message("heartbeat", stream.name, 1, facts=status.to_json()))
-    out.for_driver.append(Message("heartbeat", stream.name, DRIVER, facts=status.to_json()))
+        out.send(shard, Message("watermark", stream.name, 1, facts=status.to_json()))
+    out.for_driver.append(Message("watermark", stream.name, DRIVER, facts=status.to_json()))
     return status
 
 
@@ -110,9 +112,8 @@ def _accept(
             # One row in, one element out: stage 0 knows no state and no progress.
             batch = _elements(left.get(fragment.query, rows), fragment, sampling_rates.get(fragment.query, 1.0))
             runner = out.runner(fragment)
-            out.route(
-                fragment.route, runner.step(batch, Watermark(FOREVER, kept={stream.name: status.rate_history})).frame
-            )
+            watermark = Watermark(FOREVER, rate_history={stream.name: status.rate_history})
+            out.route(fragment.route, runner.step(batch, watermark).frame)
             out.count(fragment, runner)
         status = replace(status, dropped=with_counts(status.dropped, dropped))
         high = int(time.max())
@@ -173,5 +174,5 @@ def _floor(pipeline: Pipeline, stream: str, before: Mapping[str, SourceStatus]) 
     known = before.get(stream)
     if known is None or not known.idle:
         return BEFORE_ALL if known is None else known.watermark
-    reached = [watermark_of(before, query.streams).until for query in pipeline.queries if stream in query.streams]
+    reached = [watermark_of(before, query.streams).time for query in pipeline.queries if stream in query.streams]
     return max([known.watermark, *(r for r in reached if r < FOREVER)])

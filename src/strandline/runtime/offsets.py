@@ -31,8 +31,8 @@ class SourceOffset:
     """Where a source stands after a batch; `split_points` are the positions at which the batch was divided among tasks.
 
     `arrived` is the time of the batch by the driver's clock, where the stream goes by that: later in every batch.
-    `sampling_rates` are what the drop boxes of the queries keep of the rows of the batch. `seal` is the digest of the source's
-    own log up to here, if it has one.
+    `sampling_rates` are the fractions of the rows that the samplers of queries keep. `seal` is the digest of the
+    source's own log up to here, if it has one.
     """
 
     at: int = 0
@@ -50,16 +50,16 @@ class SourceOffset:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> SourceOffset:
         lists = {
-            "cuts": tuple(data["cuts"]),
-            "measure": tuple(data["measure"]),
-            "shares": sampling_rates_from(data["shares"]),
+            "split_points": tuple(data["split_points"]),
+            "requested_metrics": tuple(data["requested_metrics"]),
+            "sampling_rates": sampling_rates_from(data["sampling_rates"]),
         }
         return SourceOffset(**{**data, **lists})
 
 
 SourceOffsets: TypeAlias = dict[str, SourceOffset]
 
-OFFSET_FORMAT: Final = 2
+OFFSET_FORMAT: Final = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -259,7 +259,7 @@ def run_stage(
 
     Heartbeats go on to the same bucket of the next stage: every bucket of every stage gets each of them once.
     """
-    statuses = merge_statuses(SourceStatus.from_json(m.facts) for m in messages_in if m.kind == "heartbeat")
+    statuses = merge_statuses(SourceStatus.from_json(m.facts) for m in messages_in if m.kind == "watermark")
     out.profiler = EdgeProfiler(reduce(union_metrics, (status.requested_metrics for status in statuses.values()), ()))
     after: States = {}
     for fragment in pipeline.at(stage):
@@ -275,7 +275,7 @@ def run_stage(
     for message in messages_in:
         if message.stage == DRIVER:
             out.for_driver.append(message)
-        elif message.stage > stage or (message.kind == "heartbeat" and stage < pipeline.stages):
+        elif message.stage > stage or (message.kind == "watermark" and stage < pipeline.stages):
             out.send(shard, message)
     return after
 

@@ -24,7 +24,7 @@ class SourceStatus:
     of that partition will be accepted with a time before it. The slowest decides, but for those in `resting`, of which
     nothing is expected for the time being.
 
-    `kept` is how the drop boxes stood, from when on, and `dropped` how many accepted rows they took, by query.
+    `rate_history` is how the drop boxes stood, from when on, and `dropped` how many accepted rows they took, by query.
     `requested_metrics` is what the batch at hand is asked to measure on its way.
     """
 
@@ -39,18 +39,23 @@ class SourceStatus:
     rejected: int = 0
     partitions: Mapping[str, Instant] = field(default_factory=dict)
     resting: tuple[str, ...] = ()
-    kept: RateHistory = ()
+    rate_history: RateHistory = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
     requested_metrics: MetricSet = ()
     read: int = 0
+
+    @property
+    def progress(self) -> Instant:
+        """The watermark, by the name that `Query.heartbeats` had for it first."""
+        return self.watermark
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> SourceStatus:
-        lists = {name: tuple(data.get(name, ())) for name in ("resting", "measure")}
-        return SourceStatus(**{**data, **lists, "kept": rate_history_from(data.get("kept", ()))})
+        lists = {name: tuple(data.get(name, ())) for name in ("resting", "requested_metrics")}
+        return SourceStatus(**{**data, **lists, "rate_history": rate_history_from(data.get("rate_history", ()))})
 
     def slowest(self) -> Instant:
         """How far all partitions have come that are not at rest."""
@@ -74,7 +79,7 @@ class SourceStatus:
             self.rejected + other.rejected,
             partitions,
             self.resting,
-            max(self.kept, other.kept, key=len),  # both have the same, or one of them has not heard of the latest
+            max(self.rate_history, other.rate_history, key=len),  # equal, or one lacks the latest entry
             {q: self.dropped.get(q, 0) + other.dropped.get(q, 0) for q in {*self.dropped, *other.dropped}},
             union_metrics(self.requested_metrics, other.requested_metrics),
             self.read + other.read,
@@ -89,8 +94,8 @@ def check_balance(status: SourceStatus) -> None:
     most_dropped = max(status.dropped.values(), default=0)
     if status.read != counted or most_dropped > status.rows:
         raise AssertionError(
-            f'stream "{status.stream}": {status.read} rows were read, but {status.rows} accepted, {status.late} late and '
-            f"{status.rejected} rejected; {most_dropped} dropped"
+            f'stream "{status.stream}": {status.read} rows were read, but {status.rows} accepted, '
+            f"{status.late} late and {status.rejected} rejected; {most_dropped} dropped"
         )
 
 
@@ -109,14 +114,13 @@ def watermark_of(statuses: Mapping[str, SourceStatus], streams: Iterable[str]) -
     The slowest active source decides. An idle source does not hold the others back; where none is active, time has come
     at least as far as the latest row of any. When all have ended, everything is complete.
     """
-    statuses = [statuses.get(stream) or SourceStatus(stream) for stream in streams]
-    active = [b.watermark for b in statuses if not b.idle and not b.ended]
+    read = [statuses.get(stream) or SourceStatus(stream) for stream in streams]
+    active = [status.watermark for status in read if not status.idle and not status.ended]
     if active:
-        until = min(active)
-    elif all(b.ended for b in statuses):
-        until = FOREVER
+        time = min(active)
+    elif all(status.ended for status in read):
+        time = FOREVER
     else:
-        until = max(b.high if b.high == BEFORE_ALL else b.high + 1 for b in statuses)
-    return Watermark(
-        until, min(b.low for b in statuses), {b.stream: b.rate_history for b in statuses if b.rate_history}
-    )
+        time = max(status.high if status.high == BEFORE_ALL else status.high + 1 for status in read)
+    history = {status.stream: status.rate_history for status in read if status.rate_history}
+    return Watermark(time, min(status.low for status in read), history)

@@ -183,7 +183,7 @@ def measure(
     run = LocalRun(pipeline, delivery, sources={each.name: GeneratedSource(each, made[each.name]) for each in streams})
     for _ in range(fill):
         run.step()
-    result.close(run.delivery.progress("q").until)
+    result.close(run.delivery.progress("q").time)
     rows: list[int] = []
     seconds, counted = 0.0, 0
     while seconds < least or counted < 8:

@@ -92,7 +92,7 @@ class _Picture:
         if port.name in self.feeders:
             fragment = self.feeders[port.name]
             assert isinstance(fragment.route, physical.ExchangeTo)
-            shards = f"{self.pipeline.shards} bucket{'' if self.pipeline.shards == 1 else 's'}"
+            shards = f"{self.pipeline.shards} shard{'' if self.pipeline.shards == 1 else 's'}"
             self.line(f"{indent}━ ", Text(f"{show_exchange(fragment.route)}, {shards}", style="yellow"))
             self.fragment(fragment, indent)
         else:

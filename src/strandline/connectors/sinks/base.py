@@ -1,8 +1,8 @@
-"""What a sink is: where the answer of a query goes, as the user says it, and that place at work.
+"""Sinks: the destination of a query's results, as the user declares it, and its writer.
 
-A `Sink` is what users write: inert, the same in SQL and in Python. It opens an `SinkWriter` for a query. Before anything
-runs, the outlet says whether what it finds at its place fits to what the checkpoint remembers (`validate`, which changes
-nothing), and makes what it needs there (`prepare`). Then it takes batch after batch.
+A `Sink` is a declaration, the same in SQL and in Python. `open` makes a `SinkWriter` for one query. Before the first
+batch, `validate` compares what lies at the destination with the checkpoint and changes nothing; `prepare` creates what
+is missing there. Then `write` gets batch after batch.
 """
 
 from __future__ import annotations

@@ -202,7 +202,7 @@ def steps_of(diagnostics: QueryDiagnostics) -> list[str]:
 
 
 def _streams(diagnostics: QueryDiagnostics, marked: str | None) -> list[str]:
-    until = watermark_of(diagnostics.statuses, diagnostics.flow.streams[diagnostics.query]).until
+    until = watermark_of(diagnostics.statuses, diagnostics.flow.streams[diagnostics.query]).time
     at = "the end" if until == FOREVER else "no instant yet" if until == BEFORE_ALL else show_instant(until)
     lines = [f"streams, complete up to {at}"]
     width = max(len(status.stream) for status in diagnostics.streams)

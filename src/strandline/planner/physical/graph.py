@@ -41,7 +41,7 @@ class OperatorGraph:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> OperatorGraph:
         steps = {name: GraphNode(**{**step, "inputs": tuple(step["inputs"])}) for name, step in data["steps"].items()}
-        results = {query: tuple(names) for query, names in data["answers"].items()}
+        results = {query: tuple(names) for query, names in data["results"].items()}
         return OperatorGraph(steps, results, {query: tuple(names) for query, names in data["streams"].items()})
 
 

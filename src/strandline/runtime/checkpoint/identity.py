@@ -33,7 +33,7 @@ from strandline.runtime.checkpoint.records import BatchRecords
 from strandline.runtime.checkpoint.spark_log import SPARK
 
 IDENTITY: Final = "queries.json"
-KIND: Final = DocumentKind("identity", 3)
+KIND: Final = DocumentKind("identity", 4)
 
 
 class Checkpoint:
@@ -86,7 +86,7 @@ class Checkpoint:
 
     def shards(self) -> int | None:
         """How many buckets the state was written with; a restart must use as many."""
-        return None if self.fresh else int(self._known()["buckets"])
+        return None if self.fresh else int(self._known()["shards"])
 
     def statistics(self) -> dict[str, StreamStatistics] | None:
         """The statistics that its plan was made with: a restart must make the same, whatever was learned since."""
@@ -141,7 +141,7 @@ class Checkpoint:
             return
         own = {"id": uuid.uuid4().hex, "fingerprint": fingerprint}
         used = {s.name: asdict(made_with[s.name]) for s in pipeline.streams if s.name in made_with}
-        self._claimed = {**own, "buckets": pipeline.shards, "queries": names, "plan": plan, "statistics": used}
+        self._claimed = {**own, "shards": pipeline.shards, "queries": names, "plan": plan, "statistics": used}
 
     def claim(self) -> None:
         """Say in the checkpoint whose it is: the first file of it, there whole or not at all."""
@@ -171,7 +171,7 @@ def read_identity(checkpoint: Path) -> dict[str, Any]:
         if path.read_bytes().startswith(b"{"):  # as version 0.1 wrote it
             raise other_format(path, "1", KIND.format)
     identity = read_document(path, KIND)
-    if not isinstance(identity, dict) or not {"id", "fingerprint", "buckets", "queries", "plan"} <= set(identity):
+    if not isinstance(identity, dict) or not {"id", "fingerprint", "shards", "queries", "plan"} <= set(identity):
         raise damaged(path)
     return identity
 

@@ -24,7 +24,7 @@ from strandline.core.durable import (
 from strandline.core.errors import damaged
 
 DIRECTORY: Final = "batches"
-KIND: Final = DocumentKind("batch", 1)
+KIND: Final = DocumentKind("batch", 2)
 RECORDS_KEPT: Final = 20  # as many as Spark keeps offsets
 _CLEAN_EVERY: Final = 8
 _NAME: Final = re.compile(r"(\d{9})-(\d{6})\.json")
@@ -83,7 +83,7 @@ class BatchRecord:
             metadata=data["metadata"],
             state=state,
             delivered=(int(count), str(digest)),
-            statuses=data["heartbeats"],
+            statuses=data["statuses"],
             totals=data["totals"],
         )
 

@@ -25,9 +25,9 @@ class Watermark:
     """Up to which instant the inputs are complete, when the first element of any of them came, and what drop boxes
     kept of each stream."""
 
-    until: Instant
+    time: Instant
     origin: Instant = FOREVER
-    kept: Mapping[str, RateHistory] = field(default_factory=dict)
+    rate_history: Mapping[str, RateHistory] = field(default_factory=dict)
 
 
 class Operator(ABC):

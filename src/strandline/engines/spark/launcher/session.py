@@ -82,8 +82,8 @@ def start(
 ) -> EmbeddedSpark:
     """Start Spark on `master` (the cores of this machine by default); `config` has the last word on every setting.
 
-    Nothing reaches the terminal: Spark, the JVM and the Python workers write to `EmbeddedSpark.log_file`. The JVM outlives
-    neither the session nor this process, however the process ends. `warm` brings the Python workers up in the
+    Nothing reaches the terminal: Spark, the JVM and the Python workers write to `EmbeddedSpark.log_file`. The JVM
+    outlives neither the session nor this process, however the process ends. `warm` brings the Python workers up in the
     background. `note` is told what is being waited for.
 
     `spark-defaults.conf` is read where SPARK_CONF_DIR has one, and yields to our settings; `spark-env.sh` is a bash
