@@ -356,7 +356,7 @@ class Cuts:
     shards: int = 1
 
 
-def split_points(streams: int) -> st.SearchStrategy[Cuts]:
+def cuts(streams: int) -> st.SearchStrategy[Cuts]:
     sizes = st.lists(st.integers(0, 4), max_size=5).map(tuple)
     return st.builds(Cuts, st.tuples(*(sizes for _ in range(streams))), st.integers(1, 3))
 

@@ -80,13 +80,13 @@ def connect(
 
     Without arguments it starts an embedded Spark on this machine. `spark` is a session of yours (a cluster, say),
     `master` a URL for a session that we start, `engine="local"` the engine without Spark. `checkpoint` is a directory
-    that all executors see; queries then survive a restart. `shards` (also `buckets`) is the parallelism of state, `batch_rows` about
-    how many rows a stream contributes to one micro-batch. `keep` is how many elements of each answer stay in memory
-    where no sink is given; None keeps all of them. `shedding` is the share of a stream's rows that queries may drop
-    when they cannot keep up (1.0 for as many as it takes) unless they say it themselves with ALLOW SHEDDING, `capacity`
-    the share of the machine that they may use. `take_over` goes on from checkpoints although another run seems to write
-    them: that one then stops. `allow` confines what SQL may reach to given directories, hosts,
-    connectors, functions and secrets; without it, everything that the process can (docs/security.md).
+    that all executors see; queries then survive a restart. `shards` (or `buckets`) is the parallelism of state,
+    `batch_rows` about how many rows a stream contributes to one micro-batch. `keep` is how many elements of each result
+    stay in memory where no sink is given; None keeps all of them. `shedding` is the fraction of a stream's rows that
+    queries may drop when overloaded (1.0 for as many as it takes) unless they declare it with ALLOW SHEDDING,
+    `capacity` the fraction of the machine that they may use. `take_over` resumes checkpoints that another run seems to
+    write: that run then stops. `allow` confines what SQL may reach to given directories, hosts, connectors, functions
+    and secrets; without it, everything that the process can reach (docs/security.md).
 
     The environment variable STRANDLINE_LOG, a level or `level:file`, asks for a log (docs/howto.md).
     """
