@@ -49,7 +49,7 @@ docs: $(READY)  ## the site of docs/, in site/
 	$(BIN)/python -m mkdocs build --strict --quiet
 
 pictures: $(READY)  ## the pictures of the docs, from real runs
-	$(BIN)/python tests/shell/pictures.py
+	$(BIN)/python tests/apps/shell/pictures.py
 
 bench-peers: $(READY)  ## beside Flink, Pathway, Bytewax, DuckDB, Polars: docs/benchmarks.md; ONLY=flink,… WORK=join,… ROWS=…
 	$(BIN)/python benchmarks/peers/run.py $(if $(ONLY),--only $(ONLY)) $(if $(WORK),--work $(WORK)) \

@@ -3,7 +3,7 @@
 Every seed is a question: streams, a query over them, and a way to cut the streams into batches. The local engine
 answers it, and DuckDB and PostgreSQL are asked for the plain query over the window contents at every instant at which
 the answer can change, and one microsecond before and after. A question on which they differ is made small and kept as a
-script in `tests/kept/`, which the fast suite runs again.
+script in `tests/regressions/`, which the fast suite runs again.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from random import Random
 
 import polars as pl
 
-import users
-from cells import GROUPS, cells
+import user_functions as users
+from fuzz_coverage import GROUPS, cells
 from random_streams import cut
 from strandline.apps.verify import check as judged
 from strandline.apps.verify.judge import Database
@@ -45,7 +45,7 @@ from strandline.sql.parser.statements import parse
 from strategies import Question, question
 from support import Arrivals, batch, run_plan
 
-KEPT = Path(__file__).parent / "kept"
+KEPT = Path(__file__).parent / "regressions"
 LEAST_SHARE = 0.01
 GOAL_INSTANTS, GOAL_PLANS = 20_000, 1_000  # of a whole run
 
@@ -111,7 +111,7 @@ def bound_question(asked: Question) -> judged.QueryUnderTest:
                 place = place.with_query(name.name, query)
             case ast.CreateStream() | ast.Drop() | ast.CreateSink() | ast.DropSink():
                 raise AssertionError(f"no question has {statement}")
-            case ast.Explain() | ast.Show() | ast.Describe():
+            case ast.Explain() | ast.ExplainAnalyze() | ast.Show() | ast.Describe() | ast.Set() | ast.Allowing():
                 raise AssertionError(f"no question has {statement}")
             case _:
                 return judged.QueryUnderTest("query", statement, place.plan(statement), place)
@@ -134,7 +134,7 @@ def normalised(plan: str) -> str:
 
 
 def script(asked: Question, streams: Iterable[Recorded]) -> str:
-    """The question as a script of its own, which `strandline verify` takes, once it knows `users.py`."""
+    """The question as a script of its own, which `strandline verify` takes, once it has `user_functions.py`."""
     declared = []
     for each in streams:
         columns = ", ".join(f"{name} {kind}" for name, kind in each.stream.columns)

@@ -18,7 +18,7 @@ from functools import wraps
 from random import Random
 
 from random_streams import cut
-from shapes import shaped_question
+from rule_queries import shaped_question
 from strandline.core.temporal import Instant
 from strandline.logical.explain import show_plan
 from strandline.logical.plan import Join, Plan

@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from rewriting import made_by
+from rule_testing import made_by
 from strandline.logical.catalog import BaseStream, Catalog
 from strandline.logical.explain import show_plan
 from strandline.logical.plan import Plan

@@ -518,7 +518,7 @@ class Writer:
                 order = f" ORDER BY {self.dice.choice(fields).text}{direction}" if self.chance(2) else ""
                 return Field(f"STRING_AGG({argument}, '|'{order})", result)
             case "ARRAY_AGG":
-                by, distinct = self.pick((self.dice.choice(fields).text, ""), (argument, "DISTINCT "))
+                by, distinct = self.dice.choice(((self.dice.choice(fields).text, ""), (argument, "DISTINCT ")))
                 order = f" ORDER BY {by}{direction}" if self.chance(2) else ""
                 array = f"ARRAY_AGG({distinct}{argument}{order}){self.filter(fields)}"
                 return Field(f"cardinality({array})", "int") if self.chance(4) else Field(f"{array}[2]", result)
@@ -526,7 +526,7 @@ class Writer:
         return Field(f"{function}({distinct}{argument}){self.filter(fields)}", result)
 
     def user_aggregate(self, fields: Fields) -> Field:
-        """One of those in `users.py`."""
+        """One of those in `user_functions.py`."""
         if self.chance(2):
             order = f" ORDER BY {self.dice.choice(fields).text}{self.pick('', ' DESC')}" if self.chance(2) else ""
             return Field(f"in_line({self.value(fields, 'text', 1)}{order}){self.filter(fields)}", "text")

@@ -22,7 +22,7 @@ import polars as pl
 import pyarrow as pa
 from hypothesis import strategies as st
 
-import users
+import user_functions as users
 from strandline.connectors.sources.base import REJECT_SCHEMA, Chunk, Source
 from strandline.core.errors import Span
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
@@ -379,7 +379,7 @@ def run_plan(plan: Plan, streams: Sequence[Arrivals], cut: Cuts = Cuts(), *, opt
 
     def take(report: BatchReport) -> None:
         answer.batches += 1
-        tables.extend(report.answers.get("q", ()))
+        tables.extend(report.results.get("q", ()))
         for name, late in report.late.items():
             answer.late.setdefault(name, []).extend(row for table in late for row in table.to_pylist())
 

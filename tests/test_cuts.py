@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import polars as pl
 import pytest
@@ -109,7 +110,7 @@ def script(streams: Sequence[Arrivals], directory: Path) -> str:
     for each in streams:
         rows = [tuple(element.values.values()) for element in each.elements]
         path = directory / f"{each.name}.parquet"
-        kinds = {"s": pl.String, "b": pl.Int64, "d": pl.Float64, "ts": pl.Datetime("us")}
+        kinds: dict[str, Any] = {"s": pl.String, "b": pl.Int64, "d": pl.Float64, "ts": pl.Datetime("us")}
         pl.DataFrame(rows, schema=kinds, orient="row").write_parquet(path, row_group_size=6)
         parts.append(
             f"CREATE STREAM {each.name} (s VARCHAR, b BIGINT, d DOUBLE, ts TIMESTAMP) SOURCE file('{path}') "

@@ -33,10 +33,10 @@ from unittest import mock
 
 import pytest
 import typer
-from rich.console import Console
 
 import strandline as sl
 from strandline.apps.cli import app
+from strandline.apps.console import SafeConsole
 from strandline.apps.scenario import report
 from strandline.apps.scenario.play import play
 from strandline.apps.scenario.text import read_scenario
@@ -281,7 +281,7 @@ def run_shell(text: str) -> str:
         startup = Startup(Options(engine="local"))
         startup.ready.set()
         session = Session(database, startup)
-        session.console = Console(file=printed, width=100, highlight=False)
+        session.console = SafeConsole(file=printed, width=100, highlight=False)
         for each in split(text):
             session.run(each)
     return printed.getvalue()
@@ -327,6 +327,7 @@ def walk() -> Walk:
     with workplace(), sl.connect(engine="local") as database:
         text = Path("docs/examples/trades.sql").read_text()
         statements = parse(text)
+        assert isinstance(statements[0], syntax.CreateStream)
         database.declare(statements[0])
         create = statements[1]
         assert isinstance(create, syntax.CreateStreamAs) and isinstance(create.query, syntax.Select)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import strandline as sl
-import users
-from cells import GROUPS, cells
+import user_functions as users
 from fuzz import KEPT, Tally, ask, normalised
+from fuzz_coverage import GROUPS, cells
 from strandline.apps.verify import on_duckdb, on_postgresql
 from strandline.apps.verify.dialect import INFIX, VARIADIC, Dialect
 from strandline.apps.verify.judge import Database

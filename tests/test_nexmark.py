@@ -81,7 +81,7 @@ def bids(database: Database, name: str) -> pl.DataFrame:
 def check_by_hand(database: Database, name: str) -> None:
     ours: pl.DataFrame = run(database, small(name)).results("polars")
     bid = bids(database, name)
-    expected = duckdb.sql(BY_HAND[name]).pl()
+    expected = pl.DataFrame(duckdb.execute(BY_HAND[name]).to_arrow_table())
     assert bid.height and expected.height
     assert (ours["valid_until"] - ours["valid_from"]).dt.total_microseconds().unique().to_list() == [1]
     ours = ours.with_columns(at=pl.col("valid_from").dt.replace_time_zone(None)).drop("valid_from", "valid_until")
@@ -97,7 +97,7 @@ def check_by_arrival(database: Database) -> None:
     windows = (ours["valid_until"] - ours["valid_from"]).dt.total_microseconds() / 10_000_000
     counted = ours.with_columns(n=pl.col("bids") * windows).group_by("bidder").agg(pl.col("n").sum().cast(pl.Int64))
     bid = bids(database, BY_ARRIVAL)
-    expected = duckdb.sql("SELECT bidder, COUNT(*) AS n FROM bid GROUP BY bidder").pl()
+    expected = pl.DataFrame(duckdb.execute("SELECT bidder, COUNT(*) AS n FROM bid GROUP BY bidder").to_arrow_table())
     assert bid.height and counted.sort("bidder").equals(expected.sort("bidder"))
     assert (ours["valid_from"].dt.epoch("us") % 10_000_000).unique().to_list() == [9_999_999]
 

@@ -36,7 +36,7 @@ def test_an_engine_that_takes_too_long_is_reported_and_the_rest_goes_on(tmp_path
 
 def test_fingerprints_tell_bags_apart_and_not_orders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(PEERS))
-    import check
+    import check  # type: ignore[import-not-found]
 
     rows = pl.DataFrame({"k": [1, 1, 2, 3], "v": [5, 5, 6, 7]})
     assert check.fingerprint(rows) == check.fingerprint(rows.reverse())

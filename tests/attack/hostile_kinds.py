@@ -26,7 +26,7 @@ from attack.kind import Kind, Run
 from attack.tree import files_of
 from attack.verdict import INTERNAL, Verdict, has_trace
 from attack.world import World, watched_screen
-from live import free_port
+from source_testing import free_port
 from strandline.core.errors import StrandlineError
 from strandline.database.script import read_script, start_script
 

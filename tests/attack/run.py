@@ -139,7 +139,7 @@ class Attacker:
         assert trial is not None
         self.trial = None
         try:
-            return self.connection.recv()  # type: ignore[no-any-return]
+            return self.connection.recv()
         except (EOFError, OSError):
             self.restart()
             return trial, Verdict("internal", "the process that ran the query died")

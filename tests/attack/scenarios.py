@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import strandline as sl
-from broker import Broker
-from live import free_port
+from kafka_broker import Broker
+from source_testing import free_port
 from strandline.database.database import Database
 from strandline.database.query import Query
 from strandline.database.script import read_script, start_script

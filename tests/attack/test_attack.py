@@ -71,7 +71,7 @@ def test_verdicts_on_errors() -> None:
 def test_verdicts_are_counted() -> None:
     tally = Tally()
     for name in ("exact", "refused", "wrong", "skipped"):
-        tally.add(Verdict(name))  # type: ignore[arg-type]
+        tally.add(Verdict(name))
     assert (tally.trials, tally.exact, tally.refused, tally.skipped, tally.violations) == (3, 1, 1, 1, {"wrong": 1})
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from fuzz_optimizer import RULES as ALL_RULES
 from plan_cases import RULE_STREAMS, Case, declare_streams, explain_difference, make_rule_sections, read_rule_cases
-from rewriting import some_streams
+from rule_testing import some_streams
 from strandline.logical.catalog import BaseStream
 
 CASES = read_rule_cases()
@@ -35,7 +35,7 @@ def test_titles_are_unique_within_a_file() -> None:
 
 
 def test_the_streams_of_the_cases_are_those_that_check_the_meaning_of_rules() -> None:
-    """`tests/optimizer/test_rules.py` runs the firing cases over random streams with the same columns."""
+    """`tests/planner/test_rules.py` runs the firing cases over random streams with the same columns."""
     declared = [stream for stream in declare_streams(RULE_STREAMS.read_text()) if isinstance(stream, BaseStream)]
     drawn = [stream.declared for stream in some_streams(0)]
     assert [(each.name, each.columns) for each in declared] == [(each.name, each.columns) for each in drawn]

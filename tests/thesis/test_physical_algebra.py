@@ -147,8 +147,8 @@ def test_union_11_4() -> None:
 
 def test_join_11_6() -> None:
     left, right = columns(VARCHAR, prefix="l"), columns(VARCHAR, prefix="r")
-    keys = [[ColumnRef(side[0].id, VARCHAR)] for side in (left, right)]
-    out = alone(HashJoinOperator(*keys, None, left, right), line(S1), line(S2), schemas=(left, right))
+    left_key, right_key = ([ColumnRef(side[0].id, VARCHAR)] for side in (left, right))
+    out = alone(HashJoinOperator(left_key, right_key, None, left, right), line(S1), line(S2), schemas=(left, right))
     assert out == "d,d[6,9) b,b[12,15)"
 
 

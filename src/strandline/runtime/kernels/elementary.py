@@ -6,7 +6,7 @@ thousand values, the result is undecided, and the caller computes it with intege
 
 So the bits of a result do not depend on how it was computed, only whether a value is decided could. The loops use
 nothing but + - * / and square roots of DOUBLEs, which IEEE 754 defines to the last bit, and nothing in them may be
-fused or reordered: Numba does so only if asked (`fastmath`), and `tests/execution/test_elementary.py` looks.
+fused or reordered: Numba does so only if asked (`fastmath`), and `tests/runtime/kernels/test_elementary.py` looks.
 
 All arguments are reduced to a small remainder t by tables (`tables.py`), for which the first terms of the series are
 enough: |t| < 2**-8, so the second term may already be computed with 53 bits, or the third.
