@@ -184,7 +184,10 @@ class Expected:
 def bags(plan: Plan, streams: RawStreams, instants: list[Instant]) -> dict[Instant, list[object]]:
     ids = [c.id for c in schema(plan)]
     rows = snapshots(plan, streams, instants)
-    return {t: bag([tuple(row[id] for id in ids) for row in each]) for t, each in zip(instants, rows, strict=True)}
+    return {
+        t: bag([tuple(row[column_id] for column_id in ids) for row in each])
+        for t, each in zip(instants, rows, strict=True)
+    }
 
 
 def ask(seed: int, tally: Tally) -> None:

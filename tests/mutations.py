@@ -43,9 +43,9 @@ def _of_golden_files() -> list[Seed]:
 
 def _of_language_cases() -> list[Seed]:
     found = []
-    source = (HERE / "lang" / "test_binder.py").read_text()
+    source = (HERE / "sql" / "test_binder.py").read_text()
     [script] = re.findall(r'^SCRIPT = """(.*?)"""', source, re.MULTILINE | re.DOTALL)
-    for path in sorted((HERE / "lang" / "cases").glob("*.case")):
+    for path in sorted((HERE / "sql" / "cases").glob("*.case")):
         for part in re.split(r"^-- .*\n", path.read_text(), flags=re.MULTILINE)[1:]:
             text = part.partition("\n----")[0]
             is_expression = path.stem in ("expressions", "scalars")

@@ -285,7 +285,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.server.secrets.append(value)
         answer(self, 200, b"{}")
 
-    def log_message(self, format: str, *arguments: Any) -> None:
+    def log_message(self, *arguments: Any) -> None:
         """Say nothing."""
 
 

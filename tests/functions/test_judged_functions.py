@@ -60,7 +60,7 @@ def compared(database: Database, expression: Expression, rows: Rows) -> str | No
     frame = frame_of(rows) if ids else pl.DataFrame(height=len(rows))
     ours = evaluate_columns(frame, [("result", expression)])["result"]
     number = pl.Series("t", range(len(ours)), dtype=pl.Int64)
-    columns = tuple(Column(id, id, COLUMNS[id]) for id in ids)
+    columns = tuple(Column(column_id, column_id, COLUMNS[column_id]) for column_id in ids)
     places = (Column("t", "t", BIGINT), Column("c1", "c1", expression.type))
     try:
         database.load("edges", (*columns, places[0]), frame.with_columns(number))
@@ -162,11 +162,11 @@ def special(kind: Type) -> list[Value]:
 
 def chosen(ids: list[str], height: int = 200) -> Rows:
     """Some combinations of special values; all of a single column."""
-    choices = {id: [None, *special(COLUMNS[id])] for id in ids}
+    choices = {column_id: [None, *special(COLUMNS[column_id])] for column_id in ids}
     if len(ids) == 1:
         return [{ids[0]: value} for value in choices[ids[0]]]
     dice = Random(7)
-    return [{id: dice.choice(some) for id, some in choices.items()} for _ in range(height)]
+    return [{column_id: dice.choice(some) for column_id, some in choices.items()} for _ in range(height)]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -230,7 +230,9 @@ def bound(text: str) -> Expression:
     """A scalar expression over columns of the tests above."""
     (query,) = parse(f"SELECT {text} FROM r")
     assert isinstance(query, ast.Select)
-    columns = tuple(Column(id, id, kind) for id, kind in COLUMNS.items() if kind.name != "INTERVAL")
+    columns = tuple(
+        Column(column_id, column_id, kind) for column_id, kind in COLUMNS.items() if kind.name != "INTERVAL"
+    )
     item = query.items[0]
     assert isinstance(item, ast.Item) and not isinstance(item.value, ast.Star)
     return Scalars(Scope((Relation("r", columns, None, query.span),)), "SELECT").bind(item.value)

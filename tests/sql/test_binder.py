@@ -218,7 +218,7 @@ def test_an_id_is_defined_once(text: str) -> None:
                 defined.update(c.id for c, value in outputs if value != ColumnRef(c.id, c.type))
             case Aggregate(_, aggregates, _):
                 defined.update(column.id for column, _ in aggregates)
-    assert [id for id, count in defined.items() if count > 1] == []
+    assert [column_id for column_id, count in defined.items() if count > 1] == []
 
 
 @pytest.mark.parametrize("text", [*MANY_IDS, *(case.values[0] for case in cases("plans.case"))])
@@ -248,7 +248,7 @@ def visible(source: Plan, *values: Expression) -> bool:
     types = {column.id: column.type for column in schema(source)}
 
     def known(value: Expression) -> bool:
-        return all(id in types for id in columns_of(value))
+        return all(column_id in types for column_id in columns_of(value))
 
     return all(known(value) and (not isinstance(value, ColumnRef) or types[value.id] == value.type) for value in values)
 
@@ -256,11 +256,11 @@ def visible(source: Plan, *values: Expression) -> bool:
 @pytest.mark.parametrize("text", [*MANY_IDS, *(case.values[0] for case in cases("plans.case"))])
 def test_a_freshened_plan_is_the_same_under_other_ids(text: str) -> None:
     plan = bound(text)
-    fresh = freshened(plan, lambda id: f"{id}'")
+    fresh = freshened(plan, lambda column_id: f"{column_id}'")
     assert {column.id for node in walk(fresh) for column in schema(node)}.isdisjoint(
         column.id for node in walk(plan) for column in schema(node)
     )
-    assert freshened(fresh, lambda id: id.removesuffix("'")) == plan
+    assert freshened(fresh, lambda column_id: column_id.removesuffix("'")) == plan
 
 
 def test_strange_names_make_plain_ids() -> None:
@@ -479,7 +479,9 @@ def test_the_deepest_plans_can_be_walked(text: str) -> None:
         assert transform_up(plan, lambda node: node) == plan
         for node in walk(plan):
             if isinstance(node, Map):
-                values = {id: ColumnRef(id, INT) for _, value in node.outputs for id in columns_of(value)}
+                values = {
+                    column_id: ColumnRef(column_id, INT) for _, value in node.outputs for column_id in columns_of(value)
+                }
                 assert [substitute(value, dict(values)) for _, value in node.outputs]
         return None
 

@@ -85,16 +85,16 @@ def render(report: Report) -> Text:
 def _append_connectors(text: Text) -> None:
     """What sources and sinks promise, a line each."""
     known = connectors()
-    width = max(len(each.name) for each in known)
-    for each in known:
+    width = max(len(item.name) for item in known)
+    for item in known:
         promises = " ".join(
-            (name if getattr(each.traits, name) else "–").ljust(len(name))
+            (name if getattr(item.traits, name) else "–").ljust(len(name))
             for name in ("replayable", "ordered", "idempotent")
         )
-        text.append(f"  {each.direction:<6} {each.name:<{width}}  {promises}  {each.traits.note}\n")
-        if each.missing is not None:
+        text.append(f"  {item.direction:<6} {item.name:<{width}}  {promises}  {item.traits.note}\n")
+        if item.missing is not None:
             text.append(
-                f"  {'':<6} {'':<{width}}  → Run `pip install 'strandline[{each.missing}]'` to use it.\n", "dim"
+                f"  {'':<6} {'':<{width}}  → Run `pip install 'strandline[{item.missing}]'` to use it.\n", "dim"
             )
 
 

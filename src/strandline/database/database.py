@@ -322,7 +322,7 @@ class Database:
         """The query that CREATE SINK asks for; `waiting` are the names of queries that a script is going to start."""
         name, target = statement.name, statement.target
         sink = make_sink(bind_connector(target), target.function.span, target.span, self.catalog.allow)
-        taken = {each.name.lower() for each in self.catalog} | {each.lower() for each in waiting}
+        taken = {item.name.lower() for item in self.catalog} | {item.lower() for item in waiting}
         taken |= {query.name.lower() for query in self.queries if query.is_running}
         if name.name.lower() in taken:
             raise CatalogError(
@@ -465,7 +465,7 @@ class Database:
 
         Late and malformed rows are kept as files in `aside`, or beside the first answer that is a directory.
         """
-        queries = [Wanted(*each) for each in wanted]
+        queries = [Wanted(*item) for item in wanted]
         self._refuse_taken_names([query.name for query in queries])
         checkpoint = Checkpoint(place, take_over=self.take_over) if place is not None else Checkpoint.temporary()
         try:
@@ -566,7 +566,7 @@ class Database:
         for query in queries:
             writer = group.writers[query.name]
             writer.prepare(resume_points[query.name])
-            columns = next(each.columns for each in delivery.pipeline.queries if each.name == query.name)
+            columns = next(item.columns for item in delivery.pipeline.queries if item.name == query.name)
             delivery.listeners.append(write_to_sink(writer, query.name, columns, delivery))
 
     def _limit(self, shedding: float | None, shards: int) -> float | None:

@@ -81,7 +81,7 @@ class Group:
         return max([status.high for status in self.heartbeats(query).values() if status.rows], default=0)
 
     def heartbeats(self, query: str) -> dict[str, SourceStatus]:
-        streams = next(each.streams for each in self.delivery.pipeline.queries if each.name == query)
+        streams = next(item.streams for item in self.delivery.pipeline.queries if item.name == query)
         return {name: self.delivery.statuses.get(name) or SourceStatus(name) for name in streams}
 
     def take(self, report: BatchReport) -> None:

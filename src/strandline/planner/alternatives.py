@@ -212,17 +212,17 @@ def improve(plan: Plan, cost: Cost, limit: int = LIMIT) -> SearchResult:
     seen, looked_at, beam, waited = {plan}, [best], [best], 0
     while beam and waited < PATIENCE and len(looked_at) < limit:
         fresh: list[Candidate] = []
-        for each in beam:
-            for name, other in neighbours(each.plan):
+        for item in beam:
+            for name, other in neighbours(item.plan):
                 if other in seen or len(looked_at) + len(fresh) >= limit:
                     continue
                 seen.add(other)
-                fresh.append(Candidate(other, _finite(cost(other)), (*each.rules, name)))
+                fresh.append(Candidate(other, _finite(cost(other)), (*item.rules, name)))
         looked_at += fresh
-        beam = sorted(fresh, key=lambda each: each.cost)[:WIDTH]
+        beam = sorted(fresh, key=lambda item: item.cost)[:WIDTH]
         better = bool(beam) and beam[0].cost < best.cost
         best, waited = (beam[0], 0) if better else (best, waited + 1)
-    others = sorted((each for each in looked_at if each is not best), key=lambda each: each.cost)
+    others = sorted((item for item in looked_at if item is not best), key=lambda item: item.cost)
     return SearchResult(best, tuple(others[:SHOWN]), len(looked_at))
 
 

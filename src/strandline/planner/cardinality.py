@@ -196,12 +196,12 @@ def first_rows(below: StreamProfile, partition: tuple[str, ...], limit: int) -> 
 
 def ranked(below: StreamProfile, place: Column, partition: tuple[str, ...], limit: int | None) -> StreamProfile:
     """Whoever comes or goes moves those behind it, half of its partition or of the places that are shown."""
-    each = below.valid / groups_of(below, partition)
-    moved = max(1.0, min(each, limit or each) / 2)
-    shown = min(1.0, limit / each) if limit is not None and each > limit else 1.0
+    item = below.valid / groups_of(below, partition)
+    moved = max(1.0, min(item, limit or item) / 2)
+    shown = min(1.0, limit / item) if limit is not None and item > limit else 1.0
     rate = 2 * below.rate * moved * shown
     length = below.valid * shown / rate if rate else below.length
-    return StreamProfile(rate, length, below.granule, {**below.values, place.id: limit or each})
+    return StreamProfile(rate, length, below.granule, {**below.values, place.id: limit or item})
 
 
 def filtered(below: StreamProfile, predicate: Expression) -> StreamProfile:
@@ -301,24 +301,24 @@ def unique(below: StreamProfile, columns: tuple[str, ...]) -> StreamProfile:
         return below
     if below.length >= LONGEST:  # each payload comes once, and stays
         return replace(below, rate=groups_of(below, columns) / LONGEST, burst=1.0)
-    each = below.rate / groups_of(below, columns)  # elements per second with the same payload
+    item = below.rate / groups_of(below, columns)  # elements per second with the same payload
     rate, longest = below.rate, 2 * below.length if below.spread else below.length
     if below.spread:
-        rate *= min(1.0, math.sqrt(2 / (longest * each)))
-    valid = groups_of(below, columns) * -math.expm1(-each * below.length)
+        rate *= min(1.0, math.sqrt(2 / (longest * item)))
+    valid = groups_of(below, columns) * -math.expm1(-item * below.length)
     return replace(below, rate=rate, length=min(longest, valid / rate), spread=True, burst=1.0)
 
 
 def merged(columns: Schema, inputs: tuple[Schema, ...], below: tuple[StreamProfile, ...]) -> StreamProfile:
     """(22.3)"""
-    rate = sum(each.rate for each in below)
-    length = sum(each.valid for each in below) / rate if rate else CHRONON
+    rate = sum(item.rate for item in below)
+    length = sum(item.valid for item in below) / rate if rate else CHRONON
     values: dict[str, float] = {}
     for number, column in enumerate(columns):
         ids = [schema[number].id for schema in inputs]
-        values[column.id] = max(each.values.get(i, VALUES) for each, i in zip(below, ids, strict=True))
-    spread = any(each.spread for each in below) or len({each.length for each in below}) > 1
-    return StreamProfile(rate, length, min(each.granule for each in below), values, spread)
+        values[column.id] = max(item.values.get(i, VALUES) for item, i in zip(below, ids, strict=True))
+    spread = any(item.spread for item in below) or len({item.length for item in below}) > 1
+    return StreamProfile(rate, length, min(item.granule for item in below), values, spread)
 
 
 def grouped(stream: StreamProfile, groups: float) -> StreamProfile:
@@ -364,7 +364,7 @@ def _share(part: Expression, stream: StreamProfile) -> float:
         case Call("and", _, _):
             return selectivity(part, stream)
         case Call("or", parts, _):
-            return 1.0 - math.prod(1.0 - _share(each, stream) for each in parts)
+            return 1.0 - math.prod(1.0 - _share(item, stream) for item in parts)
         case Call("not", (inner,), _):
             return 1.0 - _share(inner, stream)
         case Call("in", (one, *choices), _):

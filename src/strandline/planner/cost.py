@@ -59,8 +59,8 @@ def kept(node: Node, known: Mapping[Node, PhysicalProfile], batch: float, steps:
     below = [known[source] for source in sources(node)]
     out = known[node].stream
     first = below[0]
-    arriving = sum(each.arriving for each in below)
-    moved = sum(each.arriving * width(schema(source)) for each, source in zip(below, sources(node), strict=True))
+    arriving = sum(item.arriving for item in below)
+    moved = sum(item.arriving * width(schema(source)) for item, source in zip(below, sources(node), strict=True))
     work: Work = {"row": arriving, "result": out.rate, "step": steps, "byte": moved + out.rate * width(schema(node))}
     rows, each_bytes = 0.0, width(schema(node))
     match node:
@@ -91,7 +91,7 @@ def kept(node: Node, known: Mapping[Node, PhysicalProfile], batch: float, steps:
             rows = _unique(source, first, batch, work)
             each_bytes += _HASH
         case physical.FirstOccurrence(keys, values, _):
-            rows = sum(groups_of(first.stream, (*keys, id)) for _, id in values)
+            rows = sum(groups_of(first.stream, (*keys, column_id)) for _, column_id in values)
             # Nobody comes who has not been here: the log stands still, in a few segments.
             work["probe"] = arriving * len(values) * 3
         case physical.IncrementalAggregate():
@@ -109,12 +109,12 @@ def kept(node: Node, known: Mapping[Node, PhysicalProfile], batch: float, steps:
             _sorted(first, batch, work)
         case physical.TopK(partition, _, limit, _) | physical.Rank(_, partition, _, limit, _):
             groups = groups_of(first.stream, partition)
-            each = first.stream.valid / groups
+            item = first.stream.valid / groups
             # Older ones stay until there are twice as many as needed.
             rows = first.stream.valid
             if limit is not None:
                 together = limit * max(1.0, first.uncut.length / first.stream.granule)  # of who leaves together
-                rows = groups * min(each, 1.25 * in_skyband(limit, each), together)
+                rows = groups * min(item, 1.25 * in_skyband(limit, item), together)
             work["touched"] = rows / batch
         case physical.Split(length_us, _, _):
             rows = first.stream.valid if first.stream.length > length_us / 1e6 else 0.0
@@ -128,7 +128,7 @@ def kept(node: Node, known: Mapping[Node, PhysicalProfile], batch: float, steps:
 
 def expression_cost(expression: Expression) -> float:
     """Nanoseconds per row."""
-    return own_cost(expression) + sum(expression_cost(each) for each in children(expression))
+    return own_cost(expression) + sum(expression_cost(child) for child in children(expression))
 
 
 def _valid_after(flow: PhysicalProfile) -> float:
@@ -139,10 +139,10 @@ def _log(flow: PhysicalProfile, rate: float, length: float, batch: float, spread
     """A hashed log over all buckets. Of what is cut at the progress nothing is kept."""
     if flow.cut:
         return LogForecast(0.0, 0.0, 0.0)
-    each = foreseen(
+    item = foreseen(
         rate * batch * flow.copies / flow.shards, length / batch, flow.stream.spread if spread is None else spread
     )
-    return LogForecast(each.rows * flow.shards, each.segments, each.rewritten * flow.shards)
+    return LogForecast(item.rows * flow.shards, item.segments, item.rewritten * flow.shards)
 
 
 def _sorted(flow: PhysicalProfile, batch: float, work: Work) -> None:
@@ -237,14 +237,14 @@ def _aggregate(
 ) -> tuple[float, float]:
     stream = first.stream
     groups = groups_of(stream, node.keys)
-    each = stream.valid / groups
-    alive = groups * -math.expm1(-each) if node.keys else 1.0
+    item = stream.valid / groups
+    alive = groups * -math.expm1(-item) if node.keys else 1.0
     calls = [call for _, call in node.aggregates]
     sides = {(c.function, c.argument.id) for c in calls if c.argument and c.function in ("min", "max")}
     members = [call for call in calls if looks_at_members(call)]
     ends = stream.length < LONGEST
     staying = stream.valid if ends or members else 0.0
-    candidates = alive * _harmonic(max(each, 1e-9)) if ends else alive
+    candidates = alive * _harmonic(max(item, 1e-9)) if ends else alive
     events = first.arriving * (2 if ends else 1) + alive / batch
     work["touched"] = alive / batch
     _sorted(first, batch, work)
@@ -254,7 +254,7 @@ def _aggregate(
     rows = staying + alive + candidates * len(sides)
     read = {c.id: c for c in schema(node.source)}
     wanted = {*node.keys, *(ref.id for call in calls for ref in call.columns)}
-    valid_width = sum(_width(read[id].type) for id in wanted) + _TIMES / 2
+    valid_width = sum(_width(read[column_id].type) for column_id in wanted) + _TIMES / 2
     total_width = sum(_width(read[key].type) for key in node.keys) + 8 * (1 + sum(_totals(call) for call in calls))
     size = staying * valid_width + alive * total_width + candidates * len(sides) * (valid_width + _TIMES / 2)
     return rows, size / rows if rows else 0.0

@@ -59,15 +59,15 @@ class Estimates:
     def cost(self) -> float:
         """CPU seconds per second."""
         parts = (self.steps, self.reading, self.sending)
-        return self.driving.cost + sum(each.cost for part in parts for each in part.values())
+        return self.driving.cost + sum(item.cost for part in parts for item in part.values())
 
     @property
     def rows(self) -> float:
-        return sum(each.rows for each in self.steps.values())
+        return sum(step.rows for step in self.steps.values())
 
     @property
     def bytes(self) -> float:
-        return sum(each.bytes for each in self.steps.values())
+        return sum(step.bytes for step in self.steps.values())
 
 
 def estimate(
@@ -104,7 +104,7 @@ class _Walk:
     def estimates(self) -> Estimates:
         steps: dict[str, Estimate] = {}
         sending: dict[str, Estimate] = {}
-        for fragment in sorted(self.pipeline.fragments, key=lambda each: each.stage):
+        for fragment in sorted(self.pipeline.fragments, key=lambda item: item.stage):
             known: dict[Node, PhysicalProfile] = {port: self._enters(port, fragment) for port in ports(fragment.root)}
             for number, node in enumerate(numbered(fragment.root)):
                 known[node] = estimate_output(node, known, self.batch)
@@ -134,8 +134,8 @@ class _Walk:
         below = [known[source] for source in sources(node)]
         found = kept(node, known, self.batch, self._steps(fragment))
         out = known[node].stream
-        arriving = sum(each.arriving for each in below)
-        length = max(each.stream.length for each in (*below, known[node]))
+        arriving = sum(item.arriving for item in below)
+        length = max(item.stream.length for item in (*below, known[node]))
         cost = self.prices.cost(node.tag, found.work)
         return Estimate(arriving, out.rate, length, out.granule, found.rows, found.bytes, cost, found.work)
 
@@ -169,8 +169,8 @@ class _Walk:
 
     def _driving(self, reading: list[Estimate]) -> Estimate:
         work = {
-            "row": sum(each.work["row"] for each in reading),
-            "byte": sum(each.work["byte"] for each in reading),
+            "row": sum(item.work["row"] for item in reading),
+            "byte": sum(item.work["byte"] for item in reading),
             "step": sum(self._steps(fragment) for fragment in self.pipeline.fragments),
         }
         return Estimate(work["row"], 0.0, 0.0, 0.0, 0.0, 0.0, self.prices.cost("Batch", work), work)

@@ -41,16 +41,20 @@ def _about(name: str | None, found: Estimates) -> Estimate | None:
     return found.steps.get(name) or found.sending.get(name)
 
 
-def _cells(each: Estimate) -> tuple[str, str, str]:
-    state = "" if each.rows < 0.5 else "grows" if each.grows else f"{short(each.rows)} rows"
-    return short(each.rate_out), f"{each.cost * 1000:.2f}" if each.cost < 0.01 else short(each.cost * 1000), state
+def _cells(estimate: Estimate) -> tuple[str, str, str]:
+    state = "" if estimate.rows < 0.5 else "grows" if estimate.grows else f"{short(estimate.rows)} rows"
+    return (
+        short(estimate.rate_out),
+        f"{estimate.cost * 1000:.2f}" if estimate.cost < 0.01 else short(estimate.cost * 1000),
+        state,
+    )
 
 
 def show_needs(found: Estimates, cores: int, faster: float) -> str:
     """What the plan needs in all, and whether the machine keeps up with the streams; `faster` is how much faster they
     may become."""
     share = found.cost / cores
-    grows = any(each.grows for each in found.steps.values())
+    grows = any(step.grows for step in found.steps.values())
     state = "state that grows" if grows else f"state of {size(found.bytes)}" if found.bytes else "no state"
     lines = [f"needs {percent(share)} of {cores} core{'' if cores == 1 else 's'}, {state}"]
     if share > 1:
@@ -100,8 +104,8 @@ def _asked_for(pipeline: Pipeline, stream: str) -> list[str]:
                 case physical.Distinct(source):
                     asked |= dict.fromkeys(column.id for column in schema(source))
                 case physical.FirstOccurrence(keys, values):
-                    asked |= dict.fromkeys((*keys, *(id for _, id in values)))
-    return list(dict.fromkeys(copies[id] for id in asked if id in copies))
+                    asked |= dict.fromkeys((*keys, *(column_id for _, column_id in values)))
+    return list(dict.fromkeys(copies[column_id] for column_id in asked if column_id in copies))
 
 
 def short(number: float) -> str:
@@ -113,11 +117,11 @@ def short(number: float) -> str:
     return f"{number:,.0f}" if number >= 99.5 else f"{number:.3g}"
 
 
-def size(bytes: float) -> str:
+def size(count: float) -> str:
     for unit, word in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if bytes >= unit:
-            return f"{bytes / unit:.3g} {word}"
-    return f"{bytes:.0f} bytes"
+        if count >= unit:
+            return f"{count / unit:.3g} {word}"
+    return f"{count:.0f} bytes"
 
 
 def percent(share: float) -> str:

@@ -40,7 +40,7 @@ def order_joins(plan: Plan, statistics: StatisticsByStream, capacity: float | No
     results where rows may be dropped to stay within a capacity."""
     if isinstance(plan, Join):
         cluster = cluster_of(plan)
-        inputs = tuple(order_joins(each, statistics, capacity) for each in cluster.inputs)
+        inputs = tuple(order_joins(item, statistics, capacity) for item in cluster.inputs)
         cluster = JoinGraph(inputs, cluster.conditions, cluster.tree)
         tree = _best(cluster, statistics, capacity) if 2 < len(inputs) <= MOST else cluster.tree
         return in_order(rebuilt(cluster, tree), plan)
@@ -120,8 +120,8 @@ def _best(cluster: JoinGraph, statistics: StatisticsByStream, capacity: float | 
 
 def join_query(cluster: JoinGraph, statistics: StatisticsByStream) -> JoinQuery:
     """The cluster as the model sees it."""
-    flows = [characteristics(each, statistics) for each in cluster.inputs]
-    owners = [frozenset(c.id for c in schema(each)) for each in cluster.inputs]
+    flows = [characteristics(item, statistics) for item in cluster.inputs]
+    owners = [frozenset(c.id for c in schema(item)) for item in cluster.inputs]
     selectivities: dict[frozenset[int], float] = {}
     keyed: set[frozenset[int]] = set()
     for part in cluster.conditions:

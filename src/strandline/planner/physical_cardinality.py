@@ -118,8 +118,8 @@ def estimate_output(node: Node, known: Mapping[Node, PhysicalProfile], batch: fl
             return first.cut_every(batch, ranked(first.uncut, place, partition, limit))
         case physical.TopKPrefilter(partition, _, limit, range_us, slide_us, _):
             together = batch if range_us is None else min(batch, slide_us / SECOND)
-            each = stream.rate * together / groups_of(stream, partition)
-            return first.after(replace(stream, rate=stream.rate * min(1.0, in_skyband(limit, each) / each)))
+            item = stream.rate * together / groups_of(stream, partition)
+            return first.after(replace(stream, rate=stream.rate * min(1.0, in_skyband(limit, item) / item)))
         case physical.HashJoin():
             return _joined(node, *_sides(below))
         case physical.OuterHashJoin():
@@ -129,11 +129,11 @@ def estimate_output(node: Node, known: Mapping[Node, PhysicalProfile], batch: fl
         case physical.Distinct(source):
             return first.after(unique(stream, tuple(c.id for c in schema(source))))
         case physical.FirstOccurrence(_, values, _):
-            copied = {copy.id: stream.values[id] for copy, id in values if id in stream.values}
+            copied = {copy.id: stream.values[column_id] for copy, column_id in values if column_id in stream.values}
             return first.after(replace(stream, values={**stream.values, **copied}))
         case physical.UnionAll(columns, inputs):
-            both = merged(columns, tuple(schema(each) for each in inputs), tuple(each.stream for each in below))
-            return replace(first, stream=both, cut=all(each.cut for each in below))
+            both = merged(columns, tuple(schema(item) for item in inputs), tuple(item.stream for item in below))
+            return replace(first, stream=both, cut=all(item.cut for item in below))
         case physical.Repeat(copies, source):
             return first.after(replace(stream, rate=stream.rate * _mean_copies(copies, source, known)))
         case physical.Coalesce():

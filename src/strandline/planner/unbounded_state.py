@@ -97,8 +97,8 @@ def _first_rows(plan: TopRows | Rank) -> UnboundedState | None:
     below = lasting(plan.source)
     if below is None or plan.limit is None:
         return below
-    each = f"{_count(plan.limit)} for every different {', '.join(plan.partition)}"
-    return UnboundedState(each, below.cause) if plan.partition else None
+    item = f"{_count(plan.limit)} for every different {', '.join(plan.partition)}"
+    return UnboundedState(item, below.cause) if plan.partition else None
 
 
 def _either(*plans: Plan) -> UnboundedState | None:
@@ -142,7 +142,7 @@ def _lines(node: Plan) -> Iterator[str]:
         case Changes(_, source):
             below = lasting(source)
             # What never ends is not waited for. What comes in pieces has an end each time, and goes on.
-            if below is not None and any(isinstance(each, CountWindow | Aggregate) for each in walk(source)):
+            if below is not None and any(isinstance(item, CountWindow | Aggregate) for item in walk(source)):
                 yield _line(node, below.what, below.cause)
         case SetOperation(_, _, left, right):
             below = _either(left, right)

@@ -30,7 +30,7 @@ MetricSet: TypeAlias = tuple[str, ...]
 
 def union_metrics(one: MetricSet, two: MetricSet) -> MetricSet:
     """What is measured where either is asked for."""
-    return tuple(each for each in PRIMITIVES if each in one or each in two)
+    return tuple(item for item in PRIMITIVES if item in one or item in two)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +183,6 @@ class Measurements:
     def after(self, requested_metrics: MetricSet, found: EdgeMetricsByName) -> Measurements:
         """With what a batch has found. What nobody had asked the batch before for begins anew: a rate over times at
         which nobody looked would be too low."""
-        anew = [each for each in requested_metrics if each not in self.requested_metrics]
+        anew = [metric for metric in requested_metrics if metric not in self.requested_metrics]
         kept = {name: edge.without(anew) for name, edge in self.edges.items()} if anew else self.edges
         return Measurements(requested_metrics, merge_edges(kept, found))

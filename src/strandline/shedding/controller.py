@@ -110,7 +110,7 @@ class SheddingController:
         self.capacity = 1.0 if capacity is None else capacity
         self.load = MeasuredLoad(capacity=self.capacity)
         self.fresh = fresh
-        self.sampling_rates = {query: dict.fromkeys(each.model.streams, 1.0) for query, each in queries.items()}
+        self.sampling_rates = {query: dict.fromkeys(item.model.streams, 1.0) for query, item in queries.items()}
         self._rows = rows
         self._batch: _Batch | None = None
         self._began: float | None = None  # when the last batch did
@@ -168,10 +168,10 @@ class SheddingController:
     def _part(self, batch: _Batch) -> float:
         """The work of a batch, as a part of what it would have been with nothing dropped."""
         whole = kept = 0.0
-        for query, each in self.queries.items():
-            held = {s: self._held(query, s, batch.began, each.model.window(s)) for s in each.model.streams}
-            whole += each.model.load(self._rates, *_ones(each))
-            kept += each.model.load(self._rates, batch.sampling_rates[query], held)
+        for query, item in self.queries.items():
+            held = {s: self._held(query, s, batch.began, item.model.window(s)) for s in item.model.streams}
+            whole += item.model.load(self._rates, *_ones(item))
+            kept += item.model.load(self._rates, batch.sampling_rates[query], held)
         return kept / whole if whole > 0 else 1.0
 
     def _held(self, query: str, stream: str, now: float, window: float) -> float:
@@ -232,16 +232,16 @@ class SheddingController:
         hurry = 1.0 + (late / DRAIN if total > 0 and late > 0 else 0.0)
         room = ROOM * self.capacity * max(0.1, 1.0 - self._fixed / self._longest())
         part = room / (self._needed * hurry) if self._needed > 0 else math.inf
-        whole = {query: each.model.load(rates, *_ones(each)) for query, each in self.queries.items()}
+        whole = {query: item.model.load(rates, *_ones(item)) for query, item in self.queries.items()}
         loose = sum(load for query, load in whole.items() if self.queries[query].least < 1.0)
         fixed = sum(whole.values()) - loose
         spared = max(part * (loose + fixed) - fixed, 0.0) / loose if part < 1.0 and loose > 0 else math.inf
-        return {query: self._settled(each, rates, spared) for query, each in self.queries.items()}
+        return {query: self._settled(item, rates, spared) for query, item in self.queries.items()}
 
-    def _settled(self, each: SheddableQuery, rates: Rates, part: float) -> dict[str, float]:
-        if part >= 1.0 or each.least >= 1.0:
-            return dict.fromkeys(each.model.streams, 1.0)
-        sampling_rates = each.model.settle(rates, part, max(each.least, FEWEST))
+    def _settled(self, sheddable_query: SheddableQuery, rates: Rates, part: float) -> dict[str, float]:
+        if part >= 1.0 or sheddable_query.least >= 1.0:
+            return dict.fromkeys(sheddable_query.model.streams, 1.0)
+        sampling_rates = sheddable_query.model.settle(rates, part, max(sheddable_query.least, FEWEST))
         return {
             stream: 1.0 if sampling_rate >= WHOLE else sampling_rate for stream, sampling_rate in sampling_rates.items()
         }
@@ -294,7 +294,7 @@ class SheddingController:
             return dict(self.sampling_rates[query])
 
 
-def _ones(each: SheddableQuery) -> tuple[dict[str, float], dict[str, float]]:
+def _ones(sheddable_query: SheddableQuery) -> tuple[dict[str, float], dict[str, float]]:
     """Nothing is dropped, and nothing was."""
-    ones = dict.fromkeys(each.model.streams, 1.0)
+    ones = dict.fromkeys(sheddable_query.model.streams, 1.0)
     return ones, ones

@@ -48,7 +48,7 @@ class SheddingModel:
         self.streams = streams_read(plan)
         self._statistics = statistics
         self._cluster, self._above = _join_in(plan)
-        self._read = [streams_read(each) for each in self._cluster.inputs] if self._cluster is not None else []
+        self._read = [streams_read(item) for item in self._cluster.inputs] if self._cluster is not None else []
         self._known: tuple[dict[str, float], JoinQuery] | None = None
 
     def load(self, rates: SamplingRates, now: SamplingRates, held: SamplingRates) -> float:
@@ -96,7 +96,7 @@ class SheddingModel:
         if self._cluster is None:
             return 0.0
         query = self._query({})
-        found = [each.seconds for each, read in zip(query.inputs, self._read, strict=True) if stream in read]
+        found = [item.seconds for item, read in zip(query.inputs, self._read, strict=True) if stream in read]
         return max([0.0, *(seconds for seconds in found if seconds is not None)])
 
     def _best(self, rates: SamplingRates, least: float) -> Callable[[float], dict[str, float]]:

@@ -37,7 +37,7 @@ from strandline.functions.signatures import FunctionError, castable, meet
 from strandline.functions.vectorized.casts import cast_text
 from strandline.logical.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, Value, columns_of
 from strandline.logical.values import parse
-from strandline.runtime.expressions.compile import compile, evaluate_columns, filter_frame
+from strandline.runtime.expressions.compile import compile_expression, evaluate_columns, filter_frame
 from strandline.runtime.kernels.columns import polars_type
 
 # ---- values ----------------------------------------------------------------------------------------------------------
@@ -59,7 +59,9 @@ FIRST: dict[str, Type] = {
     "doubles": array_of(DOUBLE),
     "words": array_of(VARCHAR),
 }
-COLUMNS = {f"{id}{number if number > 1 else ''}": kind for number in range(1, 7) for id, kind in FIRST.items()}
+COLUMNS = {
+    f"{column_id}{number if number > 1 else ''}": kind for number in range(1, 7) for column_id, kind in FIRST.items()
+}
 
 # Letters whose case mapping is old and settled, what LIKE, regular expressions and numbers treat specially, and some
 # that need two or four bytes.
@@ -128,14 +130,19 @@ def values(kind: Type) -> st.SearchStrategy[Value]:
     )
 
 
-VALUES = {id: values(kind) for id, kind in COLUMNS.items()}
+VALUES = {column_id: values(kind) for column_id, kind in COLUMNS.items()}
 
 
 def frame_of(content: Sequence[dict[str, Value]]) -> pl.DataFrame:
     columns = tuple(content[0]) if content else tuple(COLUMNS)
     if not columns:
         return pl.DataFrame(height=len(content))
-    return pl.DataFrame({id: pl.Series([row[id] for row in content], dtype=polars_type(COLUMNS[id])) for id in columns})
+    return pl.DataFrame(
+        {
+            column_id: pl.Series([row[column_id] for row in content], dtype=polars_type(COLUMNS[column_id]))
+            for column_id in columns
+        }
+    )
 
 
 # ---- expressions -----------------------------------------------------------------------------------------------------
@@ -247,10 +254,10 @@ def expressions(draw: st.DrawFn, name: str, depth: int) -> Expression:
         if kind is not None and kind.name == name:
             condition = draw(expressions("BOOLEAN", depth - 1))
             return Case(((condition, fit(branch, kind)),), fit(other, kind), kind)
-    ids = [id for id, kind in COLUMNS.items() if kind.name == name]
+    ids = [column_id for column_id, kind in COLUMNS.items() if kind.name == name]
     if draw(st.integers(0, 4)) > 0:
-        id = draw(st.sampled_from(ids))
-        return ColumnRef(id, COLUMNS[id])
+        column_id = draw(st.sampled_from(ids))
+        return ColumnRef(column_id, COLUMNS[column_id])
     kind = draw(st.sampled_from(kinds))
     return Literal(draw(st.none() | values(kind)), kind)
 
@@ -259,7 +266,9 @@ def expressions(draw: st.DrawFn, name: str, depth: int) -> Expression:
 def cases(draw: st.DrawFn, depth: int) -> tuple[Expression, list[dict[str, Value]]]:
     """An expression of any type, and rows with the columns that it reads."""
     expression = draw(expressions(draw(st.sampled_from([kind.name for kind in TYPES])), depth))
-    row = st.fixed_dictionaries({id: st.none() | VALUES[id] for id in sorted(columns_of(expression))})
+    row = st.fixed_dictionaries(
+        {column_id: st.none() | VALUES[column_id] for column_id in sorted(columns_of(expression))}
+    )
     return expression, draw(st.lists(row, max_size=5))
 
 
@@ -339,11 +348,13 @@ def edges(kind: Type) -> list[Value]:
 
 def grid(columns: Sequence[str], height: int = 400) -> Rows:
     """All combinations of edges of these columns, or some if there are too many."""
-    choices = [[None, *edges(COLUMNS[id])] for id in columns]
+    choices = [[None, *edges(COLUMNS[column_id])] for column_id in columns]
     if math.prod(map(len, choices)) <= 2 * height:
         return [dict(zip(columns, row, strict=True)) for row in itertools.product(*choices)]
     dice = random.Random(4)
-    return [{id: dice.choice(some) for id, some in zip(columns, choices, strict=True)} for _ in range(height)]
+    return [
+        {column_id: dice.choice(some) for column_id, some in zip(columns, choices, strict=True)} for _ in range(height)
+    ]
 
 
 GRID = grid(tuple(FIRST))
@@ -351,7 +362,7 @@ GRID = grid(tuple(FIRST))
 
 def accepts(function: str, ids: Sequence[str]) -> bool:
     try:
-        resolve(function, [COLUMNS[id] for id in ids])
+        resolve(function, [COLUMNS[column_id] for column_id in ids])
     except FunctionError:
         return False
     return True
@@ -363,12 +374,12 @@ def calls_of(function: str) -> list[Expression]:
     found: list[Expression] = []
     kinds = [types for signatures in SIGNATURES.values() for name, types in signatures if name == function]
     for names in kinds:
-        choices = [[id for id, kind in FIRST.items() if kind.name == name] for name in names]
+        choices = [[column_id for column_id, kind in FIRST.items() if kind.name == name] for name in names]
         ids = [dice.choice(some) for some in choices]
         while "ARRAY" in names and not accepts(function, ids):  # its elements have to fit, too
             ids = [dice.choice(some) for some in choices]
-        places = [f"{id}{number}" if number > 1 else id for number, id in enumerate(ids, 1)]
-        arguments: list[Expression] = [ColumnRef(id, COLUMNS[id]) for id in places]
+        places = [f"{column_id}{number}" if number > 1 else column_id for number, column_id in enumerate(ids, 1)]
+        arguments: list[Expression] = [ColumnRef(column_id, COLUMNS[column_id]) for column_id in places]
         if function in KNOWN and with_known(function, arguments, KNOWN[function][0]) != arguments:
             found += [call(function, *with_known(function, arguments, known)) for known in KNOWN[function]]
         elif not arguments:
@@ -397,10 +408,10 @@ def test_a_column_with_one_value_for_all_rows_is_a_column(function: str) -> None
 
 
 @pytest.mark.parametrize("id", FIRST)
-def test_every_cast_at_the_edges(id: str) -> None:
+def test_every_cast_at_the_edges(column_id: str) -> None:
     for target in {*TYPES, *COLUMNS.values(), decimal(38, 1), decimal(38, 38), decimal(3, 1)}:
-        if castable(COLUMNS[id], target):
-            check(Cast(ColumnRef(id, COLUMNS[id]), target), grid([id]))
+        if castable(COLUMNS[column_id], target):
+            check(Cast(ColumnRef(column_id, COLUMNS[column_id]), target), grid([column_id]))
 
 
 # ---- texts of files --------------------------------------------------------------------------------------------------
@@ -438,7 +449,9 @@ def test_one_odd_text_does_not_change_its_neighbours(kind: Type, plain: list[str
 
 # ---- frames ----------------------------------------------------------------------------------------------------------
 
-SMALL, LARGE, DOUBLES, TRUTH = (ColumnRef(id, COLUMNS[id]) for id in ("small", "large", "double", "truth"))
+SMALL, LARGE, DOUBLES, TRUTH = (
+    ColumnRef(column_id, COLUMNS[column_id]) for column_id in ("small", "large", "double", "truth")
+)
 
 
 @pytest.mark.parametrize("height", [0, 1, 3])
@@ -512,6 +525,6 @@ def test_nesting_does_not_double_the_work(function: str) -> None:
 def test_literals_stay_typed() -> None:
     for kind in TYPES:
         for value in (None, edges(kind)[0]):
-            column = pl.DataFrame({"a": [1]}).select(compile(Literal(value, kind)).alias("r"))["r"]
+            column = pl.DataFrame({"a": [1]}).select(compile_expression(Literal(value, kind)).alias("r"))["r"]
             assert column.dtype == polars_type(kind)
             assert same(column.to_list()[0], value)

@@ -19,7 +19,7 @@ from strandline.functions.registry import resolve
 from strandline.functions.subexpressions import Parts
 from strandline.logical.expressions import Call, Case, Cast, ColumnRef, Expression, Literal
 from strandline.runtime.expressions import optimize as economy
-from strandline.runtime.expressions.compile import compile, evaluate_columns, filter_frame
+from strandline.runtime.expressions.compile import compile_expression, evaluate_columns, filter_frame
 from strandline.runtime.expressions.granularity import granule
 from strandline.runtime.kernels import distinct_values as telling_apart
 from strandline.runtime.kernels.distinct_values import different, runs
@@ -50,7 +50,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plainly(frame: pl.DataFrame, expression: Expression) -> list[object]:
-    return frame.with_columns(compile(expression).alias("result"))["result"].to_list()
+    return frame.with_columns(compile_expression(expression).alias("result"))["result"].to_list()
 
 
 # ---- the law of all ways ---------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ def test_columns_of_few_and_of_many_values(values: int) -> None:
     for name, expression in outputs:
         assert result[name].to_list() == plainly(frame, expression)
     predicate = call("and", call("like", TEXT, literal("%7%")), call("<", NUMBER, literal(values // 2)))
-    assert filter_frame(frame, predicate).equals(frame.filter(compile(predicate)))
+    assert filter_frame(frame, predicate).equals(frame.filter(compile_expression(predicate)))
 
 
 @pytest.mark.parametrize("column", ["text", "number", "at"])

@@ -33,7 +33,9 @@ from support import (
 
 def first(keys: tuple[str, ...], schema: Schema, *values: str) -> FirstOccurrenceOperator:
     types = {column.id: column.type for column in schema}
-    return FirstOccurrenceOperator(keys, [(Column(f"once {id}", "once", types[id]), id) for id in values], schema)
+    return FirstOccurrenceOperator(
+        keys, [(Column(f"once {column_id}", "once", types[column_id]), column_id) for column_id in values], schema
+    )
 
 
 @pytest.mark.parametrize("cut", range(10))

@@ -39,9 +39,9 @@ def test_slices_are_complete_and_ordered(steps: list[tuple[list[int], int]], res
         rows = [((str(len(arrived) + i),), progress + o, progress + o + 1) for i, o in enumerate(offsets)]
         arrived += rows
         until = FOREVER if move == FOREVER else progress + move
-        slice = elements_of(buffer.step([batch(TEXT, rows)], Watermark(until)).frame)
-        assert all(progress <= start < until for _, start, _ in slice)
-        out += slice
+        part = elements_of(buffer.step([batch(TEXT, rows)], Watermark(until)).frame)
+        assert all(progress <= start < until for _, start, _ in part)
+        out += part
         progress = until
         if restored:
             state, buffer = buffer.save(), ReorderOperator()

@@ -177,18 +177,20 @@ def measure(
     """Fill the windows, then count. The answer is that of the time in which they were filled."""
     # Results of a join are valid for up to a window, too, and their segments a little longer.
     fill = int(window / batch * (1 if window > 100 else 2.5)) + 2
-    made = {each.name: [each.rows(n, batch) for n in range(fill)] for each in streams}
+    made = {stream.name: [stream.rows(n, batch) for n in range(fill)] for stream in streams}
     result = _Answer()
     delivery = Delivery(pipeline, None, None, [result.take])
-    run = LocalRun(pipeline, delivery, sources={each.name: GeneratedSource(each, made[each.name]) for each in streams})
+    run = LocalRun(
+        pipeline, delivery, sources={stream.name: GeneratedSource(stream, made[stream.name]) for stream in streams}
+    )
     for _ in range(fill):
         run.step()
     result.close(run.delivery.progress("q").time)
     rows: list[int] = []
     seconds, counted = 0.0, 0
     while seconds < least or counted < 8:
-        for each in streams:
-            made[each.name].append(each.rows(fill + counted, batch))
+        for stream in streams:
+            made[stream.name].append(stream.rows(fill + counted, batch))
         began = time.process_time()
         run.step()
         seconds += time.process_time() - began
@@ -232,10 +234,10 @@ def run_shape(shape: Shape, repeat: int) -> list[Figures]:
     for label in shape.plans:
         pipeline = pipeline_of(shape, label)
         expected = estimate(pipeline, statistics, shape.batch)
-        read = sum(each.cost for each in expected.reading.values())  # made streams are not read from anywhere
+        read = sum(item.cost for item in expected.reading.values())  # made streams are not read from anywhere
         gc.collect()
         runs = [measure(pipeline, shape.streams, shape.window, shape.batch, LEAST_SECONDS) for _ in range(repeat)]
-        best = min(runs, key=lambda each: each.seconds)
+        best = min(runs, key=lambda item: item.seconds)
         found.append(
             {
                 "plan": label,
@@ -251,8 +253,8 @@ def run_shape(shape: Shape, repeat: int) -> list[Figures]:
 
 def judged(name: str, plans: list[Figures]) -> Figures:
     """Whether the model's choice is right, or near enough, and its state."""
-    chosen = min(plans, key=lambda each: each["predicted_ms"])
-    best = min(plans, key=lambda each: each["measured_ms"])
+    chosen = min(plans, key=lambda plan: plan["predicted_ms"])
+    best = min(plans, key=lambda plan: plan["measured_ms"])
     ratio = chosen["measured_ms"] / best["measured_ms"]
     state = chosen["predicted_rows"] / max(chosen["measured_rows"], 1)
     return {
@@ -262,7 +264,7 @@ def judged(name: str, plans: list[Figures]) -> Figures:
         "times_best": round(ratio, 2),
         "right": ratio <= CLOSE,
         "state_ratio": round(state, 2),
-        "same_answers": len({each["answer"] for each in plans}) == 1,
+        "same_answers": len({plan["answer"] for plan in plans}) == 1,
     }
 
 
@@ -283,17 +285,17 @@ def report_costs(found: list[Figures], console: Console) -> None:
     for head in heads:
         table.add_column(head, justify="left" if head in ("shape", "plan") else "right")
     for verdict in found:
-        for number, each in enumerate(verdict["plans"]):
-            mark = " *" if each["plan"] == verdict["chosen"] else ""
-            figures = (f"{each[f'{side}_ms']:.1f}" for side in ("predicted", "measured"))
-            rows = (f"{each[f'{side}_rows']:,}" for side in ("predicted", "measured"))
-            table.add_row("" if number else verdict["shape"], f"{each['plan']}{mark}", *figures, *rows)
+        for number, item in enumerate(verdict["plans"]):
+            mark = " *" if item["plan"] == verdict["chosen"] else ""
+            figures = (f"{item[f'{side}_ms']:.1f}" for side in ("predicted", "measured"))
+            rows = (f"{item[f'{side}_rows']:,}" for side in ("predicted", "measured"))
+            table.add_row("" if number else verdict["shape"], f"{item['plan']}{mark}", *figures, *rows)
     console.print(table)
-    right = sum(each["right"] for each in found)
+    right = sum(item["right"] for item in found)
     states = [
-        abs(plan["predicted_rows"] / max(plan["measured_rows"], 1) - 1) for each in found for plan in each["plans"]
+        abs(plan["predicted_rows"] / max(plan["measured_rows"], 1) - 1) for item in found for plan in item["plans"]
     ]
     within = sum(error <= 0.15 for error in states)
     console.print(f"* is what the model chooses: the best or within 20 % of it for {right} of {len(found)} shapes")
     console.print(f"state within 15 % of what was measured for {within} of {len(states)} plans")
-    console.print(f"equal answers of all plans of a shape: {all(each['same_answers'] for each in found)}")
+    console.print(f"equal answers of all plans of a shape: {all(item['same_answers'] for item in found)}")

@@ -175,11 +175,11 @@ def run_operators(rows: int | None, repeat: int, say: Callable[[str], None]) -> 
 
 def _with_factors(found: list[Figures]) -> list[Figures]:
     """How many times slower than the join and the aggregate with as many rows in the window."""
-    speed = {(each["operator"], each["window_rows"]): each["rows_per_s"] for each in found}
-    for each in found:
+    speed = {(item["operator"], item["window_rows"]): item["rows_per_s"] for item in found}
+    for item in found:
         for other in ("join", "aggregate"):
-            reference = speed.get((other, each["window_rows"]))
-            each[f"times_{other}"] = None if reference is None else round(reference / each["rows_per_s"], 2)
+            reference = speed.get((other, item["window_rows"]))
+            item[f"times_{other}"] = None if reference is None else round(reference / item["rows_per_s"], 2)
     return found
 
 
@@ -188,9 +188,9 @@ def report_operators(found: list[Figures], console: Console) -> None:
     heads = ("operator", "window rows", "state rows", "rows/s per core", "results per row", "× join", "× aggregate")
     for head in heads:
         table.add_column(head, justify="left" if head == "operator" else "right")
-    for each in found:
-        cells = [each[key] for key in ("window_rows", "state_rows", "rows_per_s", "results_per_row")]
-        factors = [each["times_join"], each["times_aggregate"]]
-        table.add_row(each["operator"], *("" if cell is None else f"{cell:,}" for cell in (*cells, *factors)))
+    for item in found:
+        cells = [item[key] for key in ("window_rows", "state_rows", "rows_per_s", "results_per_row")]
+        factors = [item["times_join"], item["times_aggregate"]]
+        table.add_row(item["operator"], *("" if cell is None else f"{cell:,}" for cell in (*cells, *factors)))
     console.print(table)
     console.print("× join: how many times as long as the join takes for a row; below 1 it is faster.")

@@ -105,10 +105,10 @@ def report_orders(found: list[Figures], console: Console) -> None:
     heads = ("query", "window s", "text ms/s", "chosen ms/s", "times", "text state rows", "chosen state rows", "same")
     for head in heads:
         table.add_column(head, justify="left" if head == "query" else "right")
-    for each in found:
+    for item in found:
         table.add_row(
-            each["query"], f"{each['window_s']:g}", f"{each['text_ms']:,.1f}", f"{each['chosen_ms']:,.1f}",
-            f"{each['ratio']:.1f}", f"{each['text_rows']:,}", f"{each['chosen_rows']:,}", str(each["same_answer"]),
+            item["query"], f"{item['window_s']:g}", f"{item['text_ms']:,.1f}", f"{item['chosen_ms']:,.1f}",
+            f"{item['ratio']:.1f}", f"{item['text_rows']:,}", f"{item['chosen_rows']:,}", str(item["same_answer"]),
         )  # fmt: skip
     console.print(table)
     console.print("ms/s: CPU milliseconds per second of stream time, in one process; times: text by chosen")

@@ -403,9 +403,9 @@ def run_bench(name: str, rows: int | None, repeat: int, console: Console, querie
     bench = Bench(directory, rows, repeat, console, queries)
     try:
         found = []
-        for each in BENCHES if name == "all" else [name]:
-            console.print(f"{each}: {BENCHES[each].__doc__}", markup=False, highlight=False)
-            found.append(BENCHES[each](bench))
+        for item in BENCHES if name == "all" else [name]:
+            console.print(f"{item}: {BENCHES[item].__doc__}", markup=False, highlight=False)
+            found.append(BENCHES[item](bench))
         return found
     finally:
         bench.close()

@@ -175,10 +175,10 @@ def _run(spark: SparkSession, place: Path, scale: float, seconds: int, what: str
             if second == seconds // 2:
                 half, at = query.metrics()["rows_out"], time.monotonic()
             if second % 30 == 0:
-                kept = {each.stream: round(each.kept, 2) for each in query.shedding()}
+                kept = {item.stream: round(item.kept, 2) for item in query.shedding()}
                 say(f"  {second} s: {lags[-1]:.1f} s behind, {query.metrics()['rows_out']:,} results {kept or ''}")
         results = (query.metrics()["rows_out"] - half) / (time.monotonic() - at)
-        sampling_rates = {each.stream: each.kept for each in query.shedding()}
+        sampling_rates = {item.stream: item.kept for item in query.shedding()}
         exact = _after(query, place / "out") if allow else ""
     shutil.rmtree(place, ignore_errors=True)
     return Side(what, tuple(lags), results, sampling_rates, exact)
@@ -214,7 +214,7 @@ def _joined(query: Query, t: int) -> pl.DataFrame:
 
 
 def _window(query: Query, name: str, t: int) -> pl.DataFrame:
-    stream = next(each for each in query.pipeline.streams if each.name == name)
+    stream = next(item for item in query.pipeline.streams if item.name == name)
     source = open_source(stream, query.checkpoint / "sources" / name)
     rows = query.heartbeats()[name].rows
     reach = int(10 * SETTLE * RATES[name])

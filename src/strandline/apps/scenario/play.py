@@ -144,7 +144,7 @@ class _Stage:
             return self._aside(expect)
         query = self.queries.get(expect.name.lower())
         if query is None:
-            names = ", ".join(each.name for each in self.queries.values())
+            names = ", ".join(item.name for item in self.queries.values())
             raise ScenarioError(
                 f'there is no query "{expect.name}"', code="scenario", hint=f"Queries are {names}.", span=expect.span
             )

@@ -104,8 +104,8 @@ def help_(session: Session, rest: Rest) -> None:
     wanted = [word if word.startswith(".") else f".{word}" for word in rest.words()]
     known = [VERBS[word] for word in wanted if word in VERBS] or list(VERBS.values())
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    for each in known:
-        table.add_row(Text(each.usage, style="bold"), each.summary)
+    for item in known:
+        table.add_row(Text(item.usage, style="bold"), item.summary)
     session.show(table)
     if not wanted:
         session.show(Text("\n" + _HOW))
@@ -159,11 +159,11 @@ def streams(session: Session, rest: Rest) -> None:
         session.sql(f"DESCRIBE {rest.words()[0]}", look=False)
         return
     catalog = session.database.catalog
-    listings = [each for each in (show_streams(catalog), show_views(catalog)) if each.table.num_rows]
-    for number, each in enumerate(listings):
+    listings = [listing for listing in (show_streams(catalog), show_views(catalog)) if listing.table.num_rows]
+    for number, listing in enumerate(listings):
         if number:
             session.say("")
-        session.list(each)
+        session.list(listing)
     if not listings:
         session.say("no stream was declared yet")
 

@@ -93,9 +93,9 @@ class Session:
         except (OSError, UnicodeDecodeError) as error:
             raise StrandlineError(f"{path} cannot be read", code="missing-script", detail=str(error)) from None
         inputs = list(split(text))
-        if any(verb_of(each) is not None for each in inputs):
-            for each in inputs:
-                self.run(each) if verb_of(each) is not None else self.sql(each, look=False)
+        if any(verb_of(item) is not None for item in inputs):
+            for item in inputs:
+                self.run(item) if verb_of(item) is not None else self.sql(item, look=False)
         else:
             self.sql(text, look=False)  # as one text: errors then name the line of the file
 

@@ -176,6 +176,6 @@ def _cell(value: object) -> Text:
     if isinstance(value, float):
         return Text(f"{value:.10g}")
     if isinstance(value, list):
-        return Text("[" + ", ".join(_cell(each).plain for each in value) + "]")
+        return Text("[" + ", ".join(_cell(item).plain for item in value) + "]")
     shown = printable(str(value)).replace("\n", "⏎")
     return Text(shown if len(shown) <= _WIDEST else shown[: _WIDEST - 1] + "…")

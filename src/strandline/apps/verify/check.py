@@ -81,7 +81,7 @@ def check(
         if found:
             # A database that takes a query apart by instants can err in that, and DuckDB 2.0 does where an aggregate
             # without groups stands under a set operator. The plain query at one instant is what counts.
-            doubtful = np.array([each.instant for each in found], dtype=np.int64)
+            doubtful = np.array([item.instant for item in found], dtype=np.int64)
             again = results(database, world, question.place, question.query, columns, doubtful, apart=True)
             found = differences(ours.filter(pl.col(AT).is_in(doubtful)), again)
     except Untranslatable as reason:

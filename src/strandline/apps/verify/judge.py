@@ -55,7 +55,7 @@ def load_streams(database: Database, streams: Iterable[Recorded]) -> dict[str, B
             pl.Series("until_us", recorded.ends, dtype=pl.Int64),
             pl.int_range(pl.len()).alias("seq"),
         )
-        more = tuple(Column(id, id, BIGINT) for id in ("at_us", "until_us", "seq"))
+        more = tuple(Column(column_id, column_id, BIGINT) for column_id in ("at_us", "until_us", "seq"))
         database.load(table, (*columns, *more), frame)
         found[recorded.stream.name.lower()] = BaseTable(table, recorded.times, recorded.ends)
     return found

@@ -221,4 +221,6 @@ def _elements(query: Query) -> pl.DataFrame:
     frame: pl.DataFrame = query.results("polars")
     names = {name: f"c{n}" for n, name in enumerate(frame.columns[:-2], 1)}
     start, end = (pl.col(name).dt.epoch("us").fill_null(FOREVER) for name in frame.columns[-2:])
-    return frame.select(*(pl.col(name).alias(id) for name, id in names.items()), start.alias(FROM), end.alias(UNTIL))
+    return frame.select(
+        *(pl.col(name).alias(column_id) for name, column_id in names.items()), start.alias(FROM), end.alias(UNTIL)
+    )

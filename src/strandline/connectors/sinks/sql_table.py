@@ -164,8 +164,8 @@ class TableWriter(SinkWriter):
         self._live: SnapshotRows | None = None
         self._live_batch = -1
         self._is_writing = False
-        for each in (self._main, self._waiting):
-            refuse_duplicate_columns(each.names)
+        for item in (self._main, self._waiting):
+            refuse_duplicate_columns(item.names)
 
     @property
     def _all(self) -> list[TableSpec]:

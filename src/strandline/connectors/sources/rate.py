@@ -94,8 +94,8 @@ class RateSource(Source):
         burst_seconds = arguments.option("burst_seconds", (int, float, str), 0)
         arguments.done(most=0)
         try:
-            numbers = [float(each) for each in (rate, burst, burst_seconds)]  # type: ignore[arg-type]
-            listed = tuple(int(each) for each in (keys if isinstance(keys, list) else [keys]))  # type: ignore[arg-type]
+            numbers = [float(item) for item in (rate, burst, burst_seconds)]  # type: ignore[arg-type]
+            listed = tuple(int(item) for item in (keys if isinstance(keys, list) else [keys]))  # type: ignore[arg-type]
             if start is not None:
                 instant(str(start))
         except (ValueError, TypeError) as error:

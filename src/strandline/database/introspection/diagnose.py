@@ -82,7 +82,7 @@ def _recorded_evidence(query: str, flow: OperatorGraph, records: BatchRecords) -
         return QueryDiagnostics(query, flow, {}, {}, 0)
     record, _ = newest
     statuses = {name: SourceStatus.from_json(status) for name, status in record.statuses.items()}
-    counts = {name: OperatorCounters(**each) for name, each in record.totals["operators"].items()}
+    counts = {name: OperatorCounters(**total) for name, total in record.totals["operators"].items()}
     return QueryDiagnostics(query, flow, statuses, counts, record.totals["rows_out"].get(query, 0))
 
 

@@ -56,7 +56,7 @@ def _summary(
 ) -> str:
     until = "the end" if progress == FOREVER else "no instant yet" if progress == BEFORE_ALL else show_instant(progress)
     rows = sum(status.rows for status in statuses.values())
-    cpu = sum(each.cpu_seconds for each in known.operators)
+    cpu = sum(operator.cpu_seconds for operator in known.operators)
     sampling_rate = f", {cpu / seconds * 1000:,.3g} ms per second" if seconds else ""
     span = f" in {seconds:,.6g} s of stream time" if seconds else ""
     return f"{known.query}, complete up to {until}: {rows:,} rows{span}, {cpu * 1000:,.3g} ms of CPU{sampling_rate}"
@@ -73,7 +73,7 @@ def _head(with_estimates: bool) -> tuple[str, ...]:
 def _rows(
     known: QueryStatistics, results: Sequence[str], seconds: float | None, estimates: Mapping[str, Estimate]
 ) -> list[tuple[str, ...]]:
-    operators = {each.step: each for each in known.operators}
+    operators = {item.step: item for item in known.operators}
     rows: list[tuple[str, ...]] = []
     shown: set[str] = set()
 

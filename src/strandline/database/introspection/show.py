@@ -54,7 +54,7 @@ def show_queries(queries: Iterable[Query], waiting: Sequence[Dependent] = ()) ->
         progress = query.progress
         at = to_datetime(progress) if BEFORE_ALL < progress < FOREVER else None
         rows.append((query.name, query.state, _names(query.reads - {query.name}), query.metrics()["rows_out"], at))
-    rows += [(each.name, "waiting", _names(each.reads - {each.name}), 0, None) for each in waiting]
+    rows += [(item.name, "waiting", _names(item.reads - {item.name}), 0, None) for item in waiting]
     text = pa.string()
     kinds = {"name": text, "state": text, "reads": text, "rows_out": pa.int64(), "progress": pa.timestamp("us", "UTC")}
     return TextTable.of(kinds, rows)
@@ -73,8 +73,8 @@ def show_shedding(queries: Iterable[Query]) -> TextTable:
     the answer is left by the model of the plan."""
     rows: list[tuple[object, ...]] = []
     for query in queries:
-        for each in query.shedding():
-            rows.append((query.name, each.stream, each.kept, each.rows, each.dropped, each.completeness, each.lag))
+        for item in query.shedding():
+            rows.append((query.name, item.stream, item.kept, item.rows, item.dropped, item.completeness, item.lag))
     whole, part = pa.int64(), pa.float64()
     kinds = {"query": pa.string(), "stream": pa.string(), "kept": part, "rows": whole, "dropped": whole}
     return TextTable.of({**kinds, "completeness": part, "lag_seconds": part}, rows)

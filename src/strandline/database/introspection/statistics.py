@@ -143,7 +143,7 @@ def _operator(diagnostics: QueryDiagnostics, step: str) -> OperatorStatistics:
 def _edges(
     diagnostics: QueryDiagnostics, operators: tuple[OperatorStatistics, ...], measured: Mapping[str, EdgeMetrics]
 ) -> Iterator[EdgeStatistics]:
-    ends = [(source, each.step) for each in operators for source in each.inputs]
+    ends = [(source, operator.step) for operator in operators for source in operator.inputs]
     ends += [(step, ANSWER) for step in diagnostics.flow.results[diagnostics.query]]
     for begin, end in ends:
         found = measured.get(begin, EdgeMetrics())

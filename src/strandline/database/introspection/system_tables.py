@@ -197,10 +197,10 @@ def _queries(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, 
             ", ".join(sorted(query.reads - {query.name})),
             metrics["progress"],
             metrics["rows_out"],
-            sum(each.state_rows for each in operators),
-            sum(each.state_bytes for each in operators),
+            sum(operator.state_rows for operator in operators),
+            sum(operator.state_bytes for operator in operators),
             metrics["batches"],
-            sum(each.cpu_seconds for each in operators),
+            sum(operator.cpu_seconds for operator in operators),
             metrics["rows_left"],
         )
 
@@ -222,9 +222,9 @@ def _edges(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, ..
 def _metrics(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, ...]]:
     for query in queries:
         for name, value in query.metrics().items():
-            for stream, each in value.items() if isinstance(value, dict) else [(None, value)]:
-                number = float(each) if isinstance(each, int | float) else None
-                yield (query.name, name, stream, number, None if each is None else str(each))
+            for stream, item in value.items() if isinstance(value, dict) else [(None, value)]:
+                number = float(item) if isinstance(item, int | float) else None
+                yield (query.name, name, stream, number, None if item is None else str(item))
 
 
 def _all_statistics(queries: Sequence[Query]) -> Iterator[QueryStatistics]:

@@ -94,7 +94,7 @@ def granule(plan: Plan) -> int | None:
             return granule(source) if keys else None
         case _:
             known = [granule(source) for source in sources(plan)]
-            return math.gcd(*(each for each in known if each is not None)) if None not in known else None
+            return math.gcd(*(item for item in known if item is not None)) if None not in known else None
 
 
 def keeps_arrival_order(plan: Plan) -> bool:

@@ -80,7 +80,7 @@ class JoinQuery:
 
     @cached_property
     def by_time(self) -> NDArray[np.bool_]:
-        return np.array([each.rows is None for each in self.inputs])
+        return np.array([item.rows is None for item in self.inputs])
 
     @cached_property
     def flows(self) -> JoinRates:
@@ -108,8 +108,8 @@ class JoinRates:
 
     def __init__(self, query: JoinQuery) -> None:
         n = query.size
-        windows = np.array([each.window for each in query.inputs])
-        rates = np.array([each.rate for each in query.inputs])
+        windows = np.array([item.window for item in query.inputs])
+        rates = np.array([item.rate for item in query.inputs])
         self.alpha = np.zeros(1 << n)
         self.beta = np.zeros((1 << n, n))
         self.state = np.zeros(1 << n)

@@ -108,7 +108,7 @@ def last_joins(query: JoinQuery) -> list[tuple[float, Tree]]:
         (best[left][0] + best[right][0] + _own_cost(query, left, right), (best[left][1], best[right][1]))
         for left, right in _halves(query.everything, "bushy")
     ]
-    return sorted(found, key=lambda each: each[0])
+    return sorted(found, key=lambda item: item[0])
 
 
 def _own_cost(query: JoinQuery, left: Mask, right: Mask) -> float:

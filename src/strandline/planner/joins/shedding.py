@@ -63,8 +63,8 @@ def shed(
     way = _in_turn if quick else _within
     starts = _corners(plan)
     found = [plan.settled(way(plan, capacity, start)) for start in (starts[:1] if quick else starts)]
-    fitting = [each for each in found if each.load <= capacity * (1 + SLACK)]
-    return max(fitting or found, key=lambda each: each.output)
+    fitting = [item for item in found if item.load <= capacity * (1 + SLACK)]
+    return max(fitting or found, key=lambda item: item.output)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,5 +247,5 @@ def _filled(plan: _Plan, capacity: float, sampling_rates: Floats) -> Floats:
     room = capacity - plan.load.at(filled)
     filled[by_rows] = knapsack(plan.gains[by_rows], costs, plan.most[by_rows], room)
     return max(
-        (sampling_rates, filled), key=lambda each: (plan.load.at(each) <= capacity * (1 + CLOSE), plan.output(each))
+        (sampling_rates, filled), key=lambda item: (plan.load.at(item) <= capacity * (1 + CLOSE), plan.output(item))
     )

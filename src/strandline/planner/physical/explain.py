@@ -128,7 +128,7 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             return "Distinct"
         case physical.FirstOccurrence(keys, values, _):
             by = f" by {', '.join(keys)}" if keys else ""
-            return f"FirstOccurrence{by}: {', '.join(f'{column.id} := {id}' for column, id in values)}"
+            return f"FirstOccurrence{by}: {', '.join(f'{column.id} := {column_id}' for column, column_id in values)}"
         case physical.UnionAll(columns, _):
             return f"UnionAll ({', '.join(c.id for c in columns)})"
         case physical.Repeat(copies, _):

@@ -80,7 +80,7 @@ def group_below_join(plan: Plan) -> Iterator[Plan]:
             read = frozenset(keys) | (columns_of(condition) if condition is not None else frozenset())
             for here, other, on_left in ((left, right, True), (right, left, False)):
                 own = [c.id for c in schema(here)]
-                by = tuple(id for id in own if id in read)
+                by = tuple(column_id for column_id in own if column_id in read)
                 if not by or not _reads_only(aggregates, own) or determines(here, by):
                     continue
                 below = Aggregate(by, parts.below, here)

@@ -72,7 +72,7 @@ def mark_as_semi_join(plan: Plan) -> Plan | None:
             asked = ColumnRef(mark.id, mark.type)
             for part, anti in ((asked, False), (Call("not", (asked,), BOOLEAN), True)):
                 if part in parts:
-                    rest = conjunction(tuple(each for each in parts if each != part))
+                    rest = conjunction(tuple(item for item in parts if item != part))
                     kept = tuple((c, ColumnRef(c.id, c.type)) for c in schema(left))
                     known = (mark, Literal(not anti, BOOLEAN))
                     found = Map((*kept, known), SemiJoin(anti, condition, left, right))
@@ -107,7 +107,7 @@ def _is_null_without(expression: Expression, columns: frozenset[str]) -> bool:
         case ColumnRef(id, _):
             return id in columns
         case Call(function, arguments, _):
-            return FUNCTIONS[function].strict and any(_is_null_without(each, columns) for each in arguments)
+            return FUNCTIONS[function].strict and any(_is_null_without(argument, columns) for argument in arguments)
         case Cast(operand, _):
             return _is_null_without(operand, columns)
     return False

@@ -171,7 +171,7 @@ def push_granules_down(plan: Plan) -> Plan | None:
     """
     match plan:
         case Granularity(_, source) if _is_of_the_instant(source):
-            return with_sources(source, tuple(replace(plan, source=each) for each in sources(source)))
+            return with_sources(source, tuple(replace(plan, source=item) for item in sources(source)))
     return None
 
 
@@ -181,9 +181,9 @@ def pull_granules_up(plan: Plan) -> Plan | None:
         return None
     inputs = sources(plan)
     granules = [source for source in inputs if isinstance(source, Granularity)]
-    if len(granules) < len(inputs) or len({each.granule_us for each in granules}) != 1:
+    if len(granules) < len(inputs) or len({item.granule_us for item in granules}) != 1:
         return None
-    return replace(granules[0], source=with_sources(plan, tuple(each.source for each in granules)))
+    return replace(granules[0], source=with_sources(plan, tuple(item.source for item in granules)))
 
 
 def _is_of_the_instant(plan: Plan) -> bool:

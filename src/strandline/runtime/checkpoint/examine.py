@@ -102,7 +102,7 @@ def examine(path: Path) -> Examination:
     """Check every file of a checkpoint."""
     problems: list[Problem] = []
     queries: list[str] = []
-    with _collecting(problems):
+    with _Collecting(problems):
         queries = list(identity.read_identity(path)["queries"])
     log, records = SparkLog(path), BatchRecords(path)
     offsets = _offsets(log, problems)
@@ -116,7 +116,7 @@ def examine(path: Path) -> Examination:
     return Examination(path, queries, last, problems, next(whole_batches(path), None), size)
 
 
-class _collecting:
+class _Collecting:
     """Keeps what a check raises."""
 
     def __init__(self, problems: list[Problem], batch: int | None = None) -> None:
@@ -138,10 +138,10 @@ def _offsets(log: SparkLog, problems: list[Problem]) -> Offsets:
     offsets: Offsets = {}
     batches = log.offset_batches()
     if batches:
-        with _collecting(problems):
+        with _Collecting(problems):
             log.check_metadata()
     for batch in batches:
-        with _collecting(problems, batch):
+        with _Collecting(problems, batch):
             offsets[batch] = log.read_offset(batch)
     _examine_gaps(batches, log.offsets, problems)
     return offsets
@@ -155,7 +155,7 @@ def _examine_gaps(batches: list[int], directory: Path, problems: list[Problem]) 
 def _examine_commits(log: SparkLog, offsets: Offsets, problems: list[Problem]) -> None:
     commits = log.commit_batches()
     for batch in commits:
-        with _collecting(problems, batch):
+        with _Collecting(problems, batch):
             log.check_commit(batch)
     _examine_gaps(commits, log.commits, problems)
     last = max(offsets, default=-1)
@@ -171,7 +171,7 @@ def _examine_records(
 ) -> dict[int, BatchRecord]:
     recorded: dict[int, BatchRecord] = {}
     for batch in sorted({reference.batch for reference in records.listed()}):
-        with _collecting(problems, batch):
+        with _Collecting(problems, batch):
             newest = records.newest(batch)
             assert newest is not None
             recorded[batch] = newest[0]
@@ -179,7 +179,7 @@ def _examine_records(
                 check_newest(newest, *offsets[batch], records)
     for batch, (offset, _) in offsets.items():
         if batch > min(offsets) and batch - 1 in recorded:
-            with _collecting(problems, batch):
+            with _Collecting(problems, batch):
                 records.read(offset.after)
     for batch in log.commit_batches():
         if batch >= min(recorded, default=0) and batch not in recorded and batch in offsets:
@@ -191,14 +191,14 @@ def _examine_state(path: Path, recorded: Mapping[int, BatchRecord], problems: li
     """The state of the newest two batches: a run goes on from one of them."""
     size = 0
     for batch in sorted(recorded)[-2:]:
-        with _collecting(problems, batch):
+        with _Collecting(problems, batch):
             size = verify_state(path, recorded[batch])
     return size
 
 
 def _examine_sources(path: Path, offset: PipelineOffset, problems: list[Problem]) -> None:
     for check in _source_checks(path, offset):
-        with _collecting(problems):
+        with _Collecting(problems):
             check()
 
 
@@ -228,7 +228,7 @@ def _log_checks(directory: Path, position: int, seal: str) -> Iterator[Callable[
 def _examine_delivered(path: Path, recorded: Mapping[int, BatchRecord], problems: list[Problem]) -> None:
     if not recorded:
         return
-    with _collecting(problems):
+    with _Collecting(problems):
         outputs, _ = read_outputs(path)
         for file, error in list_damaged_files(path, recorded[max(recorded)], outputs):
             problems.append(Problem(error, batch_of(file)))
@@ -264,7 +264,7 @@ def whole_batches(path: Path) -> Iterator[int]:
         outputs = OutputDirectories({}, None)
     for batch in reversed(log.offset_batches()):
         problems: list[Problem] = []
-        with _collecting(problems):
+        with _Collecting(problems):
             offset, checksum = log.read_offset(batch)
             newest = records.newest(batch)
             if newest is None:

@@ -1,6 +1,6 @@
 """Expressions over whole columns: what `algebra.evaluate` means, as Polars expressions.
 
-Law    the value of `compile(e)` in row i of a frame = `evaluate(e, row i)`, in the type `polars_type(e.type)`
+Law    `compile_expression(e)` in row i of a frame = `evaluate(e, row i)`, in the type `polars_type(e.type)`
 
 Nothing here looks at single rows, and nothing raises because of a value: where there is no result there is NULL. Here
 is the compiler of expression trees; what each function does to columns is in the rooms of `scalars/`.
@@ -88,11 +88,11 @@ def _called(frame: pl.DataFrame, expressions: Sequence[Expression]) -> tuple[pl.
             return expression
         if expression not in known:
             function = expression.function
-            id = f"@call {len(known)}"
+            column_id = f"@call {len(known)}"
             arguments = [(str(number), argument) for number, argument in enumerate(expression.arguments)]
             result = function.over([column.to_arrow() for column in evaluate_columns(frame, arguments)])
-            frame = frame.with_columns(pl.Series(id, result, dtype=polars_type(function.returns)))
-            known[expression] = ColumnRef(id, function.returns)
+            frame = frame.with_columns(pl.Series(column_id, result, dtype=polars_type(function.returns)))
+            known[expression] = ColumnRef(column_id, function.returns)
         return known[expression]
 
     changed = [call(expression) for expression in expressions]
@@ -109,7 +109,7 @@ def _spelled_out(frame: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(frame.get_columns()) if frame.width else frame
 
 
-def compile(expression: Expression) -> pl.Expr:
+def compile_expression(expression: Expression) -> pl.Expr:
     """The expression over the columns of a frame that are named by their ids.
 
     A constant gives a single value: Polars repeats it where it meets a column, and `evaluate_columns` always does.

@@ -111,12 +111,12 @@ def _in_steps(expression: Expression) -> Expression:
 def _evaluate_distinct(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Thrifty:
     parts = Parts(expressions)
     found: dict[int, Expression] = {}
-    for (id, length), numbers in _by_column(parts, frame).items():
+    for (column_id, length), numbers in _by_column(parts, frame).items():
         cost = parts.cost(numbers)
-        values = _few(frame.get_column(id), length, cost) if cost >= _least_cost(frame) else None
+        values = _few(frame.get_column(column_id), length, cost) if cost >= _least_cost(frame) else None
         if values is None:
             continue
-        fewer = frame.select(id)[values.rows]
+        fewer = frame.select(column_id)[values.rows]
         fewer, inner = _all_rows(fewer, [parts.all[number].expression for number in numbers], plain)
         names = [_new_name() for _ in numbers]
         results = (result.alias(name) for name, result in zip(names, plain(fewer, inner), strict=True))
@@ -139,11 +139,11 @@ def _by_column(parts: Parts, frame: pl.DataFrame) -> dict[tuple[str, int], list[
         if len(part.columns) > 1:
             for below in part.below:
                 visit(below)
-        for id in part.columns if len(part.columns) == 1 else ():
-            kind = frame.schema[id]
+        for column_id in part.columns if len(part.columns) == 1 else ():
+            kind = frame.schema[column_id]
             if kind in _TOLD_APART:
                 length = granule(part.expression) if kind == pl.Datetime else 1
-                found.setdefault((id, length), []).append(number)
+                found.setdefault((column_id, length), []).append(number)
 
     for root in parts.roots:
         visit(root)

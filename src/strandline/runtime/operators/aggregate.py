@@ -264,7 +264,7 @@ class IncrementalAggregateOperator(Operator):
 
     def _fold(
         self,
-        id: str,
+        column_id: str,
         user: UserAggregate,
         name: str,
         here: _Slice,
@@ -274,7 +274,7 @@ class IncrementalAggregateOperator(Operator):
     ) -> _Fold:
         """The states of an aggregate of the user's in each piece."""
         line, counts = here.line, sums[VALUES + name]
-        known = restored(user, carried, id)
+        known = restored(user, carried, column_id)
         kept = np.flatnonzero(carried.get_column(VALUES + name).to_numpy() > 0) if known is not None else _NOBODY
         entering, leaving = (np.flatnonzero(_present(frame[name])) for frame in (here.arrived, ended))
         values = pl.concat([here.arrived[name][entering], ended[name][leaving]])

@@ -72,7 +72,11 @@ class OuterHashJoinOperator(Operator):
             found.append(self._marked(once.frame.select(list(shape)), True))
         for name, unmatched in self.unmatched.items():
             unmatched_rows = unmatched.step(arrived[name], pairs, watermark.time)
-            missing = [pl.lit(None, dtype).alias(id) for id, dtype in shape.items() if id not in unmatched_rows.columns]
+            missing = [
+                pl.lit(None, dtype).alias(column_id)
+                for column_id, dtype in shape.items()
+                if column_id not in unmatched_rows.columns
+            ]
             found.append(self._marked(unmatched_rows.with_columns(missing).select(list(shape)), False))
         return Batch(pl.concat(found, rechunk=True))
 

@@ -43,7 +43,7 @@ class _Elements:
     end: Times
 
     def take(self, rows: Index) -> _Elements:
-        taken = (each[rows] for each in (self.group, self.level, self.start, self.end))
+        taken = (item[rows] for item in (self.group, self.level, self.start, self.end))
         return _Elements(gather(self.frame, rows), *taken)
 
 

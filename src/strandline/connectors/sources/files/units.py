@@ -51,7 +51,7 @@ class FileRange:
     raw: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        return {each.name: value for each in fields(self) if (value := getattr(self, each.name)) != each.default}
+        return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> FileRange:
@@ -113,7 +113,7 @@ class FileRangeLog:
         for entry in entries:
             try:
                 if LISTING in entry:
-                    self.listing = [ListedFile(*each) for each in entry[LISTING]]
+                    self.listing = [ListedFile(*item) for item in entry[LISTING]]
                     self.units.append(None)
                 else:
                     self.units.append(FileRange.from_json(entry))
