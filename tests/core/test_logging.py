@@ -195,7 +195,7 @@ def test_a_changed_share_is_logged_once(lines: Lines) -> None:
     rows = {"s": 0}
     shedding_controller = SheddingController({"q": SheddableQuery(model, 0.0)}, lambda: rows, fresh=False)
     for second in range(20):  # of each 1000 rows that come in a second only 250 are read
-        shedding_controller.look(float(second), {"s": 750 * second})
+        shedding_controller.observe(float(second), {"s": 750 * second})
         shedding_controller.decide(float(second))
         rows["s"] += 250
     changes = [facts_of(line) for line in lines.of("shedding")]

@@ -63,15 +63,15 @@ def deliveries(draw: st.DrawFn, kinds: Sequence[Type] = tuple(VALUES)) -> tuple[
         until.append(FOREVER)
     batches: list[Batch] = []
     before = 0
-    for progress in until:
+    for watermark in until:
         batch: list[Element] = []
         for value, start, length, cut in elements:
             end = FOREVER if length is None else start + length
             first = start if start >= before else before if cut and end > before else None
-            if first is not None and first < progress:
-                batch.append((value, first, min(end, progress) if cut else end))
-        batches.append((progress, batch))
-        before = progress
+            if first is not None and first < watermark:
+                batch.append((value, first, min(end, watermark) if cut else end))
+        batches.append((watermark, batch))
+        before = watermark
     return kind, batches
 
 
@@ -109,16 +109,16 @@ def test_from_since_on_every_snapshot_is_whole(case: tuple[Type, list[Batch]], m
     kind, batches = case
     kept, everything = ResultBuffer(column(kind), most), ResultBuffer(column(kind), None)
     last = max((start for _, batch in batches for _, start, _ in batch), default=0)
-    for progress, batch in batches:
+    for watermark, batch in batches:
         kept.add([table(batch, kind)])
         everything.add([table(batch, kind)])
-        now = progress - 1 if progress < FOREVER else last
+        now = watermark - 1 if watermark < FOREVER else last
         if kept.exceeds_limit:
             before, kept = kept, kept.trim(now)
             assert before.since <= kept.since <= now and not kept.exceeds_limit
         whole, ours = elements_of(everything.tables, kind), elements_of(kept.tables, kind)
         assert snapshot(ours, now) == snapshot(whole, now), "the current snapshot is always complete"
-        for t in range(max(kept.since, -1), min(progress, 50)):
+        for t in range(max(kept.since, -1), min(watermark, 50)):
             assert snapshot(ours, t) == snapshot(whole, t), f"at {t}"
         remembered = {each for each in alone(elements_of(everything.tables, kind, join=True)) if each[2] > kept.since}
         assert remembered <= set(elements_of(kept.tables, kind, join=True)), "what is kept begins where it began"
@@ -140,9 +140,9 @@ def test_only_what_is_too_much_is_forgotten(case: tuple[Type, list[Batch]], most
     """What is left beyond the limit is valid; and of what fits, nothing goes but what ends with the last that must."""
     kind, batches = case
     kept = ResultBuffer(column(kind), most)
-    for progress, batch in batches:
+    for watermark, batch in batches:
         kept.add([table(batch, kind)])
-        now = min(progress - 1, 40)
+        now = min(watermark - 1, 40)
         if kept.exceeds_limit:
             before, kept = elements_of(kept.tables, kind), kept.trim(now)
             ours = elements_of(kept.tables, kind)
@@ -157,11 +157,11 @@ class Replayed:
 
     columns: tuple[Column, ...]
     kept: ResultBuffer
-    progress: Instant = BEFORE_ALL
+    watermark: Instant = BEFORE_ALL
     has_whole_elements: bool = False
 
     def pieces(self, after: int) -> ResultChunks:
-        return self.kept.pieces(after, self.progress)
+        return self.kept.pieces(after, self.watermark)
 
 
 @settings(max_examples=examples(60))
@@ -171,18 +171,18 @@ def test_who_follows_an_answer_sees_what_is_kept(case: tuple[Type, list[Batch]],
     kind, batches = case
     query, everything = Replayed(column(kind), ResultBuffer(column(kind), most)), ResultBuffer(column(kind), None)
     feed = ResultFollower(cast(Query, query))
-    for (progress, batch), look in zip(batches, looks, strict=False):
+    for (watermark, batch), look in zip(batches, looks, strict=False):
         query.kept.add([table(batch, kind)])
         everything.add([table(batch, kind)])
-        query.progress = progress
+        query.watermark = watermark
         if query.kept.exceeds_limit:
-            query.kept = query.kept.trim(min(progress - 1, 40))
+            query.kept = query.kept.trim(min(watermark - 1, 40))
         if look:
             feed.look()
             whole = from_result(concat_results(everything.tables, column(kind)), column(kind))
-            valid = whole.filter((pl.col(FROM) < progress) & (pl.col(UNTIL) >= progress))
+            valid = whole.filter((pl.col(FROM) < watermark) & (pl.col(UNTIL) >= watermark))
             assert sorted(map(repr, feed.snapshot().rows())) == sorted(map(repr, valid.select("#1").rows()))
-            net = net_changes(whole, ["#1"]).filter(pl.col(TIME) < progress).select("#1", TIME, CHANGE)
+            net = net_changes(whole, ["#1"]).filter(pl.col(TIME) < watermark).select("#1", TIME, CHANGE)
             ours, _ = feed.changes(1_000)
             theirs = net.tail(ours.height)
             assert sorted(map(repr, ours.rows())) == sorted(map(repr, theirs.rows())), "the latest, none of them twice"

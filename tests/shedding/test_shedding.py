@@ -83,13 +83,13 @@ class Script:
     settings: list[dict[str, float]]
     decided: list[dict[str, float]] = field(default_factory=list)
 
-    def look(self, now: float, left: Mapping[str, int | None]) -> None:
+    def observe(self, now: float, left: Mapping[str, int | None]) -> None:
         return
 
-    def waits(self, now: float) -> bool:
+    def is_too_early(self, now: float) -> bool:
         return False
 
-    def most_rows(self, stream: str) -> float:
+    def max_rows(self, stream: str) -> float:
         return 10**9
 
     def decide(self, now: float) -> dict[str, tuple[tuple[str, float], ...]]:
@@ -295,12 +295,12 @@ class World:
 
     def run(self, until: float) -> None:
         while self.now < until:
-            if self.shedding_controller.waits(self.now):
+            if self.shedding_controller.is_too_early(self.now):
                 self.pass_time(0.05)
                 continue
             waiting = {name: int(self.arrived[name]) - self.taken[name] for name in self.rates}
-            self.shedding_controller.look(self.now, waiting)
-            rows = {name: int(min(count, self.shedding_controller.most_rows(name))) for name, count in waiting.items()}
+            self.shedding_controller.observe(self.now, waiting)
+            rows = {name: int(min(count, self.shedding_controller.max_rows(name))) for name, count in waiting.items()}
             if not any(rows.values()):
                 self.pass_time(0.05)
                 continue
@@ -332,7 +332,7 @@ def test_a_lag_stays_bounded_and_nothing_is_dropped_once_it_is_over() -> None:
     assert max(world.lags) < 20 and world.lags[-1] < 5, "twice of the machine is too much"
     assert min(min(sampling_rates.values()) for sampling_rates in world.kept) < 0.9
     late = world.kept[-1]
-    best = world.model.settle(world.rates, 0.5, 0.0)
+    best = world.model.optimal_rates(world.rates, 0.5, 0.0)
     assert world.model.completeness(world.rates, late) > 0.75 * world.model.completeness(world.rates, best)
     world.speed *= 4
     world.run(260)

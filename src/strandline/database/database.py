@@ -73,7 +73,7 @@ from strandline.runtime.checkpoint.verify import (
     verify_sources,
 )
 from strandline.runtime.commit import Delivery, write_to_sink
-from strandline.runtime.result_buffer import KEEP, ResultBuffer
+from strandline.runtime.result_buffer import DEFAULT_LIMIT, ResultBuffer
 from strandline.shedding.controller import SheddableQuery, SheddingController
 from strandline.shedding.load_model import SheddingModel, explain_shedding
 from strandline.sql import ast
@@ -119,7 +119,7 @@ class Database:
         checkpoint: str | os.PathLike[str] | None = None,
         shards: int | None = None,
         batch_rows: int = BATCH_ROWS,
-        keep: int | None = KEEP,
+        keep: int | None = DEFAULT_LIMIT,
         shedding: float | None = None,
         capacity: float | None = None,
         config: Mapping[str, str] | None = None,

@@ -22,9 +22,10 @@ from strandline.core.table import Form, in_form
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, instant, show_instant, to_datetime
 from strandline.core.types import Schema
 from strandline.database.introspection.diagnose import collect_diagnostics, explain_why
-from strandline.database.introspection.explain_analyze import Estimate, analyzed
+from strandline.database.introspection.explain_analyze import analyzed
 from strandline.database.introspection.statistics import QueryStatistics, statistics_of
 from strandline.engines.backends import Run
+from strandline.planner.estimate import Estimate
 from strandline.planner.physical.graph import build_operator_graph
 from strandline.planner.physical.plan import Pipeline, has_whole_elements
 from strandline.runtime.commit import BatchReport, Delivery

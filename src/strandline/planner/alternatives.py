@@ -176,7 +176,7 @@ def _may_stand_below(above: Plan, before: Plan, after: Plan) -> bool:
 
 LIMIT: Final = 300  # plans that a search may look at
 WIDTH: Final = 4  # of the plans of a round, those from which it goes on
-PATIENCE: Final = 3  # rounds without a better plan
+MAX_ROUNDS_WITHOUT_GAIN: Final = 3  # rounds without a better plan
 SHOWN: Final = 5  # rejected plans that are remembered
 
 
@@ -210,7 +210,7 @@ def improve(plan: Plan, cost: Cost, limit: int = LIMIT) -> SearchResult:
     """
     best = Candidate(plan, _finite(cost(plan)))
     seen, looked_at, beam, waited = {plan}, [best], [best], 0
-    while beam and waited < PATIENCE and len(looked_at) < limit:
+    while beam and waited < MAX_ROUNDS_WITHOUT_GAIN and len(looked_at) < limit:
         fresh: list[Candidate] = []
         for item in beam:
             for name, other in neighbours(item.plan):

@@ -17,7 +17,7 @@ from strandline.planner.physical.graph import SOURCE
 from strandline.planner.physical.plan import Pipeline, numbered, ports, schema
 
 _HEADS: Final = ("rows/s", "CPU ms/s", "state")
-_MANY: Final = 4  # streams or columns that are named; of more the number is told
+_MAX_NAMES: Final = 4  # streams or columns that are named; of more the number is told
 
 
 def show_costs(pipeline: Pipeline, found: Estimates) -> str:
@@ -74,7 +74,7 @@ def show_assumed(pipeline: Pipeline, statistics: StatisticsByStream) -> list[str
         missing = [name for name in columns if name not in known.values]
         parts = [f"{RATE:,.0f} rows/s"] if known.rate is None else []
         if missing:
-            listed = ", ".join(missing) if len(missing) <= _MANY else f"each of {len(missing)} columns"
+            listed = ", ".join(missing) if len(missing) <= _MAX_NAMES else f"each of {len(missing)} columns"
             parts.append(f"{VALUES:,.0f} values of {listed}")
         hints = ["rate = …"] if known.rate is None else []
         hints += [f"distinct({missing[0]}) = …"] if missing else []

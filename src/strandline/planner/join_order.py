@@ -21,9 +21,9 @@ from strandline.planner.joins.rates import JoinInput, JoinLoad, JoinQuery, Tree
 from strandline.planner.joins.search import best_plan, cheapest_tree, last_joins
 from strandline.planner.prices import constants
 
-MOST: Final = 10  # inputs; with more of them the search takes longer than it is worth, and the text stands
+MAX_INPUTS: Final = 10  # inputs; with more of them the search takes longer than it is worth, and the text stands
 EXCHANGE: Final = 0.7e-6  # seconds for a row on its way to a join, in Spark and beside the operators: `bench shedding`
-WORTH_WHILE: Final = 0.95  # a plan that differs from the text must cost less than this part of it
+MIN_IMPROVEMENT: Final = 0.95  # a plan that differs from the text must cost less than this part of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def order_joins(plan: Plan, statistics: StatisticsByStream, capacity: float | No
         cluster = cluster_of(plan)
         inputs = tuple(order_joins(item, statistics, capacity) for item in cluster.inputs)
         cluster = JoinGraph(inputs, cluster.conditions, cluster.tree)
-        tree = _best(cluster, statistics, capacity) if 2 < len(inputs) <= MOST else cluster.tree
+        tree = _best(cluster, statistics, capacity) if 2 < len(inputs) <= MAX_INPUTS else cluster.tree
         return in_order(rebuilt(cluster, tree), plan)
     return with_sources(plan, tuple(order_joins(source, statistics, capacity) for source in sources(plan)))
 
@@ -60,7 +60,7 @@ def other_orders(plan: Plan, statistics: StatisticsByStream, most: int) -> list[
     found: list[JoinOrder] = []
     if isinstance(plan, Join):
         cluster = cluster_of(plan)
-        if 2 < len(cluster.inputs) <= MOST:
+        if 2 < len(cluster.inputs) <= MAX_INPUTS:
             with np.errstate(all="ignore"):
                 ways = last_joins(join_query(cluster, statistics))
             for _, tree in ways[: most + 1]:
@@ -115,7 +115,7 @@ def _best(cluster: JoinGraph, statistics: StatisticsByStream, capacity: float | 
         cost, textual = (JoinLoad.of(query, tree).at(whole) for tree in (best, cluster.tree))
         if capacity is not None and capacity < cost < np.inf:
             return best_plan(query, capacity).tree
-    return best if cost < WORTH_WHILE * textual else cluster.tree
+    return best if cost < MIN_IMPROVEMENT * textual else cluster.tree
 
 
 def join_query(cluster: JoinGraph, statistics: StatisticsByStream) -> JoinQuery:

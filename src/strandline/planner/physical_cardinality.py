@@ -40,7 +40,9 @@ from strandline.planner.cardinality import (
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Node, schema, sources
 
-TOUCHING = 0.5  # the share of pieces that a coalesce joins to the one before, where nothing is known of the values
+COALESCED_FRACTION = (
+    0.5  # the share of pieces that a coalesce joins to the one before, where nothing is known of the values
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,7 @@ def estimate_output(node: Node, known: Mapping[Node, PhysicalProfile], batch: fl
         case physical.Repeat(copies, source):
             return first.after(replace(stream, rate=stream.rate * _mean_copies(copies, source, known)))
         case physical.Coalesce():
-            rate = stream.rate * (1 - TOUCHING)
+            rate = stream.rate * (1 - COALESCED_FRACTION)
             return first.after(replace(stream, rate=rate, length=stream.valid / rate if rate else stream.length))
         case physical.Split(length_us, _, _):
             pieces = max(1.0, stream.length * SECOND / length_us)

@@ -21,8 +21,8 @@ from strandline.planner.explain_costs import short, size
 from strandline.planner.physical.lowering import choose
 from strandline.planner.stages import alternatives, optimize
 
-WORTH_WHILE: Final = 0.95  # what another plan must cost of the first one to take its place
-WORTH_A_SEARCH: Final = 0.02  # seconds of CPU per second: whoever needs less gains nothing that anybody notices
+MIN_IMPROVEMENT: Final = 0.95  # what another plan must cost of the first one to take its place
+MIN_SEARCH_COST: Final = 0.02  # seconds of CPU per second: whoever needs less gains nothing that anybody notices
 LOOKED_AT: Final = 60  # plans of a search
 SHOWN: Final = 6  # rejected plans
 AS_WRITTEN: Final = "as written, without a rule"
@@ -89,7 +89,7 @@ class Planner:
         """The cheapest, if it saves enough; and if it is worth a search, the best of what single steps make of that."""
         first, *others = options
         best = _cheaper(first, others)
-        if best.needs.cost >= WORTH_A_SEARCH:
+        if best.needs.cost >= MIN_SEARCH_COST:
             improved, looked_at = self._searched(best)
             others += [best, *looked_at]
             best = _cheaper(best, [improved])
@@ -109,7 +109,7 @@ class Planner:
 
 def _cheaper(first: Option, others: Sequence[Option]) -> Option:
     best = min((first, *others), key=lambda item: item.needs.cost)
-    return best if best.needs.cost < WORTH_WHILE * first.needs.cost else first
+    return best if best.needs.cost < MIN_IMPROVEMENT * first.needs.cost else first
 
 
 def _told_apart(chosen: Option, others: Sequence[Option]) -> tuple[Option, ...]:

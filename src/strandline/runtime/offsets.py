@@ -161,14 +161,14 @@ class OffsetPlanner:
 
     def next(self, before: Mapping[str, SourceOffset]) -> SourceOffsets:
         """The positions after the next batch; the same as before if there is nothing new."""
-        if self.shedding_controller is not None and self.shedding_controller.waits(time.monotonic()):
+        if self.shedding_controller is not None and self.shedding_controller.is_too_early(time.monotonic()):
             return dict(before)
         after = {name: self._next(name, source, before[name]) for name, source in self.sources.items()}
         left = {name: source.rows_left(before[name].at) for name, source in self.sources.items()}
         known = [rows for rows in left.values() if rows is not None]
         self.rows_left = sum(known) if known else None
         if self.shedding_controller is not None:
-            self.shedding_controller.look(time.monotonic(), left)
+            self.shedding_controller.observe(time.monotonic(), left)
         if after == before:
             return after
         if self.shedding_controller is not None:
@@ -182,7 +182,7 @@ class OffsetPlanner:
     def _next(self, name: str, source: Source, before: SourceOffset) -> SourceOffset:
         if before.ended:
             return before
-        most = self.batch_rows if self.shedding_controller is None else int(self.shedding_controller.most_rows(name))
+        most = self.batch_rows if self.shedding_controller is None else int(self.shedding_controller.max_rows(name))
         at, ended = source.advance(before.at, most)
         split_points = source.split_points(before.at, at, self.tasks_per_source) if at > before.at else ()
         seal = source.seal(at) if at > before.at else before.seal

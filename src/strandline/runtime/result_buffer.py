@@ -17,7 +17,7 @@ from strandline.runtime.kernels.changes import coalesce
 from strandline.runtime.kernels.grouping import group_codes
 from strandline.runtime.result import VALID_FROM, VALID_UNTIL, from_result, result_schema, to_result
 
-KEEP: Final = 1_000_000  # elements, where nobody says otherwise
+DEFAULT_LIMIT: Final = 1_000_000  # elements, where nobody says otherwise
 _TRIM_TO: Final = 0.75  # of the limit is left after forgetting: that costs something, so it is done now and then
 
 
@@ -48,7 +48,7 @@ class ResultBuffer:
         c               | [====)     kept
     """
 
-    def __init__(self, columns: Schema, most: int | None = KEEP, *, in_chunks: bool = True) -> None:
+    def __init__(self, columns: Schema, most: int | None = DEFAULT_LIMIT, *, in_chunks: bool = True) -> None:
         self.columns = columns
         self.most = most
         self.in_chunks = in_chunks  # else every element is delivered whole, and equal ones that touch are two

@@ -15,51 +15,35 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from strandline.core.log import INFO, SHEDDING, log_event
 from strandline.shedding.sampler import SamplingRates
 
-SMOOTH: Final = 5.0  # seconds over which rates are averaged
-STEADY: Final = 10.0  # seconds over which costs are averaged
-DRAIN: Final = 15.0  # seconds in which what has piled up should be gone
-PACE: Final = 1.0  # seconds of rows that a batch takes while rows are dropped: small ones waste time
-LATE: Final = 1.0  # seconds behind: before that nothing is dropped, however busy it looks
-ROOM: Final = 0.9  # of the capacity, so that small errors do not pile up
-SAME: Final = 0.05  # a change of shares below this is not worth a new setting
-WHOLE: Final = 0.97  # a share above this is all
-FEWEST: Final = 0.001  # some rows always pass, so that one sees what happens
-FORESEEN: Final = 120.0  # seconds: a window that fills for longer is met as it fills
-FEWEST_ROWS: Final = 1000
-HISTORY: Final = 600  # batches
+if TYPE_CHECKING:
+    from strandline.shedding.load_model import SheddingModel
+
+RATE_AVERAGING_S: Final = 5.0  # seconds over which rates are averaged
+COST_AVERAGING_S: Final = 10.0  # seconds over which costs are averaged
+DRAIN_S: Final = 15.0  # seconds in which what has piled up should be gone
+BATCH_S: Final = 1.0  # seconds of rows that a batch takes while rows are dropped: small ones waste time
+MIN_LAG_S: Final = 1.0  # seconds behind: before that nothing is dropped, however busy it looks
+TARGET_UTILISATION: Final = 0.9  # of the capacity, so that small errors do not pile up
+MIN_RATE_CHANGE: Final = 0.05  # a change of shares below this is not worth a new setting
+FULL_RATE: Final = 0.97  # a share above this is all
+MIN_RATE: Final = 0.001  # some rows always pass, so that one sees what happens
+MAX_FORECAST_S: Final = 120.0  # seconds: a window that fills for longer is met as it fills
+MIN_BATCH_ROWS: Final = 1000
+MAX_HISTORY: Final = 600  # batches
 
 Rates = Mapping[str, float]
-
-
-class DropModel(Protocol):
-    """What is known of a query's work, in units that the queries of a pipeline share."""
-
-    @property
-    def streams(self) -> frozenset[str]: ...
-
-    def load(self, rates: Rates, now: Mapping[str, float], held: Mapping[str, float]) -> float:
-        """The work per second for rows of which `now` is kept, where of those in the windows `held` was."""
-
-    def settle(self, rates: Rates, part: float, least: float) -> dict[str, float]:
-        """The shares, none below `least`, that leave the most results for this part of the work."""
-
-    def completeness(self, rates: Rates, sampling_rates: Mapping[str, float]) -> float:
-        """Which part of the results is left."""
-
-    def window(self, stream: str) -> float:
-        """How many seconds the rows of a stream are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class SheddableQuery:
     """A query's model, and which share of each stream it wants at least; 1 if it may not lose a row."""
 
-    model: DropModel
+    model: SheddingModel
     least: float
 
 
@@ -120,10 +104,10 @@ class SheddingController:
         self._batch_rows = batch_rows
         self._work = self._worth = 0.0  # seconds beyond the fixed ones, and rows as if all were kept, of late
         self._needed: float | None = None
-        self._past: deque[tuple[float, dict[str, dict[str, float]]]] = deque(maxlen=HISTORY)
+        self._past: deque[tuple[float, dict[str, dict[str, float]]]] = deque(maxlen=MAX_HISTORY)
         self.lock = threading.Lock()
 
-    def look(self, now: float, left: Mapping[str, int | None]) -> None:
+    def observe(self, now: float, left: Mapping[str, int | None]) -> None:
         """See what the last batch took and what has come since; `left` is what waits, by stream, if one knows."""
         with self.lock:
             rows = dict(self._rows())
@@ -143,9 +127,9 @@ class SheddingController:
         if self._looked is None or now <= self._looked[0]:
             return
         then, rows_then, waiting_then = self._looked
-        fade = math.exp((then - now) / SMOOTH)
-        for stream, waits in waiting.items():
-            came = rows.get(stream, 0) - rows_then.get(stream, 0) + waits - waiting_then.get(stream, 0)
+        fade = math.exp((then - now) / RATE_AVERAGING_S)
+        for stream, is_too_early in waiting.items():
+            came = rows.get(stream, 0) - rows_then.get(stream, 0) + is_too_early - waiting_then.get(stream, 0)
             rate = max(came, 0) / (now - then)
             self._rates[stream] = fade * self._rates.get(stream, rate) + (1 - fade) * rate
 
@@ -160,7 +144,7 @@ class SheddingController:
         if part <= 0:
             return
         # Sums over many batches: one that was held up by something else says little about its rows.
-        fade = math.exp(-seconds / STEADY)
+        fade = math.exp(-seconds / COST_AVERAGING_S)
         self._work = fade * self._work + max(seconds - self._fixed, 0.0)
         self._worth = fade * self._worth + read * part
         self._needed = self._work * total / self._worth
@@ -176,7 +160,7 @@ class SheddingController:
 
     def _held(self, query: str, stream: str, now: float, window: float) -> float:
         """The mean share of what lies in a window."""
-        window = min(window, FORESEEN)
+        window = min(window, MAX_FORECAST_S)
         total = covered = 0.0
         until = now
         for since, sampling_rates in reversed(self._past):
@@ -223,44 +207,46 @@ class SheddingController:
                     log_event(SHEDDING, INFO, "kept share changed", **about, **load)
 
     def _wanted(self) -> dict[str, dict[str, float]]:
-        if self._needed is None or (self._is_whole() and self.given is None and self.load.lag < LATE):
+        if self._needed is None or (self._is_whole() and self.given is None and self.load.lag < MIN_LAG_S):
             return self.sampling_rates
         rates = dict(self._rates)
         total = sum(rates.values())
         # What waits is to be worked off, too: as if it came on top in the time in which it should be gone.
         late = self.load.lag - self._longest()
-        hurry = 1.0 + (late / DRAIN if total > 0 and late > 0 else 0.0)
-        room = ROOM * self.capacity * max(0.1, 1.0 - self._fixed / self._longest())
+        hurry = 1.0 + (late / DRAIN_S if total > 0 and late > 0 else 0.0)
+        room = TARGET_UTILISATION * self.capacity * max(0.1, 1.0 - self._fixed / self._longest())
         part = room / (self._needed * hurry) if self._needed > 0 else math.inf
         whole = {query: item.model.load(rates, *_ones(item)) for query, item in self.queries.items()}
         loose = sum(load for query, load in whole.items() if self.queries[query].least < 1.0)
         fixed = sum(whole.values()) - loose
         spared = max(part * (loose + fixed) - fixed, 0.0) / loose if part < 1.0 and loose > 0 else math.inf
-        return {query: self._settled(item, rates, spared) for query, item in self.queries.items()}
+        return {query: self._optimal_rates(item, rates, spared) for query, item in self.queries.items()}
 
-    def _settled(self, sheddable_query: SheddableQuery, rates: Rates, part: float) -> dict[str, float]:
+    def _optimal_rates(self, sheddable_query: SheddableQuery, rates: Rates, part: float) -> dict[str, float]:
         if part >= 1.0 or sheddable_query.least >= 1.0:
             return dict.fromkeys(sheddable_query.model.streams, 1.0)
-        sampling_rates = sheddable_query.model.settle(rates, part, max(sheddable_query.least, FEWEST))
+        sampling_rates = sheddable_query.model.optimal_rates(rates, part, max(sheddable_query.least, MIN_RATE))
         return {
-            stream: 1.0 if sampling_rate >= WHOLE else sampling_rate for stream, sampling_rate in sampling_rates.items()
+            stream: 1.0 if sampling_rate >= FULL_RATE else sampling_rate
+            for stream, sampling_rate in sampling_rates.items()
         }
 
     def _differs(self, wanted: Mapping[str, Mapping[str, float]]) -> bool:
         return any(
             (sampling_rate == 1.0) != (self.sampling_rates[query][stream] == 1.0)
-            or abs(sampling_rate - self.sampling_rates[query][stream]) > SAME * self.sampling_rates[query][stream]
+            or abs(sampling_rate - self.sampling_rates[query][stream])
+            > MIN_RATE_CHANGE * self.sampling_rates[query][stream]
             for query, sampling_rates in wanted.items()
             for stream, sampling_rate in sampling_rates.items()
         )
 
-    def most_rows(self, stream: str) -> float:
+    def max_rows(self, stream: str) -> float:
         """How many rows of a stream a batch takes at most, so that the next decision is not far away."""
         if self._needed is None or not self._rates.get(stream):
             return self._batch_rows
-        return max(self._longest() * self._rates[stream], FEWEST_ROWS)
+        return max(self._longest() * self._rates[stream], MIN_BATCH_ROWS)
 
-    def waits(self, now: float) -> bool:
+    def is_too_early(self, now: float) -> bool:
         """Whether it is too early for the next batch. Who asks this has no other to work on."""
         with self.lock:
             if self._batch is not None and self._batch.ended is None:
@@ -274,7 +260,7 @@ class SheddingController:
         stream is to have more rows than fit into it."""
         fastest = max(self._rates.values(), default=0.0)
         fitting = self._batch_rows / fastest if fastest > 0 else math.inf
-        return min(max(2 * PACE, 10 * self._fixed), fitting)
+        return min(max(2 * BATCH_S, 10 * self._fixed), fitting)
 
     def _is_whole(self) -> bool:
         return all(

@@ -25,7 +25,7 @@ from strandline.planner.joins.shedding import shed
 from strandline.planner.prices import constants
 
 STEPS: Final = 30  # of bisection
-NOTHING: Final = 1e-12  # seconds of work that are none, but have a logarithm
+TINY: Final = 1e-12  # seconds of work that are none, but have a logarithm
 
 SamplingRates = Mapping[str, float]
 
@@ -60,7 +60,7 @@ class SheddingModel:
         work = JoinLoad.of(query, self._cluster.tree)
         return read + work.passing(self._by_input(query, rates, now), self._by_input(query, rates, held))
 
-    def settle(self, rates: SamplingRates, part: float, least: float) -> dict[str, float]:
+    def optimal_rates(self, rates: SamplingRates, part: float, least: float) -> dict[str, float]:
         """The shares, none below `least`, that leave the most results for this part of the work with every row."""
         whole = dict.fromkeys(self.streams, 1.0)
         target = part * self.load(rates, whole, whole)
@@ -69,7 +69,7 @@ class SheddingModel:
             return self.load(rates, sampling_rates, sampling_rates)
 
         best = self._best(rates, least)
-        join = max(target - _read_cost() * sum(self._rate(rates, stream) for stream in self.streams), NOTHING)
+        join = max(target - _read_cost() * sum(self._rate(rates, stream) for stream in self.streams), TINY)
         found = best(join)
         if work(found) <= target * 1.001:
             return found
@@ -157,7 +157,7 @@ def explain_shedding(model: SheddingModel, part: float, least: float) -> str:
     if part >= 1.0:
         return "drops nothing at these rates"
     whole = dict.fromkeys(model.streams, 1.0)
-    sampling_rates = model.settle({}, part, least)
+    sampling_rates = model.optimal_rates({}, part, least)
     kept = ", ".join(
         f"{sampling_rate:.0%} of {stream}"
         for stream, sampling_rate in sorted(sampling_rates.items())

@@ -407,7 +407,7 @@ def test_a_column_with_one_value_for_all_rows_is_a_column(function: str) -> None
             compare(expression, [row] * 3, frame_of([row])[np.zeros(3, dtype=np.int64)])
 
 
-@pytest.mark.parametrize("id", FIRST)
+@pytest.mark.parametrize("column_id", FIRST)
 def test_every_cast_at_the_edges(column_id: str) -> None:
     for target in {*TYPES, *COLUMNS.values(), decimal(38, 1), decimal(38, 38), decimal(3, 1)}:
         if castable(COLUMNS[column_id], target):

@@ -159,7 +159,7 @@ def test_each_row_has_the_value_of_its_number(
     values = values.sort() if tell is runs else values
     found = tell(values)
     assert found is not None
-    assert len(found.rows) < len(values) // telling_apart.FEW
+    assert len(found.rows) < len(values) // telling_apart.MIN_ROWS_PER_VALUE
     assert found.spread(values.to_frame()[found.rows]).to_series().equals(values)
 
 

@@ -32,17 +32,17 @@ def test_elements_that_start_together_keep_their_order_of_arrival() -> None:
 @given(st.lists(st.tuples(st.lists(st.integers(0, 8), max_size=4), st.integers(0, 5)), max_size=12), st.booleans())
 def test_slices_are_complete_and_ordered(steps: list[tuple[list[int], int]], restored: bool) -> None:
     """Each step brings rows at the progress plus some offsets, then moves the progress on."""
-    buffer, progress = ReorderOperator(), 0
+    buffer, watermark = ReorderOperator(), 0
     arrived: Elements = []
     out: Elements = []
     for offsets, move in [*steps, ([], FOREVER)]:
-        rows = [((str(len(arrived) + i),), progress + o, progress + o + 1) for i, o in enumerate(offsets)]
+        rows = [((str(len(arrived) + i),), watermark + o, watermark + o + 1) for i, o in enumerate(offsets)]
         arrived += rows
-        until = FOREVER if move == FOREVER else progress + move
+        until = FOREVER if move == FOREVER else watermark + move
         part = elements_of(buffer.step([batch(TEXT, rows)], Watermark(until)).frame)
-        assert all(progress <= start < until for _, start, _ in part)
+        assert all(watermark <= start < until for _, start, _ in part)
         out += part
-        progress = until
+        watermark = until
         if restored:
             state, buffer = buffer.save(), ReorderOperator()
             buffer.restore(state)

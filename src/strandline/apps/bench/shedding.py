@@ -100,7 +100,7 @@ def optimum(scale: float) -> float:
     rates = {name: 2 * scale * rate for name, rate in RATES.items()}
     at_capacity = {name: rate / 2 for name, rate in rates.items()}
     capacity = cheap.load(at_capacity, whole, whole)
-    sampling_rates = plan.settle(rates, min(1.0, capacity / plan.load(rates, whole, whole)), 0.0)
+    sampling_rates = plan.optimal_rates(rates, min(1.0, capacity / plan.load(rates, whole, whole)), 0.0)
     return plan.completeness(rates, sampling_rates) * _results(rates)
 
 

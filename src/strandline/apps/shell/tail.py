@@ -32,8 +32,8 @@ from strandline.core.temporal import BEFORE_ALL
 from strandline.database.introspection.progress_meter import spinner
 
 _LOOK_SECONDS: Final = 0.2
-_PATIENCE: Final = 8.0  # seconds until somebody who waits for rows may want to know why there are none
-_ROOM: Final = 6  # lines of the screen that are not rows: title, head, phase, status, and one to breathe
+_DIAGNOSE_AFTER_S: Final = 8.0  # seconds until somebody who waits for rows may want to know why there are none
+_OTHER_LINES: Final = 6  # lines of the screen that are not rows: title, head, phase, status, and one to breathe
 
 
 def follow(session: Session, begin: Callable[[], SessionQuery], form: Form | None) -> None:
@@ -124,7 +124,7 @@ class Tail:
         return over
 
     def _advice(self, entry: SessionQuery) -> str:
-        waits_long = entry.meter.metrics[0]["batches"] and time.monotonic() - self._began > _PATIENCE
+        waits_long = entry.meter.metrics[0]["batches"] and time.monotonic() - self._began > _DIAGNOSE_AFTER_S
         return f" (Ctrl-C, then .why {entry.id} tells what holds it up)" if waits_long else ""
 
     def _wait(self, phase: str) -> None:
@@ -136,7 +136,7 @@ class Tail:
             return
         entry.feed.look()
         size = self._app.output.get_size()
-        shown = as_ansi(show(entry.feed, self.form or "table", max(size.rows - _ROOM, 3)), size.columns)
+        shown = as_ansi(show(entry.feed, self.form or "table", max(size.rows - _OTHER_LINES, 3)), size.columns)
         self._body = ANSI(shown.rstrip("\n") + (f"\n{spinner()} {phase}" if phase else ""))
 
     def _application(self) -> Application[None]:
@@ -195,7 +195,7 @@ class Tail:
             session.say(failure(query), style="red")
             return
         if query.progress > BEFORE_ALL and entry.feed is not None:
-            session.print_now(entry, self.form or "table", max(session.console.height - _ROOM, 3))
+            session.print_now(entry, self.form or "table", max(session.console.height - _OTHER_LINES, 3))
         if state == "running":
             session.say(f"{entry.label} is still running: .tail {entry.id} shows it again, .stop {entry.id} ends it")
         else:

@@ -39,7 +39,7 @@ from strandline.runtime.result import result_schema
 BATCHES: Final = "strandline_batches"
 _SECONDS: Final = 60.0  # for a broker to answer
 _STEP: Final = 0.5  # seconds for which one call waits: nothing can interrupt it
-_PATIENCE: Final = 5.0  # for a topic to be made, which not every broker does
+_TOPIC_TIMEOUT_S: Final = 5.0  # for a topic to be made, which not every broker does
 _HANDED_OVER: Final = 10_000  # messages that wait in the library before it is asked to send
 
 
@@ -223,7 +223,7 @@ class _KafkaWriter(SinkWriter):
             return
         admin = Needs("confluent_kafka.admin", "kafka").load()
         topic = admin.NewTopic(BATCHES, 1, config={"cleanup.policy": "compact"})
-        made = admin.AdminClient(self._settings({})).create_topics([topic], request_timeout=_PATIENCE)
+        made = admin.AdminClient(self._settings({})).create_topics([topic], request_timeout=_TOPIC_TIMEOUT_S)
         with suppress(self._library.KafkaException):  # somebody else makes it, or the broker does when it is named
             made[BATCHES].result()
 

@@ -9,7 +9,7 @@ from strandline.connectors.sinks.base import Sink, SinkArguments, SinkWriter
 from strandline.connectors.traits import Traits
 from strandline.core.errors import SinkError
 from strandline.core.types import Schema
-from strandline.runtime.result_buffer import KEEP
+from strandline.runtime.result_buffer import DEFAULT_LIMIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Memory(Sink):
     kind: ClassVar[str] = "memory"
     traits: ClassVar[Traits] = Traits(False, True, False, "kept in this process; a restart keeps only what is new")
 
-    keep: int | None = KEEP
+    keep: int | None = DEFAULT_LIMIT
 
     def __post_init__(self) -> None:
         if self.keep is not None and self.keep < 1:
@@ -36,7 +36,7 @@ class Memory(Sink):
 
     @classmethod
     def from_arguments(cls, arguments: SinkArguments) -> Self:
-        keep = arguments.option("keep", (int, type(None)), KEEP)
+        keep = arguments.option("keep", (int, type(None)), DEFAULT_LIMIT)
         arguments.done(most=0)
         if keep is not None and keep < 1:
             raise arguments.error("keep of memory() is at least 1, or NULL for all elements")

@@ -60,7 +60,7 @@ _CONNECTION: Final = {
 _CANCEL_SECONDS: Final = 1.0
 # SQLSTATEs of what another attempt may mend: lost connections, too many of them, deadlocks, a server that restarts.
 _TRANSIENT: Final = ("08", "40", "53300", "57P01", "57P02", "57P03")
-_MANY: Final = 50_000  # rows to delete in one statement
+_DELETE_ROWS: Final = 50_000  # rows to delete in one statement
 _LONGEST_NAME: Final = 63  # bytes; more are cut off
 _FILES: Final = ("passfile", "sslcert", "sslkey", "sslrootcert", "sslcrl", "sslcrldir", "sslkeylogfile")
 
@@ -224,8 +224,8 @@ class _PostgreSQLStore(Store):
             copy.write(data)
 
     def delete(self, table: TableSpec, rows: pl.Series) -> None:
-        for first in range(0, len(rows), _MANY):
-            wanted = rows.slice(first, _MANY).to_list()
+        for first in range(0, len(rows), _DELETE_ROWS):
+            wanted = rows.slice(first, _DELETE_ROWS).to_list()
             self._open.execute(f"DELETE FROM {_quoted(table.name)} WHERE {ROW_ID} = ANY(%s)", (wanted,))
 
     def read(self, table: TableSpec) -> pl.DataFrame:

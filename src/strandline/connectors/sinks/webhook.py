@@ -35,7 +35,7 @@ from strandline.runtime.result import result_schema
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0  # seconds; the pause doubles from one attempt to the next
 _GRACE = 1.0  # seconds for a request on its way when the query is stopped
-_WORTH_ANOTHER_TRY: Final = (408, 425, 429, 500, 502, 503, 504)
+_RETRIED_STATUSES: Final = (408, 425, 429, 500, 502, 503, 504)
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
@@ -223,7 +223,7 @@ class _WebhookWriter(SinkWriter):
                 if 200 <= response.status < 300:
                     return
                 problem = f"the answer was {response.status} {response.reason}"
-                if response.status not in _WORTH_ANOTHER_TRY:
+                if response.status not in _RETRIED_STATUSES:
                     break
                 pause = max(pause, _asked_pause(response))
             except Interrupted:

@@ -14,7 +14,7 @@ from strandline.runtime.stage import OperatorCounters
 
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _RATE_SECONDS: Final = 5.0  # rates are means over so long
-_WORTH_A_WORD: Final = 2.0  # seconds of input that lie ahead before we speak of catching up
+_MIN_BACKLOG_S: Final = 2.0  # seconds of input that lie ahead before we speak of catching up
 _BAR: Final = 24
 
 
@@ -96,7 +96,7 @@ class ProgressMeter:
         if any(query.progress == BEFORE_ALL for query in self.queries):
             return "first batch" if not any(m["batches"] for m in self.metrics) else "waiting for the first rows"
         left = self.rows_left
-        if not left or left < max(1_000.0, _WORTH_A_WORD * self.rates()[0]):
+        if not left or left < max(1_000.0, _MIN_BACKLOG_S * self.rates()[0]):
             return None
         done = self.rows_in / (self.rows_in + left)
         return f"catching up, about {left:,} rows left  {bar(done)} {done:.0%}"

@@ -40,7 +40,7 @@ Key: TypeAlias = frozenset[str]
 Keys: TypeAlias = tuple[Key, ...]
 Pair: TypeAlias = tuple[str, str]
 
-MOST: Final = 6  # keys of a plan; products of them would not end
+MAX_KEYS: Final = 6  # keys of a plan; products of them would not end
 
 
 def is_duplicate_free(plan: Plan) -> bool:
@@ -141,7 +141,7 @@ def _few(found: Iterable[Key]) -> Keys:
     for key in sorted(set(found), key=lambda key: (len(key), sorted(key))):
         if not any(other <= key for other in kept):
             kept.append(key)
-    return tuple(kept[:MOST])
+    return tuple(kept[:MAX_KEYS])
 
 
 def equalities(plan: Plan) -> tuple[Pair, ...]:

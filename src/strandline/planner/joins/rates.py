@@ -29,7 +29,7 @@ Mask: TypeAlias = int
 Tree: TypeAlias = "int | tuple[Tree, Tree]"
 
 
-LEAST = 1e-12  # a share that is nothing, but has a logarithm
+TINY = 1e-12  # a share that is nothing, but has a logarithm
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,7 @@ class JoinLoad:
         """The load while windows still hold what was kept before: of each result one row is new, the others are held.
         Which one is new is averaged geometrically, which is exact where all streams are thinned alike."""
         new = 1.0 / np.maximum(self.inside.sum(axis=1), 1)[:, None]
-        logs = new * np.log(np.maximum(sampling_rates, LEAST)) + (1 - new) * np.log(np.maximum(held, LEAST))
+        logs = new * np.log(np.maximum(sampling_rates, TINY)) + (1 - new) * np.log(np.maximum(held, TINY))
         thinned = np.exp(np.where(self.inside, logs, 0.0).sum(axis=1))
         return float(np.sum(thinned * (self._alpha + self._beta @ sampling_rates)))
 

@@ -40,7 +40,7 @@ Compute: TypeAlias = Callable[[pl.DataFrame, Sequence[Expression]], list[pl.Seri
 Thrifty: TypeAlias = tuple[pl.DataFrame, list[Expression]]
 
 # Nanoseconds that a way must have to save, by all rows together: to think of it takes some, too.
-WORTH: Final = 3_000_000
+MIN_SAVING_NS: Final = 3_000_000
 # What a part must cost for each row so that a way pays off: what the way costs itself, and more.
 BY_RUNS: Final = 20
 BY_NUMBERS: Final = 60
@@ -67,7 +67,7 @@ def optimize(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Comp
 
 
 def _least_cost(frame: pl.DataFrame) -> float:
-    return WORTH / max(frame.height, 1)
+    return MIN_SAVING_NS / max(frame.height, 1)
 
 
 def _all_rows(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Thrifty:
