@@ -189,7 +189,7 @@ def test_a_changed_share_is_logged_once(lines: Lines) -> None:
     model: Any = SimpleNamespace(
         streams=frozenset({"s"}),
         load=lambda rates, now, held: 10.0 * now["s"],
-        settle=lambda rates, part, least: {"s": max(part, least)},
+        optimal_rates=lambda rates, part, least: {"s": max(part, least)},
         window=lambda stream: 1.0,
     )
     rows = {"s": 0}

@@ -43,10 +43,10 @@ def call(name: str, *arguments: Expression) -> Expression:
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every way is taken that can be taken, however little it saves."""
-    for name in ("WORTH", "BY_RUNS", "BY_NUMBERS", "BY_TEXTS", "WHERE_TAKEN"):
+    for name in ("MIN_SAVING_NS", "BY_RUNS", "BY_NUMBERS", "BY_TEXTS", "WHERE_TAKEN"):
         monkeypatch.setattr(economy, name, 0)
-    monkeypatch.setattr(telling_apart, "FEW", 1)
-    monkeypatch.setattr(telling_apart, "MOSTLY", 1.0)
+    monkeypatch.setattr(telling_apart, "MIN_ROWS_PER_VALUE", 1)
+    monkeypatch.setattr(telling_apart, "MAX_DISTINCT_FRACTION", 1.0)
 
 
 def plainly(frame: pl.DataFrame, expression: Expression) -> list[object]:
