@@ -75,8 +75,7 @@ from strandline.runtime.state.store import StateStore
 from strandline.runtime.watermark import Heartbeat
 from strandline.sql import ast as syntax
 from strandline.sql.binder.binder import bind_query
-from strandline.sql.lexer import tokenize
-from strandline.sql.parser.keywords import RESERVED
+from strandline.sql.lexer import RESERVED, tokenize
 from strandline.sql.parser.statements import parse
 from strandline.sql.parser.types import SIMPLE_TYPES
 

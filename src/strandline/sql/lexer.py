@@ -1,6 +1,6 @@
 """Text to tokens: the words, numbers, texts and symbols of a script, each with its place.
 
-Keywords are ordinary words here; where a word has a meaning of its own is for the parser to say.
+Keywords are ordinary words here; where they have a meaning of their own is for the parser to say.
 """
 
 from __future__ import annotations
@@ -61,6 +61,22 @@ _STRAY_HINTS: Final = {
 }
 
 
+def words(text: str) -> frozenset[str]:
+    """A set of keywords, written as one text."""
+    return frozenset(text.split())
+
+
+# Words that cannot be names unless quoted: each of them could follow a name with a meaning of its own.
+RESERVED: Final = words(
+    """ALL AND AS BETWEEN CASE CAST CREATE CROSS DISTINCT ELSE END EXCEPT EXISTS FALSE FETCH FROM FULL GROUP HAVING
+        IN INNER INTERSECT IS JOIN LEFT LIKE LIMIT NATURAL NOT NULL OFFSET ON OR ORDER QUALIFY RIGHT SELECT THEN TRUE
+        UNION USING WHEN WHERE WINDOW WITH"""
+)
+
+# Those of them that people call columns, and that do not end a list.
+LIKELY_NAMES: Final = words("ALL CREATE CROSS END FETCH FULL GROUP INNER LEFT LIMIT OFFSET ORDER RIGHT WINDOW")
+
+
 def tokenize(text: str) -> list[Token]:
     """The tokens of `text`, comments and blanks left out, with one END token right after the last of them."""
     tokens: list[Token] = []
@@ -106,9 +122,8 @@ def _quoted(text: str, at: int) -> Token:
     span = Span(text, at, match.end())
     value = match.group(1).replace(quote * 2, quote)
     if any("\ud800" <= character <= "\udfff" for character in value):
-        raise _error(
-            f"a quoted {what} is not valid Unicode", "bad-character", span, "It holds half of a surrogate pair."
-        )
+        hint = "It holds half of a surrogate pair."
+        raise _error(f"a quoted {what} is not valid Unicode", "bad-character", span, hint)
     if what == "name" and not value:
         raise _error("a quoted name is empty", "empty-name", span, None)
     return Token(Kind.TEXT if quote == "'" else Kind.QUOTED, value, span)

@@ -7,7 +7,7 @@ from typing import Final
 
 from strandline.core.temporal import UNITS
 from strandline.sql.binder.scaled_aggregates import SCALED
-from strandline.sql.parser.keywords import RESERVED, words
+from strandline.sql.lexer import RESERVED, words
 from strandline.sql.parser.statements import LISTS, STATEMENTS
 from strandline.sql.parser.types import TYPE_NAMES
 

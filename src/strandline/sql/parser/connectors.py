@@ -130,23 +130,21 @@ def _parse_argument(
     tokens: TokenStream, arguments: list[ast.SourceValue], options: list[tuple[ast.Identifier, ast.SourceValue]]
 ) -> None:
     """Read one argument into `arguments` or, if it is named, into `options`."""
-    if tokens.peek().keyword not in ("=>", "="):
-        value = _parse_source_value(tokens)
-        if options:
-            hint = "Positional arguments come first, then name => value."
-            raise tokens.error("a positional argument follows a named one", "argument-order", value.span, hint)
-        arguments.append(value)
-        return
-    name = tokens.expect_name("an option name")
-    tokens.advance()
-    if any(name.name.lower() == other.name.lower() for other, _ in options):
-        raise tokens.error(f'option "{name.name}" is given twice', "duplicate-option", name.span)
-    options.append((name, _parse_source_value(tokens)))
-
-
-def _parse_source_value(tokens: TokenStream) -> ast.SourceValue:
+    name = None
+    if tokens.peek().keyword in ("=>", "="):
+        name = tokens.expect_name("an option name")
+        tokens.advance()
+        if any(name.name.lower() == other.name.lower() for other, _ in options):
+            raise tokens.error(f'option "{name.name}" is given twice', "duplicate-option", name.span)
     start = tokens.token
-    return ast.SourceValue(_parse_value(tokens), span=tokens.since(start))
+    value = ast.SourceValue(_parse_value(tokens), span=tokens.since(start))
+    if name is not None:
+        options.append((name, value))
+    elif options:
+        hint = "Positional arguments come first, then name => value."
+        raise tokens.error("a positional argument follows a named one", "argument-order", value.span, hint)
+    else:
+        arguments.append(value)
 
 
 def _parse_value(tokens: TokenStream) -> Argument:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from strandline.sql import ast
-from strandline.sql.lexer import Kind, Token
+from strandline.sql.lexer import LIKELY_NAMES, RESERVED, Kind, Token
 from strandline.sql.parser import calls, queries
-from strandline.sql.parser.keywords import LIKELY_NAMES, RESERVED
 from strandline.sql.parser.literals import begins_interval, parse_interval
 from strandline.sql.parser.token_stream import TokenStream
 from strandline.sql.parser.types import SIMPLE_TYPES, parse_cast_type
@@ -78,13 +77,16 @@ def _parse_sort_item(tokens: TokenStream) -> ast.SortItem:
 
 def _parse_operation(tokens: TokenStream, start: Token, left: ast.Expression, level: int) -> ast.Expression:
     """The operator here, which binds at `level`, and what is right of it."""
-    if level in (OR, AND):
-        return _parse_logical(tokens, start, left, level)
     if level == IS:
         return _parse_is_test(tokens, start, left)
     if level == MATCH:
         return _parse_match_test(tokens, start, left)
     operator = tokens.advance()
+    if level in (OR, AND):
+        operands = [left, parse_expression(tokens, level + 1)]
+        while tokens.accept(operator.keyword):
+            operands.append(parse_expression(tokens, level + 1))
+        return ast.Logical(operator.keyword, tuple(operands), span=tokens.since(start))
     if level == CAST:
         return ast.Cast(left, parse_cast_type(tokens), span=tokens.since(start))
     if level == SUBSCRIPT:
@@ -100,14 +102,6 @@ def _parse_operation(tokens: TokenStream, start: Token, left: ast.Expression, le
         return ast.Quantified(symbol, quantifier, left, query, span=tokens.since(start))
     right = parse_expression(tokens, level + 1)
     return ast.Binary(symbol, left, right, span=tokens.since(start))
-
-
-def _parse_logical(tokens: TokenStream, start: Token, left: ast.Expression, level: int) -> ast.Logical:
-    operator = tokens.token.keyword
-    operands = [left]
-    while tokens.accept(operator):
-        operands.append(parse_expression(tokens, level + 1))
-    return ast.Logical(operator, tuple(operands), span=tokens.since(start))
 
 
 def _parse_is_test(tokens: TokenStream, start: Token, left: ast.Expression) -> ast.Expression:

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 from strandline.sql import ast
-from strandline.sql.lexer import Kind, Token
+from strandline.sql.lexer import RESERVED, Kind, Token
 from strandline.sql.parser import expressions, tables
-from strandline.sql.parser.keywords import RESERVED
 from strandline.sql.parser.literals import MAX_ROWS, parse_row_count
 from strandline.sql.parser.token_stream import MAX_DEPTH, TokenStream, too_deep
 
@@ -121,14 +120,9 @@ def _parse_intersections(tokens: TokenStream) -> ast.Query:
 
 def _parse_set_operator(tokens: TokenStream) -> str:
     """UNION, INTERSECT or EXCEPT with what may follow; MINUS is another word for EXCEPT."""
-    word = tokens.advance().keyword
-    word = "EXCEPT" if word == "MINUS" else word
-    if tokens.accept("ALL"):
-        return f"{word} ALL"
-    if word == "UNION" and tokens.accept("MAX"):
-        return "UNION MAX"
-    if word == "EXCEPT" and tokens.accept("STRICT"):
-        return "EXCEPT STRICT"
+    word = tokens.advance().keyword.replace("MINUS", "EXCEPT")
+    if tokens.sees_any({"UNION": ("ALL", "MAX"), "EXCEPT": ("ALL", "STRICT")}.get(word, ("ALL",))):
+        return f"{word} {tokens.advance().keyword}"
     tokens.accept("DISTINCT")
     return word
 

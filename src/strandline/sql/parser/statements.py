@@ -8,9 +8,8 @@ from typing import Final
 from strandline.core.errors import ParseError, Span
 from strandline.core.types import Type
 from strandline.sql import ast
-from strandline.sql.lexer import Kind, Token
+from strandline.sql.lexer import RESERVED, Token, words
 from strandline.sql.parser.connectors import parse_connector, parse_source_stream
-from strandline.sql.parser.keywords import RESERVED, words
 from strandline.sql.parser.literals import parse_percent
 from strandline.sql.parser.queries import parse_column_names, parse_query, sees_changes, sees_query
 from strandline.sql.parser.tables import parse_system_name
@@ -30,16 +29,15 @@ def parse(text: str) -> list[ast.Statement]:
     """The statements of a script; they are separated by semicolons."""
     tokens = TokenStream(text)
     statements: list[ast.Statement] = []
-    while True:
-        while tokens.accept(";"):
-            pass
-        if tokens.token.kind is Kind.END:
-            return statements
+    while not tokens.at_end():
+        if tokens.accept(";"):
+            continue
         statement = _parse_statement(tokens)
-        if not (tokens.token.kind is Kind.END or tokens.sees(";")):
+        if not (tokens.at_end() or tokens.sees(";")):
             raise tokens.unexpected("; or the end of the statement", _hint_for_leftover(tokens))
         _check_height(statement)
         statements.append(statement)
+    return statements
 
 
 def parse_one(text: str) -> ast.Statement:
@@ -58,7 +56,7 @@ def parse_type(text: str) -> Type:
     """The type that a text such as `DECIMAL(10, 2)` denotes."""
     tokens = TokenStream(text)
     kind = parse_type_name(tokens)
-    if tokens.token.kind is not Kind.END:
+    if not tokens.at_end():
         raise tokens.unexpected("the end of the type")
     return kind.type
 
@@ -195,10 +193,10 @@ def _parse_create(
         return _parse_sink(tokens, start, name)
     if kind == "VIEW":
         columns = parse_column_names(tokens)
-        tokens.expect("AS", hint="Write CREATE VIEW name AS SELECT ….")
-        return ast.CreateView(name, columns, _parse_query_after_as(tokens), replaces, span=tokens.since(start))
-    if tokens.accept("AS"):
-        query = _parse_query_after_as(tokens)
+        query = _parse_as_query(tokens, "Write CREATE VIEW name AS SELECT ….")
+        return ast.CreateView(name, columns, query, replaces, span=tokens.since(start))
+    if tokens.sees("AS"):
+        query = _parse_as_query(tokens)
         return ast.CreateStreamAs(name, query, _parse_shedding(tokens), span=tokens.since(start))
     return parse_source_stream(tokens, start, name)
 
@@ -213,12 +211,12 @@ def _parse_kind(tokens: TokenStream, hint: str) -> str:
 def _parse_sink(tokens: TokenStream, start: Token, name: ast.Identifier) -> ast.CreateSink:
     tokens.expect("INTO", hint=_SINK_HINT)
     target = parse_connector(tokens, "sink", "parquet('directory'), sqlite('file', table => 'name'), ….")
-    tokens.expect("AS", hint=_SINK_HINT)
-    query = _parse_query_after_as(tokens)
+    query = _parse_as_query(tokens, _SINK_HINT)
     return ast.CreateSink(name, target, query, _parse_shedding(tokens), span=tokens.since(start))
 
 
-def _parse_query_after_as(tokens: TokenStream) -> ast.Query:
+def _parse_as_query(tokens: TokenStream, hint: str | None = None) -> ast.Query:
+    tokens.expect("AS", hint=hint)
     if not sees_query(tokens):
         raise tokens.unexpected("SELECT after AS")
     return parse_query(tokens)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from strandline.core.errors import ParseError
 from strandline.logical.catalog import SYSTEM
 from strandline.sql import ast
 from strandline.sql.lexer import Kind, Token
@@ -75,13 +74,9 @@ def _parse_join_condition(tokens: TokenStream) -> tuple[ast.Expression | None, t
 def _parse_table_operand(tokens: TokenStream) -> ast.Table:
     if tokens.sees("LATERAL"):
         raise tokens.unsupported("LATERAL", "Join the subquery on the columns that it would look up.")
-    if queries.sees_changes(tokens):
-        return _parse_changes_table(tokens)
-    if not tokens.sees("("):
-        return _parse_stream_table(tokens)
-    if queries.opens_query(tokens):
+    if queries.sees_changes(tokens) or (tokens.sees("(") and queries.opens_query(tokens)):
         return _parse_query_table(tokens)
-    return _parse_nested_joins(tokens)
+    return _parse_nested_joins(tokens) if tokens.sees("(") else _parse_stream_table(tokens)
 
 
 def _parse_nested_joins(tokens: TokenStream) -> ast.Table:
@@ -122,29 +117,19 @@ def _parse_system_table(tokens: TokenStream, schema: ast.Identifier) -> ast.Stre
     return ast.StreamTable(name, None, alias, span=name.span.to(alias.span))
 
 
-def _parse_changes_table(tokens: TokenStream) -> ast.QueryTable:
-    changes = queries.parse_changes(tokens)
+def _parse_query_table(tokens: TokenStream) -> ast.QueryTable:
+    """`(query) [AS] name` or `ISTREAM(query)`, which may go by the name of the only stream that the query reads."""
+    start = tokens.token
+    enclosed = tokens.sees("(")
+    query = queries.parse_enclosed_query(tokens) if enclosed else queries.parse_changes(tokens)
     window, granularity, alias = _parse_window_and_alias(tokens)
-    match changes.query:
-        case ast.Select(_, _, (ast.StreamTable(name, None, None),), _, _, _) if alias is None:
+    match query:
+        case ast.Changes(_, ast.Select(_, _, (ast.StreamTable(name, None, None),))) if not (enclosed or alias):
             alias = name
     if alias is None:
-        raise _missing_alias(tokens, changes)
-    return ast.QueryTable(changes, window, alias, granularity, span=tokens.since(changes))
-
-
-def _parse_query_table(tokens: TokenStream) -> ast.QueryTable:
-    start = tokens.token
-    query = queries.parse_enclosed_query(tokens)
-    window, granularity, alias = _parse_window_and_alias(tokens)
-    if alias is None:
-        raise _missing_alias(tokens, start)
+        hint = "Add one: (SELECT …) AS name."
+        raise tokens.error("a subquery in FROM has no name", "missing-alias", tokens.since(start), hint)
     return ast.QueryTable(query, window, alias, granularity, span=tokens.since(start))
-
-
-def _missing_alias(tokens: TokenStream, start: Token | ast.Node) -> ParseError:
-    hint = "Add one: (SELECT …) AS name."
-    return tokens.error("a subquery in FROM has no name", "missing-alias", tokens.since(start), hint)
 
 
 def _parse_window_and_alias(

@@ -7,8 +7,7 @@ from typing import Final, TypeVar
 
 from strandline.core.errors import ParseError, Span
 from strandline.sql import ast
-from strandline.sql.lexer import Kind, Token, tokenize
-from strandline.sql.parser.keywords import RESERVED
+from strandline.sql.lexer import RESERVED, Kind, Token, tokenize
 
 T = TypeVar("T")
 
@@ -44,6 +43,9 @@ class TokenStream:
         self._position = min(self._position + count, self._last)
         self.token = self._tokens[self._position]
         return first
+
+    def at_end(self) -> bool:
+        return self.token.kind is Kind.END
 
     def sees(self, keyword: str, *following: str) -> bool:
         """Whether the next tokens are these keywords."""
