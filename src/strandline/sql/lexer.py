@@ -1,6 +1,6 @@
 """Text to tokens: the words, numbers, texts and symbols of a script, each with its place.
 
-Keywords are ordinary words here; where they have a meaning of their own is for the parser to say.
+Keywords are ordinary words here; the parser decides where a word has a meaning of its own.
 """
 
 from __future__ import annotations

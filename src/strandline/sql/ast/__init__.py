@@ -2,7 +2,7 @@
 
 Two nodes are equal if they say the same thing: the place in the text (`span`) is not part of their identity.
 """
-# ruff: noqa: F403 (the modules declare nodes and nothing else, and every one of them is `ast.Node` to its readers)
+# ruff: noqa: F403 (the modules declare nodes and little else, and all of them are `ast.Name` to readers)
 
 from strandline.sql.ast.expressions import *
 from strandline.sql.ast.nodes import *

@@ -182,7 +182,7 @@ class Star(Node):
 
 @dataclass(frozen=True, slots=True)
 class SortItem(Node):
-    """An element of ORDER BY; `nulls` is FIRST, LAST or, if nothing is said, None."""
+    """An element of ORDER BY; `nulls` is FIRST, LAST or, by default, None."""
 
     value: Expression
     descending: bool
@@ -190,13 +190,13 @@ class SortItem(Node):
 
     @property
     def nulls_first(self) -> bool:
-        """As in PostgreSQL, NULL is greater than every value unless something else is said."""
+        """As in PostgreSQL, NULL is by default greater than every value."""
         return self.descending if self.nulls is None else self.nulls == "FIRST"
 
 
 @dataclass(frozen=True, slots=True)
 class Function(Node):
-    """A call of a function or an aggregate; which of the two is for the binder to say."""
+    """A call of a function or an aggregate; the binder decides which."""
 
     name: Identifier
     arguments: tuple[Expression, ...] | Star
@@ -204,7 +204,7 @@ class Function(Node):
     distinct: bool = False  # of an aggregate: name(DISTINCT x)
     order: tuple[SortItem, ...] = ()  # of an aggregate: name(x ORDER BY …)
     within: tuple[SortItem, ...] = ()  # of an aggregate: WITHIN GROUP (ORDER BY …)
-    definition: Definition | None = None  # if it is one of the user's; `definitions` sets it
+    definition: Definition | None = None  # of a user-defined function; the binder sets it
 
 
 @dataclass(frozen=True, slots=True)

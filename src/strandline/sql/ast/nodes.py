@@ -11,7 +11,7 @@ from strandline.core.types import Type
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A piece of syntax and where it stands."""
+    """A part of the syntax tree and its place in the text."""
 
     span: Span = field(kw_only=True, compare=False, repr=False)
 
@@ -48,8 +48,8 @@ class Duration(Node):
 
 def children(node: Node) -> Iterator[Node]:
     """The nodes directly below, in the order of the text."""
-    for each in fields(node):
-        yield from _nodes(getattr(node, each.name))
+    for attribute in fields(node):
+        yield from _nodes(getattr(node, attribute.name))
 
 
 def _nodes(value: object) -> Iterator[Node]:

@@ -49,7 +49,7 @@ Window: TypeAlias = RangeWindow | NowWindow | RowsWindow | SessionWindow
 
 @dataclass(frozen=True, slots=True)
 class StreamTable(Node):
-    """A declared stream in FROM; `weighted` if its rows tell for how many they stand (`scaled`)."""
+    """A declared stream in FROM; `weighted` if its rows carry the weights of load shedding."""
 
     name: Identifier
     window: Window | None
@@ -158,7 +158,7 @@ class Changes(Node):
 
 @dataclass(frozen=True, slots=True)
 class Ordered(Node):
-    """`query ORDER BY … LIMIT n`: the first n rows at every instant, and those that are level with the last of them."""
+    """`query ORDER BY … LIMIT n`: the first n rows at every instant, with those that tie with the last."""
 
     query: Query
     order: tuple[SortItem, ...]
@@ -186,7 +186,7 @@ Query: TypeAlias = Select | UnionAll | SetOperation | Changes | Ordered | With
 
 
 def reads_system(*nodes: Node) -> bool:
-    """Whether a table of the system is read anywhere below. Not by recursion: the text may be deeper than the stack."""
+    """Whether a table of the system is read anywhere below; without recursion, which could exhaust the stack."""
     pending = list(nodes)
     while pending:
         node = pending.pop()

@@ -49,7 +49,7 @@ class ColumnDefinition(Node):
 
 @dataclass(frozen=True, slots=True)
 class Hint(Node):
-    """`rate = 5000` or `distinct(column) = 100` in `WITH (…)`: what the planner may take for true."""
+    """`rate = 5000` or `distinct(column) = 100` in `WITH (…)`: a statistic for the planner."""
 
     name: Identifier
     column: Identifier | None
@@ -72,8 +72,8 @@ class BadInput(Node):
 @dataclass(frozen=True, slots=True)
 class CreateStream(Node):
     """`CREATE STREAM name (columns) SOURCE … ORDERED BY column [WITHIN …] [IDLE AFTER …] [ON BAD INPUT …] [WITH (…)]`;
-    in place of ORDERED BY stands `VALID FROM column UNTIL column` where rows bring their intervals, and nothing where
-    their arrival counts. Without columns they are those that the source knows of, and so is the time."""
+    in place of ORDERED BY stands `VALID FROM column UNTIL column` where rows have validity intervals, and nothing where
+    the time of arrival counts. Without columns, the source declares them and the time."""
 
     name: Identifier
     columns: tuple[ColumnDefinition, ...]
@@ -117,8 +117,7 @@ class Drop(Node):
 
 @dataclass(frozen=True, slots=True)
 class CreateSink(Node):
-    """`CREATE SINK name INTO fn(…) AS query [ALLOW SHEDDING …]`: a query that runs under this name, and where its
-    answer goes."""
+    """`CREATE SINK name INTO fn(…) AS query [ALLOW SHEDDING …]`: a query that runs under this name, and its target."""
 
     name: Identifier
     target: Connector
