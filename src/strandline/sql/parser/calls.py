@@ -23,25 +23,18 @@ _OTHER_RANKINGS: Final = {
 
 
 def parse_call(tokens: TokenStream, name: ast.Identifier) -> ast.Function | ast.Ranking:
-    """The call of `name`, from the parenthesis on."""
+    """`([DISTINCT] argument, … [ORDER BY …]) [WITHIN GROUP (…)] [FILTER (WHERE …)] [OVER (…)]`, after `name`."""
     tokens.expect("(")
     word = "" if name.quoted else name.name.upper()
     if word in _SPECIAL_ARGUMENTS:
         if word == "TRIM" and tokens.sees_any(_TRIMS):
             name = ast.Identifier(_TRIMS[tokens.advance().keyword], span=name.span)
-        arguments = _SPECIAL_ARGUMENTS[word](tokens)
+        special = _SPECIAL_ARGUMENTS[word](tokens)
         tokens.expect(")")
-        return ast.Function(name, arguments, span=tokens.since(name))
-    called = _parse_plain_call(tokens, name)
-    return _parse_over(tokens, called) if tokens.sees("OVER", "(") else called
-
-
-def _parse_plain_call(tokens: TokenStream, name: ast.Identifier) -> ast.Function:
-    """`[DISTINCT] argument, … [ORDER BY …]) [WITHIN GROUP (ORDER BY …)] [FILTER (WHERE …)]`."""
+        return ast.Function(name, special, span=tokens.since(name))
     arguments: tuple[ast.Expression, ...] | ast.Star = ()
-    distinct = False
     order: tuple[ast.SortItem, ...] = ()
-    within: tuple[ast.SortItem, ...] = ()
+    distinct = False
     if tokens.sees("*"):
         arguments = ast.Star(span=tokens.advance().span)
     elif not tokens.sees(")"):
@@ -56,16 +49,25 @@ def _parse_plain_call(tokens: TokenStream, name: ast.Identifier) -> ast.Function
             feature = f"{tokens.token.keyword} in {name.name}(…)"
             raise tokens.unsupported(feature, "Separate the arguments by commas.")
     tokens.expect(")")
-    if tokens.accept("WITHIN", "GROUP"):
-        tokens.expect("(")
-        within = expressions.parse_order_by(tokens)
-        tokens.expect(")")
-    condition = None
-    if tokens.accept("FILTER", "("):
-        tokens.expect("WHERE", hint="Write FILTER (WHERE condition).")
-        condition = expressions.parse_expression(tokens)
-        tokens.expect(")")
-    return ast.Function(name, arguments, condition, distinct, order, within, span=tokens.since(name))
+    within = _parse_within_group(tokens) if tokens.accept("WITHIN", "GROUP") else ()
+    condition = _parse_condition(tokens) if tokens.accept("FILTER", "(") else None
+    called = ast.Function(name, arguments, condition, distinct, order, within, span=tokens.since(name))
+    return _parse_over(tokens, called) if tokens.sees("OVER", "(") else called
+
+
+def _parse_within_group(tokens: TokenStream) -> tuple[ast.SortItem, ...]:
+    tokens.expect("(")
+    order = expressions.parse_order_by(tokens)
+    tokens.expect(")")
+    return order
+
+
+def _parse_condition(tokens: TokenStream) -> ast.Expression:
+    """`WHERE condition)`, after FILTER and its parenthesis."""
+    tokens.expect("WHERE", hint="Write FILTER (WHERE condition).")
+    condition = expressions.parse_expression(tokens)
+    tokens.expect(")")
+    return condition
 
 
 def _parse_over(tokens: TokenStream, called: ast.Function) -> ast.Ranking:
