@@ -179,8 +179,8 @@ def _parse_after_symbol(tokens: TokenStream) -> ast.Expression:
             tokens.advance()
             inner = parse_expression(tokens)
             if tokens.sees(","):
-                hint = "Compare column by column."
-                raise tokens.unsupported("a row of values in an expression", hint, tokens.through(start))
+                feature = "a row of values in an expression"
+                raise tokens.unsupported(feature, "Compare column by column.", tokens.through(start))
             tokens.expect(")")
             return inner
         case "-" | "+" | "~":
