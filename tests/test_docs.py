@@ -75,9 +75,9 @@ from strandline.runtime.state.store import StateStore
 from strandline.runtime.watermark import SourceStatus
 from strandline.sql import ast as syntax
 from strandline.sql.binder.binder import bind_query
-from strandline.sql.lexer import tokenize
-from strandline.sql.parser.phrases import RESERVED, SIMPLE_TYPES
+from strandline.sql.lexer import RESERVED, tokenize
 from strandline.sql.parser.statements import parse
+from strandline.sql.parser.types import SIMPLE_TYPES
 
 ROOT = Path(__file__).resolve().parent.parent
 os.environ["STRANDLINE_COSTS"] = "built-in"  # figures in plans are those of the constants that come along

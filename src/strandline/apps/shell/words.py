@@ -7,8 +7,9 @@ from typing import Final
 
 from strandline.core.temporal import UNITS
 from strandline.sql.binder.scaled_aggregates import SCALED
-from strandline.sql.parser.phrases import RESERVED, TYPE_NAMES, words
+from strandline.sql.lexer import RESERVED, words
 from strandline.sql.parser.statements import LISTS, STATEMENTS
+from strandline.sql.parser.types import TYPE_NAMES
 
 # What the grammar of docs/language.md has beside reserved words, statements, types and units; a test compares.
 _FURTHER: Final = words(

@@ -16,7 +16,7 @@ from strandline.functions.aggregates import find_aggregate
 from strandline.functions.registry import ALIASES, FUNCTIONS
 from strandline.logical.udf import Definition, UserAggregate, UserFunction
 from strandline.sql import ast
-from strandline.sql.parser.phrases import RESERVED
+from strandline.sql.lexer import RESERVED
 from strandline.sql.parser.queries import CHANGES
 from strandline.sql.parser.statements import parse_type
 

@@ -14,7 +14,7 @@ from strandline.core.types import Type
 from strandline.logical.catalog import BadInput, BaseStream, KnownRows, SourceCall, StreamStatistics
 from strandline.sql import ast
 from strandline.sql.binder.scope import suggestion
-from strandline.sql.parser.phrases import RESERVED
+from strandline.sql.lexer import RESERVED
 
 TIME_TYPES: Final = ("TIMESTAMP", "DATE", "BIGINT")
 

@@ -13,7 +13,7 @@ from strandline.core.errors import BindError, ParseError, Span
 from strandline.core.types import BIGINT, DOUBLE, INT, INTERVAL, MAX_PRECISION, Type, decimal
 from strandline.logical import values
 from strandline.logical.expressions import Cast, Expression, Literal
-from strandline.sql.lexer import amounts_of, microseconds_of
+from strandline.sql.parser.literals import amounts_of, microseconds_of
 
 _EXAMPLES: Final = {
     "TIMESTAMP": "Write it like '2024-01-31 23:59:59.5'.",

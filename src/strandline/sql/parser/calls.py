@@ -1,6 +1,6 @@
-"""Calls that are written with words between their arguments: EXTRACT(year FROM ts), TRIM(BOTH 'x' FROM s) and others.
+"""Calls: the arguments of functions and aggregates, and what may follow them.
 
-A room of the parser, between `phrases` and `expressions`: each form becomes an ordinary call.
+Calls that are written with words between their arguments, such as EXTRACT(year FROM ts), become ordinary ones.
 """
 
 from __future__ import annotations
@@ -8,80 +8,141 @@ from __future__ import annotations
 from typing import Final
 
 from strandline.sql import ast
-from strandline.sql.lexer import Kind, Token
-from strandline.sql.parser.phrases import Phrases
+from strandline.sql.lexer import Kind
+from strandline.sql.parser import expressions
+from strandline.sql.parser.token_stream import TokenStream
 
 _TRIMS: Final = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
+_SUBQUERY_HINT: Final = "A subquery that is an argument has parentheses of its own: abs((SELECT …))."
+_RANK_HINT: Final = "Write RANK() OVER (PARTITION BY x ORDER BY y DESC)."
+_OTHER_RANKINGS: Final = {
+    "ROW_NUMBER": "The order of tied rows is undefined. Write RANK(), which gives tied rows one place.",
+    "DENSE_RANK": "Write RANK(), which counts the rows before a row.",
+    "PERCENT_RANK": "Write RANK(), which counts the rows before a row.",
+}
 
 
-class Forms(Phrases):
-    """A method per form. Each starts right after the opening parenthesis and ends before the closing one."""
+def parse_call(tokens: TokenStream, name: ast.Identifier) -> ast.Function | ast.Ranking:
+    """`([DISTINCT] argument, … [ORDER BY …]) [WITHIN GROUP (…)] [FILTER (WHERE …)] [OVER (…)]`, after `name`."""
+    tokens.expect("(")
+    word = "" if name.quoted else name.name.upper()
+    if word in _SPECIAL_ARGUMENTS:
+        if word == "TRIM" and tokens.sees_any(_TRIMS):
+            name = ast.Identifier(_TRIMS[tokens.advance().keyword], span=name.span)
+        special = _SPECIAL_ARGUMENTS[word](tokens)
+        tokens.expect(")")
+        return ast.Function(name, special, span=tokens.since(name))
+    arguments: tuple[ast.Expression, ...] | ast.Star = ()
+    order: tuple[ast.SortItem, ...] = ()
+    distinct = False
+    if tokens.sees("*"):
+        arguments = ast.Star(span=tokens.advance().span)
+    elif not tokens.sees(")"):
+        distinct = tokens.accept("DISTINCT")
+        tokens.accept("ALL")
+        if tokens.sees_any(("SELECT", "WITH", "VALUES")):
+            span = tokens.previous.span.to(tokens.peek(tokens.find_closing(-1)).span)
+            raise tokens.unsupported("a subquery without parentheses", _SUBQUERY_HINT, span)
+        arguments = tokens.parse_list(expressions.parse_expression)
+        order = expressions.parse_order_by(tokens) if tokens.sees("ORDER") else ()
+        if tokens.sees_any(("FROM", "FOR")):
+            feature = f"{tokens.token.keyword} in {name.name}(…)"
+            raise tokens.unsupported(feature, "Separate the arguments by commas.")
+    tokens.expect(")")
+    within = _parse_within_group(tokens) if tokens.accept("WITHIN", "GROUP") else ()
+    condition = _parse_condition(tokens) if tokens.accept("FILTER", "(") else None
+    called = ast.Function(name, arguments, condition, distinct, order, within, span=tokens.since(name))
+    return _parse_over(tokens, called) if tokens.sees("OVER", "(") else called
 
-    def expression(self, weakest: int = 0) -> ast.Expression:
-        """The room above knows how to read one."""
-        raise AssertionError("expressions are read by the room above")
 
-    def operand_before_in(self) -> ast.Expression:
-        """An expression that ends before IN."""
-        raise AssertionError("expressions are read by the room above")
+def _parse_within_group(tokens: TokenStream) -> tuple[ast.SortItem, ...]:
+    tokens.expect("(")
+    order = expressions.parse_order_by(tokens)
+    tokens.expect(")")
+    return order
 
-    def form(self, start: Token, name: ast.Identifier) -> ast.Function | None:
-        """The call of a function that has a form of its own, up to the closing parenthesis; None for any other."""
-        match start.keyword:
-            case "EXTRACT":
-                arguments = self.extract()
-            case "POSITION":
-                arguments = self.position()
-            case "SUBSTRING" | "SUBSTR":
-                arguments = self.substring()
-            case "OVERLAY":
-                arguments = self.overlay()
-            case "TRIM":
-                which, arguments = self.trim()
-                name = ast.Identifier(which or name.name, False, span=name.span)
-            case _:
-                return None
-        self.expect_symbol(")")
-        return ast.Function(name, arguments, span=self.since(start))
 
-    def extract(self) -> tuple[ast.Expression, ...]:
-        unit = self.token
-        if unit.kind not in (Kind.WORD, Kind.TEXT):
-            raise self.unexpected("a unit of time", "Write EXTRACT(year FROM ts).")
-        self.next()
-        self.expect("FROM", hint="Write EXTRACT(year FROM ts).")
-        return ast.Text(unit.value, span=unit.span), self.expression()
+def _parse_condition(tokens: TokenStream) -> ast.Expression:
+    """`WHERE condition)`, after FILTER and its parenthesis."""
+    tokens.expect("WHERE", hint="Write FILTER (WHERE condition).")
+    condition = expressions.parse_expression(tokens)
+    tokens.expect(")")
+    return condition
 
-    def position(self) -> tuple[ast.Expression, ...]:
-        part = self.operand_before_in()
-        self.expect("IN", hint="Write POSITION('part' IN s).")
-        return part, self.expression()
 
-    def substring(self) -> tuple[ast.Expression, ...]:
-        arguments = list(self.listed(self.expression))
-        if self.accept("FROM"):
-            arguments.append(self.expression())
-        if self.sees("FOR"):
-            if len(arguments) == 1:
-                arguments.append(ast.Number("1", span=self.token.span))
-            self.next()
-            arguments.append(self.expression())
-        return tuple(arguments)
+def _parse_over(tokens: TokenStream, called: ast.Function) -> ast.Ranking:
+    """What follows `RANK()`: `OVER ([PARTITION BY …] ORDER BY …)`."""
+    word = called.name.name.upper()
+    if word in _OTHER_RANKINGS:
+        raise tokens.unsupported(f"{word}() OVER", _OTHER_RANKINGS[word], called.span.to(tokens.token.span))
+    if word != "RANK":
+        hint = "Group a windowed stream instead; RANK() OVER (… ORDER BY …) gives rows their places."
+        raise tokens.unsupported("OVER", hint)
+    if called != ast.Function(called.name, (), span=called.span):
+        raise tokens.error("RANK() takes no arguments", "syntax", called.span, _RANK_HINT)
+    tokens.expect("OVER", "(")
+    partition: tuple[ast.Expression, ...] = ()
+    if tokens.accept("PARTITION"):
+        tokens.expect("BY")
+        partition = tokens.parse_list(expressions.parse_expression)
+    if not tokens.sees("ORDER"):
+        raise tokens.unexpected("ORDER BY", _RANK_HINT)
+    order = expressions.parse_order_by(tokens)
+    if tokens.sees_any(("ROWS", "RANGE", "GROUPS")):
+        hint = "A place is one among all rows of the partition."
+        raise tokens.unsupported(f"{tokens.token.keyword} in OVER", hint)
+    tokens.expect(")")
+    return ast.Ranking(partition, order, span=tokens.since(called))
 
-    def overlay(self) -> tuple[ast.Expression, ...]:
-        arguments = list(self.listed(self.expression))
-        if self.accept("PLACING"):
-            arguments.append(self.expression())
-            self.expect("FROM", hint="Write OVERLAY(s PLACING new FROM 2 FOR 3).")
-            arguments.append(self.expression())
-            if self.accept("FOR"):
-                arguments.append(self.expression())
-        return tuple(arguments)
 
-    def trim(self) -> tuple[str | None, tuple[ast.Expression, ...]]:
-        """The function that trims the ends that are wanted, and its arguments."""
-        which = _TRIMS[self.next().keyword] if self.sees_any(_TRIMS) else None
-        characters = () if self.sees("FROM") else self.listed(self.expression)
-        if self.accept("FROM"):
-            return which, (self.expression(), *characters)
-        return which, characters
+def _parse_extract(tokens: TokenStream) -> tuple[ast.Expression, ...]:
+    unit = tokens.token
+    if unit.kind not in (Kind.WORD, Kind.TEXT):
+        raise tokens.unexpected("a unit of time", "Write EXTRACT(year FROM ts).")
+    tokens.advance()
+    tokens.expect("FROM", hint="Write EXTRACT(year FROM ts).")
+    return ast.Text(unit.value, span=unit.span), expressions.parse_expression(tokens)
+
+
+def _parse_position(tokens: TokenStream) -> tuple[ast.Expression, ...]:
+    part = expressions.parse_expression(tokens, expressions.MATCH + 1)
+    tokens.expect("IN", hint="Write POSITION('part' IN s).")
+    return part, expressions.parse_expression(tokens)
+
+
+def _parse_substring(tokens: TokenStream) -> tuple[ast.Expression, ...]:
+    arguments = list(tokens.parse_list(expressions.parse_expression))
+    if tokens.accept("FROM"):
+        arguments.append(expressions.parse_expression(tokens))
+    if tokens.sees("FOR"):
+        if len(arguments) == 1:
+            arguments.append(ast.Number("1", span=tokens.token.span))
+        tokens.advance()
+        arguments.append(expressions.parse_expression(tokens))
+    return tuple(arguments)
+
+
+def _parse_overlay(tokens: TokenStream) -> tuple[ast.Expression, ...]:
+    arguments = list(tokens.parse_list(expressions.parse_expression))
+    if tokens.accept("PLACING"):
+        arguments.append(expressions.parse_expression(tokens))
+        tokens.expect("FROM", hint="Write OVERLAY(s PLACING new FROM 2 FOR 3).")
+        arguments.append(expressions.parse_expression(tokens))
+        if tokens.accept("FOR"):
+            arguments.append(expressions.parse_expression(tokens))
+    return tuple(arguments)
+
+
+def _parse_trim(tokens: TokenStream) -> tuple[ast.Expression, ...]:
+    characters = () if tokens.sees("FROM") else tokens.parse_list(expressions.parse_expression)
+    return (expressions.parse_expression(tokens), *characters) if tokens.accept("FROM") else characters
+
+
+_SPECIAL_ARGUMENTS: Final = {
+    "EXTRACT": _parse_extract,
+    "POSITION": _parse_position,
+    "SUBSTRING": _parse_substring,
+    "SUBSTR": _parse_substring,
+    "OVERLAY": _parse_overlay,
+    "TRIM": _parse_trim,
+}

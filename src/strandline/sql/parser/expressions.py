@@ -1,21 +1,25 @@
-"""Expressions as they are written: precedence climbing from tokens to the syntax tree.
-
-A room of the parser, above `forms` and below `queries`: a query holds expressions, but an expression holds no query.
-"""
+"""Expressions: precedence climbing from tokens to the syntax tree."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from strandline.sql import ast
-from strandline.sql.lexer import Kind, Token, unit_size
-from strandline.sql.parser.calls import Forms
-from strandline.sql.parser.phrases import LIKELY_NAMES, RESERVED, SIMPLE_TYPES
+from strandline.sql.lexer import LIKELY_NAMES, RESERVED, Kind, Token
+from strandline.sql.parser import calls, queries
+from strandline.sql.parser.literals import begins_interval, parse_interval
+from strandline.sql.parser.token_stream import TokenStream
+from strandline.sql.parser.types import SIMPLE_TYPES, parse_cast_type
 
 # PostgreSQL's precedence, weakest first. Comparisons and the level above do not chain: a < b < c is an error.
 OR, AND, NOT, IS, COMPARE, MATCH, OTHER, ADD, MULTIPLY, POWER, SIGN, CAST, SUBSCRIPT = range(1, 14)
-BINARY: Final = {
+MATCHES: Final = ("BETWEEN", "IN", "LIKE", "ILIKE", "SIMILAR")
+LEVELS: Final = {
+    "OR": OR,
+    "AND": AND,
+    **dict.fromkeys(("IS", "ISNULL", "NOTNULL"), IS),
     **dict.fromkeys(("=", "<>", "!=", "==", "<", "<=", ">", ">="), COMPARE),
+    **dict.fromkeys(MATCHES, MATCH),
     **dict.fromkeys(("||", "~", "~*", "!~", "!~*", "&", "|", "#", "<<", ">>"), OTHER),
     **dict.fromkeys("+-", ADD),
     **dict.fromkeys("*/%", MULTIPLY),
@@ -25,380 +29,243 @@ BINARY: Final = {
 }
 # A bracket with one of these begins a window and not a subscript.
 WINDOWS: Final = ("RANGE", "ROWS", "SESSION", "PARTITION", "NOW")
-MATCHES: Final = ("BETWEEN", "IN", "LIKE", "ILIKE", "SIMILAR")
-
-_SUBQUERY_HINT: Final = "A subquery that is an argument has parentheses of its own: abs((SELECT …))."
 
 
-_RANK_HINT: Final = "Write RANK() OVER (PARTITION BY x ORDER BY y DESC)."
-_OTHER_PLACES: Final = {
-    "ROW_NUMBER": "Which of several rows that are level would come first? Write RANK(): level rows have one place.",
-    "DENSE_RANK": "Write RANK(), which counts the rows before a row.",
-    "PERCENT_RANK": "Write RANK(), which counts the rows before a row.",
-}
+def parse_expression(tokens: TokenStream, weakest: int = OR) -> ast.Expression:
+    """An expression of operators that bind at least as strongly as `weakest`."""
+    tokens.enter()
+    start = tokens.token
+    left = _parse_operand(tokens)
+    chained = 0  # the level of the comparison just read: another one of that level must not follow
+    while (level := operator_level(tokens)) >= weakest:
+        if level == chained:
+            hint = "Use parentheses, or join two conditions by AND."
+            raise tokens.error(f"{tokens.token} cannot follow another comparison", "chained-comparison", hint=hint)
+        left = _parse_operation(tokens, start, left, level)
+        chained = level if level in (COMPARE, MATCH) else 0
+    tokens.leave()
+    return left
 
 
-class Expressions(Forms):
-    """Operators, literals, columns and calls; `expression` is the way in."""
-
-    def expression(self, weakest: int = OR) -> ast.Expression:
-        """An expression of operators that bind at least as strongly as `weakest`."""
-        self.deeper()
-        start = self.token
-        left = self.prefix()
-        chained = 0  # the level of the comparison just read: another one of that level must not follow
-        while (level := self.infix_level()) >= weakest:
-            if level == chained:
-                hint = "Use parentheses, or join two conditions by AND."
-                raise self.error(
-                    f"{self.token} cannot follow another comparison", "chained-comparison", self.token.span, hint
-                )
-            left = self.infix(start, left, level)
-            chained = level if level in (COMPARE, MATCH) else 0
-        self.depth -= 1
-        return left
-
-    def infix_level(self) -> int:
-        """How strongly the operator here binds; 0 if there is none."""
-        token = self.token
-        if token.kind is Kind.SYMBOL:
-            if token.value == "[" and self.peek().keyword in WINDOWS:
-                return 0  # a window in the wrong place, which is explained elsewhere
-            return BINARY.get(token.value, 0)
-        match token.keyword:
-            case "OR":
-                return OR
-            case "AND":
-                return AND
-            case "IS" | "ISNULL" | "NOTNULL":
-                return IS
-            case "NOT" if self.peek().keyword in MATCHES:
-                return MATCH
-            case word if word in MATCHES:
-                return MATCH
-        return 0
-
-    def infix(self, start: Token, left: ast.Expression, level: int) -> ast.Expression:
-        if level in (OR, AND):
-            return self.logical(start, left, level)
-        if level == IS:
-            return self.is_test(start, left)
-        if level == MATCH:
-            return self.match_test(start, left)
-        if level == CAST:
-            self.next()
-            return ast.Cast(left, self.cast_type(), span=self.since(start))
-        operator = self.next()
-        if level == SUBSCRIPT:
-            place = self.expression()
-            self.expect_symbol("]", hint="Write a[1] for the first element of an array.")
-            return ast.Binary("[]", left, place, span=self.since(start))
-        if operator.value == "==":
-            raise self.error("== is not an operator", "syntax", operator.span, "Write = to compare.")
-        symbol = "<>" if operator.value == "!=" else operator.value
-        if level == COMPARE and self.sees_any(("ANY", "ALL", "SOME")):
-            quantifier = "ALL" if self.next().keyword == "ALL" else "ANY"
-            self.expect_symbol("(", hint="Write x > ALL (SELECT …).")
-            if not self.sees_query():
-                raise self.unexpected("SELECT")
-            return ast.Quantified(symbol, quantifier, left, self.closed_query(), span=self.since(start))
-        right = self.expression(level + 1)
-        return ast.Binary(symbol, left, right, span=self.since(start))
-
-    def logical(self, start: Token, left: ast.Expression, level: int) -> ast.Logical:
-        operator = self.token.keyword
-        operands = [left]
-        while self.accept(operator):
-            operands.append(self.expression(level + 1))
-        return ast.Logical(operator, tuple(operands), span=self.since(start))
-
-    def is_test(self, start: Token, left: ast.Expression) -> ast.Expression:
-        word = self.next()
-        if word.keyword != "IS":
-            return ast.IsTest(left, "NULL", word.keyword == "NOTNULL", span=self.since(start))
-        negated = self.accept("NOT")
-        if self.accept("DISTINCT"):
-            self.expect("FROM")
-            return ast.DistinctTest(left, self.expression(IS + 1), negated, span=self.since(start))
-        if not self.sees_any(("NULL", "TRUE", "FALSE", "UNKNOWN")):
-            raise self.unexpected("NULL, TRUE, FALSE or UNKNOWN after IS")
-        what = self.next().keyword
-        return ast.IsTest(left, what, negated, span=self.since(start))
-
-    def match_test(self, start: Token, left: ast.Expression) -> ast.Expression:
-        negated = self.accept("NOT")
-        operator = self.next()
-        match operator.keyword:
-            case "BETWEEN":
-                symmetric = not self.accept("ASYMMETRIC") and self.accept("SYMMETRIC")
-                low = self.expression(MATCH + 1)
-                self.expect("AND", hint="Write x BETWEEN low AND high.")
-                high = self.expression(MATCH + 1)
-                return ast.Between(left, low, high, negated, symmetric, span=self.since(start))
-            case "IN":
-                self.expect_symbol("(", hint="Write x IN (value, …) or x IN (SELECT …).")
-                if self.holds_query():
-                    query = self.closed_query()
-                    comparison = ("<>", "ALL") if negated else ("=", "ANY")
-                    return ast.Quantified(*comparison, left, query, span=self.since(start))
-                items = self.listed(self.expression)
-                self.expect_symbol(")")
-                return ast.InList(left, items, negated, span=self.since(start))
-            case "LIKE" | "ILIKE":
-                pattern = self.expression(MATCH + 1)
-                escape = self.escape()
-                if operator.keyword == "ILIKE":
-                    if isinstance(escape, ast.Text) and escape.value.lower() != escape.value.upper():
-                        hint = "Choose a character that is no letter."
-                        raise self.refusal("a letter as the ESCAPE of ILIKE", escape.span, hint)
-                    left, pattern = _lowered(left), _lowered(pattern)
-                return ast.Like(left, pattern, negated, escape, span=self.since(start))
-        self.expect("TO", hint="Write s SIMILAR TO 'pattern'.")
-        pattern = self.expression(MATCH + 1)
-        return ast.Like(left, pattern, negated, self.escape(), similar=True, span=self.since(start))
-
-    def escape(self) -> ast.Expression | None:
-        return self.expression(MATCH + 1) if self.accept("ESCAPE") else None
-
-    def operand_before_in(self) -> ast.Expression:
-        return self.expression(MATCH + 1)
-
-    def sees_query(self) -> bool:
-        """Whether a query may begin here, itself in parentheses perhaps."""
-        raise AssertionError("queries are read by the room above")
-
-    def holds_query(self) -> bool:
-        """Whether the parenthesis that was just opened holds a query rather than a list of values."""
-        raise AssertionError("queries are read by the room above")
-
-    def closed_query(self) -> ast.Query:
-        query = self.query()
-        self.expect_symbol(")")
-        return query
-
-    def query(self) -> ast.Query:
-        """A query inside of an expression; the room above knows how to read one."""
-        raise AssertionError("queries are read by the room above")
-
-    def prefix(self) -> ast.Expression:
-        """A literal, a name, a call, a parenthesis, or a prefix operator and its operand."""
-        token = self.token
-        match token.kind:
-            case Kind.NUMBER:
-                self.next()
-                return ast.Number(token.value, span=token.span)
-            case Kind.TEXT:
-                self.next()
-                return ast.Text(token.value, span=token.span)
-            case Kind.SYMBOL:
-                return self.prefix_symbol()
-            case Kind.WORD:
-                return self.prefix_word()
-            case Kind.QUOTED:
-                return self.named()
-        raise self.unexpected("an expression")
-
-    def prefix_symbol(self) -> ast.Expression:
-        start = self.token
-        if self.accept_symbol("("):
-            if self.sees_any(("SELECT", "WITH", "VALUES")):
-                return ast.ScalarQuery(self.closed_query(), span=self.since(start))
-            inner = self.expression()
-            if self.sees_symbol(","):
-                raise self.refusal(
-                    "a row of values in an expression", start.span.to(self.token.span), "Compare column by column."
-                )
-            self.expect_symbol(")")
-            return inner
-        if start.value in ("-", "+"):
-            self.next()
-            operand = self.expression(SIGN)
-            return ast.Unary(start.value, operand, span=self.since(start))
-        if self.accept_symbol("~"):
-            operand = self.expression(OTHER + 1)
-            return ast.Unary("~", operand, span=self.since(start))
-        hint = "COUNT(*) and SELECT * are the only places for *." if start.value == "*" else None
-        raise self.unexpected("an expression", hint)
-
-    def prefix_word(self) -> ast.Expression:
-        start = self.token
-        match start.keyword:
-            case "TRUE" | "FALSE":
-                self.next()
-                return ast.Truth(start.keyword == "TRUE", span=start.span)
-            case "NULL":
-                self.next()
-                return ast.Null(span=start.span)
-            case "NOT":
-                self.next()
-                operand = self.expression(NOT)
-                return ast.Unary("NOT", operand, span=self.since(start))
-            case "CASE":
-                return self.case()
-            case "CAST":
-                return self.cast()
-            case "EXISTS":
-                self.next()
-                self.expect_symbol("(", hint="Write EXISTS (SELECT …).")
-                if not self.sees_query():
-                    raise self.unexpected("SELECT")
-                return ast.Exists(self.closed_query(), span=self.since(start))
-            case ("TIMESTAMP" | "DATE") as word if self.peek().kind is Kind.TEXT:
-                self.next()
-                text = self.next().value
-                return ast.TypedText(SIMPLE_TYPES[word], text, span=self.since(start))
-            case "INTERVAL" if self.at_interval():
-                self.next()
-                amount = self.interval_text() if self.token.kind is Kind.TEXT else self.interval_number(explicit=True)
-                return ast.Interval(amount, span=self.since(start))
-        if start.keyword in ("LEFT", "RIGHT") and self.sees_symbol("(", 1):
-            self.next()  # reserved for joins, but nothing else can be meant here
-            return self.call(start, ast.Identifier(start.value, False, span=start.span))
-        if start.keyword in LIKELY_NAMES:
-            raise self.unexpected("an expression", f'A name that is also a keyword needs quotes: "{start.value}".')
-        if start.keyword in RESERVED:
-            comma = self.at > 0 and self.tokens[self.at - 1].value == ","
-            raise self.unexpected("an expression", "There is a comma too many." if comma else None)
-        return self.named()
-
-    def at_interval(self) -> bool:
-        """Whether INTERVAL begins a literal: `interval - 5` may also be a column minus a number."""
-        if self.peek().kind is Kind.TEXT:
-            return True
-        ahead = 2 if self.sees_symbol("-", 1) or self.sees_symbol("+", 1) else 1
-        return self.peek(ahead).kind is Kind.NUMBER and (ahead == 1 or unit_size(self.peek(3).value) is not None)
-
-    def named(self) -> ast.Expression:
-        """A column or a call."""
-        start = self.token
-        name = self.name("an expression")
-        if self.sees_symbol("("):
-            return self.call(start, name)
-        if not self.accept_symbol("."):
-            return ast.ColumnName(None, name, span=start.span)
-        if self.sees_symbol("*"):
-            raise self.error(
-                f"{name.name}.* stands only in the SELECT list", "syntax", self.since(start).to(self.token.span)
-            )
-        column = self.name("a column name")
-        if self.sees_symbol("."):
-            raise self.refusal("a name of three parts", self.since(start), "Write stream.column.")
-        return ast.ColumnName(name, column, span=self.since(start))
-
-    def call(self, start: Token, name: ast.Identifier) -> ast.Function | ast.Ranking:
-        self.expect_symbol("(")
-        if (form := self.form(start, name)) is not None:
-            return form
-        arguments: tuple[ast.Expression, ...] | ast.Star = ()
-        distinct = False
-        order: tuple[ast.SortItem, ...] = ()
-        within: tuple[ast.SortItem, ...] = ()
-        star = self.token
-        if self.accept_symbol("*"):
-            arguments = ast.Star(span=star.span)
-        elif not self.sees_symbol(")"):
-            distinct = self.accept("DISTINCT")
-            self.refuse_argument_syntax(start)
-            arguments = self.listed(self.expression)
-            order = self.order_by() if self.sees("ORDER") else ()
-            if self.sees_any(("FROM", "FOR")):
-                hint = "Separate the arguments by commas."
-                raise self.refusal(f"{self.token.keyword} in {start.value}(…)", self.token.span, hint)
-        self.expect_symbol(")")
-        if self.sees("WITHIN", "GROUP"):
-            self.next()
-            self.next()
-            self.expect_symbol("(")
-            within = self.order_by()
-            self.expect_symbol(")")
-        condition = self.filter() if self.sees("FILTER") and self.sees_symbol("(", 1) else None
-        called = ast.Function(name, arguments, condition, distinct, order, within, span=self.since(start))
-        return self.over(start, called) if self.sees("OVER") and self.sees_symbol("(", 1) else called
-
-    def over(self, start: Token, called: ast.Function) -> ast.Ranking:
-        """What follows `RANK()`: `OVER ([PARTITION BY …] ORDER BY …)`."""
-        word = called.name.name.upper()
-        if word in _OTHER_PLACES:
-            raise self.refusal(f"{word}() OVER", called.span.to(self.token.span), _OTHER_PLACES[word])
-        if word != "RANK":
-            hint = "Group a windowed stream instead; RANK() OVER (… ORDER BY …) gives rows their places."
-            raise self.refusal("OVER", self.token.span, hint)
-        if called != ast.Function(called.name, (), span=called.span):
-            raise self.error("RANK() takes no arguments", "syntax", called.span, _RANK_HINT)
-        self.next()
-        self.expect_symbol("(")
-        partition: tuple[ast.Expression, ...] = ()
-        if self.accept("PARTITION"):
-            self.expect("BY")
-            partition = self.listed(self.expression)
-        if not self.sees("ORDER"):
-            raise self.unexpected("ORDER BY", _RANK_HINT)
-        order = self.order_by()
-        if self.sees_any(("ROWS", "RANGE", "GROUPS")):
-            hint = "A place is one among all rows of the partition."
-            raise self.refusal(f"{self.token.keyword} in OVER", self.token.span, hint)
-        self.expect_symbol(")")
-        return ast.Ranking(partition, order, span=self.since(start))
-
-    def order_by(self) -> tuple[ast.SortItem, ...]:
-        self.expect("ORDER")
-        self.expect("BY")
-        return self.listed(self.sort_item)
-
-    def sort_item(self) -> ast.SortItem:
-        start = self.token
-        value = self.expression()
-        descending = self.accept("DESC")
-        if not descending:
-            self.accept("ASC")
-        nulls = None
-        if self.accept("NULLS"):
-            if not self.sees_any(("FIRST", "LAST")):
-                raise self.unexpected("FIRST or LAST after NULLS")
-            nulls = self.next().keyword
-        return ast.SortItem(value, descending, nulls, span=self.since(start))
-
-    def filter(self) -> ast.Expression:
-        """`FILTER (WHERE condition)`."""
-        self.expect("FILTER")
-        self.expect_symbol("(")
-        self.expect("WHERE", hint="Write FILTER (WHERE condition).")
-        condition = self.expression()
-        self.expect_symbol(")")
-        return condition
-
-    def refuse_argument_syntax(self, start: Token) -> None:
-        if self.sees("ALL"):
-            self.next()
-        if self.sees_any(("SELECT", "WITH", "VALUES")):
-            opening, closing = self.tokens[self.at - 1], self.tokens[self.closing(self.at - 1)]
-            raise self.refusal("a subquery without parentheses", opening.span.to(closing.span), _SUBQUERY_HINT)
-
-    def case(self) -> ast.Case:
-        start = self.next()
-        operand = None if self.sees("WHEN") else self.expression()
-        branches: list[tuple[ast.Expression, ast.Expression]] = []
-        while self.accept("WHEN"):
-            condition = self.expression()
-            self.expect("THEN")
-            branches.append((condition, self.expression()))
-        if not branches:
-            raise self.unexpected("WHEN")
-        otherwise = self.expression() if self.accept("ELSE") else None
-        if not self.sees("END"):
-            raise self.unexpected("END" if otherwise else "WHEN, ELSE or END", "CASE is closed by END.")
-        self.next()
-        return ast.Case(operand, tuple(branches), otherwise, span=self.since(start))
-
-    def cast(self) -> ast.Cast:
-        start = self.next()
-        self.expect_symbol("(", hint="Write CAST(x AS type).")
-        operand = self.expression()
-        self.expect("AS", hint="Write CAST(x AS type).")
-        kind = self.cast_type()
-        self.expect_symbol(")")
-        return ast.Cast(operand, kind, span=self.since(start))
+def operator_level(tokens: TokenStream, ahead: int = 0) -> int:
+    """How strongly the infix operator here binds; 0 if there is none."""
+    keyword = tokens.peek(ahead).keyword
+    if keyword == "NOT":
+        return MATCH if tokens.peek(ahead + 1).keyword in MATCHES else 0
+    if keyword == "[" and tokens.peek(ahead + 1).keyword in WINDOWS:
+        return 0  # a window in the wrong place, which is explained elsewhere
+    return LEVELS.get(keyword, 0)
 
 
-def _lowered(value: ast.Expression) -> ast.Function:
+def parse_order_by(tokens: TokenStream) -> tuple[ast.SortItem, ...]:
+    tokens.expect("ORDER", "BY")
+    return tokens.parse_list(_parse_sort_item)
+
+
+def _parse_sort_item(tokens: TokenStream) -> ast.SortItem:
+    start = tokens.token
+    value = parse_expression(tokens)
+    descending = tokens.accept("DESC")
+    if not descending:
+        tokens.accept("ASC")
+    nulls = tokens.expect_any(("FIRST", "LAST"), "FIRST or LAST after NULLS") if tokens.accept("NULLS") else None
+    return ast.SortItem(value, descending, nulls, span=tokens.since(start))
+
+
+# ---- operators -------------------------------------------------------------------------------------------------------
+
+
+def _parse_operation(tokens: TokenStream, start: Token, left: ast.Expression, level: int) -> ast.Expression:
+    """The operator here, which binds at `level`, and what is right of it."""
+    if level == IS:
+        return _parse_is_test(tokens, start, left)
+    if level == MATCH:
+        return _parse_match_test(tokens, start, left)
+    operator = tokens.advance()
+    if level in (OR, AND):
+        operands = [left, parse_expression(tokens, level + 1)]
+        while tokens.accept(operator.keyword):
+            operands.append(parse_expression(tokens, level + 1))
+        return ast.Logical(operator.keyword, tuple(operands), span=tokens.since(start))
+    if level == CAST:
+        return ast.Cast(left, parse_cast_type(tokens), span=tokens.since(start))
+    if level == SUBSCRIPT:
+        index = parse_expression(tokens)
+        tokens.expect("]", hint="Write a[1] for the first element of an array.")
+        return ast.Binary("[]", left, index, span=tokens.since(start))
+    if operator.value == "==":
+        raise tokens.error("== is not an operator", "syntax", operator.span, "Write = to compare.")
+    symbol = "<>" if operator.value == "!=" else operator.value
+    if level == COMPARE and tokens.sees_any(("ANY", "ALL", "SOME")):
+        quantifier = "ALL" if tokens.advance().keyword == "ALL" else "ANY"
+        query = queries.parse_enclosed_query(tokens, hint="Write x > ALL (SELECT …).")
+        return ast.Quantified(symbol, quantifier, left, query, span=tokens.since(start))
+    right = parse_expression(tokens, level + 1)
+    return ast.Binary(symbol, left, right, span=tokens.since(start))
+
+
+def _parse_is_test(tokens: TokenStream, start: Token, left: ast.Expression) -> ast.Expression:
+    word = tokens.advance().keyword
+    if word != "IS":
+        return ast.IsTest(left, "NULL", word == "NOTNULL", span=tokens.since(start))
+    negated = tokens.accept("NOT")
+    if tokens.accept("DISTINCT"):
+        tokens.expect("FROM")
+        return ast.DistinctTest(left, parse_expression(tokens, IS + 1), negated, span=tokens.since(start))
+    state = tokens.expect_any(("NULL", "TRUE", "FALSE", "UNKNOWN"), "NULL, TRUE, FALSE or UNKNOWN after IS")
+    return ast.IsTest(left, state, negated, span=tokens.since(start))
+
+
+def _parse_match_test(tokens: TokenStream, start: Token, left: ast.Expression) -> ast.Expression:
+    """`[NOT] BETWEEN`, `IN`, `LIKE`, `ILIKE` or `SIMILAR TO`."""
+    negated = tokens.accept("NOT")
+    operator = tokens.advance().keyword
+    if operator == "BETWEEN":
+        symmetric = not tokens.accept("ASYMMETRIC") and tokens.accept("SYMMETRIC")
+        low = parse_expression(tokens, MATCH + 1)
+        tokens.expect("AND", hint="Write x BETWEEN low AND high.")
+        high = parse_expression(tokens, MATCH + 1)
+        return ast.Between(left, low, high, negated, symmetric, span=tokens.since(start))
+    if operator == "IN":
+        if tokens.sees("(") and queries.opens_query(tokens):
+            query = queries.parse_enclosed_query(tokens)
+            return ast.Quantified(*(("<>", "ALL") if negated else ("=", "ANY")), left, query, span=tokens.since(start))
+        items = tokens.parse_enclosed_list(parse_expression, "Write x IN (value, …) or x IN (SELECT …).")
+        return ast.InList(left, items, negated, span=tokens.since(start))
+    if operator == "SIMILAR":
+        tokens.expect("TO", hint="Write s SIMILAR TO 'pattern'.")
+    pattern = parse_expression(tokens, MATCH + 1)
+    escape = parse_expression(tokens, MATCH + 1) if tokens.accept("ESCAPE") else None
+    if operator == "ILIKE":
+        if isinstance(escape, ast.Text) and escape.value.lower() != escape.value.upper():
+            hint = "Choose a character that is no letter."
+            raise tokens.unsupported("a letter as the ESCAPE of ILIKE", hint, escape.span)
+        left, pattern = _call_lower(left), _call_lower(pattern)
+    return ast.Like(left, pattern, negated, escape, operator == "SIMILAR", span=tokens.since(start))
+
+
+def _call_lower(value: ast.Expression) -> ast.Function:
     return ast.Function(ast.Identifier("lower", False, span=value.span), (value,), span=value.span)
+
+
+# ---- operands --------------------------------------------------------------------------------------------------------
+
+
+def _parse_operand(tokens: TokenStream) -> ast.Expression:
+    """A literal, a name, a call, a parenthesis, or a prefix operator and its operand."""
+    token = tokens.token
+    match token.kind:
+        case Kind.NUMBER:
+            tokens.advance()
+            return ast.Number(token.value, span=token.span)
+        case Kind.TEXT:
+            tokens.advance()
+            return ast.Text(token.value, span=token.span)
+        case Kind.SYMBOL:
+            return _parse_after_symbol(tokens)
+        case Kind.WORD:
+            return _parse_after_word(tokens)
+        case Kind.QUOTED:
+            return _parse_named(tokens)
+    raise tokens.unexpected("an expression")
+
+
+def _parse_after_symbol(tokens: TokenStream) -> ast.Expression:
+    start = tokens.token
+    match start.value:
+        case "(" if tokens.peek().keyword in ("SELECT", "WITH", "VALUES"):
+            return ast.ScalarQuery(queries.parse_enclosed_query(tokens), span=tokens.since(start))
+        case "(":
+            tokens.advance()
+            inner = parse_expression(tokens)
+            if tokens.sees(","):
+                feature = "a row of values in an expression"
+                raise tokens.unsupported(feature, "Compare column by column.", tokens.through(start))
+            tokens.expect(")")
+            return inner
+        case "-" | "+" | "~":
+            tokens.advance()
+            operand = parse_expression(tokens, OTHER + 1 if start.value == "~" else SIGN)
+            return ast.Unary(start.value, operand, span=tokens.since(start))
+    hint = "COUNT(*) and SELECT * are the only places for *." if start.value == "*" else None
+    raise tokens.unexpected("an expression", hint)
+
+
+def _parse_after_word(tokens: TokenStream) -> ast.Expression:
+    start = tokens.token
+    match start.keyword:
+        case "TRUE" | "FALSE":
+            tokens.advance()
+            return ast.Truth(start.keyword == "TRUE", span=start.span)
+        case "NULL":
+            tokens.advance()
+            return ast.Null(span=start.span)
+        case "NOT":
+            tokens.advance()
+            operand = parse_expression(tokens, NOT)
+            return ast.Unary("NOT", operand, span=tokens.since(start))
+        case "CASE":
+            return _parse_case(tokens)
+        case "CAST":
+            return _parse_cast(tokens)
+        case "EXISTS":
+            tokens.advance()
+            query = queries.parse_enclosed_query(tokens, hint="Write EXISTS (SELECT …).")
+            return ast.Exists(query, span=tokens.since(start))
+        case "TIMESTAMP" | "DATE" if tokens.peek().kind is Kind.TEXT:
+            tokens.advance()
+            text = tokens.advance().value
+            return ast.TypedText(SIMPLE_TYPES[start.keyword], text, span=tokens.since(start))
+        case "INTERVAL" if begins_interval(tokens):
+            return ast.Interval(parse_interval(tokens), span=tokens.since(start))
+        case "LEFT" | "RIGHT" if tokens.peek().keyword == "(":
+            tokens.advance()  # reserved for joins, but nothing else can be meant here
+            return calls.parse_call(tokens, ast.Identifier(start.value, False, span=start.span))
+    if start.keyword in LIKELY_NAMES:
+        raise tokens.unexpected("an expression", f'A name that is also a keyword needs quotes: "{start.value}".')
+    if start.keyword in RESERVED:
+        after_comma = tokens.previous.keyword == ","
+        raise tokens.unexpected("an expression", "There is a comma too many." if after_comma else None)
+    return _parse_named(tokens)
+
+
+def _parse_named(tokens: TokenStream) -> ast.Expression:
+    """A column or a call."""
+    start = tokens.token
+    name = tokens.expect_name("an expression")
+    if tokens.sees("("):
+        return calls.parse_call(tokens, name)
+    if not tokens.accept("."):
+        return ast.ColumnName(None, name, span=start.span)
+    if tokens.sees("*"):
+        raise tokens.error(f"{name.name}.* stands only in the SELECT list", "syntax", tokens.through(start))
+    column = tokens.expect_name("a column name")
+    if tokens.sees("."):
+        raise tokens.unsupported("a name of three parts", "Write stream.column.", tokens.since(start))
+    return ast.ColumnName(name, column, span=tokens.since(start))
+
+
+def _parse_case(tokens: TokenStream) -> ast.Case:
+    start = tokens.advance()
+    operand = None if tokens.sees("WHEN") else parse_expression(tokens)
+    branches: list[tuple[ast.Expression, ast.Expression]] = []
+    while tokens.accept("WHEN"):
+        condition = parse_expression(tokens)
+        tokens.expect("THEN")
+        branches.append((condition, parse_expression(tokens)))
+    if not branches:
+        raise tokens.unexpected("WHEN")
+    otherwise = parse_expression(tokens) if tokens.accept("ELSE") else None
+    if not tokens.accept("END"):
+        raise tokens.unexpected("END" if otherwise else "WHEN, ELSE or END", "CASE is closed by END.")
+    return ast.Case(operand, tuple(branches), otherwise, span=tokens.since(start))
+
+
+def _parse_cast(tokens: TokenStream) -> ast.Cast:
+    start = tokens.advance()
+    tokens.expect("(", hint="Write CAST(x AS type).")
+    operand = parse_expression(tokens)
+    tokens.expect("AS", hint="Write CAST(x AS type).")
+    kind = parse_cast_type(tokens)
+    tokens.expect(")")
+    return ast.Cast(operand, kind, span=tokens.since(start))

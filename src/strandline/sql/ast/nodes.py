@@ -1,0 +1,60 @@
+"""The base of the syntax tree: nodes with their place in the text, names, types and durations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+
+from strandline.core.errors import Span
+from strandline.core.types import Type
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A part of the syntax tree and its place in the text."""
+
+    span: Span = field(kw_only=True, compare=False, repr=False)
+
+    @property
+    def text(self) -> str:
+        """The user's own words."""
+        return self.span.text[self.span.start : self.span.end]
+
+
+@dataclass(frozen=True, slots=True)
+class Identifier(Node):
+    """A name. Quoted, it means exactly this spelling; unquoted, any mixture of upper and lower case."""
+
+    name: str
+    quoted: bool = False
+
+    def matches(self, declared: str) -> bool:
+        return self.name == declared if self.quoted else self.name.lower() == declared.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class TypeName(Node):
+    """A type as written, resolved: `DOUBLE PRECISION` and `REAL` are DOUBLE, the length of a VARCHAR is dropped."""
+
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Duration(Node):
+    """`10 SECONDS`, `INTERVAL '10' SECOND` or `'10 seconds'` in microseconds."""
+
+    microseconds: int
+
+
+def children(node: Node) -> Iterator[Node]:
+    """The nodes directly below, in the order of the text."""
+    for attribute in fields(node):
+        yield from _nodes(getattr(node, attribute.name))
+
+
+def _nodes(value: object) -> Iterator[Node]:
+    if isinstance(value, Node):
+        yield value
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from _nodes(part)

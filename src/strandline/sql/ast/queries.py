@@ -1,0 +1,196 @@
+"""Queries of the syntax tree: SELECT, set operations, what stands in FROM, and windows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from strandline.logical.catalog import SYSTEM
+from strandline.sql.ast.expressions import ColumnName, Expression, SortItem, Star
+from strandline.sql.ast.nodes import Duration, Identifier, Node, children
+
+
+@dataclass(frozen=True, slots=True)
+class RangeWindow(Node):
+    """`[PARTITION BY column, …] RANGE n unit [SLIDE n unit]`; without SLIDE the window moves with every instant.
+
+    No range is UNBOUNDED, also for `ROWS UNBOUNDED`. The partition changes nothing: rows leave by their own times.
+    """
+
+    range: Duration | None
+    slide: Duration | None
+    partition: tuple[ColumnName, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NowWindow(Node):
+    """`NOW`: each element counts for its own instant only, as without a window."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowsWindow(Node):
+    """`[PARTITION BY column, …] ROWS n [SLIDE m]`; without SLIDE the window moves with every row."""
+
+    partition: tuple[ColumnName, ...]
+    rows: int
+    slide: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWindow(Node):
+    """`[PARTITION BY column, …] SESSION n unit`; a session ends when nothing has come for that long."""
+
+    partition: tuple[ColumnName, ...]
+    gap: Duration
+
+
+Window: TypeAlias = RangeWindow | NowWindow | RowsWindow | SessionWindow
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTable(Node):
+    """A declared stream in FROM; `weighted` if its rows carry the weights of load shedding."""
+
+    name: Identifier
+    window: Window | None
+    alias: Identifier | None
+    granularity: Duration | None = None
+    weighted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTable(Node):
+    """A subquery in FROM."""
+
+    query: Query
+    window: Window | None
+    alias: Identifier
+    granularity: Duration | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Join(Node):
+    """`left JOIN right ON condition`; `kind` is LEFT, RIGHT, FULL, SEMI, ANTI or, for inner, None.
+
+    `using` are the columns after USING; NATURAL stands for all that both sides have. Without any of these: CROSS JOIN.
+    """
+
+    condition: Expression | None
+    left: Table
+    right: Table
+    kind: str | None = None
+    using: tuple[Identifier, ...] = ()
+    natural: bool = False
+
+
+Table: TypeAlias = StreamTable | QueryTable | Join
+
+
+@dataclass(frozen=True, slots=True)
+class Item(Node):
+    """A SELECT item."""
+
+    value: Expression | Star
+    alias: Identifier | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupingList(Node):
+    """`(a, b)` or `()` in GROUP BY: expressions that group together, or everything in one group."""
+
+    items: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupingSets(Node):
+    """`GROUPING SETS (…)`, `ROLLUP (…)` or `CUBE (…)`; `kind` is the first word."""
+
+    kind: str
+    elements: tuple[Grouping, ...]
+
+
+Grouping: TypeAlias = Expression | GroupingList | GroupingSets
+
+
+@dataclass(frozen=True, slots=True)
+class Select(Node):
+    """`SELECT … FROM … [WHERE …] [GROUP BY …] [HAVING …] [QUALIFY …]`.
+
+    An empty `group_by` means that there is no GROUP BY.
+    """
+
+    distinct: bool
+    items: tuple[Item, ...]
+    tables: tuple[Table, ...]
+    where: Expression | None
+    group_by: tuple[Grouping, ...]
+    having: Expression | None
+    qualify: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnionAll(Node):
+    """Two or more queries joined by UNION ALL, in order."""
+
+    branches: tuple[Query, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetOperation(Node):
+    """`left UNION right` and the like; `operator` is as in SQL, without the DISTINCT that is the default."""
+
+    operator: str
+    left: Query
+    right: Query
+
+
+@dataclass(frozen=True, slots=True)
+class Changes(Node):
+    """`ISTREAM(query)`, `DSTREAM(query)` or `RSTREAM(query)`, and `SELECT ISTREAM(…) FROM …`.
+
+    `SELECT ISTREAM a FROM …` may also be a column with an alias: then `column` is its name.
+    """
+
+    kind: str
+    query: Query
+    column: Identifier | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered(Node):
+    """`query ORDER BY … LIMIT n`: the first n rows at every instant, with those that tie with the last."""
+
+    query: Query
+    order: tuple[SortItem, ...]
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommonTable(Node):
+    """`name [(columns)] AS (query)` in WITH; without a list the columns keep their names."""
+
+    name: Identifier
+    columns: tuple[Identifier, ...]
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class With(Node):
+    """`WITH name AS (query), … query`."""
+
+    tables: tuple[CommonTable, ...]
+    body: Query
+
+
+Query: TypeAlias = Select | UnionAll | SetOperation | Changes | Ordered | With
+
+
+def reads_system(*nodes: Node) -> bool:
+    """Whether a table of the system is read anywhere below; without recursion, which could exhaust the stack."""
+    pending = list(nodes)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, StreamTable) and node.name.name.lower().startswith(SYSTEM):
+            return True
+        pending.extend(children(node))
+    return False

@@ -1,0 +1,167 @@
+"""Numbers, percentages and lengths of time as they are written."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from fractions import Fraction
+from typing import Final
+
+from strandline.core.errors import ParseError, Span
+from strandline.core.temporal import UNITS
+from strandline.core.types import MAX_PRECISION
+from strandline.sql import ast
+from strandline.sql.lexer import Kind
+from strandline.sql.parser.token_stream import TokenStream
+
+# Durations stay far inside of int64, so that adding one to any instant of a row cannot overflow.
+MAX_DURATION_US: Final = 2**61
+MAX_ROWS: Final = 10**9
+
+_AMOUNT: Final = re.compile(r"\s*([+-]?[0-9]+(?:\.[0-9]*)?|[+-]?\.[0-9]+)\s*([A-Za-z]*)\s*(?:,\s*(?=.))?")
+
+
+def parse_whole_number(tokens: TokenStream, description: str, least: int, most: int) -> int:
+    token = tokens.token
+    if token.kind is not Kind.NUMBER:
+        raise tokens.unexpected(description)
+    tokens.advance()
+    if not token.value.isdecimal() or len(token.value) > 18 or not least <= int(token.value) <= most:
+        raise tokens.error(f"{description} is a whole number from {least} to {most}", "out-of-range", token.span)
+    return int(token.value)
+
+
+def parse_row_count(tokens: TokenStream, description: str) -> int:
+    return parse_whole_number(tokens, description, 1, MAX_ROWS)
+
+
+def parse_percent(tokens: TokenStream, description: str) -> float:
+    """`n PERCENT`, as a share."""
+    number = tokens.token
+    if number.kind is not Kind.NUMBER:
+        raise tokens.unexpected(f"a number: {description}")
+    tokens.advance()
+    tokens.expect("PERCENT")
+    if not 0 < float(number.value) <= 100:
+        raise tokens.error("a percentage is more than 0 and at most 100", "out-of-range", number.span)
+    return float(number.value) / 100
+
+
+def convert_number(digits: str, span: Span) -> int | float | str:
+    """A number of a source argument: whole numbers and exponents as numbers, decimals as their text."""
+    if "e" in digits.lower():
+        value = float(digits)
+        if math.isfinite(value):
+            return value
+    elif "." in digits:
+        return digits
+    elif len(digits) <= MAX_PRECISION:
+        return int(digits)
+    raise ParseError("the number is too large", code="number-too-large", hint="Quote it as a text.", span=span)
+
+
+# ---- lengths of time -------------------------------------------------------------------------------------------------
+
+
+def parse_duration(tokens: TokenStream, clause: str, least: int) -> ast.Duration:
+    """The length of time after `clause`, at least `least` microseconds."""
+    start = tokens.token
+    microseconds = parse_interval(tokens)
+    span = tokens.since(start)
+    if microseconds < least:
+        bound = "be longer than zero" if least else "not be negative"
+        raise tokens.error(f"{clause} must {bound}", "bad-duration", span)
+    return ast.Duration(microseconds, span=span)
+
+
+def begins_interval(tokens: TokenStream) -> bool:
+    """Whether the word INTERVAL here begins a literal: `interval - 5` may also be a column minus a number."""
+    if tokens.peek().keyword in ("-", "+"):
+        return tokens.peek(2).kind is Kind.NUMBER and unit_size(tokens.peek(3).value) is not None
+    return tokens.peek().kind in (Kind.TEXT, Kind.NUMBER)
+
+
+def parse_interval(tokens: TokenStream) -> int:
+    """`[INTERVAL] 10 SECONDS`, `'10' SECOND`, `'10 seconds'` or `'1 hour 30 minutes'`, in microseconds."""
+    explicit = tokens.accept("INTERVAL")
+    start = tokens.token
+    if start.kind is Kind.TEXT:
+        return _parse_interval_text(tokens)
+    sign = tokens.advance().value if tokens.sees_any(("-", "+")) else ""
+    if tokens.token.kind is not Kind.NUMBER:
+        expected = "a number or a text after INTERVAL" if explicit else "a length of time"
+        raise tokens.unexpected(expected, "Write a number and a unit, as in 10 SECONDS.")
+    number = tokens.advance().value
+    return microseconds_of([(sign + number, _parse_unit(tokens))], tokens.since(start))
+
+
+def _parse_interval_text(tokens: TokenStream) -> int:
+    token = tokens.advance()
+    match amounts_of(token.value):
+        case None:
+            hint = "Write '10 seconds' or '1 hour 30 minutes'."
+            raise tokens.error(f"{token} is not a length of time", "bad-duration", token.span, hint)
+        case [(number, "")]:
+            return microseconds_of([(number, _parse_unit(tokens))], tokens.since(token))
+        case amounts:
+            return microseconds_of(amounts, token.span)
+
+
+def _parse_unit(tokens: TokenStream) -> str:
+    if tokens.token.kind is not Kind.WORD:
+        hint = "Units are MICROSECONDS, MILLISECONDS, SECONDS, MINUTES, HOURS, DAYS, WEEKS."
+        raise tokens.unexpected("a unit of time", hint)
+    if unit_size(tokens.token.value) is None:
+        hint = _hint_for_unit(tokens.token.value)
+        raise tokens.error(f"{tokens.token} is not a unit of time", "unknown-unit", hint=hint)
+    return tokens.advance().value
+
+
+def unit_size(word: str) -> int | None:
+    """The microseconds of a unit in singular or plural, in any case; None for anything else."""
+    upper = word.upper()
+    return UNITS.get(upper) or UNITS.get(upper.removesuffix("S"))
+
+
+def _hint_for_unit(word: str) -> str:
+    upper = word.upper().removesuffix("S")
+    if upper in ("MONTH", "QUARTER", "YEAR", "DECADE", "CENTURY"):
+        return "Months and years differ in length; say how many DAYS."
+    near = difflib.get_close_matches(upper, UNITS, n=1)
+    return f"Did you mean {near[0]}S?" if near else f"Units are {', '.join(f'{unit}S' for unit in UNITS)}."
+
+
+def amounts_of(text: str) -> list[tuple[str, str]] | None:
+    """The (number, unit) pairs of an interval text such as '1 hour 30 minutes'; None if it is not one."""
+    amounts: list[tuple[str, str]] = []
+    at = 0
+    while at < len(text):
+        match = _AMOUNT.match(text, at)
+        if match is None:
+            return None
+        amounts.append((match.group(1), match.group(2)))
+        at = match.end()
+    bare = [unit for _, unit in amounts if not unit]
+    return amounts if amounts and (not bare or len(amounts) == 1) else None
+
+
+def microseconds_of(amounts: list[tuple[str, str]], span: Span) -> int:
+    """The sum of (number, unit) pairs, which must be a whole number of microseconds."""
+    total = Fraction(0)
+    for number, unit in amounts:
+        size = unit_size(unit)
+        if size is None:
+            hint = _hint_for_unit(unit)
+            raise ParseError(f"{unit} is not a unit of time", code="unknown-unit", hint=hint, span=span)
+        if len(number) > 2 * MAX_PRECISION or "e" in number.lower():
+            hint = "Write it without an exponent, in a larger or smaller unit."
+            raise ParseError("the length of time is not a plain number", code="bad-duration", hint=hint, span=span)
+        total += Fraction(number) * size
+    if total.denominator != 1:
+        hint = "Time has a resolution of one microsecond."
+        raise ParseError("not a whole number of microseconds", code="bad-duration", hint=hint, span=span)
+    if abs(total) > MAX_DURATION_US:
+        hint = "70,000 years are allowed."
+        raise ParseError("the length of time is too large", code="bad-duration", hint=hint, span=span)
+    return int(total)

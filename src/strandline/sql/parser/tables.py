@@ -1,0 +1,156 @@
+"""FROM: streams and subqueries with their windows and aliases, and joins."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline.logical.catalog import SYSTEM
+from strandline.sql import ast
+from strandline.sql.lexer import Kind, Token
+from strandline.sql.parser import expressions, queries
+from strandline.sql.parser.token_stream import TokenStream
+from strandline.sql.parser.windows import parse_granularity, parse_window, sees_window
+
+OUTER_JOINS: Final = ("LEFT", "RIGHT", "FULL")
+MATCH_JOINS: Final = ("SEMI", "ANTI")
+
+
+def parse_table(tokens: TokenStream) -> ast.Table:
+    """A stream or subquery and the joins that follow it."""
+    start = tokens.token
+    left = _parse_table_operand(tokens)
+    while True:
+        if tokens.accept("CROSS"):
+            tokens.expect("JOIN")
+            right = _parse_table_operand(tokens)
+            left = ast.Join(None, left, right, span=tokens.since(start))
+        elif tokens.sees_any(("JOIN", "INNER", "NATURAL", *OUTER_JOINS)) or _sees_match_join(tokens):
+            left = _parse_join(tokens, start, left)
+        elif tokens.sees("ASOF", "JOIN"):
+            span = tokens.token.span.to(tokens.peek().span)
+            raise tokens.unsupported("ASOF JOIN", "Join on the times that you mean.", span)
+        else:
+            return left
+
+
+def parse_system_name(tokens: TokenStream, schema: ast.Identifier) -> ast.Identifier:
+    """The rest of a name such as `sys.operators`."""
+    tokens.expect(".")
+    last = tokens.expect_name("a table of sys")
+    return ast.Identifier(f"{SYSTEM}{last.name.lower()}", span=schema.span.to(last.span))
+
+
+def _parse_join(tokens: TokenStream, start: Token, left: ast.Table) -> ast.Join:
+    """What follows the left side of a join, all but CROSS JOIN."""
+    natural = tokens.accept("NATURAL")
+    kind = None
+    if tokens.sees("LEFT") and _sees_match_join(tokens, 1):
+        tokens.advance()
+    if _sees_match_join(tokens):
+        kind = tokens.advance().keyword
+    elif tokens.sees_any(OUTER_JOINS):
+        kind = tokens.advance().keyword
+        tokens.accept("OUTER")
+    else:
+        tokens.accept("INNER")
+    tokens.expect("JOIN")
+    right = _parse_table_operand(tokens)
+    condition, using = (None, ()) if natural else _parse_join_condition(tokens)
+    return ast.Join(condition, left, right, kind, using, natural, span=tokens.since(start))
+
+
+def _sees_match_join(tokens: TokenStream, ahead: int = 0) -> bool:
+    """SEMI JOIN or ANTI JOIN; the words are names elsewhere."""
+    return tokens.peek(ahead).keyword in MATCH_JOINS and tokens.peek(ahead + 1).keyword == "JOIN"
+
+
+def _parse_join_condition(tokens: TokenStream) -> tuple[ast.Expression | None, tuple[ast.Identifier, ...]]:
+    if tokens.accept("USING"):
+        return None, tokens.parse_enclosed_list(lambda names: names.expect_name("a column of both sides"))
+    tokens.expect("ON", hint="Write JOIN … ON condition, JOIN … USING (columns), or CROSS JOIN for all pairs.")
+    return expressions.parse_expression(tokens), ()
+
+
+def _parse_table_operand(tokens: TokenStream) -> ast.Table:
+    if tokens.sees("LATERAL"):
+        raise tokens.unsupported("LATERAL", "Join the subquery on the columns that it would look up.")
+    if queries.sees_changes(tokens) or (tokens.sees("(") and queries.opens_query(tokens)):
+        return _parse_query_table(tokens)
+    return _parse_nested_joins(tokens) if tokens.sees("(") else _parse_stream_table(tokens)
+
+
+def _parse_nested_joins(tokens: TokenStream) -> ast.Table:
+    tokens.enter()
+    tokens.expect("(")
+    table = parse_table(tokens)
+    tokens.expect(")")
+    if sees_window(tokens) or tokens.sees("AS") or tokens.sees_name():
+        hint = "Windows and aliases belong to the streams and subqueries inside."
+        raise tokens.error("parenthesised joins take no window and no alias", "syntax", hint=hint)
+    tokens.leave()
+    return table
+
+
+def _parse_stream_table(tokens: TokenStream) -> ast.StreamTable:
+    name = tokens.expect_name("a stream or a subquery")
+    if tokens.sees("("):
+        hint = "Declare it first: CREATE STREAM name (columns) SOURCE function(…) ORDERED BY column."
+        raise tokens.unsupported("a function in FROM", hint, name.span)
+    if tokens.sees("."):
+        if not name.matches("sys"):
+            span = name.span.to(tokens.peek().span)
+            raise tokens.unsupported("a schema name", "Stream names have one part.", span)
+        return _parse_system_table(tokens, name)
+    window, granularity, alias = _parse_window_and_alias(tokens)
+    return ast.StreamTable(name, window, alias, granularity, span=tokens.since(name))
+
+
+def _parse_system_table(tokens: TokenStream, schema: ast.Identifier) -> ast.StreamTable:
+    """`sys.operators [alias]`: what it is now, so it has no window."""
+    name = parse_system_name(tokens, schema)
+    after = tokens.token
+    window, granularity, alias = _parse_window_and_alias(tokens)
+    if window is not None or granularity is not None:
+        hint = "Its rows are those of the moment of asking: leave the window out."
+        raise tokens.error(f'a window over "{name.name}"', "system-table", after.span, hint)
+    alias = alias or ast.Identifier(name.name.removeprefix(SYSTEM), span=name.span)
+    return ast.StreamTable(name, None, alias, span=name.span.to(alias.span))
+
+
+def _parse_query_table(tokens: TokenStream) -> ast.QueryTable:
+    """`(query) [AS] name` or `ISTREAM(query)`, which may go by the name of the only stream that the query reads."""
+    start = tokens.token
+    enclosed = tokens.sees("(")
+    query = queries.parse_enclosed_query(tokens) if enclosed else queries.parse_changes(tokens)
+    window, granularity, alias = _parse_window_and_alias(tokens)
+    match query:
+        case ast.Changes(_, ast.Select(_, _, (ast.StreamTable(name, None, None),))) if not (enclosed or alias):
+            alias = name
+    if alias is None:
+        hint = "Add one: (SELECT …) AS name."
+        raise tokens.error("a subquery in FROM has no name", "missing-alias", tokens.since(start), hint)
+    return ast.QueryTable(query, window, alias, granularity, span=tokens.since(start))
+
+
+def _parse_window_and_alias(
+    tokens: TokenStream,
+) -> tuple[ast.Window | None, ast.Duration | None, ast.Identifier | None]:
+    """A window with its granularity, and an alias, in either order, all optional."""
+    window = parse_window(tokens) if sees_window(tokens) else None
+    granularity = parse_granularity(tokens)
+    alias = queries.parse_alias(tokens) if _sees_alias(tokens) else None
+    if alias is not None and tokens.sees("("):
+        raise tokens.unsupported("a column list after an alias", "Name the columns in the subquery with AS.")
+    if sees_window(tokens):
+        if window is not None:
+            hint = "Keep one of them."
+            raise tokens.error("a second window over one stream", "duplicate-window", hint=hint)
+        window = parse_window(tokens)
+    return window, granularity or parse_granularity(tokens), alias
+
+
+def _sees_alias(tokens: TokenStream) -> bool:
+    """AS, or a name that is not the first word of what may follow a table."""
+    if tokens.sees("ALLOW", "SHEDDING") or not tokens.sees_name():
+        return tokens.sees("AS")
+    return not (tokens.sees_any((*MATCH_JOINS, "ASOF", "MINUS")) and tokens.peek().kind is Kind.WORD)
