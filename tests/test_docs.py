@@ -56,8 +56,8 @@ from strandline.database.database import Wanted, connected_groups
 from strandline.database.query import Query
 from strandline.database.script import read_script
 from strandline.functions.aggregates import AGGREGATES
-from strandline.functions.definitions.datetimes import PARTS, TRUNC_UNITS
-from strandline.functions.registry import ALIASES, ROOMS
+from strandline.functions.datetimes import PARTS, TRUNC_UNITS
+from strandline.functions.registry import ALIASES, FAMILIES
 from strandline.logical.catalog import BaseStream
 from strandline.logical.explain import show_plan
 from strandline.logical.plan import Plan
@@ -503,12 +503,12 @@ def show_functions() -> str:
     for alias, name in ALIASES.items():
         other.setdefault(name, []).append(f"`{alias}`")
     tables = []
-    for room, functions in ROOMS.items():
+    for family, functions in FAMILIES.items():
         rows = []
         for function in functions:
             also = f" Also {', '.join(other[function.name])}." if function.name in other else ""
             rows.append((f"`{function.usage}`", function.doc + also))
-        tables.append(f"### {room}\n\n{markdown_table(('written', 'meaning'), rows)}")
+        tables.append(f"### {family}\n\n{markdown_table(('written', 'meaning'), rows)}")
     return "\n\n".join(tables)
 
 
