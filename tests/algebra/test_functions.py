@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -192,6 +194,12 @@ def test_every_declaration_has_a_line_of_reference() -> None:
     assert set(ALIASES.values()) <= set(FUNCTIONS)
     for function in FUNCTIONS.values():
         assert function.doc.endswith(".") and "\n" not in function.doc
+
+
+def test_whoever_binds_or_interprets_a_query_does_without_polars() -> None:
+    modules = ("sql.binder.binder", "logical.reference.interpreter", "planner.cost", "functions.aggregates")
+    code = f"import sys, {', '.join(f'strandline.{name}' for name in modules)}; print('polars' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
 
 
 def test_meet() -> None:

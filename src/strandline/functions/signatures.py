@@ -61,7 +61,7 @@ Check: TypeAlias = Callable[[Sequence[Expression]], None]
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A scalar function, declared completely; nothing else in the project lists functions by name.
+    """A scalar function, declared completely: all that the project knows of it is in this one place.
 
     Law    `vectorized` over columns has in row i the value of `meaning` over row i
 
