@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = (ROOT / "CONTRIBUTING.md").read_text().partition("## Add a scalar function\n")[2].partition("\n## ")[0]
-BLOCKS = dict(re.findall(r"^```(\w+)\n(.*?)^```$", EXAMPLE, re.MULTILINE | re.DOTALL))
+BLOCKS = dict(re.findall(r"^```([^\n]+)\n(.*?)^```$", EXAMPLE, re.MULTILINE | re.DOTALL))
 FAMILY, CASES = re.findall(r"^\d\. In `([^`]+)`", EXAMPLE, re.MULTILINE)
 
 
@@ -29,8 +29,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(ROOT / "pyproject.toml", copy)
     source = (copy / FAMILY).read_text()
     end = source.index("\n)", source.index("\nFAMILY: Final = (")) + 1
-    (copy / FAMILY).write_text(source[:end] + BLOCKS["python"] + source[end:])
-    (copy / CASES).write_text(f"{(copy / CASES).read_text()}\n{BLOCKS['text']}")
+    (copy / FAMILY).write_text(source[:end] + BLOCKS["python entry"] + source[end:])
+    (copy / CASES).write_text(f"{(copy / CASES).read_text()}\n{BLOCKS['text case']}")
     return copy
 
 

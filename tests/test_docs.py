@@ -86,7 +86,9 @@ LANGUAGE = ROOT / "docs" / "language.md"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
 
 # What a fence may say. `sql parse` must parse and is not run; `text` is output or a drawing; `sh` is for a terminal.
-KINDS = ("python", "python spark", "sql run", "sql timeline", "sql parse", "scenario", "shell", "text", "sh")
+# `python entry` and `text case` are added to a copy of the tree by test_contributing.py.
+KINDS = ("python", "python spark", "sql run", "sql timeline", "sql parse", "scenario", "shell", "text", "sh",
+         "python entry", "text case")  # fmt: skip
 
 
 # ---- pages -----------------------------------------------------------------------------------------------------------

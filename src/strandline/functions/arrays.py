@@ -87,10 +87,10 @@ def _contains_columns(columns: Sequence[pl.Series]) -> pl.Series:
     content, sizes = elements(lists)
     row_of = np.repeat(np.arange(len(lists)), sizes)
     equal = (content == values[row_of]).fill_null(False).to_numpy()
-    found = np.bincount(row_of[equal], minlength=len(lists)) > 0
+    holds = np.bincount(row_of[equal], minlength=len(lists)) > 0
     unknown = np.bincount(row_of[content.is_null().to_numpy()], minlength=len(lists)) > 0
-    decided = pl.Series(found | ~unknown) & lists.is_not_null() & (values.is_not_null() | pl.Series(sizes == 0))
-    return pl.select(pl.when(decided).then(pl.Series(found))).to_series()
+    decided = pl.Series(holds | ~unknown) & lists.is_not_null() & (values.is_not_null() | pl.Series(sizes == 0))
+    return pl.select(pl.when(decided).then(pl.Series(holds))).to_series()
 
 
 def _to_string_columns(_: Call, array: pl.Expr, separator: pl.Expr, null: pl.Expr | None = None) -> pl.Expr:

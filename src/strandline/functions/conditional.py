@@ -61,8 +61,8 @@ def _in_columns(call: Call, value: pl.Expr, *items: pl.Expr) -> pl.Expr:
     if len(literals) < len(items):
         return let((value, *items), lambda v, *others: pl.any_horizontal(v == item for item in others))
     kind = polars_type(call.arguments[0].type)
-    found = value.is_in(pl.Series([item for item in literals if item is not None], dtype=kind).implode())
-    return pl.when(found).then(True).otherwise(None) if None in literals else found
+    listed = value.is_in(pl.Series([item for item in literals if item is not None], dtype=kind).implode())
+    return pl.when(listed).then(True).otherwise(None) if None in literals else listed
 
 
 def _nullif_columns(_: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:

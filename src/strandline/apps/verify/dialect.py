@@ -132,14 +132,14 @@ class Dialect:
 
     def filled(self, template: str, kind: Type | None, part: Aggregated) -> str:
         value = part.argument or "*"
-        known = f"{value} IS NOT NULL" + (f" AND {part.wanted}" if part.wanted else "")
+        present = f"{value} IS NOT NULL" + (f" AND {part.condition}" if part.condition else "")
         return template.format(
             value,
             part.parameter,
             h=self.prefix,
             d="DISTINCT " if part.distinct else "",
-            f=f" FILTER (WHERE {part.wanted})" if part.wanted else "",
-            n=f" FILTER (WHERE {known})",
+            f=f" FILTER (WHERE {part.condition})" if part.condition else "",
+            n=f" FILTER (WHERE {present})",
             o=", ".join((*part.order, f"{value} ASC")),
             w=", ".join(part.order) or f"{value} ASC",
             s=0 if kind is None else kind.scale,
@@ -152,6 +152,6 @@ class Aggregated:
 
     argument: str | None
     distinct: bool
-    wanted: str | None
+    condition: str | None  # of FILTER
     order: tuple[str, ...]
     parameter: str
