@@ -1,6 +1,6 @@
 """The aggregates of the language: which there are, their types, and what they mean over the rows of a group.
 
-The meaning is slow and obvious, as that of expressions in `evaluate.py`: the judge of the fast path. An aggregate
+The meaning is slow and obvious, as that of expressions in `evaluate.py`: the oracle of the fast path. An aggregate
 leaves out the rows whose argument is NULL.
 """
 
@@ -114,7 +114,7 @@ def aggregate(call: AggregateCall, rows: Sequence[Mapping[str, Value]]) -> Value
     kept = [row for row in rows if row[name] is not None]
     if call.distinct:
         kept = list({_identity(row[name]): row for row in kept}.values())
-    # Rows that the order leaves side by side follow by their values: an answer must not depend on who came first.
+    # Ties are broken by the values themselves: a result must not depend on the order of arrival.
     values: list[Any] = [row[name] for row in in_order(kept, (*call.order, SortKey(call.argument)))]
     result: Value
     if call.user is not None:
@@ -129,7 +129,7 @@ RowType = TypeVar("RowType", bound=Mapping[str, Value])
 
 
 def in_order(rows: Sequence[RowType], keys: Sequence[SortKey]) -> list[RowType]:
-    """The rows in an order; those that are level stay as they were."""
+    """The rows sorted by keys; ties stay in their order."""
 
     def comparison(one: RowType, two: RowType) -> int:
         return compare_rows(keys, one, two)
