@@ -114,7 +114,7 @@ _HELPERS: Final = (
 )
 
 DIALECT: Final = Dialect(
-    name="DuckDB",
+    name="DuckDBOracle",
     prefix="sl_",
     types={
         "BOOLEAN": "BOOLEAN",
@@ -137,7 +137,7 @@ DIALECT: Final = Dialect(
 )
 
 
-class DuckDB:
+class DuckDBOracle:
     """A DuckDB of its own, in memory."""
 
     dialect = DIALECT

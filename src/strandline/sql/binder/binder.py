@@ -342,8 +342,8 @@ class _Binder:
         asked, last = Subqueries(self, reach), Subqueries(self, reach)
         scalars = Scalars(scope, "WHERE", subquery=asked.value)
         conditions = [scalars.condition(part) for part in parts if part not in joined]
-        correlated = [each for each in conditions if columns_of(each) & reach.around]
-        own = [each for each in conditions if each not in correlated]
+        correlated = [item for item in conditions if columns_of(item) & reach.around]
+        own = [item for item in conditions if item not in correlated]
         condition = conjunction(tuple(own))
         for part in joined:
             last.keep(part, Scalars(scope, "WHERE", subquery=last.value))

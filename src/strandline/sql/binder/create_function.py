@@ -79,7 +79,7 @@ def with_definitions(tree: Tree, functions: Mapping[str, Definition], allow: All
     if isinstance(tree, tuple):
         changed = tuple(with_definitions(part, functions, allow) for part in tree)
     elif isinstance(tree, ast.Node):
-        parts = {each.name: getattr(tree, each.name) for each in fields(tree) if each.name != "span"}
+        parts = {field.name: getattr(tree, field.name) for field in fields(tree) if field.name != "span"}
         marked = {name: with_definitions(part, functions, allow) for name, part in parts.items()}
         if isinstance(tree, ast.Function):
             marked["definition"] = functions.get(tree.name.name.lower())

@@ -64,9 +64,9 @@ class Reach:
 
     def here(self, value: Expression, span: Span) -> Expression:
         """A value of a subquery of this query, over what the rows of this query have or will bring along."""
-        for id, column in self.read([value]).items():
-            if id not in self.copies:
-                self.copies[id] = self.copy(column, span), column
+        for column_id, column in self.read([value]).items():
+            if column_id not in self.copies:
+                self.copies[column_id] = self.copy(column, span), column
         return substitute(value, self.refs())
 
     def copy(self, column: ColumnRef, span: Span) -> Column:
@@ -80,7 +80,7 @@ class Reach:
         return Column(self.ids.fresh(f"outer.{column.id}"), column.id, column.type)
 
     def refs(self) -> dict[str, Expression]:
-        return {id: ColumnRef(copy.id, copy.type) for id, (copy, _) in self.copies.items()}
+        return {column_id: ColumnRef(copy.id, copy.type) for column_id, (copy, _) in self.copies.items()}
 
 
 @dataclass
@@ -156,7 +156,10 @@ class Rows:
             return self.source
         equal = self.equal_columns()
         return Map(
-            (*passed_on(schema(self.source)), *((copy, equal[id]) for id, (copy, _) in self.reach.copies.items())),
+            (
+                *passed_on(schema(self.source)),
+                *((copy, equal[column_id]) for column_id, (copy, _) in self.reach.copies.items()),
+            ),
             self.source,
         )
 

@@ -292,7 +292,9 @@ class Scalars:
             if second.value.type == VARCHAR:
                 return call("match", [text, second], node.span)
         known = name in FUNCTIONS or name in ALIASES
-        return call(name, [self.operand(each) for each in node.arguments], node.span if known else node.name.span)
+        return call(
+            name, [self.operand(argument) for argument in node.arguments], node.span if known else node.name.span
+        )
 
     def user_call(self, function: UserFunction, nodes: tuple[ast.Expression, ...], span: Span) -> Expression:
         operands = [self.operand(node) for node in nodes]

@@ -50,10 +50,10 @@ def has_aggregate(node: ast.Expression) -> bool:
     """
     pending: list[ast.Node] = [node]
     while pending:
-        each = pending.pop()
-        if isinstance(each, ast.Function) and is_aggregate(each):
+        item = pending.pop()
+        if isinstance(item, ast.Function) and is_aggregate(item):
             return True
-        pending.extend(child for child in ast.children(each) if not isinstance(child, ast.Query))
+        pending.extend(child for child in ast.children(item) if not isinstance(child, ast.Query))
     return False
 
 
@@ -104,7 +104,7 @@ def grouping_sets(elements: tuple[ast.Grouping, ...]) -> list[tuple[ast.Expressi
         sets = [(*one, *two) for one in sets for two in _sets_of(element)]
         if len(sets) > MOST_SETS:
             raise _too_many(element.span)
-    return [tuple(dict.fromkeys(each)) for each in sets]
+    return [tuple(dict.fromkeys(item)) for item in sets]
 
 
 def _sets_of(element: ast.Grouping) -> list[tuple[ast.Expression, ...]]:
@@ -112,7 +112,7 @@ def _sets_of(element: ast.Grouping) -> list[tuple[ast.Expression, ...]]:
         case ast.GroupingList(items):
             return [items]
         case ast.GroupingSets("GROUPING", elements):
-            return [each for inner in elements for each in _sets_of(inner)]
+            return [entry for inner in elements for entry in _sets_of(inner)]
         case ast.GroupingSets(kind, elements):
             parts = [_sets_of(inner)[0] for inner in elements]
             if kind == "ROLLUP":
@@ -210,10 +210,10 @@ class Groups:
             return ColumnRef(key.id, key.type)
         if isinstance(value, ColumnRef) and value.id in self.named:
             raise self.ungrouped(value.id, places.span(value) or around)
-        return rebuilt(value, lambda each: self.regrouped(each, places, around))
+        return rebuilt(value, lambda item: self.regrouped(item, places, around))
 
-    def ungrouped(self, id: str, span: Span | None) -> BindError:
-        name = self.named[id].name
+    def ungrouped(self, column_id: str, span: Span | None) -> BindError:
+        name = self.named[column_id].name
         grouped = "Add it to GROUP BY" if self.keys else f"Add GROUP BY {name}"
         return BindError(
             f'column "{name}" is neither grouped nor inside of an aggregate',
@@ -276,7 +276,9 @@ class Groups:
         """One of several ways to group: the keys that are left out are NULL."""
         kept = {self.keys[key].id for key in keys}
         by_id = {column.id: column for column in (*self.keys.values(), *self.domain)}
-        values: dict[str, Expression] = {id: ColumnRef(id, by_id[id].type) for id in self.key_ids(keys)}
+        values: dict[str, Expression] = {
+            column_id: ColumnRef(column_id, by_id[column_id].type) for column_id in self.key_ids(keys)
+        }
         values |= {column.id: ColumnRef(column.id, column.type) for column, _ in calls}
         values |= {flag.id: Literal(int(self.keys[key].id not in kept), BIGINT) for key, flag in self.flags.items()}
         outputs = tuple(
@@ -301,7 +303,7 @@ class Groups:
     def for_all(self, domain: Plan, grouped: Plan) -> Plan:
         """One group of everything for each combination of the domain: of nothing, where `grouped` has none."""
         inner = {c.id: Column(self.ids.fresh(c.id), c.name, c.type) for c in schema(grouped)}
-        refs = {id: ColumnRef(column.id, column.type) for id, column in inner.items()}
+        refs = {column_id: ColumnRef(column.id, column.type) for column_id, column in inner.items()}
         renamed = Map(tuple((inner[c.id], ColumnRef(c.id, c.type)) for c in schema(grouped)), grouped)
         equal = conjunction(tuple(p for c in self.domain for p in same(ColumnRef(c.id, c.type), refs[c.id])))
         assert equal is not None, "a domain has columns"

@@ -189,6 +189,6 @@ def _mapped(
         return tree
     if isinstance(tree, ast.StreamTable):
         return stream(tree)
-    parts = {each.name: getattr(tree, each.name) for each in fields(tree) if each.name != "span"}
+    parts = {field.name: getattr(tree, field.name) for field in fields(tree) if field.name != "span"}
     changed = replace(tree, **{name: _mapped(part, call, stream, into_queries) for name, part in parts.items()})
     return call(changed) if isinstance(changed, ast.Function) and _is_scaled(changed) else changed

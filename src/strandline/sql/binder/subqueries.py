@@ -211,7 +211,7 @@ class Subqueries:
         """Compute the subquery for each combination of the values that it reads from the queries around it."""
         rows.pair_with_domain(groups.inputs, node.span)
         groups.per_combination(rows.reach)
-        conditions = [self.over_source(each, scalars, node) for each in rows.conditions()]
+        conditions = [self.over_source(condition, scalars, node) for condition in rows.conditions()]
         partners = self.partners(rows, scalars, node)
         return self.left_join(lambda source: groups.plan(partners(source)), conditions)
 
@@ -233,7 +233,7 @@ class Subqueries:
         if rows.needs_domain():
             rows.pair_with_domain((), node.span)
         value = self.over_source(outputs[0].value, scalars, node)
-        conditions = [self.over_source(each, scalars, node) for each in rows.conditions()]
+        conditions = [self.over_source(condition, scalars, node) for condition in rows.conditions()]
         found = self.left_join(self.partners(rows, scalars, node), conditions or [Literal(True, BOOLEAN)])
         return Case(((found, value),), Literal(None, value.type), value.type)
 

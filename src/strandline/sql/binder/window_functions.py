@@ -49,7 +49,7 @@ class Ranks:
             hint = "Rank in a subquery in FROM, and again in the query around it."
             raise BindError("RANK() inside of RANK()", code="misplaced-rank", hint=hint, span=node.span)
         self._inside = True
-        partition = tuple(dict.fromkeys(self._key(bind(each)) for each in node.partition))
+        partition = tuple(dict.fromkeys(self._key(bind(entry)) for entry in node.partition))
         order = tuple(sort_key(item, self._key(bind(item.value))) for item in node.order)
         self._inside = False
         wanted = _Order(partition, order)
@@ -94,6 +94,6 @@ def over_outputs(tree: Tree, outputs: list[Output], scope: Scope) -> Tree:
     elif isinstance(tree, ast.ColumnName) and tree.qualifier is None and not scope.matches(tree.column):
         changed = next((output.node for output in outputs if tree.column.matches(output.name)), tree)
     elif isinstance(tree, ast.Node) and not isinstance(tree, ast.Query):
-        parts = {each.name: getattr(tree, each.name) for each in fields(tree) if each.name != "span"}
+        parts = {field.name: getattr(tree, field.name) for field in fields(tree) if field.name != "span"}
         changed = replace(tree, **{name: over_outputs(part, outputs, scope) for name, part in parts.items()})
     return changed  # type: ignore[no-any-return]
