@@ -56,8 +56,8 @@ from strandline.database.database import Wanted, connected_groups
 from strandline.database.query import Query
 from strandline.database.script import read_script
 from strandline.functions.aggregates import AGGREGATES
-from strandline.functions.definitions.datetimes import PARTS, TRUNC_UNITS
-from strandline.functions.registry import ALIASES, ROOMS
+from strandline.functions.datetimes import PARTS, TRUNC_UNITS
+from strandline.functions.registry import ALIASES, FAMILIES
 from strandline.logical.catalog import BaseStream
 from strandline.logical.explain import show_plan
 from strandline.logical.plan import Plan
@@ -86,7 +86,9 @@ LANGUAGE = ROOT / "docs" / "language.md"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
 
 # What a fence may say. `sql parse` must parse and is not run; `text` is output or a drawing; `sh` is for a terminal.
-KINDS = ("python", "python spark", "sql run", "sql timeline", "sql parse", "scenario", "shell", "text", "sh")
+# `python entry` and `text case` are added to a copy of the tree by test_contributing.py.
+KINDS = ("python", "python spark", "sql run", "sql timeline", "sql parse", "scenario", "shell", "text", "sh",
+         "python entry", "text case")  # fmt: skip
 
 
 # ---- pages -----------------------------------------------------------------------------------------------------------
@@ -504,12 +506,12 @@ def show_functions() -> str:
     for alias, name in ALIASES.items():
         other.setdefault(name, []).append(f"`{alias}`")
     tables = []
-    for room, functions in ROOMS.items():
+    for family, functions in FAMILIES.items():
         rows = []
         for function in functions:
             also = f" Also {', '.join(other[function.name])}." if function.name in other else ""
             rows.append((f"`{function.usage}`", function.doc + also))
-        tables.append(f"### {room}\n\n{markdown_table(('written', 'meaning'), rows)}")
+        tables.append(f"### {family}\n\n{markdown_table(('written', 'meaning'), rows)}")
     return "\n\n".join(tables)
 
 

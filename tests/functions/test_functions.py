@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -29,7 +31,7 @@ from strandline.core.types import (
     array_of,
     decimal,
 )
-from strandline.functions.aggregates import AGGREGATES, BY_ORDER, aggregate, aggregate_type
+from strandline.functions.aggregates import AGGREGATES, aggregate, aggregate_type
 from strandline.functions.evaluate import evaluate
 from strandline.functions.registry import ALIASES, FUNCTIONS, check, resolve
 from strandline.functions.signatures import FunctionError, castable, meet
@@ -38,6 +40,7 @@ from strandline.logical.values import compare, parse, show
 
 NAN, INF = math.nan, math.inf
 LEAST, GREATEST = -(2**63), 2**63 - 1
+SAME_AS = {name: function.same_as for name, function in AGGREGATES.items() if function.same_as is not None}
 
 
 def value(constant: Value | timedelta | Expression) -> Expression:
@@ -192,6 +195,12 @@ def test_every_declaration_has_a_line_of_reference() -> None:
     assert set(ALIASES.values()) <= set(FUNCTIONS)
     for function in FUNCTIONS.values():
         assert function.doc.endswith(".") and "\n" not in function.doc
+
+
+def test_whoever_binds_or_interprets_a_query_does_without_polars() -> None:
+    modules = ("sql.binder.binder", "logical.reference.interpreter", "planner.cost", "functions.aggregates")
+    code = f"import sys, {', '.join(f'strandline.{name}' for name in modules)}; print('polars' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
 
 
 def test_meet() -> None:
@@ -802,7 +811,7 @@ def test_aggregates_refuse(function: str, argument: Type | None, message: str) -
 
 def test_an_empty_group_counts_nothing_and_has_no_other_value() -> None:
     # The binder gives those other names, and ARRAY_AGG another argument.
-    for function in set(AGGREGATES) - set(BY_ORDER) - {"median", "array_agg"}:
+    for function in set(AGGREGATES) - set(SAME_AS) - {"median", "array_agg"}:
         kind = VARCHAR if function == "string_agg" else INT
         assert over(function, kind) == (0 if function == "count" else None)
         assert over(function, kind, None, None) == (0 if function == "count" else None)
@@ -818,7 +827,8 @@ def test_array_agg_keeps_nulls_that_are_values() -> None:
 
 
 def test_aggregates_of_truth_values_are_the_least_and_the_greatest() -> None:
-    for function, by_order in BY_ORDER.items():
+    assert SAME_AS == {"bool_and": "min", "every": "min", "bool_or": "max"}
+    for function, by_order in SAME_AS.items():
         assert aggregate_type(function, BOOLEAN) == aggregate_type(by_order, BOOLEAN) == BOOLEAN
 
 

@@ -16,10 +16,10 @@ import pytest
 
 from runtime.expressions.test_expressions import COLUMNS, Rows, call, calls_of, edges, frame_of, grid
 from strandline.apps.verify.compare import differences
-from strandline.apps.verify.dialect import Untranslatable
 from strandline.apps.verify.judge import Database
 from strandline.core.types import BIGINT, INT, Column, Type
 from strandline.functions.evaluate import evaluate
+from strandline.functions.oracles import Untranslatable
 from strandline.functions.registry import FUNCTIONS
 from strandline.logical.expressions import ColumnRef, Expression, Literal, Value, columns_of
 from strandline.runtime.expressions.compile import evaluate_columns

@@ -1,1 +1,1 @@
-"""Scalar functions and aggregates: signatures, meaning, and their evaluation over arrays."""
+"""Scalar functions and aggregates: each is declared in one place, with all that is known of it."""

@@ -1,19 +1,19 @@
 """The aggregates of the language: which there are, their types, and what they mean over the rows of a group.
 
-The meaning is slow and obvious, as that of expressions in `evaluate.py`: the judge of the fast path. An aggregate
+The meaning is slow and obvious, as that of expressions in `evaluate.py`: the oracle of the fast path. An aggregate
 leaves out the rows whose argument is NULL.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
 from functools import cmp_to_key
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from strandline.core.types import (
     BIGINT,
@@ -28,6 +28,7 @@ from strandline.core.types import (
     decimal,
     is_numeric,
 )
+from strandline.functions.oracles import Spellings
 from strandline.functions.registry import suggestion
 from strandline.functions.signatures import OF_ARRAYS, FunctionError
 from strandline.logical.expressions import AggregateCall, SortKey, Value
@@ -35,114 +36,52 @@ from strandline.logical.values import LARGEST_SQUARED, compare, fit
 
 # What stands in the parentheses: `x`, `x, separator`, or a fraction and the values WITHIN GROUP (ORDER BY x).
 Form = Literal["value", "separated", "within group", "fraction within group"]
+Meaning: TypeAlias = Callable[[AggregateCall, list[Any]], Any]
 
 _EXACT: Final = Context(prec=120, rounding=ROUND_HALF_UP)
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateFunction:
-    """An aggregate over the values of a group that are not NULL; `ordered` if it takes an ORDER BY of its own."""
+    """An aggregate over the values of a group that are not NULL. What computes it over columns is in
+    `runtime/operators/aggregate.py`, or in `ordered_aggregates.py` if it needs the members of a group.
+
+    rule            the type of the result by that of the argument; None if it does not accept it
+    meaning         the value of a call over one or more values in order: the reference
+    of_none         its value where there are no values
+    ordered         whether it takes an ORDER BY of its own
+    sql             how databases write it (`oracles.py`); `duckdb` and `postgresql` where one of them differs
+    same_as         the aggregate of truth values, which are ordered, that has the same result
+    ignores_copies  a second copy of a value does not change it
+    needs_members   it looks at all values of a group, where others get by with totals
+    """
 
     name: str
     usage: str
     doc: str
+    rule: Callable[[Type], Type | None]
+    meaning: Meaning
     form: Form = "value"
     ordered: bool = False
-
-
-AGGREGATES: Final[Mapping[str, AggregateFunction]] = MappingProxyType(
-    {
-        item.name: item
-        for item in (
-            AggregateFunction("count", "COUNT(*) or COUNT(x)", "The number of rows, or of values."),
-            AggregateFunction("sum", "SUM(x)", "The exact sum of numbers; NULL if there are none."),
-            AggregateFunction("avg", "AVG(x)", "The mean of numbers as a DOUBLE; NULL if there are none."),
-            AggregateFunction("min", "MIN(x)", "The least value; NULL if there is none."),
-            AggregateFunction("max", "MAX(x)", "The greatest value; NULL if there is none."),
-            AggregateFunction("bool_and", "BOOL_AND(x)", "Whether all are true; NULL if there is none."),
-            AggregateFunction("every", "EVERY(x)", "The same as BOOL_AND."),
-            AggregateFunction("bool_or", "BOOL_OR(x)", "Whether one is true; NULL if there is none."),
-            AggregateFunction("var_pop", "VAR_POP(x)", "The variance of numbers."),
-            AggregateFunction("var_samp", "VAR_SAMP(x) or VARIANCE(x)", "The same of a sample; NULL for one number."),
-            AggregateFunction("stddev_pop", "STDDEV_POP(x)", "The standard deviation of numbers."),
-            AggregateFunction(
-                "stddev_samp", "STDDEV_SAMP(x) or STDDEV(x)", "The same of a sample; NULL for one number."
-            ),
-            AggregateFunction("median", "MEDIAN(x)", "The number in the middle, or the mean of the two there."),
-            AggregateFunction(
-                "percentile_cont",
-                "PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)",
-                "The number that this share of the numbers lies below, between two of them if need be.",
-                "fraction within group",
-            ),
-            AggregateFunction(
-                "percentile_disc",
-                "PERCENTILE_DISC(0.9) WITHIN GROUP (ORDER BY x)",
-                "The first value up to which at least this share of the values lies.",
-                "fraction within group",
-            ),
-            AggregateFunction(
-                "mode",
-                "MODE() WITHIN GROUP (ORDER BY x)",
-                "The most frequent value; of several the first in the order.",
-                "within group",
-            ),
-            AggregateFunction(
-                "first",
-                "FIRST(x ORDER BY y)",
-                "The value of the first row; of several such rows the least. Without ORDER BY the first by time.",
-                ordered=True,
-            ),
-            AggregateFunction(
-                "last",
-                "LAST(x ORDER BY y)",
-                "The value of the last row; of several such rows the greatest. Without ORDER BY the last by time.",
-                ordered=True,
-            ),
-            AggregateFunction(
-                "string_agg",
-                "STRING_AGG(x, ', ' ORDER BY y)",
-                "The texts, joined; in the order of the texts themselves if none is given or leaves a choice.",
-                "separated",
-                ordered=True,
-            ),
-            AggregateFunction(
-                "array_agg",
-                "ARRAY_AGG(x ORDER BY y)",
-                "The values as an array, NULLs too; in their own order if none is given or leaves a choice.",
-                ordered=True,
-            ),
-        )
-    }
-)
-
-AGGREGATE_ALIASES: Final[Mapping[str, str]] = MappingProxyType(
-    {"variance": "var_samp", "stddev": "stddev_samp", "listagg": "string_agg"}
-)
-
-# Truth values are ordered: all are true if the least is, and one is if the greatest is. The algebra has those two only.
-BY_ORDER: Final[Mapping[str, str]] = MappingProxyType({"bool_and": "min", "every": "min", "bool_or": "max"})
-
-# What a second copy of a value does not change.
-BLIND_TO_COPIES: Final = frozenset(("min", "max", "first", "last"))
-
-# Of the language's own: those that look at all values of a group, where others get by with totals.
-OF_MEMBERS: Final = frozenset(
-    ("percentile_cont", "percentile_disc", "first", "last", "mode", "string_agg", "array_agg")
-)
-
-DISPERSIONS: Final = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
+    of_none: Value = None
+    sql: Spellings | None = None
+    duckdb: Spellings | None = None
+    postgresql: Spellings | None = None
+    same_as: str | None = None
+    ignores_copies: bool = False
+    needs_members: bool = False
+    aliases: tuple[str, ...] = ()
 
 
 def looks_at_members(call: AggregateCall) -> bool:
     """Whether it has to look at all values of a group, where others get by with totals."""
-    return call.function in OF_MEMBERS if call.user is None else call.user.inverse is None
+    return AGGREGATES[call.function].needs_members if call.user is None else call.user.inverse is None
 
 
 def find_aggregate(name: str) -> AggregateFunction | None:
     """The aggregate that a name in any case denotes."""
     key = name.lower()
-    return AGGREGATES.get(AGGREGATE_ALIASES.get(key, key))
+    return AGGREGATES.get(_ALIASES.get(key, key))
 
 
 def aggregate_type(name: str, argument: Type | None) -> Type:
@@ -151,37 +90,16 @@ def aggregate_type(name: str, argument: Type | None) -> Type:
     if function is None:
         raise FunctionError(f"aggregate {name.lower()} does not exist", suggestion(name.lower(), AGGREGATES))
     usage = f"Write {function.usage}."
-    if argument is None and function.name != "count":
+    if function.name == "count":
+        return BIGINT
+    if argument is None:
         raise FunctionError(f"{function.name} needs an argument", usage)
-    match function.name, argument:
-        case "count", _:
-            return BIGINT
-        case _, Type("ARRAY"):
-            raise FunctionError(f"{function.name} does not accept ({argument})", f"{usage} {OF_ARRAYS}")
-        case "array_agg", Type() as kind if kind != INTERVAL:
-            return array_of(VARCHAR if kind == NULL else kind)
-        case "min" | "max" | "first" | "last" | "mode" | "percentile_disc", Type() as kind:
-            return VARCHAR if kind == NULL else kind
-        case "sum", Type("INT"):
-            return BIGINT
-        case "sum", Type("BIGINT"):
-            return decimal(MAX_PRECISION, 0)
-        case "sum", Type("DECIMAL", _, scale):
-            return decimal(MAX_PRECISION, scale)
-        case "sum", Type("DOUBLE"):
-            return DOUBLE
-        case "avg" | "median" | "percentile_cont", Type() as kind if is_numeric(kind):
-            return DOUBLE
-        case name, Type() as kind if name in DISPERSIONS and is_numeric(kind):
-            return DOUBLE
-        case "bool_and" | "every" | "bool_or", Type("BOOLEAN" | "NULL"):
-            return BOOLEAN
-        case "string_agg", Type("VARCHAR" | "NULL"):
-            return VARCHAR
-    raise FunctionError(f"{function.name} does not accept ({argument})", f"{usage} {function.doc}")
-
-
-# ---- meaning ---------------------------------------------------------------------------------------------------------
+    if argument.element is not None:
+        raise FunctionError(f"{function.name} does not accept ({argument})", f"{usage} {OF_ARRAYS}")
+    result = function.rule(argument)
+    if result is None:
+        raise FunctionError(f"{function.name} does not accept ({argument})", f"{usage} {function.doc}")
+    return result
 
 
 def aggregate(call: AggregateCall, rows: Sequence[Mapping[str, Value]]) -> Value:
@@ -196,65 +114,22 @@ def aggregate(call: AggregateCall, rows: Sequence[Mapping[str, Value]]) -> Value
     kept = [row for row in rows if row[name] is not None]
     if call.distinct:
         kept = list({_identity(row[name]): row for row in kept}.values())
-    # Rows that the order leaves side by side follow by their values: an answer must not depend on who came first.
-    keys = (*call.order, SortKey(call.argument))
-    known: list[Any] = [row[name] for row in in_order(kept, keys)]
-    if call.function == "count":
-        return len(known)
-    return _over_values(call, known) if known else None
-
-
-def _over_values(call: AggregateCall, known: list[Any]) -> Value:
-    """An aggregate over one or more values, in order."""
-    assert call.argument is not None
+    # Ties are broken by the values themselves: a result must not depend on the order of arrival.
+    values: list[Any] = [row[name] for row in in_order(kept, (*call.order, SortKey(call.argument)))]
+    result: Value
     if call.user is not None:
-        return _value(call.user.over_values(known))
-    match call.function:
-        case "min" | "max":
-            # In their own order, whatever else was asked for.
-            ordered = sorted(known, key=cmp_to_key(compare))
-            return _value(ordered[0 if call.function == "min" else -1])
-        case "first":
-            return _value(known[0])
-        case "last":
-            return _value(known[-1])
-        case "sum":
-            return fit(_double_sum(known) if call.type.name == "DOUBLE" else _exact_sum(known), call.type)
-        case "avg" if call.argument.type.name == "DOUBLE":
-            return _double_sum(known) / len(known)
-        case "avg":
-            return float(sum(map(Fraction, known)) / len(known))
-        case "var_pop" | "var_samp" | "stddev_pop" | "stddev_samp":
-            return _dispersion(call.function, [float(value) for value in known])
-        case "percentile_cont":
-            return _between([float(value) for value in known], _fraction(call))
-        case "percentile_disc":
-            return _value(known[max(math.ceil(_fraction(call) * len(known)) - 1, 0)])
-        case "mode":
-            return _most_frequent(known)
-        case "string_agg":
-            return str(call.parameter).join(known)
-        case "array_agg":
-            return tuple(element for array in known for element in array)
-    raise AssertionError(f"aggregate {call.function} has no meaning")
-
-
-def _value(value: Any) -> Value:
-    result: Value = value
+        result = call.user.over_values(values) if values else None
+    else:
+        function = AGGREGATES[call.function]
+        result = function.meaning(call, values) if values else function.of_none
     return result
-
-
-def _identity(value: Any) -> object:
-    if isinstance(value, float):
-        return "NaN" if value != value else value + 0.0
-    return tuple(map(_identity, value)) if isinstance(value, tuple) else value
 
 
 RowType = TypeVar("RowType", bound=Mapping[str, Value])
 
 
 def in_order(rows: Sequence[RowType], keys: Sequence[SortKey]) -> list[RowType]:
-    """The rows in an order; those that are level stay as they were."""
+    """The rows sorted by keys; ties stay in their order."""
 
     def comparison(one: RowType, two: RowType) -> int:
         return compare_rows(keys, one, two)
@@ -275,6 +150,86 @@ def compare_rows(keys: Sequence[SortKey], one: Mapping[str, Value], two: Mapping
     return 0
 
 
+def _identity(value: Any) -> object:
+    if isinstance(value, float):
+        return "NaN" if value != value else value + 0.0
+    return tuple(map(_identity, value)) if isinstance(value, tuple) else value
+
+
+# ---- typing ----------------------------------------------------------------------------------------------------------
+
+
+def _same(kind: Type) -> Type:
+    return VARCHAR if kind == NULL else kind
+
+
+def _sum_rule(kind: Type) -> Type | None:
+    match kind:
+        case Type("INT"):
+            return BIGINT
+        case Type("BIGINT"):
+            return decimal(MAX_PRECISION, 0)
+        case Type("DECIMAL", _, scale):
+            return decimal(MAX_PRECISION, scale)
+        case Type("DOUBLE"):
+            return DOUBLE
+    return None
+
+
+def _double(kind: Type) -> Type | None:
+    return DOUBLE if is_numeric(kind) else None
+
+
+def _truth(kind: Type) -> Type | None:
+    return BOOLEAN if kind in (BOOLEAN, NULL) else None
+
+
+def _text(kind: Type) -> Type | None:
+    return VARCHAR if kind in (VARCHAR, NULL) else None
+
+
+def _array(kind: Type) -> Type | None:
+    return None if kind == INTERVAL else array_of(_same(kind))
+
+
+# ---- meaning ---------------------------------------------------------------------------------------------------------
+
+
+def _least(_: AggregateCall, values: list[Any]) -> Any:
+    """In their own order, whatever else was asked for."""
+    return sorted(values, key=cmp_to_key(compare))[0]
+
+
+def _greatest(_: AggregateCall, values: list[Any]) -> Any:
+    return sorted(values, key=cmp_to_key(compare))[-1]
+
+
+def _sum(call: AggregateCall, values: list[Any]) -> Value:
+    return fit(_double_sum(values) if call.type.name == "DOUBLE" else _exact_sum(values), call.type)
+
+
+def _mean(call: AggregateCall, values: list[Any]) -> float:
+    assert call.argument is not None, "only COUNT takes a star"
+    if call.argument.type.name == "DOUBLE":
+        return _double_sum(values) / len(values)
+    return float(sum(map(Fraction, values)) / len(values))
+
+
+def _percentile_cont(call: AggregateCall, values: list[Any]) -> float:
+    return _between([float(value) for value in values], _fraction(call))
+
+
+def _percentile_disc(call: AggregateCall, values: list[Any]) -> Any:
+    return values[max(math.ceil(_fraction(call) * len(values)) - 1, 0)]
+
+
+def _most_frequent(_: AggregateCall, values: list[Any]) -> Any:
+    counts: dict[object, int] = {}
+    for value in values:
+        counts[_identity(value)] = counts.get(_identity(value), 0) + 1
+    return max(values, key=lambda value: counts[_identity(value)])  # the first of those with the most
+
+
 def _fraction(call: AggregateCall) -> float:
     assert isinstance(call.parameter, float), "a percentile has its fraction"
     return call.parameter
@@ -286,15 +241,8 @@ def _between(values: list[float], fraction: float) -> float:
     return low if low == high else low + (place - math.floor(place)) * (high - low)  # infinities have no difference
 
 
-def _most_frequent(values: list[Any]) -> Value:
-    counts: dict[object, int] = {}
-    for value in values:
-        counts[_identity(value)] = counts.get(_identity(value), 0) + 1
-    return _value(max(values, key=lambda value: counts[_identity(value)]))  # the first of those with the most
-
-
-def _dispersion(function: str, values: list[float]) -> float | None:
-    count = len(values)
+def _dispersion(call: AggregateCall, given: list[Any]) -> float | None:
+    function, values, count = call.function, [float(value) for value in given], len(given)
     if count == 1 and function.endswith("samp"):
         return None
     if any(value != value or abs(value) >= LARGEST_SQUARED for value in values):
@@ -327,3 +275,98 @@ def _to_double(value: Fraction) -> float:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
+
+
+# ---- declarations ----------------------------------------------------------------------------------------------------
+
+DISPERSIONS: Final = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
+
+
+def _dispersion_of_numbers(name: str, usage: str, doc: str, *aliases: str) -> AggregateFunction:
+    return AggregateFunction(
+        name, usage, doc, _double, _dispersion, aliases=aliases,
+        duckdb=f"{{h}}dispersion('{name}', CAST(list({{d}}{{0}}){{n}} AS DOUBLE[]))",
+        postgresql=f"{{h}}dispersion('{name}', CAST(array_agg({{d}}{{0}}){{n}} AS DOUBLE PRECISION[]))")  # fmt: skip
+
+
+_FAMILY: Final = (
+    AggregateFunction(
+        "count", "COUNT(*) or COUNT(x)", "The number of rows, or of values.", lambda _: BIGINT,
+        lambda _, values: len(values), of_none=0, sql="count({d}{0}){f}"),
+    AggregateFunction(
+        "sum", "SUM(x)", "The exact sum of numbers; NULL if there are none.", _sum_rule, _sum,
+        sql={"INT": "CAST(sum({d}{0}){f} AS BIGINT)"},
+        duckdb={"BIGINT": "CAST(sum({d}{0}){f} AS DECIMAL(38,0))", "DECIMAL": "sum({d}{0}){f}",
+                "DOUBLE": "{h}sum_double(list({d}{0}){n})"},
+        postgresql={"BIGINT": "{h}fit(sum({d}{0}){f}, 38, 0)", "DECIMAL": "{h}fit(sum({d}{0}){f}, 38, {s})",
+                    "DOUBLE": "{h}sum_double(array_agg({d}{0}){n})"}),
+    AggregateFunction(
+        "avg", "AVG(x)", "The mean of numbers as a DOUBLE; NULL if there are none.", _double, _mean,
+        duckdb={"DOUBLE": "({h}sum_double(list({d}{0}){n}) / nullif(count({d}{0}){f}, 0))",
+                "*": "(CAST(sum({d}{0}){f} AS DOUBLE) / nullif(count({d}{0}){f}, 0))"},
+        postgresql={"DOUBLE": "({h}sum_double(array_agg({d}{0}){n}) / nullif(count({d}{0}){f}, 0))",
+                    "*": "CAST(avg({d}{0}){f} AS DOUBLE PRECISION)"}),
+    AggregateFunction(
+        "min", "MIN(x)", "The least value; NULL if there is none.", _same, _least, ignores_copies=True,
+        sql="min({0}){f}", postgresql={"BOOLEAN": "bool_and({0}){f}"}),
+    AggregateFunction(
+        "max", "MAX(x)", "The greatest value; NULL if there is none.", _same, _greatest, ignores_copies=True,
+        sql="max({0}){f}", postgresql={"BOOLEAN": "bool_or({0}){f}"}),
+    AggregateFunction(
+        "bool_and", "BOOL_AND(x)", "Whether all are true; NULL if there is none.", _truth, _least, same_as="min",
+        sql="bool_and({0}){f}"),
+    AggregateFunction(
+        "every", "EVERY(x)", "The same as BOOL_AND.", _truth, _least, same_as="min", sql="bool_and({0}){f}"),
+    AggregateFunction(
+        "bool_or", "BOOL_OR(x)", "Whether one is true; NULL if there is none.", _truth, _greatest, same_as="max",
+        sql="bool_or({0}){f}"),
+    _dispersion_of_numbers("var_pop", "VAR_POP(x)", "The variance of numbers."),
+    _dispersion_of_numbers(
+        "var_samp", "VAR_SAMP(x) or VARIANCE(x)", "The same of a sample; NULL for one number.", "variance"),
+    _dispersion_of_numbers("stddev_pop", "STDDEV_POP(x)", "The standard deviation of numbers."),
+    _dispersion_of_numbers(
+        "stddev_samp", "STDDEV_SAMP(x) or STDDEV(x)", "The same of a sample; NULL for one number.", "stddev"),
+    AggregateFunction(
+        "median", "MEDIAN(x)", "The number in the middle, or the mean of the two there.", _double,
+        lambda _, values: _between([float(value) for value in values], 0.5),
+        duckdb="{h}between(CAST(list({d}{0} ORDER BY {0}){n} AS DOUBLE[]), 0.5)",
+        postgresql="{h}between(CAST(array_agg({d}{0} ORDER BY {0}){n} AS DOUBLE PRECISION[]), 0.5)"),
+    AggregateFunction(
+        "percentile_cont", "PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)",
+        "The number that this share of the numbers lies below, between two of them if need be.",
+        _double, _percentile_cont, "fraction within group", needs_members=True,
+        duckdb="{h}between(CAST(list({0} ORDER BY {w}){n} AS DOUBLE[]), {1})",
+        postgresql="{h}between(CAST(array_agg({0} ORDER BY {w}){n} AS DOUBLE PRECISION[]), {1})"),
+    AggregateFunction(
+        "percentile_disc", "PERCENTILE_DISC(0.9) WITHIN GROUP (ORDER BY x)",
+        "The first value up to which at least this share of the values lies.",
+        _same, _percentile_disc, "fraction within group", needs_members=True,
+        sql="percentile_disc({1}) WITHIN GROUP (ORDER BY {w}){f}"),
+    AggregateFunction(
+        "mode", "MODE() WITHIN GROUP (ORDER BY x)", "The most frequent value; of several the first in the order.",
+        _same, _most_frequent, "within group", needs_members=True,
+        duckdb="{h}most_frequent(list({0} ORDER BY {w}){n})", postgresql="mode() WITHIN GROUP (ORDER BY {w}){f}"),
+    AggregateFunction(
+        "first", "FIRST(x ORDER BY y)",
+        "The value of the first row; of several such rows the least. Without ORDER BY the first by time.",
+        _same, lambda _, values: values[0], ordered=True, ignores_copies=True, needs_members=True,
+        duckdb="first({0} ORDER BY {o}){n}", postgresql="(array_agg({0} ORDER BY {o}){n})[1]"),
+    AggregateFunction(
+        "last", "LAST(x ORDER BY y)",
+        "The value of the last row; of several such rows the greatest. Without ORDER BY the last by time.",
+        _same, lambda _, values: values[-1], ordered=True, ignores_copies=True, needs_members=True,
+        duckdb="last({0} ORDER BY {o}){n}", postgresql="{h}last_of(array_agg({0} ORDER BY {o}){n})"),
+    AggregateFunction(
+        "string_agg", "STRING_AGG(x, ', ' ORDER BY y)",
+        "The texts, joined; in the order of the texts themselves if none is given or leaves a choice.",
+        _text, lambda call, values: str(call.parameter).join(values), "separated", ordered=True, needs_members=True,
+        sql="string_agg({d}{0}, {1} ORDER BY {o}){f}", aliases=("listagg",)),
+    AggregateFunction(
+        "array_agg", "ARRAY_AGG(x ORDER BY y)",
+        "The values as an array, NULLs too; in their own order if none is given or leaves a choice.",
+        _array, lambda _, values: tuple(element for array in values for element in array), ordered=True,
+        needs_members=True, sql="array_agg({d}{0} ORDER BY {o}){f}"),
+)  # fmt: skip
+
+AGGREGATES: Final[Mapping[str, AggregateFunction]] = MappingProxyType({function.name: function for function in _FAMILY})
+_ALIASES: Final = {alias: function.name for function in _FAMILY for alias in function.aliases}

@@ -1,34 +1,21 @@
 """What an expression costs to compute, roughly: nanoseconds for each row, on columns of usual values.
 
 The figures decide which of two ways to the same answer is taken, never the answer. They are of one machine and need to
-be right only up to a factor of two: most functions cost next to nothing, and a few a hundred times as much.
+be right only up to a factor of two: most functions cost next to nothing, and a few a hundred times as much. Those of
+functions are in their declarations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from strandline.core.types import Type
+from strandline.functions.registry import declaration
 from strandline.logical.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, UserCall
 
 _CHEAP: Final = 4
 _DECIMAL: Final = 12  # arithmetic of 128 bits
 _USER: Final = 1_000
-
-_CALLS: Final[Mapping[str, int]] = {
-    **dict.fromkeys(("trim", "ltrim", "rtrim", "substring", "contains", "||", "concat"), 40),
-    **dict.fromkeys(("lower", "upper", "strpos"), 80),
-    **dict.fromkeys(("like", "similar", "regexp_like", "match", "regexp_substr", "replace", "regexp_replace"), 150),
-    **dict.fromkeys(("ascii", "chr", "overlay"), 150),
-    **dict.fromkeys(("split_part", "@split", "to_char", "repeat", "md5", "translate", "array_to_string"), 250),
-    **dict.fromkeys(("regexp_count", "concat_ws"), 500),
-    **dict.fromkeys(("lpad", "rpad", "reverse", "initcap"), 2_000),
-    **dict.fromkeys(("year", "isoyear", "quarter", "month", "week", "day", "doy", "hour", "minute"), 15),
-    **dict.fromkeys(("decade", "century", "millennium", "date_trunc", "date_bin", "length"), 15),
-    **dict.fromkeys(("make_date", "make_timestamp", "to_timestamp"), 40),
-    **dict.fromkeys(("cbrt", "power", "exp", "ln", "log", "sin", "cos", "tan", "asin", "acos", "atan", "atan2"), 20),
-}
 
 
 def own_cost(expression: Expression) -> int:
@@ -43,8 +30,9 @@ def own_cost(expression: Expression) -> int:
         case Cast(operand, kind):
             return _cost_of_cast(operand.type, kind)
         case Call(function, arguments, kind):
-            wide = "DECIMAL" in (kind.name, *(argument.type.name for argument in arguments))
-            return _CALLS.get(function, _DECIMAL if wide else _CHEAP)
+            if (cost := declaration(function).cost) is not None:
+                return cost
+            return _DECIMAL if "DECIMAL" in (kind.name, *(a.type.name for a in arguments)) else _CHEAP
 
 
 def _cost_of_cast(source: Type, target: Type) -> int:

@@ -1,6 +1,6 @@
-"""The meaning of expressions, row by row: slow, obvious, and the judge of the fast path.
+"""The meaning of expressions, row by row: slow, obvious, and the oracle of the fast path.
 
-What a single function means is said where it is declared, in the rooms of `scalars/`.
+What a single function means is said where it is declared, in the file of its family.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ may be of either case as sets.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -453,3 +454,19 @@ class _SimilarReader(_Reader):
     def bracket_character(self, start: int) -> int | Ranges:
         character = self.next()
         return ord(self.next() if character == self.escape else character)
+
+
+def replacement(new: str) -> list[str | int]:
+    r"""The parts of a replacement: texts, and the numbers of groups for `\1` to `\9`, with 0 for `\&`."""
+    parts: list[str | int] = []
+    for token in re.findall(r"\\.|[^\\]+|\\", new, re.DOTALL):
+        match token:
+            case r"\&":
+                parts.append(0)
+            case r"\\":
+                parts.append("\\")
+            case _ if token[0] == "\\" and token[1:] in tuple("123456789"):
+                parts.append(int(token[1]))
+            case _:
+                parts.append(token)
+    return parts

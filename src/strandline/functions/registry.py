@@ -1,7 +1,6 @@
 """The operators and functions of the language: which there are, and which one a call denotes.
 
-`resolve` decides types only. The rooms of `scalars/` declare each function together with its meaning; `signatures.py`
-has the rules of typing.
+`resolve` decides types only. The file of a family declares each of its functions completely (`signatures.Function`).
 """
 
 from __future__ import annotations
@@ -13,12 +12,17 @@ from types import MappingProxyType
 from typing import Final
 
 from strandline.core.types import NULL, Type
-from strandline.functions.definitions import arithmetic as numbers
-from strandline.functions.definitions import arrays, mathematics, patterns
-from strandline.functions.definitions import conditional as choices
-from strandline.functions.definitions import datetimes as times
-from strandline.functions.definitions import formatting as formats
-from strandline.functions.definitions import strings as texts
+from strandline.functions import (
+    arithmetic,
+    arrays,
+    conditional,
+    datetimes,
+    formatting,
+    mathematics,
+    patterns,
+    rounding,
+    strings,
+)
 from strandline.functions.signatures import Function, FunctionError
 from strandline.logical.expressions import Expression
 
@@ -38,13 +42,14 @@ def resolve(name: str, types: Sequence[Type]) -> Resolved:
     function = FUNCTIONS.get(ALIASES.get(key, key))
     if function is None:
         raise FunctionError(f"function {key} does not exist", suggestion(key, (*FUNCTIONS, *ALIASES)))
-    if len(types) < function.least or (function.most is not None and len(types) > function.most):
+    most = len(types) if function.max_arguments is None else function.max_arguments
+    if not function.min_arguments <= len(types) <= most:
         raise FunctionError(f"{key} does not take {_count(len(types))}", f"Write {function.usage}.")
-    found = function.rule(tuple(types))
-    if found is None:
+    signature = function.rule(tuple(types))
+    if signature is None:
         given = ", ".join("NULL" if kind == NULL else str(kind) for kind in types)
         raise FunctionError(f"{key} does not accept ({given})", f"Write {function.usage}. {function.doc}")
-    return Resolved(function.name, *found)
+    return Resolved(function.name, *signature)
 
 
 def check(function: str, arguments: Sequence[Expression]) -> None:
@@ -55,35 +60,30 @@ def check(function: str, arguments: Sequence[Expression]) -> None:
 
 
 # The functions as the reference shows them.
-ROOMS: Final[Mapping[str, tuple[Function, ...]]] = MappingProxyType(
+FAMILIES: Final[Mapping[str, tuple[Function, ...]]] = MappingProxyType(
     {
-        "Comparison, logic and choice": choices.DECLARED,
-        "Arithmetic": numbers.DECLARED,
-        "Mathematics": mathematics.DECLARED,
-        "Texts": texts.DECLARED,
-        "Patterns": patterns.DECLARED,
-        "Times": (*times.DECLARED, *formats.DECLARED),
-        "Arrays": arrays.DECLARED,
+        "Comparison, logic and choice": conditional.FAMILY,
+        "Arithmetic": (*arithmetic.FAMILY, *rounding.FAMILY),
+        "Mathematics": mathematics.FAMILY,
+        "Texts": strings.FAMILY,
+        "Patterns": patterns.FAMILY,
+        "Times": (*datetimes.FAMILY, *formatting.FAMILY),
+        "Arrays": arrays.FAMILY,
     }
 )
 FUNCTIONS: Final[Mapping[str, Function]] = MappingProxyType(
-    {function.name: function for room in ROOMS.values() for function in room}
+    {function.name: function for family in FAMILIES.values() for function in family}
+)
+ALIASES: Final[Mapping[str, str]] = MappingProxyType(
+    {alias: function.name for function in FUNCTIONS.values() for alias in function.aliases}
 )
 
-ALIASES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "!=": "<>",
-        "ifnull": "coalesce",
-        "mod": "%",
-        "ceiling": "ceil",
-        "truncate": "trunc",
-        "pow": "power",
-        "char_length": "length",
-        "character_length": "length",
-        "btrim": "trim",
-        "substr": "substring",
-    }
-)
+_STEPS: Final = {function.name: function for function in strings.STEPS}
+
+
+def declaration(name: str) -> Function:
+    """The function that a call names; it may be a step that only the expression optimizer writes."""
+    return FUNCTIONS.get(name) or _STEPS[name]
 
 
 def _count(number: int) -> str:

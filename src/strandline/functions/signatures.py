@@ -1,4 +1,4 @@
-"""What a function accepts and returns: declarations and the rules of typing.
+"""The declaration of a scalar function, and the rules of typing that declarations name.
 
 Typing follows PostgreSQL, with these decisions: integer arithmetic is always 64 bit, DECIMAL stays exact in + - * and
 %, everything else is DOUBLE.
@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from strandline.core.lazy import pl
 from strandline.core.types import (
     BIGINT,
     BOOLEAN,
@@ -28,7 +29,8 @@ from strandline.core.types import (
     is_integer,
     is_numeric,
 )
-from strandline.logical.expressions import Expression
+from strandline.functions.oracles import Spellings
+from strandline.logical.expressions import Call, Expression
 
 Types: TypeAlias = tuple[Type, ...]
 
@@ -59,21 +61,38 @@ Check: TypeAlias = Callable[[Sequence[Expression]], None]
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A declaration: how it is written, one line of reference, how many arguments it takes, typing and meaning.
+    """A scalar function, declared completely: all that the project knows of it is in this one place.
 
-    `most` of None means any number. A strict function is NULL as soon as one argument is, and its meaning sees no NULL;
-    the meaning of another one sees them as None.
+    Law    `vectorized` over columns has in row i the value of `meaning` over row i
+
+    usage, doc     how it is written, and one line of reference
+    max_arguments  None means any number
+    rule           the typing rule
+    meaning        the value for single values: the reference. A strict function is NULL as soon as one argument is, and
+                   its meaning sees no NULL; that of another one sees them as None
+    vectorized     the same over columns: of the call and a Polars expression for each argument
+    check          refuses arguments that must be known before the query runs and are not
+    sql            how databases write it (`oracles.py`); `duckdb` and `postgresql` where one of them differs
+    cost           nanoseconds per row; None is next to nothing (`costs.py`)
+    granularity    microseconds. Over a column of instants the value is the same for all instants of a granule
     """
 
     name: str
     usage: str
     doc: str
-    least: int
-    most: int | None
+    min_arguments: int
+    max_arguments: int | None
     rule: Rule
     meaning: Callable[..., Any]
+    vectorized: Callable[..., pl.Expr]
     strict: bool = True
     check: Check | None = None
+    sql: Spellings | None = None
+    duckdb: Spellings | None = None
+    postgresql: Spellings | None = None
+    cost: int | None = None
+    granularity: int | Callable[[Call], int | None] | None = None
+    aliases: tuple[str, ...] = ()
 
 
 def meet(types: Sequence[Type]) -> Type | None:
@@ -83,8 +102,8 @@ def meet(types: Sequence[Type]) -> Type | None:
     is known of any type, the result is VARCHAR, as in PostgreSQL.
     """
     kind: Type | None = NULL
-    for type_ in types:
-        kind = None if kind is None else _meet(kind, type_)
+    for other in types:
+        kind = None if kind is None else _meet(kind, other)
     return VARCHAR if kind == NULL else kind
 
 
@@ -126,8 +145,8 @@ def fixed(result: Type, *accepted: Type) -> Rule:
     """Arguments of these types, up to implicit widening; the last ones may be missing if the function allows it."""
 
     def rule(types: Types) -> tuple[Types, Type] | None:
-        wanted = accepted[: len(types)]
-        return (wanted, result) if all(widens(have, want) for have, want in zip(types, wanted, strict=True)) else None
+        targets = accepted[: len(types)]
+        return (targets, result) if all(map(widens, types, targets)) else None
 
     return rule
 

@@ -67,14 +67,14 @@ class Parts:
         return sum(self.all[number].cost for number in self._under(numbers))
 
     def _under(self, numbers: Sequence[int]) -> set[int]:
-        found: set[int] = set()
+        visited: set[int] = set()
         ahead = list(numbers)
         while ahead:
             number = ahead.pop()
-            if number not in found:
-                found.add(number)
+            if number not in visited:
+                visited.add(number)
                 ahead += self.all[number].below
-        return found
+        return visited
 
     def shared(self, least_cost: float) -> list[int]:
         """The parts that several places ask for and that cost something, each after its own parts."""
@@ -87,15 +87,15 @@ class Parts:
     def common(self, one: Sequence[int], other: Sequence[int], least_cost: float) -> list[int]:
         """The largest parts that both ask for and that cost something."""
         both = self._under(one) & self._under(other)
-        found: dict[int, None] = {}
+        common: dict[int, None] = {}
         ahead = list(one)
         while ahead:
             number = ahead.pop()
             if number in both and self.all[number].columns and self.cost((number,)) >= least_cost:
-                found[number] = None
+                common[number] = None
             else:
                 ahead += self.all[number].below
-        return list(found)
+        return list(common)
 
     def written(self, number: int, instead: Mapping[int, Expression]) -> Expression:
         """A part as an expression, with others in the place of some parts."""

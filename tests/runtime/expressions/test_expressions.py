@@ -30,11 +30,11 @@ from strandline.core.types import (
     array_of,
     decimal,
 )
-from strandline.functions.definitions.datetimes import TRUNC_UNITS
+from strandline.functions.casts import cast_text
+from strandline.functions.datetimes import TRUNC_UNITS
 from strandline.functions.evaluate import evaluate
 from strandline.functions.registry import FUNCTIONS, resolve
 from strandline.functions.signatures import FunctionError, castable, meet
-from strandline.functions.vectorized.casts import cast_text
 from strandline.logical.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, Value, columns_of
 from strandline.logical.values import parse
 from strandline.runtime.expressions.compile import compile_expression, evaluate_columns, filter_frame
@@ -154,7 +154,7 @@ def signatures() -> dict[str, list[tuple[str, tuple[str, ...]]]]:
     """For each type name the functions that return it, with the type names that they take."""
     found: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
     for function in FUNCTIONS.values():
-        for count in range(function.least, (function.most or 3) + 1):
+        for count in range(function.min_arguments, (function.max_arguments or 3) + 1):
             accepted: dict[str, list[tuple[str, ...]]] = {}
             # There are too many combinations of four types and more: those that it casts to, then.
             few = count <= 3

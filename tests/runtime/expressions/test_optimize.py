@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from runtime.expressions.test_expressions import LAW, Rows, cases, check, frame_of, same
 from strandline.core.temporal import DAY, HOUR, MINUTE, SECOND
 from strandline.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, Type
-from strandline.functions.definitions.datetimes import PARTS, TRUNC_UNITS
+from strandline.functions.datetimes import PARTS, TRUNC_UNITS
 from strandline.functions.registry import resolve
 from strandline.functions.subexpressions import Parts
 from strandline.logical.expressions import Call, Case, Cast, ColumnRef, Expression, Literal

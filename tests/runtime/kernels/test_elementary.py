@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pytest
 
 from strandline.core import correct_rounding as nearest
-from strandline.functions.definitions.mathematics import log, power
+from strandline.functions.mathematics import log, power
 from strandline.runtime.kernels import elementary as loops
 from strandline.runtime.kernels import elementary_tables as tables
 from strandline.runtime.kernels.compiled import Compiled

@@ -11,7 +11,7 @@ import polars as pl
 from strandline.apps.scenario.text import ScenarioRow
 from strandline.core.errors import ScenarioError
 from strandline.core.types import Type
-from strandline.functions.vectorized.casts import cast_text
+from strandline.functions.casts import cast_text
 from strandline.logical.values import show
 
 # In a form that can be compared: numbers with a point agree in twelve digits, arrays are their texts.

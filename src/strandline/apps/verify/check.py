@@ -9,7 +9,6 @@ import numpy as np
 import polars as pl
 
 from strandline.apps.verify.compare import AT, Difference, at_instants, differences
-from strandline.apps.verify.dialect import Untranslatable
 from strandline.apps.verify.instants import change_instants
 from strandline.apps.verify.judge import Database, load_streams, results
 from strandline.apps.verify.record import Recorded
@@ -18,6 +17,7 @@ from strandline.apps.verify.shrink import smallest
 from strandline.apps.verify.world import Dataset, NameScope, Times
 from strandline.core.temporal import FOREVER, Instant
 from strandline.core.types import DOUBLE
+from strandline.functions.oracles import Untranslatable
 from strandline.logical.plan import Plan
 from strandline.logical.schema import schema
 from strandline.runtime.kernels.batch import FROM, UNTIL, times

@@ -9,11 +9,12 @@ import numpy as np
 import polars as pl
 
 from strandline.apps.verify.compare import AT
-from strandline.apps.verify.dialect import Dialect, Untranslatable
+from strandline.apps.verify.dialect import Dialect
 from strandline.apps.verify.record import Recorded
 from strandline.apps.verify.translate import INSTANT, Text, TranslatedStage, Translation
 from strandline.apps.verify.world import BaseTable, Dataset, NameScope, Times
 from strandline.core.types import BIGINT, Column, Schema
+from strandline.functions.oracles import Untranslatable
 from strandline.logical.udf import Definition
 from strandline.runtime.kernels.columns import polars_type
 from strandline.sql import ast

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, Final
 
 import polars as pl
 import pyarrow as pa
 
-from strandline.apps.verify import duckdb_functions as functions
-from strandline.apps.verify.dialect import AGGREGATES, Dialect, Templates, Untranslatable
+from strandline.apps.verify import duckdb_helpers
+from strandline.apps.verify.dialect import Dialect, Templates
 from strandline.core.errors import SetupError
 from strandline.core.types import Schema, array_of, arrow_type
+from strandline.functions.oracles import Untranslatable
 from strandline.logical.udf import Definition, UserAggregate, UserFunction
 
 _NUMBER: Final = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
@@ -54,26 +56,6 @@ _CASTS: Final[Templates] = {
     ("VARCHAR", "TIMESTAMP"): "TRY_CAST({h}day({0}) AS TIMESTAMP)",
 }
 
-_DISPERSIONS: Final[Templates] = {
-    (name, "*"): f"{{h}}dispersion('{name}', CAST(list({{d}}{{0}}){{n}} AS DOUBLE[]))"
-    for name in ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
-}
-
-_AGGREGATES: Final[Templates] = {
-    **AGGREGATES,
-    **_DISPERSIONS,
-    ("sum", "BIGINT"): "CAST(sum({d}{0}){f} AS DECIMAL(38,0))",
-    ("sum", "DECIMAL"): "sum({d}{0}){f}",
-    ("sum", "DOUBLE"): "{h}sum_double(list({d}{0}){n})",
-    ("avg", "*"): "(CAST(sum({d}{0}){f} AS DOUBLE) / nullif(count({d}{0}){f}, 0))",
-    ("avg", "DOUBLE"): "({h}sum_double(list({d}{0}){n}) / nullif(count({d}{0}){f}, 0))",
-    ("first", "*"): "first({0} ORDER BY {o}){n}",
-    ("last", "*"): "last({0} ORDER BY {o}){n}",
-    ("median", "*"): "{h}between(CAST(list({d}{0} ORDER BY {0}){n} AS DOUBLE[]), 0.5)",
-    ("percentile_cont", "*"): "{h}between(CAST(list({0} ORDER BY {w}){n} AS DOUBLE[]), {1})",
-    ("mode", "*"): "{h}most_frequent(list({0} ORDER BY {w}){n})",
-}
-
 # The exact sum of doubles, in fixed point where the digits have room: values near 1, near 1e308 and near 0 apart, since
 # the largest of these that is not 0 decides alone. What lies between is added with compensation.
 _SUM: Final = """
@@ -89,7 +71,7 @@ CASE WHEN v IS NULL OR len(v) = 0 THEN NULL
      ELSE coalesce(list_sum(list_filter(v, lambda x: abs(x) <= 1e-300)), 0) END"""
 
 _HELPERS: Final = (
-    *functions.HELPERS,
+    *duckdb_helpers.HELPERS,
     f"CREATE OR REPLACE MACRO sl_bare(s) AS trim(s, {_BLANKS})",
     """CREATE OR REPLACE MACRO sl_digits(s) AS
        CASE WHEN regexp_full_match(sl_bare(s), '[+-]?[0-9]+') THEN sl_bare(s) END""",
@@ -145,10 +127,8 @@ DIALECT: Final = Dialect(
         "DATE": "DATE",
         "TIMESTAMP": "TIMESTAMP",
     },
-    functions=functions.TEMPLATES,
-    written=functions.WRITTEN,
+    own=attrgetter("duckdb"),
     casts=_CASTS,
-    aggregates=_AGGREGATES,
     array="[{}]",
     array_cast="CAST(list_transform({0}, lambda element: {1}) AS {2})",
     helpers=_HELPERS,

@@ -5,15 +5,17 @@ All tables and helpers are temporary: they live as long as the connection, whose
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any, Final
 
 import polars as pl
 
-from strandline.apps.verify import postgresql_functions as functions
-from strandline.apps.verify.dialect import AGGREGATES, Dialect, Templates, Untranslatable
-from strandline.apps.verify.postgresql_functions import PLPGSQL, SQL
+from strandline.apps.verify import postgresql_helpers
+from strandline.apps.verify.dialect import Dialect, Templates
+from strandline.apps.verify.postgresql_helpers import PLPGSQL, SQL
 from strandline.core.errors import SetupError
 from strandline.core.types import Schema
+from strandline.functions.oracles import Untranslatable
 from strandline.logical.udf import Definition
 from strandline.runtime.kernels.columns import polars_type
 
@@ -47,34 +49,12 @@ _CASTS: Final[Templates] = {
     ("VARCHAR", "TIMESTAMP"): "{h}read_moment({0})",
 }
 
-_DISPERSIONS: Final[Templates] = {
-    (name, "*"): f"{{h}}dispersion('{name}', CAST(array_agg({{d}}{{0}}){{n}} AS DOUBLE PRECISION[]))"
-    for name in ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
-}
-
-_AGGREGATES: Final[Templates] = {
-    **AGGREGATES,
-    **_DISPERSIONS,
-    ("min", "BOOLEAN"): "bool_and({0}){f}",
-    ("max", "BOOLEAN"): "bool_or({0}){f}",
-    ("sum", "BIGINT"): "{h}fit(sum({d}{0}){f}, 38, 0)",
-    ("sum", "DECIMAL"): "{h}fit(sum({d}{0}){f}, 38, {s})",
-    ("sum", "DOUBLE"): "{h}sum_double(array_agg({d}{0}){n})",
-    ("avg", "*"): "CAST(avg({d}{0}){f} AS DOUBLE PRECISION)",
-    ("avg", "DOUBLE"): "({h}sum_double(array_agg({d}{0}){n}) / nullif(count({d}{0}){f}, 0))",
-    ("first", "*"): "(array_agg({0} ORDER BY {o}){n})[1]",
-    ("last", "*"): "{h}last_of(array_agg({0} ORDER BY {o}){n})",
-    ("median", "*"): "{h}between(CAST(array_agg({d}{0} ORDER BY {0}){n} AS DOUBLE PRECISION[]), 0.5)",
-    ("percentile_cont", "*"): "{h}between(CAST(array_agg({0} ORDER BY {w}){n} AS DOUBLE PRECISION[]), {1})",
-    ("mode", "*"): "mode() WITHIN GROUP (ORDER BY {w}){f}",
-}
-
 _TRUE, _FALSE = "('true','t','yes','y','on','1')", "('false','f','no','n','off','0')"
 _BLANKS: Final = r"E' \t\n\r\v\f'"
 _NUMBER: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?$"
 
 _HELPERS: Final = (
-    *functions.HELPERS,
+    *postgresql_helpers.HELPERS,
     f"""CREATE FUNCTION pg_temp.whole(x float8) RETURNS bigint {SQL}
         $$ SELECT CASE WHEN x >= -9223372036854775808 AND x < 9223372036854775808 THEN x::bigint END $$""",
     f"""CREATE FUNCTION pg_temp.exact_decimal(x float8, p integer, s integer) RETURNS numeric {SQL}
@@ -139,10 +119,8 @@ DIALECT: Final = Dialect(
         "DATE": "DATE",
         "TIMESTAMP": "TIMESTAMP",
     },
-    functions=functions.TEMPLATES,
-    written=functions.WRITTEN,
+    own=attrgetter("postgresql"),
     casts=_CASTS,
-    aggregates=_AGGREGATES,
     array="ARRAY[{}]",
     array_cast="pg_temp.kept({0}, CAST(ARRAY(SELECT {1} FROM unnest({0}) WITH ORDINALITY AS given(element, n) "
     "ORDER BY n) AS {2}))",
@@ -188,7 +166,7 @@ class PostgreSQLOracle:
             found = {name for (name,) in known.fetchall()}
             return next((name for name in names if name in found), "default")
 
-        return functions.collated(first("und-x-icu", "C.utf8"), first("C.utf8", "en_US.utf8", "und-x-icu"))
+        return postgresql_helpers.collated(first("und-x-icu", "C.utf8"), first("C.utf8", "en_US.utf8", "und-x-icu"))
 
     def bring(self, user: Definition) -> None:
         """Nothing of the user's: Python inside of a server is not for everybody to install."""

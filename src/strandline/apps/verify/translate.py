@@ -21,13 +21,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
-from strandline.apps.verify.dialect import Aggregated, Dialect, Untranslatable
+from strandline.apps.verify.dialect import Aggregated, Dialect
 from strandline.apps.verify.instants import occasions
 from strandline.apps.verify.world import Dataset, NameScope, Times
 from strandline.core.errors import Span
 from strandline.core.temporal import Instant
 from strandline.core.types import BIGINT, BOOLEAN, NULL, VARCHAR, Column, Schema
 from strandline.functions.aggregates import AggregateFunction
+from strandline.functions.oracles import Untranslatable
 from strandline.functions.signatures import meet
 from strandline.logical.catalog import BaseStream
 from strandline.logical.expressions import ColumnRef, Expression, children

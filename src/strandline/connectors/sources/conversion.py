@@ -7,7 +7,7 @@ import polars as pl
 from strandline.connectors.sources.base import REJECT_SCHEMA, Chunk
 from strandline.core.temporal import EARLIEST, FOREVER, LAST_END, LATEST, Instant
 from strandline.core.types import Type
-from strandline.functions.vectorized.casts import cast_text
+from strandline.functions.casts import cast_text
 from strandline.logical.catalog import BaseStream
 from strandline.runtime.kernels.batch import FROM, UNTIL
 from strandline.runtime.kernels.columns import polars_type

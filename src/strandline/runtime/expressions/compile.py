@@ -1,41 +1,24 @@
-"""Expressions over whole columns: what `algebra.evaluate` means, as Polars expressions.
+"""Expressions over whole columns: what `functions/evaluate.py` means, as Polars expressions.
 
 Law    `compile_expression(e)` in row i of a frame = `evaluate(e, row i)`, in the type `polars_type(e.type)`
 
 Nothing here looks at single rows, and nothing raises because of a value: where there is no result there is NULL. Here
-is the compiler of expression trees; what each function does to columns is in the rooms of `scalars/`.
+is the compiler of expression trees; what each function does to columns is in its declaration.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, assert_never
+from collections.abc import Sequence
+from typing import assert_never
 
 import polars as pl
 
+from strandline.functions.casts import cast_column
 from strandline.functions.evaluate import evaluate
-from strandline.functions.registry import FUNCTIONS
-from strandline.functions.vectorized import arithmetic as numbers
-from strandline.functions.vectorized import arrays, mathematics, patterns
-from strandline.functions.vectorized import conditional as choices
-from strandline.functions.vectorized import datetimes as times
-from strandline.functions.vectorized import formatting as formats
-from strandline.functions.vectorized import strings as texts
-from strandline.functions.vectorized.casts import cast_column
+from strandline.functions.registry import FUNCTIONS, declaration
 from strandline.logical.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, UserCall, children, rebuilt
 from strandline.runtime.expressions.optimize import optimize, short_circuit_and
 from strandline.runtime.kernels.columns import constant, polars_type
-
-_CALLS: Final[Mapping[str, Callable[..., pl.Expr]]] = {
-    **choices.CALLS,
-    **numbers.CALLS,
-    **mathematics.CALLS,
-    **texts.CALLS,
-    **patterns.CALLS,
-    **times.CALLS,
-    **formats.CALLS,
-    **arrays.CALLS,
-}
 
 
 def evaluate_columns(
@@ -133,7 +116,7 @@ def _compile(expression: Expression) -> pl.Expr:
         case UserCall():
             raise AssertionError("functions of the user's are called before")
         case Call(function, arguments, _):
-            return _CALLS[function](expression, *(_compile(argument) for argument in arguments))
+            return declaration(function).vectorized(expression, *(_compile(argument) for argument in arguments))
         case _:
             assert_never(expression)
 

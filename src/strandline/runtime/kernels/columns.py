@@ -1,4 +1,4 @@
-"""What all rooms of scalar functions build on: types, constants, and values that are computed once."""
+"""What scalar functions over columns build on: types, constants, and values that are computed once."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from typing import Final, TypeAlias
 
-import polars as pl
-
+from strandline.core.lazy import pl
 from strandline.core.types import Type
 from strandline.logical.expressions import Value
 from strandline.logical.values import CHRONON, EPOCH
 
-Step: TypeAlias = Callable[..., pl.Expr]
+Step: TypeAlias = "Callable[..., pl.Expr]"
 
 LEAST_INT64: Final = -(2**63)
 FIRST_INSTANT: Final = (datetime.min - EPOCH) // CHRONON

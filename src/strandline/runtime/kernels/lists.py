@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
+
+from strandline.core.lazy import pl
 
 Sizes = npt.NDArray[np.int64]
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from strandline.core.errors import BindError
 from strandline.core.types import BOOLEAN, NULL, VARCHAR, Type, is_numeric
-from strandline.functions.aggregates import BLIND_TO_COPIES, BY_ORDER, AggregateFunction, aggregate_type
+from strandline.functions.aggregates import AGGREGATES, AggregateFunction, aggregate_type
 from strandline.functions.signatures import OF_ARRAYS, FunctionError, widens
 from strandline.logical.expressions import Call, Case, Cast, Expression, Literal, Value
 from strandline.logical.udf import UserAggregate
@@ -47,8 +47,14 @@ class BoundAggregate:
 
 def described(user: UserAggregate) -> AggregateFunction:
     """An aggregate of the user's as one of the language's. Values that can be taken out again have no order."""
-    doc = f"It is declared as {user}."
-    return AggregateFunction(user.name, f"{user.name}(x)", doc, ordered=user.inverse is None)
+    return AggregateFunction(
+        user.name,
+        f"{user.name}(x)",
+        f"It is declared as {user}.",
+        rule=lambda _: user.returns,
+        meaning=lambda _, values: user.over_values(values),
+        ordered=user.inverse is None,
+    )
 
 
 def bind_aggregate(
@@ -81,8 +87,8 @@ def bind_aggregate(
             kind, value, order = user.returns, *_fitted(user, value, order)
     except FunctionError as error:
         raise BindError(error.message, code="type-mismatch", hint=error.hint, span=node.span) from None
-    if name in BY_ORDER:
-        name, value = BY_ORDER[name], None if value is None else cast_to(value, BOOLEAN)
+    if function.same_as is not None:
+        name, value = function.same_as, None if value is None else cast_to(value, BOOLEAN)
     if value is not None and value.type == NULL:
         value = cast_to(value, VARCHAR)
     _check_distinct(name, node, value, order)
@@ -95,7 +101,8 @@ def bind_aggregate(
         kept = Case(((condition(node.filter), counted),), Literal(None, counted.type), counted.type)
         order = tuple(Sorted(kept, s.descending, s.nulls_first) if s.value == value else s for s in order)
         value = kept
-    return BoundAggregate(name, value, kind, node.distinct and name not in BLIND_TO_COPIES, order, parameter, user)
+    distinct = node.distinct and (user is not None or not AGGREGATES[name].ignores_copies)
+    return BoundAggregate(name, value, kind, distinct, order, parameter, user)
 
 
 def _fitted(user: UserAggregate, value: Expression, order: tuple[Sorted, ...]) -> tuple[Expression, tuple[Sorted, ...]]:

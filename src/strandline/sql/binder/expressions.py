@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, assert_never
 from strandline.core.errors import BindError, Span
 from strandline.core.types import BOOLEAN, DOUBLE, INTERVAL, NULL, TIMESTAMP, VARCHAR, Column, Type
 from strandline.functions.aggregates import AGGREGATES, AggregateFunction, find_aggregate
-from strandline.functions.definitions.datetimes import PARTS, part_of
+from strandline.functions.datetimes import PARTS, part_of
 from strandline.functions.registry import ALIASES, FUNCTIONS, check, resolve, suggestion
 from strandline.functions.signatures import OF_ARRAYS, FunctionError, castable, meet, widens
 from strandline.logical.expressions import Call, Case, ColumnRef, Expression, Literal, UserCall, children

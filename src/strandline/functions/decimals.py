@@ -6,8 +6,7 @@ product.
 
 from __future__ import annotations
 
-import polars as pl
-
+from strandline.core.lazy import pl
 from strandline.core.types import MAX_PRECISION, Type
 from strandline.logical.expressions import Call
 from strandline.runtime.kernels.columns import let, polars_type, within

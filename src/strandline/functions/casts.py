@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from strandline.core.temporal import DAY, HOUR, MINUTE, SECOND
 from strandline.core.types import MAX_PRECISION, VARCHAR, Type
-from strandline.functions.vectorized import decimals
+from strandline.functions import decimals
 from strandline.logical.values import BLANKS, FALSE_TEXTS, TIMESTAMP_TEXT, TRUE_TEXTS
 from strandline.runtime.kernels.columns import FIRST_INSTANT, LAST_INSTANT, mapped, polars_type
 from strandline.runtime.kernels.lists import elements, with_elements

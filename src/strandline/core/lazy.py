@@ -1,0 +1,29 @@
+"""Polars, imported when something of it is first used.
+
+A scalar function is declared together with what it does to columns, and everybody reads declarations: whoever parses,
+binds, plans or interprets a query does without the time that Polars takes to load.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["pl"]
+
+
+class _LazyModule:
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        value = getattr(importlib.import_module(self._name), attribute)
+        setattr(self, attribute, value)  # the next look-up is an ordinary one
+        return value
+
+
+if not TYPE_CHECKING:
+    pl = _LazyModule("polars")
