@@ -16,8 +16,9 @@ from strandline.apps.verify.judge import Database
 from strandline.apps.verify.report import render
 from strandline.apps.verify.script import verify
 from strandline.core.types import BOOLEAN, INT
-from strandline.functions.aggregates import AGGREGATES
+from strandline.functions.aggregates import AGGREGATES, AggregateFunction
 from strandline.functions.registry import FUNCTIONS
+from strandline.functions.signatures import Function
 from strategies import Question
 from support import Cuts, arrange
 
@@ -57,7 +58,7 @@ def test_and_for_postgresql(postgresql: Database, path: Path) -> None:
 
 @pytest.mark.parametrize("dialect", [on_duckdb.DIALECT, on_postgresql.DIALECT], ids=lambda dialect: dialect.name)
 def test_the_dialect_knows_every_function(dialect: Dialect) -> None:
-    declared = (*FUNCTIONS.values(), *AGGREGATES.values())
+    declared: list[Function | AggregateFunction] = [*FUNCTIONS.values(), *AGGREGATES.values()]
     assert [function.name for function in declared if not (function.sql or dialect.own(function))] == []
 
 
