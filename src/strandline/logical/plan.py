@@ -6,9 +6,10 @@ unique in the whole plan, so that a rule can move an operator without renumberin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from strandline.core.errors import Span
 from strandline.core.types import Column
 from strandline.logical.expressions import AggregateCall, Expression, SortKey
 
@@ -163,6 +164,29 @@ class MarkJoin:
     right: Plan
 
 
+ApplyKind: TypeAlias = Literal["semi", "anti", "mark", "single"]
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """A subquery, also called a dependent join: the right is evaluated for each element l of the left. Its outer
+    references, columns of the left that its expressions read, are the values of l then.
+
+    semi, anti   l while a row of the right satisfies `value`, or while none does
+    mark         l with a `column` that says whether one does
+    single       l with a `column` that has the `value` over l and the row of the right, which has at most one; or NULL
+
+    No `value` is TRUE. The binder makes these nodes, and `logical/decorrelate.py` replaces them by joins.
+    """
+
+    kind: ApplyKind
+    column: Column | None
+    value: Expression | None
+    left: Plan
+    right: Plan
+    span: Span = field(compare=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Aggregate:
     """One element per instant and group with the aggregates over the group; the groups are the distinct `keys`.
@@ -227,6 +251,7 @@ Plan: TypeAlias = (
     | OuterJoin
     | SemiJoin
     | MarkJoin
+    | Apply
     | Aggregate
     | Distinct
     | Union

@@ -1,10 +1,15 @@
-"""The output columns of a plan, derived from the tree."""
+"""The output columns of a plan, derived from the tree, and the ids of columns."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 from strandline.core.types import Column, Schema
+from strandline.logical.expressions import ColumnRef, Expression
 from strandline.logical.plan import (
     Aggregate,
+    Apply,
     Changes,
     CountWindow,
     Distinct,
@@ -45,6 +50,8 @@ def schema(plan: Plan) -> Schema:
             return schema(plan.left)
         case MarkJoin(mark, _, left, _):
             return (*schema(left), mark)
+        case Apply(_, added, _, left, _):
+            return schema(left) if added is None else (*schema(left), added)
         case Aggregate(keys, aggregates, source):
             by_id = {column.id: column for column in schema(source)}
             return tuple(by_id[key] for key in keys) + tuple(column for column, _ in aggregates)
@@ -55,3 +62,21 @@ def schema(plan: Plan) -> Schema:
 def column(plan: Plan, id: str) -> Column:
     """The column with this id."""
     return next(c for c in schema(plan) if c.id == id)
+
+
+def pass_on(columns: Iterable[Column]) -> tuple[tuple[Column, Expression], ...]:
+    """What a Map lists to keep columns as they are."""
+    return tuple((column, ColumnRef(column.id, column.type)) for column in columns)
+
+
+class Ids:
+    """Hands out ids that are unique within one plan."""
+
+    def __init__(self) -> None:
+        self.used: dict[str, int] = {}
+
+    def fresh(self, name: str) -> str:
+        # Only plain characters: array libraries read some names, such as * or ^x$, as patterns.
+        base = re.sub(r"[^\w.]", "_", name.split("#")[0]) or "column"
+        self.used[base] = count = self.used.get(base, 0) + 1
+        return base if count == 1 else f"{base}#{count}"

@@ -8,6 +8,7 @@ from dataclasses import replace
 from strandline.logical.expressions import Expression, extent
 from strandline.logical.plan import (
     Aggregate,
+    Apply,
     Changes,
     CountWindow,
     Distinct,
@@ -38,7 +39,7 @@ def sources(plan: Plan) -> tuple[Plan, ...]:
             return (plan.source,)
         case Filter() | Map() | Aggregate() | Distinct():
             return (plan.source,)
-        case Join() | OuterJoin() | SemiJoin() | MarkJoin() | SetOperation():
+        case Join() | OuterJoin() | SemiJoin() | MarkJoin() | Apply() | SetOperation():
             return (plan.left, plan.right)
         case Union(_, inputs):
             return inputs
@@ -55,7 +56,7 @@ def with_sources(plan: Plan, inputs: tuple[Plan, ...]) -> Plan:
             return replace(plan, source=inputs[0])
         case Filter() | Map() | Aggregate() | Distinct():
             return replace(plan, source=inputs[0])
-        case Join() | OuterJoin() | SemiJoin() | MarkJoin() | SetOperation():
+        case Join() | OuterJoin() | SemiJoin() | MarkJoin() | Apply() | SetOperation():
             return replace(plan, left=inputs[0], right=inputs[1])
         case Union():
             return replace(plan, sources=inputs)
@@ -78,12 +79,26 @@ def expressions(plan: Plan) -> tuple[Expression, ...]:
     match plan:
         case Filter() | Join() | OuterJoin() | SemiJoin() | MarkJoin():
             return (plan.predicate,) if plan.predicate is not None else ()
+        case Apply(_, _, value, _, _):
+            return (value,) if value is not None else ()
         case Map(outputs, _):
             return tuple(expression for _, expression in outputs)
         case Scan() | TimeWindow() | CountWindow() | SessionWindow() | Granularity() | Changes() | TopRows():
             return ()
         case Rank() | Aggregate() | Distinct() | Union() | SetOperation():
             return ()
+
+
+def map_expressions(plan: Plan, change: Callable[[Expression], Expression]) -> Plan:
+    """The same node with its own expressions changed."""
+    match plan:
+        case Filter() | Join() | OuterJoin() | SemiJoin() | MarkJoin() if plan.predicate is not None:
+            return replace(plan, predicate=change(plan.predicate))
+        case Apply(_, _, value, _, _) if value is not None:
+            return replace(plan, value=change(value))
+        case Map(outputs, source):
+            return Map(tuple((column, change(value)) for column, value in outputs), source)
+    return plan
 
 
 def size(plan: Plan) -> int:

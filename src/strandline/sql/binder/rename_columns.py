@@ -13,6 +13,7 @@ from strandline.core.types import Column
 from strandline.logical.expressions import AggregateCall, ColumnRef, Expression, substitute
 from strandline.logical.plan import (
     Aggregate,
+    Apply,
     Changes,
     CountWindow,
     Distinct,
@@ -32,7 +33,7 @@ from strandline.logical.plan import (
     TopRows,
     Union,
 )
-from strandline.logical.tree import transform_up
+from strandline.logical.tree import map_expressions, transform_up
 
 
 def freshened(plan: Plan, fresh: Callable[[str], str]) -> Plan:
@@ -50,6 +51,9 @@ def freshened(plan: Plan, fresh: Callable[[str], str]) -> Plan:
     def renamed(column: ColumnRef) -> ColumnRef:
         return replace(column, id=names[column.id])
 
+    def renamed_value(value: Expression) -> Expression:
+        return substitute(value, refs)
+
     def arguments(call: AggregateCall) -> AggregateCall:
         order = tuple(replace(key, column=renamed(key.column)) for key in call.order)
         return replace(call, argument=None if call.argument is None else renamed(call.argument), order=order)
@@ -58,19 +62,15 @@ def freshened(plan: Plan, fresh: Callable[[str], str]) -> Plan:
         match node:
             case Scan(_, _, columns):
                 return replace(node, columns=tuple(map(define, columns)))
-            case Filter(predicate, source):
-                return Filter(substitute(predicate, refs), source)
-            case Join(predicate, left, right):
-                return Join(None if predicate is None else substitute(predicate, refs), left, right)
-            case OuterJoin():
-                return replace(node, predicate=substitute(node.predicate, refs))
-            case SemiJoin(_, predicate, _, _):
-                return replace(node, predicate=None if predicate is None else substitute(predicate, refs))
-            case MarkJoin(mark, predicate, _, _):
-                asked = None if predicate is None else substitute(predicate, refs)
-                return replace(node, mark=define(mark), predicate=asked)
+            case Filter() | Join() | OuterJoin() | SemiJoin():
+                return map_expressions(node, renamed_value)
+            case MarkJoin(mark, _, _, _):
+                return map_expressions(replace(node, mark=define(mark)), renamed_value)
+            case Apply(_, added, _, _, _):
+                column = None if added is None else define(added)
+                return map_expressions(replace(node, column=column), renamed_value)
             case Map(outputs, source):
-                values = [substitute(value, refs) for _, value in outputs]
+                values = [renamed_value(value) for _, value in outputs]
                 return Map(tuple((define(c), v) for (c, _), v in zip(outputs, values, strict=True)), source)
             case Aggregate(keys, aggregates, source):
                 calls = tuple((define(column), arguments(call)) for column, call in aggregates)

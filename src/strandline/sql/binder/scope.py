@@ -1,12 +1,11 @@
-"""The names that a query can see: which column a name means, and the ids that columns get in a plan.
+"""The scope of a query: which column a name means.
 
-A room of the binder. It knows no plans, only relations, their columns and what they are called.
+A scope has relations, their columns and aliases; plans are not needed to resolve a name.
 """
 
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -17,19 +16,6 @@ from strandline.logical.expressions import Expression
 from strandline.sql import ast
 
 VALIDITY: Final = ("valid_from", "valid_until")
-
-
-class Ids:
-    """Hands out ids that are unique within one plan."""
-
-    def __init__(self) -> None:
-        self.used: dict[str, int] = {}
-
-    def fresh(self, wanted: str) -> str:
-        # Only plain characters: array libraries read some names, such as * or ^x$, as patterns.
-        base = re.sub(r"[^\w.]", "_", wanted.split("#")[0]) or "column"
-        self.used[base] = count = self.used.get(base, 0) + 1
-        return base if count == 1 else f"{base}#{count}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +50,12 @@ class Scope:
 
     def outer_ids(self) -> frozenset[str]:
         """The columns of the queries around this one, however far out."""
-        if self.outer is None:
-            return frozenset()
-        near = frozenset(column.id for relation in self.outer.relations for column in relation.columns)
-        return near | self.outer.outer_ids()
+        return frozenset() if self.outer is None else self.outer.ids()
+
+    def ids(self) -> frozenset[str]:
+        """The columns of this query and of those around it."""
+        own = frozenset(column.id for relation in self.relations for column in relation.columns)
+        return own | self.outer_ids()
 
     def time(self) -> Column | None:
         """What the rows are in order of, if that is clear: the time column of the only stream."""

@@ -1,29 +1,27 @@
 """RANK() OVER (…): the places of rows in an order, as further columns of what a SELECT reads.
 
-A room of the binder. A place is counted among all rows that are left after WHERE, GROUP BY and HAVING, so the columns
+A place is counted among all rows that are left after WHERE, GROUP BY and HAVING, so the columns
 come above these and below the list of outputs. What limits the places is a condition like any other; the optimizer sees
 from it who need not be counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from strandline.core.errors import BindError
 from strandline.core.types import BIGINT, NULL, VARCHAR, Column
 from strandline.logical.expressions import ColumnRef, Expression, SortKey
 from strandline.logical.plan import Map, Plan, Rank
-from strandline.logical.schema import schema
+from strandline.logical.schema import Ids, pass_on, schema
 from strandline.sql import ast
-from strandline.sql.binder.decorrelate import passed_on
+from strandline.sql.binder.expressions import Scalars
 from strandline.sql.binder.literals import cast_to
-from strandline.sql.binder.scope import Ids, Scope
+from strandline.sql.binder.scope import Scope
 from strandline.sql.binder.select_list import Output, sort_key
 
 Tree = TypeVar("Tree")
-Bind: TypeAlias = Callable[[ast.Expression], Expression]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +41,14 @@ class Ranks:
         self.places: dict[_Order, Column] = {}
         self._inside = False
 
-    def place(self, node: ast.Ranking, bind: Bind) -> ColumnRef:
-        """The column that will have the place of each row."""
+    def place(self, node: ast.Ranking, scalars: Scalars) -> ColumnRef:
+        """The column that will have the place of each row; `scalars` binds the keys."""
         if self._inside:
             hint = "Rank in a subquery in FROM, and again in the query around it."
             raise BindError("RANK() inside of RANK()", code="misplaced-rank", hint=hint, span=node.span)
         self._inside = True
-        partition = tuple(dict.fromkeys(self._key(bind(each)) for each in node.partition))
-        order = tuple(sort_key(item, self._key(bind(item.value))) for item in node.order)
+        partition = tuple(dict.fromkeys(self._key(scalars.key(each)) for each in node.partition))
+        order = tuple(sort_key(item, self._key(scalars.key(item.value))) for item in node.order)
         self._inside = False
         wanted = _Order(partition, order)
         if wanted not in self.places:
@@ -69,7 +67,7 @@ class Ranks:
         """The rows with their places."""
         if self.computed:
             keys = ((column, value) for value, column in self.computed.items())
-            source = Map((*passed_on(schema(source)), *keys), source)
+            source = Map((*pass_on(schema(source)), *keys), source)
         for wanted, place in self.places.items():
             source = Rank(place, tuple(key.id for key in wanted.partition), wanted.order, None, source)
         return source
