@@ -82,7 +82,7 @@ class _Bindings:
     at_source: bool
 
     def are_read(self, plan: Plan) -> bool:
-        return query_block.reads(plan, frozenset(column.id for column in self.columns.values()))
+        return query_block.reads(plan, {column.id: column for column in self.columns.values()})
 
     def conditions(self) -> list[Expression]:
         """That a row of the left and one of the right belong to the same binding."""
@@ -126,19 +126,19 @@ class _Decorrelation:
         """An Apply over `left` as a join; the outer bindings are those of `source`, the left without other Applys."""
         if apply.kind == "single" and isinstance(apply.right, Aggregate):
             return self.join_aggregate(apply, apply.right, left, source)
-        outer = frozenset(column.id for column in schema(apply.left))
+        outer = {column.id: column for column in schema(apply.left)}
         right, conditions = query_block.pull_up_predicates(apply.right, outer)
         nested = query_block.by_id(query_block.nested_references(right, outer))
         if query_block.is_grouped(right):
             if query_block.reads(right, outer):
                 bindings = self.bind(apply, right, outer, source)
-                right = self.pair(query_block.substitute_all(right, bindings.columns), bindings)
+                right = self.pair(query_block.replace_references(right, bindings.columns), bindings)
                 conditions = [*bindings.conditions(), *conditions]
         elif nested.keys() <= (equal := query_block.equal_columns(conditions, outer, right)).keys():
             right = self.with_equal_columns(right, nested, equal)
         else:
             bindings = self.bind(apply, apply.right, outer, source)
-            right = self.pair(query_block.substitute_all(apply.right, bindings.columns), bindings)
+            right = self.pair(query_block.replace_references(apply.right, bindings.columns), bindings)
             conditions = bindings.conditions()
         right = self.plan(right)
         if apply.kind == "single":
@@ -158,7 +158,7 @@ class _Decorrelation:
         Law   not correlated: l × Γ(R); by equalities l.x = r.y alone: l ⟕ Γ_y(R); else l ⟕ Γ_D(D ⋈ R)
         """
         assert apply.column is not None and apply.value is not None, "a value has a column"
-        outer = frozenset(column.id for column in schema(apply.left))
+        outer = {column.id: column for column in schema(apply.left)}
         if not query_block.reads(aggregate, outer):
             joined = Join(None, left, self.plan(aggregate))
             self.values[apply.column.id] = self.resolve(apply.value)
@@ -177,7 +177,7 @@ class _Decorrelation:
             right, conditions = self.group_by_keys(aggregate, inputs, rows, pairs)
         else:
             bindings = self.bind(apply, aggregate, outer, source)
-            bound = query_block.substitute_all(aggregate, bindings.columns)
+            bound = query_block.replace_references(aggregate, bindings.columns)
             assert isinstance(bound, Aggregate), "only expressions were changed"
             right, conditions = self.group_by_bindings(bound, bindings), bindings.conditions()
         over_nothing: dict[str, Expression] = {c.id: _over_nothing(c, call) for c, call in aggregate.aggregates}
@@ -215,7 +215,7 @@ class _Decorrelation:
 
     # ---- outer references --------------------------------------------------------------------------------------------
 
-    def bind(self, apply: Apply, right: Plan, outer: frozenset[str], source: Plan) -> _Bindings:
+    def bind(self, apply: Apply, right: Plan, outer: query_block.Outer, source: Plan) -> _Bindings:
         """The distinct outer bindings of all outer references of the right."""
         columns = self.name_references(query_block.by_id(query_block.references(right, outer, apply.span)))
         outputs = tuple((column, ColumnRef(id, column.type)) for id, column in columns.items())
@@ -225,15 +225,15 @@ class _Decorrelation:
     def name_references(self, references: dict[str, query_block.Reference]) -> dict[str, Column]:
         """A column for each outer reference."""
         columns: dict[str, Column] = {}
-        for id, (reference, span) in references.items():
-            if reference.type.element is not None:
+        for id, (column, span) in references.items():
+            if column.type.element is not None:
                 raise BindError(
                     "a subquery that reads an array from the query around it",
                     code="not-supported",
                     hint="Take the elements that it needs in a subquery in FROM, and read those.",
                     span=span,
                 )
-            columns[id] = Column(self.ids.fresh(f"outer.{id.removeprefix('outer.')}"), id, reference.type)
+            columns[id] = Column(self.ids.fresh(f"outer.{id.removeprefix('outer.')}"), id, column.type)
         return columns
 
     def with_equal_columns(
@@ -246,7 +246,7 @@ class _Decorrelation:
         source = query_block.from_clause(right)
         added = tuple((columns[id], equal[id]) for id in nested)
         return query_block.with_from_clause(
-            query_block.substitute_all(right, columns), Map((*pass_on(schema(source)), *added), source)
+            query_block.replace_references(right, columns), Map((*pass_on(schema(source)), *added), source)
         )
 
     def pair(self, plan: Plan, bindings: _Bindings) -> Plan:

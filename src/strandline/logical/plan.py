@@ -236,24 +236,8 @@ class SetOperation:
     right: Plan
 
 
-Plan: TypeAlias = (
-    Scan
-    | TimeWindow
-    | CountWindow
-    | SessionWindow
-    | Granularity
-    | Changes
-    | TopRows
-    | Rank
-    | Filter
-    | Map
-    | Join
-    | OuterJoin
-    | SemiJoin
-    | MarkJoin
-    | Apply
-    | Aggregate
-    | Distinct
-    | Union
-    | SetOperation
-)
+WindowPlan: TypeAlias = TimeWindow | CountWindow | SessionWindow | Granularity
+UnaryPlan: TypeAlias = WindowPlan | Changes | TopRows | Rank | Filter | Map | Aggregate | Distinct
+BinaryPlan: TypeAlias = Join | OuterJoin | SemiJoin | MarkJoin | Apply | SetOperation
+PredicatePlan: TypeAlias = Filter | Join | OuterJoin | SemiJoin | MarkJoin
+Plan: TypeAlias = Scan | UnaryPlan | BinaryPlan | Union

@@ -7,27 +7,19 @@ outer references, since there is no LATERAL.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
 from strandline.core.errors import Span
 from strandline.core.types import DOUBLE, Column
-from strandline.logical.expressions import (
-    Call,
-    ColumnRef,
-    Expression,
-    children,
-    columns_of,
-    conjunction,
-    conjuncts,
-    substitute,
-)
+from strandline.logical.expressions import Call, ColumnRef, Expression, columns_of, conjunction, conjuncts
 from strandline.logical.plan import Aggregate, Apply, Filter, Map, Plan, Union
 from strandline.logical.schema import schema
-from strandline.logical.tree import expressions, map_expressions, sources, transform_up, walk
+from strandline.logical.tree import expressions, sources, substitute_columns, walk
 
-Reference: TypeAlias = tuple[ColumnRef, Span]  # an outer reference, and the subquery that it is in
+Outer: TypeAlias = Mapping[str, Column]  # the columns of the left, by id
+Reference: TypeAlias = tuple[Column, Span]  # an outer column, and the subquery that reads it
 
 
 def from_clause(plan: Plan) -> Plan:
@@ -56,17 +48,17 @@ def is_grouped(plan: Plan) -> bool:
     return False
 
 
-def pull_up_predicates(plan: Plan, outer: frozenset[str]) -> tuple[Plan, list[Expression]]:
+def pull_up_predicates(plan: Plan, outer: Outer) -> tuple[Plan, list[Expression]]:
     """A block without the correlated predicates above FROM, or above its groups, and these predicates."""
     match plan:
         case Filter(predicate, source):
             source, pulled = pull_up_predicates(source, outer)
             parts = conjuncts(predicate)
             # The binder keeps the correlated predicates of WHERE apart, but not those of HAVING.
-            if is_grouped(plan) or not columns_of(predicate) & outer:
-                own = conjunction(tuple(part for part in parts if not columns_of(part) & outer))
+            if is_grouped(plan) or not columns_of(predicate) & outer.keys():
+                own = conjunction(tuple(part for part in parts if not columns_of(part) & outer.keys()))
                 source = source if own is None else Filter(own, source)
-                parts = tuple(part for part in parts if columns_of(part) & outer)
+                parts = tuple(part for part in parts if columns_of(part) & outer.keys())
             return source, [*pulled, *parts]
         case Apply():
             left, pulled = pull_up_predicates(plan.left, outer)
@@ -77,44 +69,38 @@ def pull_up_predicates(plan: Plan, outer: frozenset[str]) -> tuple[Plan, list[Ex
 # ---- outer references ------------------------------------------------------------------------------------------------
 
 
-def read_in(values: Iterable[Expression], outer: frozenset[str]) -> list[ColumnRef]:
-    """The outer references in some expressions, in order of their ids."""
-    references: dict[str, ColumnRef] = {}
-    pending = list(values)
-    while pending:
-        value = pending.pop()
-        if isinstance(value, ColumnRef) and value.id in outer:
-            references[value.id] = value
-        pending.extend(children(value))
-    return [references[id] for id in sorted(references)]
+def read_in(values: Iterable[Expression], outer: Outer) -> list[Column]:
+    """The outer columns that some expressions read, in order of their ids."""
+    ids = frozenset().union(*map(columns_of, values))
+    return [outer[id] for id in sorted(ids & outer.keys())]
 
 
 def by_id(references: Iterable[Reference]) -> dict[str, Reference]:
     """Each column once, where it is read first."""
     by_id: dict[str, Reference] = {}
-    for reference, span in references:
-        by_id.setdefault(reference.id, (reference, span))
+    for column, span in references:
+        by_id.setdefault(column.id, (column, span))
     return by_id
 
 
-def reads(plan: Plan, outer: frozenset[str]) -> bool:
-    return any(columns_of(value) & outer for node in walk(plan) for value in expressions(node))
+def reads(plan: Plan, outer: Outer) -> bool:
+    return any(columns_of(value) & outer.keys() for node in walk(plan) for value in expressions(node))
 
 
-def references(plan: Plan, outer: frozenset[str], span: Span) -> Iterator[Reference]:
+def references(plan: Plan, outer: Outer, span: Span) -> Iterator[Reference]:
     """The outer references of a block, first those of its subqueries."""
     yield from nested_references(plan, outer)
     for value in _own_expressions(plan):
-        yield from ((reference, span) for reference in read_in([value], outer))
+        yield from ((column, span) for column in read_in([value], outer))
 
 
-def nested_references(plan: Plan, outer: frozenset[str]) -> Iterator[Reference]:
+def nested_references(plan: Plan, outer: Outer) -> Iterator[Reference]:
     """The outer references in the subqueries of a block."""
     for apply in _applies(plan):
         values = list(expressions(apply))
         if apply.kind != "single":
             values += [value for node in walk(apply.right) for value in expressions(node)]
-        yield from ((reference, apply.span) for reference in read_in(values, outer))
+        yield from ((column, apply.span) for column in read_in(values, outer))
         if apply.kind == "single":
             yield from references(apply.right, outer, apply.span)
 
@@ -136,13 +122,13 @@ def _own_expressions(plan: Plan) -> Iterator[Expression]:
             yield from conjuncts(value)
 
 
-def substitute_all(plan: Plan, columns: dict[str, Column]) -> Plan:
+def replace_references(plan: Plan, columns: dict[str, Column]) -> Plan:
     """The plan with columns instead of its outer references."""
     refs: dict[str, Expression] = {id: ColumnRef(column.id, column.type) for id, column in columns.items()}
-    return transform_up(plan, lambda node: map_expressions(node, lambda value: substitute(value, refs)))
+    return substitute_columns(plan, refs)
 
 
-def equal_columns(predicates: list[Expression], outer: frozenset[str], plan: Plan) -> dict[str, ColumnRef]:
+def equal_columns(predicates: list[Expression], outer: Outer, plan: Plan) -> dict[str, ColumnRef]:
     """The outer references that a correlated predicate sets equal to a column of FROM, and that column."""
     own = {column.id for column in schema(from_clause(plan))}
     columns: dict[str, ColumnRef] = {}
@@ -156,12 +142,12 @@ def equal_columns(predicates: list[Expression], outer: frozenset[str], plan: Pla
     return columns
 
 
-def equality(predicate: Expression, outer: frozenset[str]) -> tuple[Expression, Expression] | None:
+def equality(predicate: Expression, outer: Outer) -> tuple[Expression, Expression] | None:
     """The outer and the inner side of a predicate, if it is an equality between the two."""
     match predicate:
         case Call("=", (one, two), _):
             for outside, inside in ((one, two), (two, one)):
                 read = columns_of(inside)
-                if columns_of(outside) and columns_of(outside) <= outer and read and not read & outer:
+                if columns_of(outside) and columns_of(outside) <= outer.keys() and read and not read & outer.keys():
                     return outside, inside
     return None

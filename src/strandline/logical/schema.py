@@ -10,11 +10,6 @@ from strandline.logical.expressions import ColumnRef, Expression
 from strandline.logical.plan import (
     Aggregate,
     Apply,
-    Changes,
-    CountWindow,
-    Distinct,
-    Filter,
-    Granularity,
     Join,
     Map,
     MarkJoin,
@@ -23,10 +18,7 @@ from strandline.logical.plan import (
     Rank,
     Scan,
     SemiJoin,
-    SessionWindow,
     SetOperation,
-    TimeWindow,
-    TopRows,
     Union,
 )
 
@@ -36,10 +28,6 @@ def schema(plan: Plan) -> Schema:
     match plan:
         case Scan(_, _, columns):
             return columns
-        case TimeWindow() | CountWindow() | SessionWindow() | Granularity() | Changes() | TopRows():
-            return schema(plan.source)
-        case Filter() | Distinct():
-            return schema(plan.source)
         case Rank(place, _, _, _, source):
             return (*schema(source), place)
         case Map(outputs, _):
@@ -57,6 +45,8 @@ def schema(plan: Plan) -> Schema:
             return tuple(by_id[key] for key in keys) + tuple(column for column, _ in aggregates)
         case Union(columns, _) | SetOperation(_, columns, _, _):
             return columns
+        case _:
+            return schema(plan.source)
 
 
 def column(plan: Plan, id: str) -> Column:

@@ -17,7 +17,7 @@ from strandline.core.types import Column
 from strandline.functions.aggregates import aggregate, compare_rows, in_order
 from strandline.functions.evaluate import evaluate
 from strandline.logical.catalog import WEIGHT
-from strandline.logical.expressions import ColumnRef, Expression, Literal, SortKey, Value, substitute
+from strandline.logical.expressions import ColumnRef, Expression, Literal, SortKey, Value
 from strandline.logical.plan import (
     Aggregate,
     Apply,
@@ -43,7 +43,7 @@ from strandline.logical.plan import (
 )
 from strandline.logical.properties.temporal import granule, is_chronon, keeps_arrival_order
 from strandline.logical.schema import schema
-from strandline.logical.tree import map_expressions, sources, streams_read, transform_up
+from strandline.logical.tree import sources, streams_read, substitute_columns
 
 Row: TypeAlias = dict[str, Value]
 
@@ -164,8 +164,7 @@ class _Meaning:
     def _apply(self, plan: Apply, row: Row, t: Instant) -> Iterator[Row]:
         """What a subquery makes of one row of the left: its outer references have the values of this row."""
         values: dict[str, Expression] = {c.id: Literal(row[c.id], c.type) for c in schema(plan.left)}
-        bound = transform_up(plan.right, lambda node: map_expressions(node, lambda value: substitute(value, values)))
-        rows = _Meaning(self.streams, self.origin).at(bound, t)
+        rows = _Meaning(self.streams, self.origin).at(substitute_columns(plan.right, values), t)
         if plan.kind == "single":
             assert plan.column is not None and plan.value is not None and len(rows) <= 1, "a single value"
             yield {**row, plan.column.id: evaluate(plan.value, {**row, **rows[0]}) if rows else None}

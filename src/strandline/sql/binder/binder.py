@@ -26,9 +26,9 @@ from strandline.logical.schema import Ids, pass_on, schema
 from strandline.logical.tree import sources
 from strandline.sql import ast
 from strandline.sql.binder.create_function import with_definitions
-from strandline.sql.binder.expressions import Operand, Scalars
+from strandline.sql.binder.expressions import Operand
 from strandline.sql.binder.from_clause import bind_tables
-from strandline.sql.binder.grouping import Groups, GroupScalars, grouping_key, grouping_sets, is_grouping
+from strandline.sql.binder.grouping import Groups, GroupScalars, grouping_sets, is_grouping
 from strandline.sql.binder.literals import cast_to
 from strandline.sql.binder.names import Names, with_names
 from strandline.sql.binder.scaled_aggregates import rescaled
@@ -97,14 +97,14 @@ class Binder:
             case ast.Select():
                 return self.select(query, prefix)
             case ast.UnionAll():
-                return self.union(query, prefix)
+                return Union(*self.branches("UNION ALL", list(_listed(query)), prefix))
             case ast.SetOperation(operator, left, right):
                 columns, plans = self.branches(operator, [left, right], prefix)
                 if operator == "UNION":
                     return Distinct(Union(columns, plans))
-                plan = SetOperation(_SET_KINDS[operator], columns, *plans)
-                _check_height(plan, query.span)
-                return plan
+                combined = SetOperation(_SET_KINDS[operator], columns, *plans)
+                _check_height(combined, query.span)
+                return combined
             case ast.Changes(kind, inner, column):
                 self.refuse_column_as_changes(inner, column)
                 whole = self.query(inner, prefix)
@@ -159,10 +159,6 @@ class Binder:
             plan = Binder(names.inside(tables, number)).query(table.query, prefix="")
             names = names.with_query(table, plan)
         return names
-
-    def union(self, union: ast.UnionAll, prefix: str) -> Plan:
-        columns, plans = self.branches("UNION ALL", list(_listed(union)), prefix)
-        return Union(columns, plans)
 
     def branches(
         self, operator: str, queries: list[ast.Query], prefix: str
@@ -250,43 +246,13 @@ class Binder:
                 )
             kept = value if in_union or value.type != NULL else cast_to(value, VARCHAR)
             columns.append((Column(self.ids.fresh(prefix + output.name), output.name, kept.type), kept))
+        rest = values[len(outputs) :]
+        order = [(Column(self.ids.fresh("order"), "order", value.type), value) for value in rest]
+        plan = decorrelate(Map((*columns, *order), source), self.ids)
+        plan = Distinct(plan) if select.distinct else plan
         if top is not None:
-            return self.top(top, select, outputs, columns, values[len(outputs) :], source)
-        plan = decorrelate(Map(tuple(columns), source), self.ids)
-        plan = Distinct(plan) if select.distinct else plan
-        _check_height(plan, select.span)
-        return plan
-
-    def top(
-        self,
-        top: ast.Ordered,
-        select: ast.Select,
-        outputs: list[Output],
-        columns: list[tuple[Column, Expression]],
-        hidden: list[Expression],
-        source: Plan,
-    ) -> Plan:
-        """The first rows of a SELECT; `hidden` are the values of ORDER BY that it does not list."""
-        more = [(Column(self.ids.fresh("order"), "order", value.type), value) for value in hidden]
-        if more and select.distinct:
-            raise BindError(
-                "SELECT DISTINCT is ordered by something that it does not list",
-                code="order-by-output",
-                hint="Which of several rows that become one would count? Order by a column of the answer.",
-                span=top.span,
-            )
-        plan = decorrelate(Map((*columns, *more), source), self.ids)
-        plan = Distinct(plan) if select.distinct else plan
-        named = [(output.name, column) for output, (column, _) in zip(outputs, columns, strict=True)]
-        rest = iter(more)
-        keys = []
-        for item in top.order:
-            column = listed_column(item.value, named) or next(rest)[0]
-            keys.append(sort_key(item, ColumnRef(column.id, column.type)))
-        plan = TopRows((), tuple(keys), top.limit, plan)
-        if more:
-            plan = Map(pass_on(column for column, _ in columns), plan)
-        _check_height(plan, top.span)
+            plan = _first_rows(top, [column for column, _ in columns], [column for column, _ in order], plan)
+        _check_height(plan, select.span if top is None else top.span)
         return plan
 
     # ---- the clauses of a SELECT -------------------------------------------------------------------------------------
@@ -324,7 +290,7 @@ class Binder:
             return scalars.over(source), values, condition
         groups = Groups(self.ids, scope)
         for keys in grouping_sets(select.group_by):
-            groups.sets.append(tuple(self.group_key(node, groups, outputs) for node in keys))
+            groups.sets.append(tuple(groups.add_key(node, outputs) for node in keys))
         listed, of_having, of_qualify = (
             GroupScalars(self, groups, clause, places)
             for clause, places in (("SELECT", ranks), ("HAVING", None), ("QUALIFY", ranks))
@@ -334,10 +300,6 @@ class Binder:
         condition = None if qualify is None else of_qualify.truth(qualify)
         plan = _filter(having, of_having.over(groups.plan(source)))
         return of_qualify.over(listed.over(plan)), values, condition
-
-    def group_key(self, node: ast.Expression, groups: Groups, outputs: list[Output]) -> Expression:
-        key, name = grouping_key(node, outputs, groups.scope)
-        return groups.add_key(Scalars(groups.scope, "GROUP BY").bind(key), name)
 
     def subquery(self, query: ast.Query, outer: Scope) -> tuple[Plan, list[Operand]]:
         """A subquery in an expression: its rows, and its outputs over them. What combines queries, ranks or takes the
@@ -366,6 +328,22 @@ class Binder:
         source, values, _ = self.above_where(query, nodes, outputs, source, scope)
         listed = zip(nodes, values, strict=True)
         return source, [Operand(value, node.span, isinstance(node, ast.Text)) for node, value in listed]
+
+
+def _first_rows(top: ast.Ordered, columns: list[Column], rest: list[Column], plan: Plan) -> Plan:
+    """The first rows of a SELECT; `rest` are the columns of ORDER BY that it does not list."""
+    if rest and isinstance(plan, Distinct):
+        raise BindError(
+            "SELECT DISTINCT is ordered by something that it does not list",
+            code="order-by-output",
+            hint="Which of several rows that become one would count? Order by a column of the answer.",
+            span=top.span,
+        )
+    named, hidden = [(column.name, column) for column in columns], iter(rest)
+    chosen = [(item, listed_column(item.value, named) or next(hidden)) for item in top.order]
+    keys = tuple(sort_key(item, ColumnRef(column.id, column.type)) for item, column in chosen)
+    first = TopRows((), keys, top.limit, plan)
+    return Map(pass_on(columns), first) if rest else first
 
 
 def _filter(conditions: Iterable[Expression], plan: Plan) -> Plan:

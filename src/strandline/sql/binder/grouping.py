@@ -33,6 +33,7 @@ from strandline.sql.binder.literals import cast_to
 from strandline.sql.binder.scope import Scope
 from strandline.sql.binder.select_list import Output, output_name
 from strandline.sql.binder.subqueries import ClauseScalars
+from strandline.sql.binder.syntax import own_nodes
 from strandline.sql.binder.window_functions import Ranks
 
 if TYPE_CHECKING:
@@ -46,17 +47,8 @@ def is_aggregate(node: ast.Function) -> bool:
 
 
 def has_aggregate(node: ast.Expression) -> bool:
-    """Whether an aggregate stands anywhere in the expression, which makes its SELECT a grouping one.
-
-    What stands in a subquery belongs to that.
-    """
-    pending: list[ast.Node] = [node]
-    while pending:
-        each = pending.pop()
-        if isinstance(each, ast.Function) and is_aggregate(each):
-            return True
-        pending.extend(child for child in ast.children(each) if not isinstance(child, ast.Query))
-    return False
+    """Whether an aggregate stands anywhere in the expression, which makes its SELECT a grouping one."""
+    return any(isinstance(part, ast.Function) and is_aggregate(part) for part in own_nodes(node))
 
 
 def is_grouping(select: ast.Select) -> bool:
@@ -150,7 +142,10 @@ class Groups:
         self.flags: dict[Expression, Column] = {}  # whether a key is left out, where somebody asks
         self.named = {column.id: column for relation in scope.relations for column in relation.columns}
 
-    def add_key(self, value: Expression, name: str) -> Expression:
+    def add_key(self, node: ast.Expression, outputs: list[Output]) -> Expression:
+        """Group by an element of GROUP BY, too."""
+        node, name = grouping_key(node, outputs, self.scope)
+        value = Scalars(self.scope, "GROUP BY").bind(node)
         value = cast_to(value, VARCHAR) if value.type == NULL else value
         self.keys[value] = self.input(value, name)
         return value

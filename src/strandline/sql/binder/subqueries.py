@@ -197,12 +197,6 @@ def _is_all(node: ast.Exists | ast.Quantified) -> bool:
 
 
 def _has_truth(comparison: Expression, truth: str) -> Expression:
-    unknown = Call("is_null", (comparison,), BOOLEAN)
-    match truth:
-        case "true":
-            return comparison
-        case "false":
-            return Call("not", (comparison,), BOOLEAN)
-        case "unknown":
-            return unknown
-    return Call("or", (Call("not", (comparison,), BOOLEAN), unknown), BOOLEAN)
+    false, unknown = (Call(test, (comparison,), BOOLEAN) for test in ("not", "is_null"))
+    untrue = Call("or", (false, unknown), BOOLEAN)
+    return {"true": comparison, "false": false, "unknown": unknown, "untrue": untrue}[truth]

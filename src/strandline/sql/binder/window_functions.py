@@ -1,14 +1,13 @@
 """RANK() OVER (…): the places of rows in an order, as further columns of what a SELECT reads.
 
-A place is counted among all rows that are left after WHERE, GROUP BY and HAVING, so the columns
-come above these and below the list of outputs. What limits the places is a condition like any other; the optimizer sees
-from it who need not be counted.
+A place is counted among all rows that are left after WHERE, GROUP BY and HAVING, so the columns come above these and
+below the list of outputs. What limits the places is a condition like any other, from which the optimizer derives which
+rows need not be counted.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass
 
 from strandline.core.errors import BindError
 from strandline.core.types import BIGINT, NULL, VARCHAR, Column
@@ -20,8 +19,7 @@ from strandline.sql.binder.expressions import Scalars
 from strandline.sql.binder.literals import cast_to
 from strandline.sql.binder.scope import Scope
 from strandline.sql.binder.select_list import Output, sort_key
-
-Tree = TypeVar("Tree")
+from strandline.sql.binder.syntax import Tree, own_nodes, rewrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,23 +73,15 @@ class Ranks:
 
 def is_ranking(select: ast.Select) -> bool:
     """Whether a SELECT asks for the places of its rows."""
-    return select.qualify is not None or any(_ranks(item) for item in select.items)
-
-
-def _ranks(node: ast.Node) -> bool:
-    if isinstance(node, ast.Ranking):
-        return True
-    return any(_ranks(child) for child in ast.children(node) if not isinstance(child, ast.Query))
+    return select.qualify is not None or any(isinstance(node, ast.Ranking) for node in own_nodes(select.items))
 
 
 def over_outputs(tree: Tree, outputs: list[Output], scope: Scope) -> Tree:
     """A condition of QUALIFY with outputs written out: a name is a column of the input if there is one, else that."""
-    changed: Any = tree
-    if isinstance(tree, tuple):
-        changed = tuple(over_outputs(part, outputs, scope) for part in tree)
-    elif isinstance(tree, ast.ColumnName) and tree.qualifier is None and not scope.matches(tree.column):
-        changed = next((output.node for output in outputs if tree.column.matches(output.name)), tree)
-    elif isinstance(tree, ast.Node) and not isinstance(tree, ast.Query):
-        parts = {each.name: getattr(tree, each.name) for each in fields(tree) if each.name != "span"}
-        changed = replace(tree, **{name: over_outputs(part, outputs, scope) for name, part in parts.items()})
-    return changed  # type: ignore[no-any-return]
+
+    def written_out(node: ast.Node) -> ast.Node:
+        if not isinstance(node, ast.ColumnName) or node.qualifier is not None or scope.matches(node.column):
+            return node
+        return next((output.node for output in outputs if node.column.matches(output.name)), node)
+
+    return rewrite(tree, written_out, into_queries=False)
