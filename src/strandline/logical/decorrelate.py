@@ -163,9 +163,9 @@ class _Decorrelation:
             joined = Join(None, left, self.plan(aggregate))
             self.values[apply.column.id] = self.resolve(apply.value)
             return joined
-        inputs, rows = ((), aggregate.source)
-        if isinstance(aggregate.source, Map):
-            inputs, rows = aggregate.source.outputs, aggregate.source.source
+        below = aggregate.source
+        inputs: Outputs = below.outputs if isinstance(below, Map) else ()
+        rows = below.source if isinstance(below, Map) else below
         nested = query_block.by_id(query_block.nested_references(rows, outer))
         pulled, predicates = query_block.pull_up_predicates(rows, outer)
         equal = query_block.equal_columns(predicates, outer, pulled)
