@@ -125,6 +125,26 @@ class Map:
 
 
 @dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One element per instant and group with the aggregates over the group; the groups are the distinct `keys`.
+
+    Without keys there is one group, and it has a value (COUNT 0, others NULL) also when nothing is valid.
+    Keys are ids of columns of the source; they stay columns of the output.
+    """
+
+    keys: tuple[str, ...]
+    aggregates: tuple[tuple[Column, AggregateCall], ...]
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """Each payload at most once per instant."""
+
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
 class Join:
     """Pair the elements that are valid together and satisfy `predicate` (None: all, the Cartesian product)."""
 
@@ -187,34 +207,6 @@ class Apply:
     span: Span = field(compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Aggregate:
-    """One element per instant and group with the aggregates over the group; the groups are the distinct `keys`.
-
-    Without keys there is one group, and it has a value (COUNT 0, others NULL) also when nothing is valid.
-    Keys are ids of columns of the source; they stay columns of the output.
-    """
-
-    keys: tuple[str, ...]
-    aggregates: tuple[tuple[Column, AggregateCall], ...]
-    source: Plan
-
-
-@dataclass(frozen=True, slots=True)
-class Distinct:
-    """Each payload at most once per instant."""
-
-    source: Plan
-
-
-@dataclass(frozen=True, slots=True)
-class Union:
-    """All elements of all sources (UNION ALL). Column i of the output is column i of every source."""
-
-    columns: tuple[Column, ...]
-    sources: tuple[Plan, ...]
-
-
 ChangeKind: TypeAlias = Literal["insert", "delete"]
 SetKind: TypeAlias = Literal["except all", "except", "except strict", "intersect all", "intersect", "union max"]
 
@@ -234,6 +226,14 @@ class SetOperation:
     columns: tuple[Column, ...]
     left: Plan
     right: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """All elements of all sources (UNION ALL). Column i of the output is column i of every source."""
+
+    columns: tuple[Column, ...]
+    sources: tuple[Plan, ...]
 
 
 WindowPlan: TypeAlias = TimeWindow | CountWindow | SessionWindow | Granularity
