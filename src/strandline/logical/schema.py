@@ -6,44 +6,32 @@ import re
 from collections.abc import Iterable
 
 from strandline.core.types import Column, Schema
+from strandline.logical import plan as logical
 from strandline.logical.expressions import ColumnRef, Expression
-from strandline.logical.plan import (
-    Aggregate,
-    Apply,
-    Join,
-    Map,
-    MarkJoin,
-    OuterJoin,
-    Plan,
-    Rank,
-    Scan,
-    SemiJoin,
-    SetOperation,
-    Union,
-)
+from strandline.logical.plan import Plan
 
 
 def schema(plan: Plan) -> Schema:
     """The columns of the elements that a plan produces."""
     match plan:
-        case Scan(_, _, columns):
+        case logical.Scan(_, _, columns):
             return columns
-        case Rank(place, _, _, _, source):
+        case logical.Rank(place, _, _, _, source):
             return (*schema(source), place)
-        case Map(outputs, _):
+        case logical.Map(outputs, _):
             return tuple(column for column, _ in outputs)
-        case Join() | OuterJoin():
+        case logical.Join() | logical.OuterJoin():
             return schema(plan.left) + schema(plan.right)
-        case SemiJoin():
+        case logical.SemiJoin():
             return schema(plan.left)
-        case MarkJoin(mark, _, left, _):
+        case logical.MarkJoin(mark, _, left, _):
             return (*schema(left), mark)
-        case Apply(_, added, _, left, _):
+        case logical.Apply(_, added, _, left, _):
             return schema(left) if added is None else (*schema(left), added)
-        case Aggregate(keys, aggregates, source):
+        case logical.Aggregate(keys, aggregates, source):
             by_id = {column.id: column for column in schema(source)}
             return tuple(by_id[key] for key in keys) + tuple(column for column, _ in aggregates)
-        case Union(columns, _) | SetOperation(_, columns, _, _):
+        case logical.Union(columns, _) | logical.SetOperation(_, columns, _, _):
             return columns
         case _:
             return schema(plan.source)

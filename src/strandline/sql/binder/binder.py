@@ -11,7 +11,7 @@ list; Rank and QUALIFY; the Map of the output columns and a Distinct. `decorrela
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, assert_never
 
@@ -110,8 +110,11 @@ class Binder:
                 whole = self.query(inner, prefix)
                 # All rows at every instant, RSTREAM, is what an answer is.
                 return whole if kind == "RSTREAM" else Changes("insert" if kind == "ISTREAM" else "delete", whole)
-            case ast.Ordered():
-                return self.ordered(query, prefix)
+            case ast.Ordered(ast.Select() as select):
+                return self.select(select, prefix, top=query)  # it may be ordered by what it does not list
+            case ast.Ordered(inner):
+                whole = self.query(inner, prefix)
+                return _first_rows(query, schema(whole), (), whole)
             case ast.With(tables, body):
                 around, self.names = self.names, self.with_tables(tables)
                 plan = self.query(body, prefix)
@@ -133,24 +136,6 @@ class Binder:
                 hint=f"Write SELECT {word}(…) for the changes, or {column.name} AS … for the column.",
                 span=column.span,
             )
-
-    def ordered(self, query: ast.Ordered, prefix: str) -> Plan:
-        """The first rows of a query. What it is ordered by need not be among its columns."""
-        if isinstance(query.query, ast.Select):
-            return self.select(query.query, prefix, top=query)
-        plan = self.query(query.query, prefix)
-        keys = []
-        for item in query.order:
-            column = listed_column(item.value, [(c.name, c) for c in schema(plan)])
-            if column is None:
-                raise BindError(
-                    "ORDER BY something that is not a column of the answer",
-                    code="order-by-output",
-                    hint="Name a column of the answer, or its position.",
-                    span=item.span,
-                )
-            keys.append(sort_key(item, ColumnRef(column.id, column.type)))
-        return TopRows((), tuple(keys), query.limit, plan)
 
     def with_tables(self, tables: tuple[ast.CommonTable, ...]) -> Names:
         """The names after the queries of a WITH. Each of these has ids of its own; every use makes new ones."""
@@ -330,8 +315,8 @@ class Binder:
         return source, [Operand(value, node.span, isinstance(node, ast.Text)) for node, value in listed]
 
 
-def _first_rows(top: ast.Ordered, columns: list[Column], rest: list[Column], plan: Plan) -> Plan:
-    """The first rows of a SELECT; `rest` are the columns of ORDER BY that it does not list."""
+def _first_rows(top: ast.Ordered, columns: Sequence[Column], rest: Sequence[Column], plan: Plan) -> Plan:
+    """The first rows of a query; `rest` are the columns of ORDER BY that it does not list."""
     if rest and isinstance(plan, Distinct):
         raise BindError(
             "SELECT DISTINCT is ordered by something that it does not list",
@@ -340,9 +325,18 @@ def _first_rows(top: ast.Ordered, columns: list[Column], rest: list[Column], pla
             span=top.span,
         )
     named, hidden = [(column.name, column) for column in columns], iter(rest)
-    chosen = [(item, listed_column(item.value, named) or next(hidden)) for item in top.order]
-    keys = tuple(sort_key(item, ColumnRef(column.id, column.type)) for item, column in chosen)
-    first = TopRows((), keys, top.limit, plan)
+    keys = []
+    for item in top.order:
+        column = listed_column(item.value, named) or next(hidden, None)
+        if column is None:
+            raise BindError(
+                "ORDER BY something that is not a column of the answer",
+                code="order-by-output",
+                hint="Name a column of the answer, or its position.",
+                span=item.span,
+            )
+        keys.append(sort_key(item, ColumnRef(column.id, column.type)))
+    first = TopRows((), tuple(keys), top.limit, plan)
     return Map(pass_on(columns), first) if rest else first
 
 

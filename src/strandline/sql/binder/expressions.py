@@ -15,7 +15,7 @@ from strandline.functions.aggregates import AGGREGATES, AggregateFunction, find_
 from strandline.functions.definitions.datetimes import PARTS, part_of
 from strandline.functions.registry import ALIASES, FUNCTIONS, check, resolve, suggestion
 from strandline.functions.signatures import OF_ARRAYS, FunctionError, castable, meet, widens
-from strandline.logical.expressions import Call, Case, ColumnRef, Expression, Literal, UserCall, children
+from strandline.logical.expressions import Call, Case, ColumnRef, Expression, Literal, UserCall, extent
 from strandline.logical.udf import UserAggregate, UserFunction
 from strandline.sql import ast
 from strandline.sql.binder.aggregates import described
@@ -365,17 +365,13 @@ def _fitted(operand: Operand, kind: Type) -> Expression:
 
 
 def _check_repeatable(operand: Operand) -> None:
-    pending, count = [operand.value], 0
-    while pending:
-        count += 1
-        pending.extend(children(pending.pop()))
-        if count > MAX_REPEATED_NODES:
-            raise BindError(
-                "the operand is too large to be compared more than once",
-                code="too-large",
-                hint="Compute it in a subquery in FROM, and compare its column.",
-                span=operand.span,
-            )
+    if extent(operand.value).nodes > MAX_REPEATED_NODES:
+        raise BindError(
+            "the operand is too large to be compared more than once",
+            code="too-large",
+            hint="Compute it in a subquery in FROM, and compare its column.",
+            span=operand.span,
+        )
 
 
 def _cast_hint(kind: Type) -> str | None:

@@ -90,10 +90,5 @@ def with_names(plan: Plan, names: tuple[ast.Identifier, ...], what: str) -> Plan
         taken.add(name.name.lower())
     ids = Ids()
     ids.used = {column.id.split("#")[0]: 1 for column in columns}
-    return Map(
-        tuple(
-            (Column(ids.fresh(name.name), name.name, c.type), ColumnRef(c.id, c.type))
-            for name, c in zip(names, columns, strict=True)
-        ),
-        plan,
-    )
+    renamed = (Column(ids.fresh(name.name), name.name, c.type) for name, c in zip(names, columns, strict=True))
+    return Map(tuple((column, ColumnRef(c.id, c.type)) for column, c in zip(renamed, columns, strict=True)), plan)

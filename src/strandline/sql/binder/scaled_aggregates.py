@@ -55,13 +55,8 @@ def rescaled(select: ast.Select) -> ast.Select:
             return replace(node, weighted=True)
         return _meant(node, names) if _is_scaled(node) else node
 
-    return replace(
-        select,
-        items=rewrite(items, weigh, into_queries=False),
-        tables=rewrite(select.tables, weigh, into_queries=False),
-        having=rewrite(select.having, weigh, into_queries=False),
-        qualify=rewrite(select.qualify, weigh, into_queries=False),
-    )
+    parts: dict[str, Any] = {name: getattr(select, name) for name in ("tables", "having", "qualify")} | {"items": items}
+    return replace(select, **{name: rewrite(part, weigh, into_queries=False) for name, part in parts.items()})
 
 
 def as_if_whole(tree: Any) -> Any:
