@@ -34,15 +34,15 @@ class Places:
     """Where each use of a column stands in the text, by the identity of its node: equal nodes have many places."""
 
     def __init__(self) -> None:
-        self.known: dict[int, tuple[Expression, Span]] = {}
+        self.spans: dict[int, tuple[Expression, Span]] = {}
 
     def note(self, value: ColumnRef, span: Span) -> ColumnRef:
-        self.known[id(value)] = (value, span)  # the node is kept, so that its identity is not reused
+        self.spans[id(value)] = (value, span)  # the node is kept, so that its identity is not reused
         return value
 
     def span(self, value: Expression) -> Span | None:
-        found = self.known.get(id(value))
-        return found[1] if found else None
+        noted = self.spans.get(id(value))
+        return noted[1] if noted else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,8 +294,8 @@ class Scalars:
             text, second = map(self.operand, node.arguments)
             if second.value.type == VARCHAR:
                 return call("match", [text, second], node.span)
-        known = name in FUNCTIONS or name in ALIASES
-        return call(name, [self.operand(each) for each in node.arguments], node.span if known else node.name.span)
+        exists = name in FUNCTIONS or name in ALIASES
+        return call(name, [self.operand(part) for part in node.arguments], node.span if exists else node.name.span)
 
     def user_call(self, function: UserFunction, nodes: tuple[ast.Expression, ...], span: Span) -> Expression:
         operands = [self.operand(node) for node in nodes]
@@ -318,8 +318,8 @@ class Scalars:
             hint = f"Units are {', '.join(PARTS)}."
             message = f"{name} does not know the unit {arguments[0].value}"
             raise BindError(message, code="unknown-unit", hint=hint, span=arguments[0].span)
-        found = self.apply(unit, arguments[1:], span)
-        return found if name == "extract" else cast_to(found, DOUBLE)
+        part = self.apply(unit, arguments[1:], span)
+        return part if name == "extract" else cast_to(part, DOUBLE)
 
 
 def call(function: str, operands: list[Operand], span: Span) -> Expression:
@@ -330,12 +330,12 @@ def call(function: str, operands: list[Operand], span: Span) -> Expression:
         arguments = tuple(_fitted(operand, kind) for operand, kind in pairs)
         check(resolved.function, arguments)
     except FunctionError as error:
-        known = function in FUNCTIONS or function in ALIASES
-        code = "type-mismatch" if known else "unknown-function"
+        exists = function in FUNCTIONS or function in ALIASES
+        code = "type-mismatch" if exists else "unknown-function"
         hint = "CAST them so that all have one type." if function in COMPARISONS else error.hint
-        if known and any(operand.type.element is not None for operand in operands):
+        if exists and any(operand.type.element is not None for operand in operands):
             hint = error.hint
-        if not known:
+        if not exists:
             hint = suggestion(function, (*FUNCTIONS, *ALIASES, *AGGREGATES))
         place = span if error.argument is None else operands[error.argument].span
         raise BindError(error.message, code=code, hint=hint, span=place) from None

@@ -155,10 +155,10 @@ def _shared(left: Scope, right: Scope, span: Span) -> tuple[ast.Identifier, ...]
 
 
 def _of_side(scope: Scope, name: ast.Identifier, side: str) -> Column:
-    found = scope.matches(name)
-    if len(found) == 1:
-        return found[0][1]
-    if found:
+    matches = scope.matches(name)
+    if len(matches) == 1:
+        return matches[0][1]
+    if matches:
         raise BindError(
             f'column "{name.name}" is ambiguous on the {side} side of the join',
             code="ambiguous-column",

@@ -98,7 +98,7 @@ def grouping_sets(elements: tuple[ast.Grouping, ...]) -> list[tuple[ast.Expressi
         sets = [(*one, *two) for one in sets for two in _sets_of(element)]
         if len(sets) > MOST_SETS:
             raise _too_many(element.span)
-    return [tuple(dict.fromkeys(each)) for each in sets]
+    return [tuple(dict.fromkeys(keys)) for keys in sets]
 
 
 def _sets_of(element: ast.Grouping) -> list[tuple[ast.Expression, ...]]:
@@ -106,7 +106,7 @@ def _sets_of(element: ast.Grouping) -> list[tuple[ast.Expression, ...]]:
         case ast.GroupingList(items):
             return [items]
         case ast.GroupingSets("GROUPING", elements):
-            return [each for inner in elements for each in _sets_of(inner)]
+            return [keys for inner in elements for keys in _sets_of(inner)]
         case ast.GroupingSets(kind, elements):
             parts = [_sets_of(inner)[0] for inner in elements]
             if kind == "ROLLUP":
@@ -175,14 +175,14 @@ class Groups:
         column = self.input(value, "order")
         return ColumnRef(column.id, column.type)
 
-    def regroup(self, value: Expression, places: Places, around: Span | None = None) -> Expression:
-        """The value in terms of keys and aggregates; `around` is where it stands if nothing closer is known."""
+    def regroup(self, value: Expression, places: Places, clause: Span | None = None) -> Expression:
+        """The value in terms of keys and aggregates; `clause` is where it stands if no column in it has a place."""
         if value in self.keys:
             key = self.keys[value]
             return ColumnRef(key.id, key.type)
         if isinstance(value, ColumnRef) and value.id in self.named:
-            raise self.ungrouped(value.id, places.span(value) or around)
-        return rebuilt(value, lambda part: self.regroup(part, places, around))
+            raise self.ungrouped(value.id, places.span(value) or clause)
+        return rebuilt(value, lambda part: self.regroup(part, places, clause))
 
     def ungrouped(self, id: str, span: Span | None) -> BindError:
         name = self.named[id].name

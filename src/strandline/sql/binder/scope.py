@@ -66,25 +66,25 @@ class Scope:
     def validity(self, name: ast.ColumnName) -> Expression | None:
         """What `valid_from` or `valid_until` means, where no column has that name."""
         word = name.column.name.lower()
-        if word not in VALIDITY or self._found(name):
+        if word not in VALIDITY or self._has_column(name):
             return None
         named = [r for r in self.relations if name.qualifier is not None and name.qualifier.matches(r.alias)]
         relations = named if name.qualifier is not None else list(self.relations)
-        found = relations[0].validity[VALIDITY.index(word)] if len(relations) == 1 else None
-        if found is None and (named or name.qualifier is None):
+        instant = relations[0].validity[VALIDITY.index(word)] if len(relations) == 1 else None
+        if instant is None and (named or name.qualifier is None):
             raise BindError(
                 f"{word} of rows for which that is not known",
                 code="validity",
                 hint="It is known for a single stream in a window by time; of several, write name.valid_from.",
                 span=name.span,
             )
-        return found
+        return instant
 
-    def _found(self, name: ast.ColumnName) -> bool:
+    def _has_column(self, name: ast.ColumnName) -> bool:
         """Whether a column has the name, here or around."""
         qualified = [r for r in self.relations if name.qualifier is None or name.qualifier.matches(r.alias)]
         here = any(name.column.matches(column.name) for relation in qualified for column in relation.columns)
-        return here or (self.outer is not None and not qualified and self.outer._found(name))
+        return here or (self.outer is not None and not qualified and self.outer._has_column(name))
 
     def joined(self, other: Scope) -> Scope:
         taken = {relation.alias.lower() for relation in self.relations}
@@ -127,15 +127,15 @@ class Scope:
         if self.outer is not None and not self._is_own(name):
             return self.outer.column(name)
         if name.qualifier is None:
-            found = self.matches(name.column)
+            matches = self.matches(name.column)
         else:
             relation = self.relation(name.qualifier)
-            found = [(relation, column) for column in relation.columns if name.column.matches(column.name)]
-        if not found:
+            matches = [(relation, column) for column in relation.columns if name.column.matches(column.name)]
+        if not matches:
             raise self._unknown(name)
-        if len(found) > 1:
+        if len(matches) > 1:
             qualified = " or ".join(
-                f"{relation.alias}.{column.name}" for relation, column in found if relation.is_named
+                f"{relation.alias}.{column.name}" for relation, column in matches if relation.is_named
             )
             raise BindError(
                 f'column "{name.column.name}" is ambiguous',
@@ -143,7 +143,7 @@ class Scope:
                 hint=f"Write {qualified}.",
                 span=name.span,
             )
-        return found[0][1]
+        return matches[0][1]
 
     def _is_own(self, name: ast.ColumnName) -> bool:
         """Whether this query has something of the name, or nobody has: then it is for this one to complain."""

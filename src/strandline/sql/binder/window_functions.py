@@ -45,13 +45,13 @@ class Ranks:
             hint = "Rank in a subquery in FROM, and again in the query around it."
             raise BindError("RANK() inside of RANK()", code="misplaced-rank", hint=hint, span=node.span)
         self._inside = True
-        partition = tuple(dict.fromkeys(self._key(scalars.key(each)) for each in node.partition))
+        partition = tuple(dict.fromkeys(self._key(scalars.key(key)) for key in node.partition))
         order = tuple(sort_key(item, self._key(scalars.key(item.value))) for item in node.order)
         self._inside = False
-        wanted = _Order(partition, order)
-        if wanted not in self.places:
-            self.places[wanted] = Column(self.ids.fresh("rank"), "rank", BIGINT)
-        return ColumnRef(self.places[wanted].id, BIGINT)
+        ranking = _Order(partition, order)
+        if ranking not in self.places:
+            self.places[ranking] = Column(self.ids.fresh("rank"), "rank", BIGINT)
+        return ColumnRef(self.places[ranking].id, BIGINT)
 
     def _key(self, value: Expression) -> ColumnRef:
         if isinstance(value, ColumnRef):
@@ -66,8 +66,8 @@ class Ranks:
         if self.computed:
             keys = ((column, value) for value, column in self.computed.items())
             source = Map((*pass_on(schema(source)), *keys), source)
-        for wanted, place in self.places.items():
-            source = Rank(place, tuple(key.id for key in wanted.partition), wanted.order, None, source)
+        for ranking, place in self.places.items():
+            source = Rank(place, tuple(key.id for key in ranking.partition), ranking.order, None, source)
         return source
 
 
