@@ -430,7 +430,7 @@ def _stream(stream: Arrivals) -> Iterator[str]:
 
 
 def _cut(asked: Question, cut: Cuts) -> Iterator[str]:
-    if cut.buckets > 1:
+    if cut.shards > 1:
         yield "several buckets"
     pairs = [(s, sizes) for s, sizes in zip(asked.streams, cut.sizes, strict=True) if s.elements]
     if all(sizes == (1,) * len(s.elements) for s, sizes in pairs):

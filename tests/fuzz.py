@@ -27,12 +27,12 @@ from cells import GROUPS, cells
 from random_streams import cut
 from strandline.apps.verify import check as judged
 from strandline.apps.verify.judge import Database
-from strandline.apps.verify.on_duckdb import DuckDB
-from strandline.apps.verify.on_postgresql import PostgreSQL
+from strandline.apps.verify.on_duckdb import DuckDBOracle
+from strandline.apps.verify.on_postgresql import PostgreSQLOracle
 from strandline.apps.verify.record import Recorded
 from strandline.apps.verify.report import render
 from strandline.apps.verify.server import temporary_server
-from strandline.apps.verify.world import Place
+from strandline.apps.verify.world import NameScope
 from strandline.core.errors import SetupError
 from strandline.core.types import Column
 from strandline.logical.catalog import Catalog
@@ -99,12 +99,12 @@ def ask(seed: int, databases: Sequence[Database], tally: Tally, keep: bool = Tru
                 (KEPT / f"seed_{seed}_{name.lower()}.sql").write_text(note + text)
 
 
-def bound_question(asked: Question) -> judged.Question:
+def bound_question(asked: Question) -> judged.QueryUnderTest:
     catalog = Catalog()
     users.bring(catalog)
     for stream in asked.streams:
         catalog.add(stream.declared)
-    place = Place(catalog)
+    place = NameScope(catalog)
     for statement in with_definitions(tuple(parse(asked.text)), catalog.functions):
         match statement:
             case ast.CreateStreamAs(name, query) | ast.CreateView(name, _, query):
@@ -114,7 +114,7 @@ def bound_question(asked: Question) -> judged.Question:
             case ast.Explain() | ast.Show() | ast.Describe():
                 raise AssertionError(f"no question has {statement}")
             case _:
-                return judged.Question("query", statement, place.plan(statement), place)
+                return judged.QueryUnderTest("query", statement, place.plan(statement), place)
     raise AssertionError(f"no query in {asked.text}")
 
 
@@ -162,11 +162,11 @@ def judges(wanted: Sequence[str]) -> Iterator[list[Database]]:
     with ExitStack() as stack:
         found: list[Database] = []
         if "duckdb" in wanted:
-            found.append(DuckDB(threads=1))
+            found.append(DuckDBOracle(threads=1))
             stack.callback(found[-1].close)
         if "postgresql" in wanted:
             try:
-                found.append(PostgreSQL(stack.enter_context(temporary_server())))
+                found.append(PostgreSQLOracle(stack.enter_context(temporary_server())))
                 stack.callback(found[-1].close)
             except SetupError as error:
                 print(f"PostgreSQL does not judge this run. {error.render()}")

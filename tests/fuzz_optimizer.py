@@ -26,9 +26,9 @@ from strandline.logical.reference.interpreter import RawStreams, bag, change_ins
 from strandline.logical.schema import schema
 from strandline.logical.tree import sources, walk, with_sources
 from strandline.planner.alternatives import ALTERNATIVES, neighbours, ways
-from strandline.planner.join_order import Cluster, cluster_of, in_order, rebuilt
+from strandline.planner.join_order import JoinGraph, cluster_of, in_order, rebuilt
 from strandline.planner.joins.rates import Tree
-from strandline.planner.rewrite import Rule, Stage, settle
+from strandline.planner.rewrite import Rule, RewriteStage, run_to_fixpoint
 from strandline.planner.rules.prune_columns import prune_columns
 from strandline.planner.stages import FILTERS, MAPS, NEEDLESS, SHARING
 from strategies import Question, question
@@ -124,7 +124,7 @@ def _by_stage(dice: Random, plan: Plan, used: Counter[str]) -> Step | None:
         return apply
 
     some = [rule for rule in stage.rules if dice.random() < 0.7] or list(stage.rules)
-    settled = settle(Stage(stage.name, tuple(map(noted, some))), plan)
+    settled = run_to_fixpoint(RewriteStage(stage.name, tuple(map(noted, some))), plan)
     return Step(tuple(dict.fromkeys(applied)), settled)
 
 
@@ -135,7 +135,7 @@ def _by_order(dice: Random, plan: Plan, used: Counter[str]) -> Step | None:
         if isinstance(node, Join):
             cluster = cluster_of(node)
             inputs = tuple(map(changed, cluster.inputs))
-            cluster = Cluster(inputs, cluster.conditions, cluster.tree)
+            cluster = JoinGraph(inputs, cluster.conditions, cluster.tree)
             return in_order(rebuilt(cluster, _any_tree(dice, len(inputs))), node)
         return with_sources(node, tuple(map(changed, sources(node))))
 

@@ -28,7 +28,7 @@ from rewriting import made_by
 from strandline.logical.catalog import BaseStream, Catalog
 from strandline.logical.explain import show_plan
 from strandline.logical.plan import Plan
-from strandline.planner.cardinality import NOTHING_KNOWN, Statistics
+from strandline.planner.cardinality import NOTHING_KNOWN, StatisticsByStream
 from strandline.planner.join_order import order_joins
 from strandline.planner.physical.explain import show_pipeline
 from strandline.planner.physical.lowering import choose
@@ -213,7 +213,7 @@ def _show_section(name: str, plan: str) -> Section:
     return Section(name, "\n".join(line.rstrip() for line in plan.splitlines()))
 
 
-def apply_rule(rule: str, plan: Plan, statistics: Statistics = NOTHING_KNOWN) -> list[Plan]:
+def apply_rule(rule: str, plan: Plan, statistics: StatisticsByStream = NOTHING_KNOWN) -> list[Plan]:
     """All plans that a rule makes of one at any place; two of them look at the whole plan."""
     if rule not in ("prune_columns", "order_joins"):
         return made_by([rule], plan)

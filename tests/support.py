@@ -50,8 +50,8 @@ from strandline.planner.physical.lowering import choose
 from strandline.planner.stages import optimize
 from strandline.runtime.commit import BatchReport, Delivery
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, frame_schema
-from strandline.runtime.operators.base import Operator, Progress
-from strandline.runtime.result import from_answer
+from strandline.runtime.operators.base import Operator, Watermark
+from strandline.runtime.result import from_result
 from strandline.runtime.state import store
 from strandline.sql import ast
 from strandline.sql.binder.binder import bind_derived_stream, bind_query, bind_view
@@ -215,7 +215,7 @@ def drive(
         for number, until in enumerate((*slicing.cuts, FOREVER)):
             slices = [(c, [e for e in stream if before <= e[1] < until]) for c, stream in inputs]
             parts = [batch(c, part[::-1] if slicing.backwards else part) for c, part in slices]
-            emitted = elements_of(operator.step(parts, Progress(until, origin)).frame)
+            emitted = elements_of(operator.step(parts, Watermark(until, origin)).frame)
             assert not sliced or all(before <= start < until for _, start, _ in emitted), (
                 "a slice emits what starts in it"
             )
@@ -340,7 +340,7 @@ class MemorySource(Source):
             frame = frame if self.stream.has_intervals else frame.drop(UNTIL)
             yield Chunk(frame, pl.DataFrame(schema=REJECT_SCHEMA))
 
-    def cuts(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
+    def split_points(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
         return tuple(sorted({start + (end - start) * task // tasks for task in range(1, tasks)} - {start}))
 
     def latest(self, start: int, end: int) -> Instant:
@@ -353,7 +353,7 @@ class Cuts:
     the pieces in which a batch of a stream is read."""
 
     sizes: tuple[tuple[int, ...], ...] = ()
-    buckets: int = 1
+    shards: int = 1
 
 
 def cuts(streams: int) -> st.SearchStrategy[Cuts]:
@@ -373,7 +373,7 @@ class Answer:
 
 def run_plan(plan: Plan, streams: Sequence[Arrivals], cut: Cuts = Cuts(), *, optimised: bool = True) -> Answer:  # noqa: B008
     """Run a plan on the local engine until its streams end."""
-    pipeline = choose([("q", optimize(plan) if optimised else plan)], [s.declared for s in streams], cut.buckets)
+    pipeline = choose([("q", optimize(plan) if optimised else plan)], [s.declared for s in streams], cut.shards)
     answer = Answer()
     tables: list[pa.Table] = []
 
@@ -387,12 +387,12 @@ def run_plan(plan: Plan, streams: Sequence[Arrivals], cut: Cuts = Cuts(), *, opt
     read = {s.name for s in pipeline.streams}
     sources = {s.name: MemorySource(s, sizes.get(s.name, ())) for s in streams if s.name in read}
     delivery = Delivery(pipeline, None, None, [take])
-    run = LocalRun(pipeline, delivery, sources=sources, tasks=cut.buckets * len(sources))
+    run = LocalRun(pipeline, delivery, sources=sources, tasks=cut.shards * len(sources))
     while not delivery.ended:
         run.step()
-    answer.late_count = {name: beat.late for name, beat in delivery.heartbeats.items()}
+    answer.late_count = {name: status.late for name, status in delivery.statuses.items()}
     for table in tables:
-        answer.elements += elements_of(from_answer(table, schema(plan)))
+        answer.elements += elements_of(from_result(table, schema(plan)))
     return answer
 
 

@@ -26,7 +26,7 @@ ROWS = [
 
 @pytest.fixture
 def database() -> Database:
-    database = sl.connect(engine="local", buckets=3)
+    database = sl.connect(engine="local", shards=3)
     database.sql(STREAMS)
     return database
 

@@ -62,9 +62,9 @@ def disordered(dice: Random, stream: Arrivals) -> Arrivals:
     return replace(stream, elements=tuple(elements))
 
 
-def random_cuts(dice: Random, streams: Sequence[Arrivals], buckets: int) -> Cuts:
+def random_cuts(dice: Random, streams: Sequence[Arrivals], shards: int) -> Cuts:
     sizes = (tuple(dice.randint(0, 6) for _ in range(dice.randint(0, 12))) for _ in streams)
-    return Cuts(tuple(sizes), buckets)
+    return Cuts(tuple(sizes), shards)
 
 
 def same(one: Elements, two: Elements) -> None:
@@ -82,9 +82,9 @@ def test_cuts_buckets_and_disorder_do_not_matter(name: str) -> None:
     expected = run_plan(plan, streams)
     assert expected.elements, "there is something to compare"
     for number in range(CUTS):
-        buckets = BUCKETS[number % len(BUCKETS)]
+        shards = BUCKETS[number % len(BUCKETS)]
         shaken = [disordered(dice, each) for each in streams]
-        answer = run_plan(plan, shaken, random_cuts(dice, streams, buckets))
+        answer = run_plan(plan, shaken, random_cuts(dice, streams, shards))
         assert answer.late_count == expected.late_count
         same(answer.elements, expected.elements)
 
@@ -139,11 +139,11 @@ def test_nor_do_they_on_spark(spark_database: Database, tmp_path: Path) -> None:
     (tmp_path / "expected").mkdir()
     with sl.connect(engine="local") as database:
         expected = answers(database, script(streams, tmp_path / "expected"), names)
-    for number, (batch_rows, buckets) in enumerate(((12, 1), (1000, 3))):
+    for number, (batch_rows, shards) in enumerate(((12, 1), (1000, 3))):
         shaken = [disordered(dice, each) for each in streams]
         directory = tmp_path / f"run{number}"
         directory.mkdir()
-        with sl.connect(spark=spark_database.spark, buckets=buckets, batch_rows=batch_rows) as database:
+        with sl.connect(spark=spark_database.spark, shards=shards, batch_rows=batch_rows) as database:
             found = answers(database, script(shaken, directory), names)
         for name in names:
             assert expected[name]

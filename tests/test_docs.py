@@ -46,7 +46,7 @@ from strandline.apps.shell.session import Session
 from strandline.apps.shell.startup import Options, Startup
 from strandline.connectors.registry import connectors
 from strandline.connectors.sinks import Memory, known_sinks
-from strandline.connectors.sinks.parquet_parts import answers_of
+from strandline.connectors.sinks.parquet_parts import open_result_writer
 from strandline.connectors.sinks.sql_table import TableSink
 from strandline.connectors.sources.base import open_source
 from strandline.core.errors import StrandlineError
@@ -67,12 +67,12 @@ from strandline.planner.physical.plan import Pipeline
 from strandline.planner.stages import optimize
 from strandline.runtime.exchange import DRIVER, Message
 from strandline.runtime.ingest import ingest
-from strandline.runtime.offsets import Position
-from strandline.runtime.offsets import pieces as pieces_of
-from strandline.runtime.stage import FragmentRunner, Outbox, run_stage
+from strandline.runtime.offsets import SourceOffset
+from strandline.runtime.offsets import plan_splits as pieces_of
+from strandline.runtime.stage import FragmentRunner, StageOutput, run_stage
 from strandline.runtime.state.segments import States
 from strandline.runtime.state.store import StateStore
-from strandline.runtime.watermark import Heartbeat
+from strandline.runtime.watermark import SourceStatus
 from strandline.sql import ast as syntax
 from strandline.sql.binder.binder import bind_query
 from strandline.sql.lexer import tokenize
@@ -176,7 +176,7 @@ def run_on_spark(text: str) -> str:
 
 def run_sql(text: str, drawn: bool) -> str:
     """What the queries of a script answer, or the error that it ends with."""
-    with workplace(), sl.connect(engine="local", buckets=2, batch_rows=2) as database:
+    with workplace(), sl.connect(engine="local", shards=2, batch_rows=2) as database:
         try:
             script = read_script(database, text)
             queries: list[Query] = []
@@ -340,24 +340,24 @@ def walk() -> Walk:
 def run_batches(pipeline: Pipeline) -> list[BatchSeen]:
     """What `LocalRun` does, with a look at everything on the way."""
     source = open_source(pipeline.streams[0])
-    beats: dict[str, Heartbeat] = {}
+    statuses: dict[str, SourceStatus] = {}
     states: dict[int, States] = {}
     seen: list[BatchSeen] = []
     position, ended = 0, False
     while not ended:
         batch = len(seen)
         end, ended = source.advance(position, 1)
-        box = Outbox(pipeline.buckets, 0, answers_of(pipeline, {}, batch, "0-0"))
-        [piece] = pieces_of({"trades": Position(position)}, {"trades": Position(end, ended=ended)})
-        beats["trades"] = ingest(pipeline, source, piece, dict(beats), box)
+        box = StageOutput(pipeline.shards, 0, open_result_writer(pipeline, {}, batch, "0-0"))
+        [piece] = pieces_of({"trades": SourceOffset(position)}, {"trades": SourceOffset(end, ended=ended)})
+        statuses["trades"] = ingest(pipeline, source, piece, dict(statuses), box)
         position = end
         answer: list[dict[str, Any]] = []
-        for bucket in range(pipeline.buckets):
-            out = Outbox(pipeline.buckets, bucket, answers_of(pipeline, {}, batch, f"1-{bucket}"))
-            states[bucket] = run_stage(pipeline, 1, bucket, box.by_bucket[bucket], states.get(bucket, {}), out)
+        for shard in range(pipeline.shards):
+            out = StageOutput(pipeline.shards, shard, open_result_writer(pipeline, {}, batch, f"1-{shard}"))
+            states[shard] = run_stage(pipeline, 1, shard, box.by_shard[shard], states.get(shard, {}), out)
             out.close()
             answer += [row for m in out.for_driver if m.table is not None for row in m.table.to_pylist()]
-        seen.append(BatchSeen(box.by_bucket | {DRIVER: box.for_driver}, dict(states), answer))
+        seen.append(BatchSeen(box.by_shard | {DRIVER: box.for_driver}, dict(states), answer))
     return seen
 
 
@@ -397,8 +397,8 @@ def tree_lines(node: object, label: str, depth: int) -> list[str]:
 
 def show_messages() -> str:
     lines = []
-    for bucket, messages in sorted(walk().batches[0].sent.items()):
-        lines.append("for the driver" if bucket == DRIVER else f"for bucket {bucket}")
+    for shard, messages in sorted(walk().batches[0].sent.items()):
+        lines.append("for the driver" if shard == DRIVER else f"for bucket {shard}")
         for message in messages:
             lines.append(f"  {message.kind} {message.name}")
             lines += [f"    {line}" for line in message_lines(message)]
@@ -407,10 +407,10 @@ def show_messages() -> str:
 
 def message_lines(message: Message) -> list[str]:
     if message.table is None:
-        beat = Heartbeat.from_json(message.facts)
+        status = SourceStatus.from_json(message.facts)
         return [
-            f"progress {show_instant(beat.progress)}, from {show_instant(beat.low)} to {show_instant(beat.high)}",
-            f"{beat.rows} rows, {beat.late} late, {beat.rejected} rejected",
+            f"progress {show_instant(status.watermark)}, from {show_instant(status.low)} to {show_instant(status.high)}",
+            f"{status.rows} rows, {status.late} late, {status.rejected} rejected",
         ]
     rows = [message.table.column_names]
     for row in message.table.to_pylist():
@@ -420,8 +420,8 @@ def message_lines(message: Message) -> list[str]:
 
 def show_state() -> str:
     lines = []
-    for bucket, states in sorted(walk().batches[0].states.items()):
-        lines.append(f"bucket {bucket}")
+    for shard, states in sorted(walk().batches[0].states.items()):
+        lines.append(f"bucket {shard}")
         for fragment in walk().pipeline.at(1):
             operators = FragmentRunner(fragment.root).operators
             for operator, state in zip(operators, states[fragment.id], strict=True):
@@ -440,8 +440,8 @@ def show_files() -> str:
     """The state of the first batches on disk; checksums and sizes depend on the version of Arrow and are left out."""
     with tempfile.TemporaryDirectory() as directory:
         for batch, seen in enumerate(walk().batches):
-            for bucket, states in seen.states.items():
-                StateStore(Path(directory) / "state", 1, bucket).write(batch, states)
+            for shard, states in seen.states.items():
+                StateStore(Path(directory) / "state", 1, shard).write(batch, states)
         files = sorted(path.relative_to(directory).as_posix() for path in Path(directory).rglob("*") if path.is_file())
     return as_text("\n".join(files))
 

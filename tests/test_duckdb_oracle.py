@@ -505,7 +505,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     dice = Random(7)
     duck = duckdb.connect()
     duck.execute("SET threads = 1")
-    with sl.connect(engine="local", buckets=2, batch_rows=70) as ours:
+    with sl.connect(engine="local", shards=2, batch_rows=70) as ours:
         for (name, columns), count in zip(STREAMS.items(), (300, 220, 60, 0, 90), strict=True):
             duck.execute(f"CREATE TABLE {name} ({columns})")
             for row in rows(dice, name, count):
@@ -644,7 +644,7 @@ def test_state_of_many_segments(tmp_path: Path, name: str) -> None:
         ts=(pl.lit(BEGIN) + pl.duration(milliseconds=pl.int_range(30_000) * 4)).dt.cast_time_unit("us"),
     ).with_columns(pl.col("k").cast(pl.Int64))
     made.write_parquet(tmp_path / "large.parquet", row_group_size=500)
-    with sl.connect(engine="local", buckets=2, batch_rows=1_000) as ours, duckdb.connect() as duck:
+    with sl.connect(engine="local", shards=2, batch_rows=1_000) as ours, duckdb.connect() as duck:
         ours.sql(f"""CREATE STREAM large (k BIGINT, v INT, ts TIMESTAMP) SOURCE file('{tmp_path / "large.parquet"}')
                      ORDERED BY ts""")
         answer = ours.sql(LARGE[name])

@@ -41,8 +41,8 @@ def test_duckdb_agrees_at_every_instant(duckdb: Database) -> None:
 
 @pytest.mark.parametrize("path", sorted(KEPT.glob("*.sql")), ids=lambda path: path.stem)
 @pytest.mark.parametrize(("batch_rows", "buckets"), [(1, 2), (3, 1), (1000, 3)])
-def test_what_was_wrong_once_stays_right(duckdb: Database, path: Path, batch_rows: int, buckets: int) -> None:
-    with sl.connect(engine="local", batch_rows=batch_rows, buckets=buckets) as ours:
+def test_what_was_wrong_once_stays_right(duckdb: Database, path: Path, batch_rows: int, shards: int) -> None:
+    with sl.connect(engine="local", batch_rows=batch_rows, shards=shards) as ours:
         users.bring(ours.catalog)
         verdicts = verify(ours, path.read_text(), duckdb)
     assert all(verdict.complete and verdict.equal for verdict in verdicts), render(verdicts, "DuckDB")
@@ -50,7 +50,7 @@ def test_what_was_wrong_once_stays_right(duckdb: Database, path: Path, batch_row
 
 @pytest.mark.parametrize("path", sorted(KEPT.glob("*.sql")), ids=lambda path: path.stem)
 def test_and_for_postgresql(postgresql: Database, path: Path) -> None:
-    with sl.connect(engine="local", batch_rows=2, buckets=2) as ours:
+    with sl.connect(engine="local", batch_rows=2, shards=2) as ours:
         users.bring(ours.catalog)
         verdicts = verify(ours, path.read_text(), postgresql)
     assert all(verdict.equal for verdict in verdicts), render(verdicts, "PostgreSQL")

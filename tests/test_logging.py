@@ -22,7 +22,7 @@ from strandline.database.query import Query
 from strandline.engines.backends import _show_replay
 from strandline.runtime.checkpoint.replay import DIRECTORY
 from strandline.runtime.commit import Delivery
-from strandline.shedding.controller import Allowed, Shedder
+from strandline.shedding.controller import SheddableQuery, SheddingController
 
 ROWS = "k,ts\n1,2024-01-01 00:00:00\n2,2024-01-01 00:00:09\n3,2024-01-01 00:00:01\nx,2024-01-01 00:00:10\n"
 COUNT = "SELECT COUNT(*) AS n FROM s WINDOW(RANGE 1 SECOND)"
@@ -64,7 +64,7 @@ def facts_of(line: str) -> dict[str, str]:
 
 
 def run_count(file: Path, checkpoint: Path | None = None, bad_input: str = "") -> Query:
-    with sl.connect(engine="local", batch_rows=1, buckets=2, checkpoint=checkpoint) as database:
+    with sl.connect(engine="local", batch_rows=1, shards=2, checkpoint=checkpoint) as database:
         database.sql(stream_of(file, bad_input))
         query: Query = database.sql(COUNT, name="totals")
         query.await_end(60)
@@ -193,10 +193,10 @@ def test_a_changed_share_is_logged_once(lines: Lines) -> None:
         window=lambda stream: 1.0,
     )
     rows = {"s": 0}
-    shedder = Shedder({"q": Allowed(model, 0.0)}, lambda: rows, fresh=False)
+    shedding_controller = SheddingController({"q": SheddableQuery(model, 0.0)}, lambda: rows, fresh=False)
     for second in range(20):  # of each 1000 rows that come in a second only 250 are read
-        shedder.look(float(second), {"s": 750 * second})
-        shedder.decide(float(second))
+        shedding_controller.look(float(second), {"s": 750 * second})
+        shedding_controller.decide(float(second))
         rows["s"] += 250
     changes = [facts_of(line) for line in lines.of("shedding")]
     assert changes and changes[0]["before"] == "1.000"

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 import strandline as sl
-from strandline.apps.verify.on_duckdb import DuckDB
+from strandline.apps.verify.on_duckdb import DuckDBOracle
 from strandline.apps.verify.script import verify
 from strandline.connectors.sinks import Memory
 from strandline.database.database import Database
@@ -102,7 +102,7 @@ def check_by_arrival(database: Database) -> None:
     assert (ours["valid_from"].dt.epoch("us") % 10_000_000).unique().to_list() == [9_999_999]
 
 
-def check(database: Database, judge: DuckDB, name: str) -> None:
+def check(database: Database, judge: DuckDBOracle, name: str) -> None:
     if name == BY_ARRIVAL:
         check_by_arrival(database)
     elif name in BY_HAND:
@@ -115,8 +115,8 @@ def check(database: Database, judge: DuckDB, name: str) -> None:
 
 
 @pytest.fixture
-def judge() -> Iterator[DuckDB]:
-    database = DuckDB()
+def judge() -> Iterator[DuckDBOracle]:
+    database = DuckDBOracle()
     yield database
     database.close()
 
@@ -138,14 +138,14 @@ def test_an_example_says_what_it_asks(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_query_is_exact(name: str, judge: DuckDB) -> None:
-    with sl.connect(engine="local", batch_rows=150, buckets=2) as database:
+def test_query_is_exact(name: str, judge: DuckDBOracle) -> None:
+    with sl.connect(engine="local", batch_rows=150, shards=2) as database:
         check(database, judge, name)
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("name", ["q3", "q5", "q6", "q12"])
-def test_query_is_exact_on_spark(name: str, judge: DuckDB, spark_database: Database) -> None:
+def test_query_is_exact_on_spark(name: str, judge: DuckDBOracle, spark_database: Database) -> None:
     with sl.connect(spark=spark_database.spark, batch_rows=400) as database:
         check(database, judge, name)
 
@@ -153,6 +153,6 @@ def test_query_is_exact_on_spark(name: str, judge: DuckDB, spark_database: Datab
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_every_query_is_exact_on_spark(name: str, judge: DuckDB, spark_database: Database) -> None:
+def test_every_query_is_exact_on_spark(name: str, judge: DuckDBOracle, spark_database: Database) -> None:
     with sl.connect(spark=spark_database.spark, batch_rows=200) as database:
         check(database, judge, name)

@@ -19,8 +19,8 @@ from strandline.apps.shell.graph import draw
 from strandline.apps.shell.session import _payload
 from strandline.apps.shell.tail import as_ansi
 from strandline.apps.shell.views import show_table
-from strandline.core.table import Listing
-from strandline.database.introspection.progress_meter import Meter
+from strandline.core.table import TextTable
+from strandline.database.introspection.progress_meter import ProgressMeter
 
 HOSTILE = [
     "\x1b[31mred",
@@ -74,7 +74,7 @@ def test_listings(database: Any) -> None:
             database.sql(f"CREATE VIEW {named(text)} AS SELECT t AS {named(text)} FROM s WHERE t = '{text}'")
     for statement in ("SHOW VIEWS", "SHOW STREAMS", f"DESCRIBE {named(HOSTILE[0])}", "SELECT * FROM sys.streams"):
         assert not CONTROL.search(str(database.sql(statement)))
-    assert not CONTROL.search(str(Listing.text([HOSTILE[0]], [[HOSTILE[1]]])))
+    assert not CONTROL.search(str(TextTable.text([HOSTILE[0]], [[HOSTILE[1]]])))
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -93,7 +93,7 @@ def test_the_views_of_the_shell(database: Any) -> None:
     query = database.sql(text, name="q\x1b[5m")
     assert query.await_end(20)
     table = show_table(query, _payload(query, 99), 99, 100)
-    shown = [re.sub(r"\x1b\[[0-9;]*m", "", as_ansi(each, 300)) for each in (table, draw(query, Meter([query])))]
+    shown = [re.sub(r"\x1b\[[0-9;]*m", "", as_ansi(each, 300)) for each in (table, draw(query, ProgressMeter([query])))]
     assert not any(map(CONTROL.search, shown)), "but for the shell's own colours"
     assert "[bold]markup[/bold]" in shown[0], "markup in data is text"
 

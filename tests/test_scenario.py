@@ -11,7 +11,7 @@ import strandline as sl
 from strandline.apps.cli import app
 from strandline.apps.scenario.play import Outcome, play
 from strandline.apps.scenario.report import corrected, render
-from strandline.apps.scenario.text import Events, Expect, read_scenario, split_cells
+from strandline.apps.scenario.text import ScenarioEvents, Expect, read_scenario, split_cells
 from strandline.core.errors import ScenarioError
 from strandline.database.database import Database
 
@@ -28,15 +28,15 @@ def played(text: str, **options: int) -> list[Outcome]:
 
 
 @pytest.mark.parametrize(("batch_rows", "buckets"), [(1, 1), (2, 3), (1000, 2)])
-def test_the_example_holds_whatever_the_batches(batch_rows: int, buckets: int) -> None:
-    outcomes = played(VOLUME.read_text(), batch_rows=batch_rows, buckets=buckets)
+def test_the_example_holds_whatever_the_batches(batch_rows: int, shards: int) -> None:
+    outcomes = played(VOLUME.read_text(), batch_rows=batch_rows, shards=shards)
     assert len(outcomes) == 6
     assert all(outcome.met for outcome in outcomes)
 
 
 @pytest.mark.spark
 def test_the_example_holds_on_spark(spark_database: Database) -> None:
-    with sl.connect(spark=spark_database.spark, buckets=2) as database:
+    with sl.connect(spark=spark_database.spark, shards=2) as database:
         outcomes = play(read_scenario(VOLUME.read_text()), database)
     assert [outcome.met for outcome in outcomes] == [True] * 6
 
@@ -107,7 +107,7 @@ def test_cells() -> None:
         + "EVENTS s\n  'NULL' | NULL | 00:00:01\n  'a | ''b' | 1e300 | 00:00:02\n  '' | NaN | 2024-01-01 00:00:03\n"
     )
     steps = read_scenario(text).steps
-    assert isinstance(steps[0], Events)
+    assert isinstance(steps[0], ScenarioEvents)
     assert [row.cells[:2] for row in steps[0].rows] == [("NULL", None), ("a | 'b", "1e300"), ("", "NaN")]
     outcomes = played(text + "END\nEXPECT q AT 00:00:03\n  '' | NaN\n  'NULL' | NULL\n  'a | ''b' | 1e300\n")
     assert outcomes[0].met

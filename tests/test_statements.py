@@ -9,7 +9,7 @@ import pytest
 
 import strandline as sl
 from strandline.core.errors import StrandlineError
-from strandline.core.table import Listing
+from strandline.core.table import TextTable
 from strandline.database.database import Database
 from strandline.database.query import Query
 from strandline.database.script import read_script, start_script
@@ -166,7 +166,7 @@ def test_a_script_beside_running_queries_finds_names_of_its_own(database: Databa
 
 def told(database: Database, text: str) -> list[dict[str, object]]:
     listing = database.sql(text)
-    assert isinstance(listing, Listing)
+    assert isinstance(listing, TextTable)
     rows: list[dict[str, object]] = listing.results().to_pylist()
     return rows
 

@@ -17,7 +17,7 @@ import strandline as sl
 from strandline.core.durable import read_document
 from strandline.core.errors import QueryError, StrandlineError
 from strandline.core.lease import Lease
-from strandline.core.table import Listing
+from strandline.core.table import TextTable
 from strandline.core.temporal import FOREVER, SECOND
 from strandline.database.database import Database
 from strandline.database.introspection.system_tables import TABLES
@@ -29,7 +29,7 @@ from strandline.runtime.checkpoint.chain import CheckpointChain
 from strandline.runtime.checkpoint.identity import KIND
 from strandline.runtime.checkpoint.verify import verify_chain
 from strandline.runtime.commit import Delivery
-from strandline.runtime.edge_metrics import PRIMITIVES, Edge, Measurements, Starts
+from strandline.runtime.edge_metrics import PRIMITIVES, EdgeMetrics, Measurements, Starts
 from strandline.runtime.exchange import DRIVER, Message
 from strandline.runtime.kernels.batch import FROM, UNTIL
 from strandline.runtime.kernels.sketches import SIZE, Sketch
@@ -40,7 +40,7 @@ GROUPED = "SELECT s, COUNT(*) AS n FROM a WINDOW(RANGE 5 SECONDS) WHERE k % 2 = 
 
 @pytest.fixture
 def database() -> Iterator[Database]:
-    with sl.connect(engine="local", buckets=2) as database:
+    with sl.connect(engine="local", shards=2) as database:
         database.sql(CREATE)
         yield database
 
@@ -86,7 +86,7 @@ def test_rows_that_were_dropped_do_not_enter_the_plan(database: Database) -> Non
     query = database.sql(GROUPED)
     give(database, query, ROWS)
     delivery = query._group.delivery
-    delivery.heartbeats = {"a": replace(delivery.heartbeats["a"], dropped={"q1": 10, "other": 5})}
+    delivery.statuses = {"a": replace(delivery.statuses["a"], dropped={"q1": 10, "other": 5})}
     found = {each.kind: each for each in query.statistics().operators}
     assert (found["Read"].rows_in, found["Read"].rows_out, found["Filter"].rows_in) == (40, 30, 30)
 
@@ -114,7 +114,7 @@ def test_seconds_are_counted_once_also_if_a_batch_comes_again(database: Database
 
 def test_nothing_is_measured_for_nobody(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[str] = []
-    monkeypatch.setattr(measuring.Meter, "look", lambda self, edge, frame: looks.append(edge))
+    monkeypatch.setattr(measuring.EdgeProfiler, "look", lambda self, edge, frame: looks.append(edge))
     query = database.sql(GROUPED)
     give(database, query, ROWS[:10])
     assert looks == []
@@ -146,26 +146,28 @@ def test_edges_are_described_as_chapter_22_does(database: Database) -> None:
 def test_what_is_asked_for_is_the_sum_of_all_wishes(database: Database) -> None:
     query = database.sql(GROUPED)
     board = query._group.delivery.subscriptions
-    assert board.wish() == ()
+    assert board.requested_metrics() == ()
     one, two = query.subscribe(items=("rate", "distance", "cost")), query.subscribe(items=("rate", "length"))
-    assert board.wish() == ("starts", "lengths")
+    assert board.requested_metrics() == ("starts", "lengths")
     two.close()
     two.close()
-    assert board.wish() == ("starts",)
+    assert board.requested_metrics() == ("starts",)
     give(database, query, ROWS)
     edge = query.statistics().edges[0]
     assert (edge.rate, edge.length, edge.distinct) == (pytest.approx(2.0), None, {})
     one.close()
-    assert board.wish() == ()
+    assert board.requested_metrics() == ()
 
 
 def test_many_subscribers_cost_one_pass(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     passes: list[tuple[str, ...]] = []
-    plain = Edge.of
+    plain = EdgeMetrics.of
     monkeypatch.setattr(
-        Edge,
+        EdgeMetrics,
         "of",
-        staticmethod(lambda frame, wish: passes.append(wish) or plain(frame, wish)),  # type: ignore[func-returns-value]
+        staticmethod(
+            lambda frame, requested_metrics: passes.append(requested_metrics) or plain(frame, requested_metrics)
+        ),  # type: ignore[func-returns-value]
     )
     query = database.sql(GROUPED)
     for _ in range(5):
@@ -202,17 +204,17 @@ def test_a_callback_that_fails_does_not_stop_the_query(database: Database) -> No
     with pytest.warns(UserWarning, match="is called no more: ZeroDivisionError"):
         query.subscribe(lambda found: 1 / 0, every=0)  # type: ignore[arg-type, return-value]
         give(database, query, ROWS[:10])
-        until(query, lambda: query._group.delivery.subscriptions.wish() == ())
+        until(query, lambda: query._group.delivery.subscriptions.requested_metrics() == ())
     give(database, query, ROWS[10:])
     assert query.is_running
 
 
 def test_what_was_not_watched_for_a_while_begins_anew() -> None:
-    first = Measurements().after(("starts",), {"e": Edge(starts=Starts(11, 0, 10 * SECOND))})
+    first = Measurements().after(("starts",), {"e": EdgeMetrics(starts=Starts(11, 0, 10 * SECOND))})
     assert first.edges["e"].starts == Starts(11, 0, 10 * SECOND)
     unwatched = first.after((), {})
     assert unwatched.edges == first.edges
-    later = unwatched.after(("starts",), {"e": Edge(starts=Starts(3, 100 * SECOND, 101 * SECOND))})
+    later = unwatched.after(("starts",), {"e": EdgeMetrics(starts=Starts(3, 100 * SECOND, 101 * SECOND))})
     assert later.edges["e"].starts is not None
     assert later.edges["e"].starts.rate == 2.0
 
@@ -232,11 +234,13 @@ def random_frame(rows: int, seed: int) -> pl.DataFrame:
 @pytest.mark.parametrize("cuts", [(), (1,), (100, 101, 900), tuple(range(50, 1000, 50))])
 def test_an_edge_is_the_same_however_it_is_cut(cuts: tuple[int, ...]) -> None:
     frame = random_frame(1000, seed=5)
-    whole = Edge.of(frame, PRIMITIVES)
+    whole = EdgeMetrics.of(frame, PRIMITIVES)
     parts = [frame[a:b] for a, b in zip((0, *cuts), (*cuts, 1000), strict=True)]
-    merged = Edge()
+    merged = EdgeMetrics()
     for part in reversed(parts):
-        merged = merged.merged(Edge.from_json(json.loads(json.dumps(Edge.of(part, PRIMITIVES).to_json()))))
+        merged = merged.merged(
+            EdgeMetrics.from_json(json.loads(json.dumps(EdgeMetrics.of(part, PRIMITIVES).to_json())))
+        )
     assert replace(merged, granules=None).to_json() == replace(whole, granules=None).to_json()
     assert whole.granules is not None and merged.granules is not None
     assert whole.granules.span == merged.granules.span == 250_000
@@ -334,7 +338,7 @@ def test_a_restart_keeps_its_plan_whatever_was_learned_since(tmp_path: Path) -> 
 
 def listed(database: Database, text: str) -> list[tuple[object, ...]]:
     listing = database.sql(text)
-    assert isinstance(listing, Listing)
+    assert isinstance(listing, TextTable)
     return [tuple(row.values()) for row in listing.table.to_pylist()]
 
 

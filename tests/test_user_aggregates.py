@@ -41,7 +41,7 @@ def joined(one: pa.Array, two: pa.Array) -> pa.Array:
 
 @pytest.fixture
 def db() -> Iterator[Database]:
-    with sl.connect(engine="local", batch_rows=2, buckets=2) as database:
+    with sl.connect(engine="local", batch_rows=2, shards=2) as database:
         declare(database)
         yield database
 
@@ -260,7 +260,7 @@ def test_a_checkpoint_knows_an_aggregate_by_name_types_and_inverse(tmp_path: Pat
 
 @pytest.mark.spark
 def test_aggregates_travel_to_the_workers(spark_database: Database) -> None:
-    database = sl.connect(spark=spark_database.spark, buckets=2, batch_rows=2)
+    database = sl.connect(spark=spark_database.spark, shards=2, batch_rows=2)
     declare(database)
     with_path(with_rms(database))
     query = """SELECT k, rms(x) AS r, path(CAST(n AS VARCHAR) ORDER BY n DESC) AS p

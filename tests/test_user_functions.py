@@ -31,7 +31,7 @@ def vat(amount: pa.Array) -> pa.Array:
 
 @pytest.fixture
 def db() -> Iterator[Database]:
-    with sl.connect(engine="local", batch_rows=2, buckets=2) as database:
+    with sl.connect(engine="local", batch_rows=2, shards=2) as database:
         declare(database)
         yield database
 
@@ -234,7 +234,7 @@ def test_a_checkpoint_knows_a_function_by_name_and_types(tmp_path: Path) -> None
 
 @pytest.mark.spark
 def test_functions_travel_to_the_workers(spark_database: Database) -> None:
-    database = sl.connect(spark=spark_database.spark, buckets=2)
+    database = sl.connect(spark=spark_database.spark, shards=2)
     declare(database)
     extra = 0.5
     database.function("vat", vat, arguments=["DOUBLE"], returns="DOUBLE")

@@ -47,7 +47,7 @@ SELECT sym FROM trades [PARTITION BY sym ROWS 1] WHERE price > 5;
 
 
 def judged(text: str, database: Database, **options: object) -> list[Verdict]:
-    with sl.connect(engine="local", batch_rows=2, buckets=2) as ours:
+    with sl.connect(engine="local", batch_rows=2, shards=2) as ours:
         return scripts.verify(ours, text, database, **options)  # type: ignore[arg-type]
 
 
@@ -338,7 +338,7 @@ SELECT tally(i) AS n FROM s [ROWS 2];
 
 
 def test_duckdb_runs_what_is_the_users(duckdb: Database) -> None:
-    with sl.connect(engine="local", batch_rows=1, buckets=2) as ours:
+    with sl.connect(engine="local", batch_rows=1, shards=2) as ours:
         users.bring(ours.catalog)
         verdicts = scripts.verify(ours, OF_THE_USER, duckdb)
     assert [(v.unchecked, v.equal, v.answered > 3) for v in verdicts] == [(None, True, True)] * 3

@@ -21,7 +21,7 @@ JOIN = "SELECT a.k FROM a WINDOW(RANGE 5 SECONDS) JOIN b WINDOW(RANGE 5 SECONDS)
 
 @pytest.fixture
 def database() -> Iterator[Database]:
-    with sl.connect(engine="local", buckets=2) as database:
+    with sl.connect(engine="local", shards=2) as database:
         database.sql(CREATE)
         yield database
 
@@ -31,7 +31,7 @@ def give(database: Database, query: Query, **streams: list[tuple[object, int]]) 
     for stream, rows in streams.items():
         database.append(stream, [(k, f"2024-01-01 00:{second // 60:02d}:{second % 60:02d}") for k, second in rows])
         deadline = time.monotonic() + 30
-        while (beat := query.heartbeats()[stream]).rows + beat.late + beat.rejected < len(rows):
+        while (status := query.heartbeats()[stream]).rows + status.late + status.rejected < len(rows):
             assert time.monotonic() < deadline
             query.check()
             time.sleep(0.01)

@@ -66,7 +66,7 @@ def connect(
     master: str | None = None,
     engine: EngineName = "spark",
     checkpoint: str | os.PathLike[str] | None = None,
-    buckets: int | None = None,
+    shards: int | None = None,
     batch_rows: int = 1_000_000,
     keep: int | None = 1_000_000,
     shedding: float | None = None,
@@ -79,7 +79,7 @@ def connect(
 
     Without arguments it starts an embedded Spark on this machine. `spark` is a session of yours (a cluster, say),
     `master` a URL for a session that we start, `engine="local"` the engine without Spark. `checkpoint` is a directory
-    that all executors see; queries then survive a restart. `buckets` is the parallelism of state, `batch_rows` about
+    that all executors see; queries then survive a restart. `shards` is the parallelism of state, `batch_rows` about
     how many rows a stream contributes to one micro-batch. `keep` is how many elements of each answer stay in memory
     where no sink is given; None keeps all of them. `shedding` is the share of a stream's rows that queries may drop
     when they cannot keep up (1.0 for as many as it takes) unless they say it themselves with ALLOW SHEDDING, `capacity`
@@ -98,7 +98,7 @@ def connect(
         master=master,
         engine=engine,
         checkpoint=checkpoint,
-        buckets=buckets,
+        shards=shards,
         batch_rows=batch_rows,
         keep=keep,
         shedding=shedding,

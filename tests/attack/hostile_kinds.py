@@ -214,14 +214,14 @@ def _inject(world: World, place: str, text: str, directory: Path) -> Verdict:
     try:
         match place:
             case "row in a failing function":
-                with sl.connect(spark=world.spark, buckets=1) as database:
+                with sl.connect(spark=world.spark, shards=1) as database:
                     database.function("boom", fail, arguments=["VARCHAR"], returns="VARCHAR")
                     database.sql(rows)
                     query = database.sql("SELECT boom(x) AS y FROM s")
                     query.await_end(60)
                 return Verdict("wrong", "no error")
             case "name of a query on Spark":
-                with sl.connect(spark=world.spark, buckets=1) as database:
+                with sl.connect(spark=world.spark, shards=1) as database:
                     database.function("boom", fail, arguments=["VARCHAR"], returns="VARCHAR")
                     database.sql(rows)
                     query = database.sql("SELECT boom(x) AS y FROM s", name=text)

@@ -281,7 +281,7 @@ def damage_input(form: str, damage: str) -> Callable[[World, random.Random], Ver
 def _read(directory: Directory, dice: random.Random) -> Verdict:
     batch_rows = dice.choice((3, 50, 1000))
     try:
-        with sl.connect(engine="local", batch_rows=batch_rows, buckets=dice.choice((1, 2))) as database:
+        with sl.connect(engine="local", batch_rows=batch_rows, shards=dice.choice((1, 2))) as database:
             database.sql(
                 "CREATE STREAM t (id BIGINT, v DOUBLE, s VARCHAR, ts BIGINT)"
                 f" SOURCE file('{directory.path}/*.{_SUFFIX[directory.form]}') ORDERED BY ts WITHIN 100 DAYS"

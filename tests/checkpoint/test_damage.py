@@ -44,7 +44,7 @@ def write_input(directory: Path) -> None:
 
 
 def start(database: Database, directory: Path, inputs: Path) -> Query:
-    db = sl.connect(spark=database.spark, checkpoint=directory / "c", batch_rows=1, buckets=2)
+    db = sl.connect(spark=database.spark, checkpoint=directory / "c", batch_rows=1, shards=2)
     db.sql(STREAM.format(inputs=inputs))
     return db.sql(QUERY, name="q", sink=sl.Parquet(directory / "out" / "q"))
 

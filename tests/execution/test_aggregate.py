@@ -21,8 +21,8 @@ from strandline.functions.aggregates import DISPERSIONS, aggregate, aggregate_ty
 from strandline.logical.expressions import AggregateCall, ColumnRef, SortKey
 from strandline.logical.reference.interpreter import bag
 from strandline.logical.udf import UserAggregate
-from strandline.runtime.operators.aggregate import AggregateOperator
-from strandline.runtime.operators.base import Progress
+from strandline.runtime.operators.aggregate import IncrementalAggregateOperator
+from strandline.runtime.operators.base import Watermark
 from support import (
     ARRAYS,
     DOMAIN,
@@ -89,7 +89,9 @@ def aggregated(
     if origin is None:
         origin = min((start for _, start, _ in source), default=FOREVER)
     names = tuple(c.id for c in schema[:keys])
-    return drive(lambda: AggregateOperator(names, calls(schema, *wanted), schema), [(schema, source)], slicing, origin)
+    return drive(
+        lambda: IncrementalAggregateOperator(names, calls(schema, *wanted), schema), [(schema, source)], slicing, origin
+    )
 
 
 def expected(schema: Schema, keys: int, wanted: Sequence[str], rows: list[Payload], exists: bool) -> list[Payload]:
@@ -362,11 +364,11 @@ def test_with_an_inverse_a_slice_costs_its_events_and_not_its_group() -> None:
     user = UserAggregate("total", (INT,), INT, lambda n: n, counted, lambda n: n, pc.subtract)
     call = (Column("t", "t", INT), AggregateCall("total", ColumnRef("c0", INT), INT, user=user))
     schema = columns(INT)
-    operator = AggregateOperator((), (call,), schema)
-    operator.step([batch(schema, [((n,), 0, 100) for n in range(1000)])], Progress(1, 0))
+    operator = IncrementalAggregateOperator((), (call,), schema)
+    operator.step([batch(schema, [((n,), 0, 100) for n in range(1000)])], Watermark(1, 0))
     assert len(sizes) <= 2 * 10 and sum(sizes) <= 2 * 1000, "rounds of pairs, not one value after the other"
     sizes.clear()
-    out = elements_of(operator.step([batch(schema, [((7,), 5, 100)])], Progress(9, 0)).frame)
+    out = elements_of(operator.step([batch(schema, [((7,), 5, 100)])], Watermark(9, 0)).frame)
     assert out == [((499_500,), 1, 5), ((499_507,), 5, 9)]
     assert sum(sizes) == 1
 
@@ -377,7 +379,7 @@ def test_an_empty_group_forgets_what_rounding_did() -> None:
     call = (Column("t", "t", DOUBLE), AggregateCall("total", ColumnRef("c0", DOUBLE), DOUBLE, user=user))
     source: Elements = [((0.1,), 0, 4), ((1e20,), 1, 3), ((0.1,), 6, 8)]
     for cuts in ((), (2, 5)):
-        out = drive(lambda: AggregateOperator((), (call,), schema), [(schema, source)], Slicing(cuts), 0)
+        out = drive(lambda: IncrementalAggregateOperator((), (call,), schema), [(schema, source)], Slicing(cuts), 0)
         assert [at(out, t) for t in (3, 4, 6)] == [[(0.0,)], [(None,)], [(0.1,)]]
 
 

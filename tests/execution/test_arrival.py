@@ -25,8 +25,8 @@ from strandline.planner.physical.lowering import choose
 from strandline.planner.stages import optimize
 from strandline.runtime.commit import BatchReport, Delivery
 from strandline.runtime.kernels.batch import frame_schema
-from strandline.runtime.offsets import Advance, Position, Positions, pieces
-from strandline.runtime.result import from_answer
+from strandline.runtime.offsets import OffsetPlanner, SourceOffset, SourceOffsets, plan_splits
+from strandline.runtime.result import from_result
 from strandline.sql import ast
 from strandline.sql.binder.binder import bind_query
 from strandline.sql.parser.statements import parse_one
@@ -52,7 +52,7 @@ class Feed(Source):
         shape = {"x": frame_schema((Column("x", "x", INT),))["x"]}
         yield Chunk(pl.DataFrame({"x": range(start, end)}, schema=shape), pl.DataFrame(schema=REJECT_SCHEMA))
 
-    def cuts(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
+    def split_points(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
         return tuple(sorted({start + (end - start) * task // tasks for task in range(1, tasks)} - {start}))
 
 
@@ -66,9 +66,9 @@ class Clock:
         return self.times.pop(0) if len(self.times) > 1 else self.times[0]
 
 
-def batches(sizes: Sequence[int], times: Sequence[int]) -> list[Positions]:
+def batches(sizes: Sequence[int], times: Sequence[int]) -> list[SourceOffsets]:
     """The positions after every batch, until the end."""
-    advance = Advance({"s": Feed(sizes)}, 100, 1, Clock(times))
+    advance = OffsetPlanner({"s": Feed(sizes)}, 100, 1, Clock(times))
     found = [advance.beginning()]
     for _ in range(100):
         after = advance.next(found[-1])
@@ -99,8 +99,8 @@ def test_time_goes_on_after_a_restart_with_a_clock_that_was_set_back() -> None:
     instants = [SECOND, 2 * SECOND, 3 * SECOND]
     elapsed = iter([0.0, 1.5, 3.0, 4.5])
     wall = iter([0, *instants])
-    advance = Advance({"s": Feed([0, 0, 0])}, 10, 1, SteadyClock(lambda: next(wall), lambda: next(elapsed)))
-    position = Position(at=4, arrived=3600 * SECOND)
+    advance = OffsetPlanner({"s": Feed([0, 0, 0])}, 10, 1, SteadyClock(lambda: next(wall), lambda: next(elapsed)))
+    position = SourceOffset(at=4, arrived=3600 * SECOND)
     told = []
     for _ in instants[:2]:
         position = advance.next({"s": position})["s"]
@@ -120,9 +120,9 @@ def test_a_silent_stream_tells_the_time_once_a_second() -> None:
 
 def test_the_time_goes_through_the_offset_log() -> None:
     before, after = batches([2, 2], [7 * SECOND, 9 * SECOND])[:2]
-    again = {name: Position.from_json(position.to_json()) for name, position in after.items()}
-    assert pieces(before, again) == pieces(before, after)
-    assert [piece.arrived for piece in pieces(before, again)] == [7 * SECOND]
+    again = {name: SourceOffset.from_json(position.to_json()) for name, position in after.items()}
+    assert plan_splits(before, again) == plan_splits(before, after)
+    assert [piece.arrived for piece in plan_splits(before, again)] == [7 * SECOND]
 
 
 QUERIES = (
@@ -142,22 +142,22 @@ QUERIES = (
     st.integers(1, 3),
 )
 def test_every_answer_is_exact_for_the_times_of_arrival(
-    sizes: list[int], times: list[int], text: str, buckets: int
+    sizes: list[int], times: list[int], text: str, shards: int
 ) -> None:
     catalog = Catalog()
     catalog.add(STREAM)
     statement = parse_one(text)
     assert isinstance(statement, ast.Select)
     plan = bind_query(statement, catalog)
-    pipeline = choose([("q", optimize(plan))], [STREAM], buckets)
+    pipeline = choose([("q", optimize(plan))], [STREAM], shards)
     answer = Answer()
 
     def take(report: BatchReport) -> None:
         for table in report.answers.get("q", ()):
-            answer.elements.extend(elements_of(from_answer(table, schema(plan))))
+            answer.elements.extend(elements_of(from_result(table, schema(plan))))
 
     delivery = Delivery(pipeline, None, None, [take])
-    run = LocalRun(pipeline, delivery, sources={"s": Feed(sizes)}, tasks=buckets)
+    run = LocalRun(pipeline, delivery, sources={"s": Feed(sizes)}, tasks=shards)
     run.advance.clock = Clock(times)
     elements: list[Element] = []
     while not delivery.ended:
@@ -165,8 +165,8 @@ def test_every_answer_is_exact_for_the_times_of_arrival(
         run.step()
         after = run.positions["s"]
         elements += [Element(after.arrived, {"x": x}) for x in range(start, after.at)]
-    assert delivery.heartbeats["s"].late == 0
-    assert delivery.heartbeats["s"].rows == sum(sizes)
+    assert delivery.statuses["s"].late == 0
+    assert delivery.statuses["s"].rows == sum(sizes)
     assert_exact(plan, {"s": elements}, answer)
 
 

@@ -11,7 +11,7 @@ from strandline.core.temporal import Instant
 from strandline.core.types import DOUBLE, VARCHAR
 from strandline.logical.plan import ChangeKind
 from strandline.logical.reference.interpreter import bag
-from strandline.runtime.operators.change_stream import NetChangesOperator
+from strandline.runtime.operators.change_stream import ChangeStreamOperator
 from support import (
     TEXT,
     Elements,
@@ -32,7 +32,7 @@ from support import (
 
 
 def changes(kind: ChangeKind, text: str, slicing: Slicing = Slicing()) -> str:  # noqa: B008
-    return show(drive(lambda: NetChangesOperator(kind, TEXT), [(TEXT, line(text))], slicing))
+    return show(drive(lambda: ChangeStreamOperator(kind, TEXT), [(TEXT, line(text))], slicing))
 
 
 def test_an_element_comes_when_it_begins_and_goes_when_it_ends() -> None:
@@ -65,6 +65,6 @@ def expected(kind: ChangeKind, source: Elements, t: Instant) -> list[Payload]:
 @given(intervals(payloads(VARCHAR, DOUBLE), endless=True), slicings())
 def test_changes_are_differences_of_snapshots(kind: ChangeKind, source: Elements, slicing: Slicing) -> None:
     schema = columns(VARCHAR, DOUBLE)
-    out = drive(lambda: NetChangesOperator(kind, schema), [(schema, source)], slicing)
+    out = drive(lambda: ChangeStreamOperator(kind, schema), [(schema, source)], slicing)
     assert all(end == start + 1 for _, start, end in out)
     same_snapshots(out, lambda t: expected(kind, source, t), edges(source))

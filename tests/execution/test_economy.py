@@ -152,14 +152,14 @@ def test_columns_of_few_and_of_many_values(values: int) -> None:
 @pytest.mark.parametrize("column", ["text", "number", "at"])
 @pytest.mark.parametrize("tell", [runs, different])
 def test_each_row_has_the_value_of_its_number(
-    column: str, tell: Callable[[pl.Series], telling_apart.Different | None]
+    column: str, tell: Callable[[pl.Series], telling_apart.DistinctValues | None]
 ) -> None:
     values = mixed(40)[column]
     values = values.to_physical() // HOUR if column == "at" else values
     values = values.sort() if tell is runs else values
     found = tell(values)
     assert found is not None
-    assert len(found.rows) < len(values) // telling_apart.FEW
+    assert len(found.rows) < len(values) // telling_apart.MIN_ROWS_PER_VALUE
     assert found.spread(values.to_frame()[found.rows]).to_series().equals(values)
 
 

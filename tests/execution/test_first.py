@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from strandline.core.temporal import FOREVER
 from strandline.core.types import DOUBLE, INT, VARCHAR, Column, Schema, Type
 from strandline.logical.reference.interpreter import bag
-from strandline.runtime.operators.first_occurrence import FirstValuesOperator
+from strandline.runtime.operators.first_occurrence import FirstOccurrenceOperator
 from support import (
     ARRAYS,
     KINDS,
@@ -31,9 +31,9 @@ from support import (
 )
 
 
-def first(keys: tuple[str, ...], schema: Schema, *values: str) -> FirstValuesOperator:
+def first(keys: tuple[str, ...], schema: Schema, *values: str) -> FirstOccurrenceOperator:
     types = {column.id: column.type for column in schema}
-    return FirstValuesOperator(keys, [(Column(f"once {id}", "once", types[id]), id) for id in values], schema)
+    return FirstOccurrenceOperator(keys, [(Column(f"once {id}", "once", types[id]), id) for id in values], schema)
 
 
 @pytest.mark.parametrize("cut", range(10))

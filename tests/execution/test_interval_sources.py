@@ -87,5 +87,5 @@ def test_a_malformed_interval_makes_nobody_late_in_another_piece(
     source = open_source(bind_create_stream(statement))
     monkeypatch.setattr(file_source, "PIECE_ROWS", 1)
     end, ended = source.advance(0, 100)
-    assert (end, ended, source.cuts(0, end, 4)) == (5, True, (2, 3, 4))  # the first entry lists the files
+    assert (end, ended, source.split_points(0, end, 4)) == (5, True, (2, 3, 4))  # the first entry lists the files
     assert source.latest(0, 3) == 1_000_000

@@ -15,7 +15,7 @@ from strandline.functions.evaluate import evaluate
 from strandline.logical.expressions import Call, ColumnRef, Expression, Literal, Value
 from strandline.logical.values import compare
 from strandline.runtime.operators import hash_join as join
-from strandline.runtime.operators.hash_join import JoinOperator
+from strandline.runtime.operators.hash_join import HashJoinOperator
 from support import (
     MONEY,
     TEXT,
@@ -49,7 +49,7 @@ def joined(
     """The join on the first `keys` columns of both sides."""
     l_keys, r_keys = ([ColumnRef(c.id, c.type) for c in side[:keys]] for side in (left, right))
     return drive(
-        lambda: JoinOperator(l_keys, r_keys, condition, left, right), [(left, lefts), (right, rights)], slicing
+        lambda: HashJoinOperator(l_keys, r_keys, condition, left, right), [(left, lefts), (right, rights)], slicing
     )
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from strandline.core.types import BIGINT, BOOLEAN, DOUBLE, INT, VARCHAR, Column
 from strandline.functions.evaluate import evaluate
 from strandline.logical.expressions import Call, Cast, ColumnRef, Expression, Literal
-from strandline.runtime.operators.stateless import MapOperator
+from strandline.runtime.operators.stateless import ProjectOperator
 from support import (
     TEXT,
     Elements,
@@ -34,11 +34,11 @@ def is_text(text: str) -> Expression:
 
 def test_a_constant_has_as_many_rows_as_the_input() -> None:
     one = (Column("n", "n", INT), Literal(1, INT))
-    assert show(drive(lambda: MapOperator((one,)), [(TEXT, line("a[0,2) b[1,3)"))])) == "1[0,2) 1[1,3)"
+    assert show(drive(lambda: ProjectOperator((one,)), [(TEXT, line("a[0,2) b[1,3)"))])) == "1[0,2) 1[1,3)"
 
 
 def test_no_columns_at_all_still_have_intervals() -> None:
-    assert drive(lambda: MapOperator(()), [(TEXT, line("a[0,2) b[1,3)"))]) == [((), 0, 2), ((), 1, 3)]
+    assert drive(lambda: ProjectOperator(()), [(TEXT, line("a[0,2) b[1,3)"))]) == [((), 0, 2), ((), 1, 3)]
 
 
 C = columns(INT, DOUBLE, VARCHAR)
@@ -54,7 +54,7 @@ OUTPUTS: tuple[tuple[Column, Expression], ...] = (
 @settings(max_examples=examples(25))
 @given(intervals(payloads(INT, DOUBLE, VARCHAR), endless=True), slicings())
 def test_map_is_the_snapshot_map(source: Elements, slicing: Slicing) -> None:
-    out = drive(lambda: MapOperator(OUTPUTS), [(C, source)], slicing)
+    out = drive(lambda: ProjectOperator(OUTPUTS), [(C, source)], slicing)
     rows = {c.id: i for i, c in enumerate(C)}
     same_snapshots(
         out,

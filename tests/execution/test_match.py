@@ -14,7 +14,7 @@ from strandline.functions.evaluate import evaluate
 from strandline.logical.expressions import Call, ColumnRef, Expression
 from strandline.logical.values import compare
 from strandline.planner.physical.plan import MatchKind
-from strandline.runtime.operators.outer_hash_join import MatchJoinOperator
+from strandline.runtime.operators.outer_hash_join import OuterHashJoinOperator
 from support import (
     Elements,
     Payload,
@@ -51,7 +51,7 @@ def matched(
     """The join on the first `keys` columns of both sides."""
     l_keys, r_keys = ([ColumnRef(c.id, c.type) for c in side[:keys]] for side in (left, right))
     return drive(
-        lambda: MatchJoinOperator(kind, l_keys, r_keys, condition, left, right, MARK if kind == "mark" else None),
+        lambda: OuterHashJoinOperator(kind, l_keys, r_keys, condition, left, right, MARK if kind == "mark" else None),
         [(left, lefts), (right, rights)],
         slicing,
     )

@@ -182,10 +182,10 @@ def test_the_latest_time_is_known_without_looking_at_all_rows(kind: str, disorde
 
 def test_tasks_divide_what_is_worth_it() -> None:
     made = source("bid", events=None)
-    assert made.cuts(0, 1_000_000, 4) == (250_000, 500_000, 750_000)
-    assert made.cuts(0, 60_000, 4) == () and source("person").cuts(0, 1_000_000, 4) == ()
+    assert made.split_points(0, 1_000_000, 4) == (250_000, 500_000, 750_000)
+    assert made.split_points(0, 60_000, 4) == () and source("person").split_points(0, 1_000_000, 4) == ()
     by_price = open_source(replace(made.stream, time_column="price"))
-    assert by_price.cuts(0, 1_000_000, 4) == ()
+    assert by_price.split_points(0, 1_000_000, 4) == ()
 
 
 def test_positions_count_events_of_all_kinds() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.connectors.sinks.parquet_parts import answers_of
+from strandline.connectors.sinks.parquet_parts import open_result_writer
 from strandline.connectors.sources.base import REJECT_SCHEMA, Chunk, Source
 from strandline.core.errors import Span
 from strandline.core.temporal import BEFORE_ALL, FOREVER
@@ -24,10 +24,10 @@ from strandline.planner.physical.plan import Pipeline
 from strandline.planner.stages import optimize
 from strandline.runtime.commit import BatchReport, Delivery
 from strandline.runtime.ingest import ingest
-from strandline.runtime.offsets import Position, pieces
-from strandline.runtime.result import from_answer
-from strandline.runtime.stage import Outbox
-from strandline.runtime.watermark import Heartbeat, together
+from strandline.runtime.offsets import SourceOffset, plan_splits
+from strandline.runtime.result import from_result
+from strandline.runtime.stage import StageOutput
+from strandline.runtime.watermark import SourceStatus, merge_statuses
 from support import Answer, Arrivals, assert_exact, bind, elements_of, examples, moment
 
 COLUMNS = (("x", VARCHAR), ("n", BIGINT), ("ts", TIMESTAMP))
@@ -69,7 +69,7 @@ class PartitionedSource(Source):
             frame = pl.DataFrame(rows, schema=kinds, orient="row").with_columns(pl.col("ts").cast(pl.Datetime("us")))
             yield Chunk(frame, pl.DataFrame(schema=REJECT_SCHEMA), partition=str(p))
 
-    def cuts(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
+    def split_points(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
         return tuple(sorted({start + (end - start) * task // tasks for task in range(1, tasks)} - {start}))
 
     def partitions(self, end: int) -> Mapping[str, bool]:
@@ -82,15 +82,15 @@ def late_by_definition(times: Sequence[int], disorder: int) -> list[bool]:
     return [any(t < before - disorder for before in times[:i]) for i, t in enumerate(times)]
 
 
-def run(source: PartitionedSource, text: str, tasks: int, buckets: int) -> Answer:
+def run(source: PartitionedSource, text: str, tasks: int, shards: int) -> Answer:
     arrivals = Arrivals("s", COLUMNS, (), source.stream.disorder_us)
     plan = bind(text, [arrivals])
-    pipeline = choose([("q", optimize(plan))], [source.stream], buckets)
+    pipeline = choose([("q", optimize(plan))], [source.stream], shards)
     answer = Answer()
 
     def take(report: BatchReport) -> None:
         for table in report.answers.get("q", ()):
-            answer.elements += elements_of(from_answer(table, schema(plan)))
+            answer.elements += elements_of(from_result(table, schema(plan)))
         for table in report.late.get("s", ()):
             answer.late.setdefault("s", []).extend(table.to_pylist())
 
@@ -98,7 +98,7 @@ def run(source: PartitionedSource, text: str, tasks: int, buckets: int) -> Answe
     local = LocalRun(pipeline, delivery, sources={"s": source}, tasks=tasks)
     while not delivery.ended:
         local.step()
-    answer.late_count = {"s": delivery.heartbeats["s"].late}
+    answer.late_count = {"s": delivery.statuses["s"].late}
     return answer
 
 
@@ -110,9 +110,9 @@ QUERY = "SELECT x, COUNT(*) AS n, SUM(n) AS total FROM s [RANGE 5 MICROSECONDS] 
 @settings(max_examples=examples(150))
 @given(partitions, st.sampled_from((0, 2, 7)), rounds, st.integers(1, 4), st.integers(1, 2))
 def test_whichever_partition_is_read_first_nobody_is_late_for_it(
-    rows: Partitions, disorder: int, cut: list[list[int]], tasks: int, buckets: int
+    rows: Partitions, disorder: int, cut: list[list[int]], tasks: int, shards: int
 ) -> None:
-    answer = run(PartitionedSource(rows, disorder, cut, {}), QUERY, tasks, buckets)
+    answer = run(PartitionedSource(rows, disorder, cut, {}), QUERY, tasks, shards)
     late, accepted = [], []
     for p, times in enumerate(rows):
         for n, (t, is_late) in enumerate(zip(times, late_by_definition(times, disorder), strict=True)):
@@ -132,19 +132,19 @@ def pipeline_of(source: Source) -> Pipeline:
     return choose([("q", plan)], [source.stream], 1)
 
 
-def heartbeats(source: PartitionedSource, tasks: int = 1) -> list[Heartbeat]:
+def heartbeats(source: PartitionedSource, tasks: int = 1) -> list[SourceStatus]:
     """What is known of the time after each round."""
     pipeline = pipeline_of(source)
-    before: dict[str, Heartbeat] = {}
-    position, found, ended = Position(), [], False
+    before: dict[str, SourceStatus] = {}
+    position, found, ended = SourceOffset(), [], False
     while not ended:
         end, ended = source.advance(position.at, 100)
-        after = Position(end, ended=ended, cuts=source.cuts(position.at, end, tasks))
-        beats = []
-        for piece in pieces({"s": position}, {"s": after}):
-            box = Outbox(1, 0, answers_of(pipeline, {}, len(found), "0"))
-            beats.append(ingest(pipeline, source, piece, before, box))
-        before = together(beats)
+        after = SourceOffset(end, ended=ended, split_points=source.split_points(position.at, end, tasks))
+        statuses = []
+        for piece in plan_splits({"s": position}, {"s": after}):
+            box = StageOutput(1, 0, open_result_writer(pipeline, {}, len(found), "0"))
+            statuses.append(ingest(pipeline, source, piece, before, box))
+        before = merge_statuses(statuses)
         found.append(before["s"])
         position = after
     return found
@@ -156,22 +156,22 @@ def test_the_slowest_partition_tells_the_time(tasks: int) -> None:
     #   p1      | 3  | 20
     #   p2  1   | 11 | 12
     source = PartitionedSource([[5, 9, 12], [3, 20], [1, 11, 12]], 2, [[2, 0, 1], [1, 1, 1], [0, 1, 1], [0, 0, 0]], {})
-    progress = [beat.progress for beat in heartbeats(source, tasks)]
+    progress = [status.watermark for status in heartbeats(source, tasks)]
     assert progress == [BEFORE_ALL, 1, 10, 10, FOREVER]
 
 
 def test_a_partition_that_rests_holds_nobody_back_and_may_come_too_late_afterwards() -> None:
     rows = [[5, 9, 12, 30], [3, 4, 25]]
     source = PartitionedSource(rows, 0, [[2, 1], [1, 0], [0, 1], [1, 1]], {1: {1}})
-    beats = heartbeats(source)
+    statuses = heartbeats(source)
     #   round 1: p1 rests, p0 has reached 12; round 2: p1 comes with 4, which is behind what was told
-    assert [beat.progress for beat in beats[:4]] == [3, 12, 12, 25]
-    assert [beat.late for beat in beats[:4]] == [0, 0, 1, 1]
+    assert [status.watermark for status in statuses[:4]] == [3, 12, 12, 25]
+    assert [status.late for status in statuses[:4]] == [0, 0, 1, 1]
 
 
 def test_a_heartbeat_goes_through_a_file() -> None:
-    beat = Heartbeat("s", 3, partitions={"0": 3, "1": 9}, resting=("1",))
-    assert Heartbeat.from_json(beat.to_json()) == beat
-    assert Heartbeat.from_json({"stream": "s"}) == Heartbeat("s"), "written before there were partitions"
-    assert replace(beat, resting=()).slowest() == 3 and beat.slowest() == 3
-    assert replace(beat, resting=("0",)).slowest() == 9
+    status = SourceStatus("s", 3, partitions={"0": 3, "1": 9}, resting=("1",))
+    assert SourceStatus.from_json(status.to_json()) == status
+    assert SourceStatus.from_json({"stream": "s"}) == SourceStatus("s"), "written before there were partitions"
+    assert replace(status, resting=()).slowest() == 3 and status.slowest() == 3
+    assert replace(status, resting=("0",)).slowest() == 9

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.core.temporal import FOREVER
-from strandline.runtime.operators.base import Progress
+from strandline.runtime.operators.base import Watermark
 from strandline.runtime.operators.reorder import ReorderOperator
 from support import TEXT, Elements, batch, elements_of, examples, line, show
 
@@ -14,17 +14,17 @@ from support import TEXT, Elements, batch, elements_of, examples, line, show
 def test_what_lies_beyond_the_progress_waits() -> None:
     #   arrives   c@7 a@2 b@5 | d@6        progress 5 | the end
     buffer = ReorderOperator()
-    first = buffer.step([batch(TEXT, line("c[7,8) a[2,3) b[5,6)"))], Progress(5))
+    first = buffer.step([batch(TEXT, line("c[7,8) a[2,3) b[5,6)"))], Watermark(5))
     assert show(elements_of(first.frame)) == "a[2,3)"
-    second = buffer.step([batch(TEXT, line("d[6,7)"))], Progress(FOREVER))
+    second = buffer.step([batch(TEXT, line("d[6,7)"))], Watermark(FOREVER))
     assert show(elements_of(second.frame)) == "b[5,6) d[6,7) c[7,8)"
 
 
 def test_elements_that_start_together_keep_their_order_of_arrival() -> None:
     buffer, out = ReorderOperator(), []
     for name in "edcba":  # more runs than are kept apart: they are merged
-        out += elements_of(buffer.step([batch(TEXT, line(f"{name}[3,4) {name}'[3,5)"))], Progress(0)).frame)
-    out += elements_of(buffer.step([batch(TEXT, [])], Progress(FOREVER)).frame)
+        out += elements_of(buffer.step([batch(TEXT, line(f"{name}[3,4) {name}'[3,5)"))], Watermark(0)).frame)
+    out += elements_of(buffer.step([batch(TEXT, [])], Watermark(FOREVER)).frame)
     assert "".join(str(x) for (x,), _, _ in out) == "ee'dd'cc'bb'aa'"
 
 
@@ -39,7 +39,7 @@ def test_slices_are_complete_and_ordered(steps: list[tuple[list[int], int]], res
         rows = [((str(len(arrived) + i),), progress + o, progress + o + 1) for i, o in enumerate(offsets)]
         arrived += rows
         until = FOREVER if move == FOREVER else progress + move
-        slice = elements_of(buffer.step([batch(TEXT, rows)], Progress(until)).frame)
+        slice = elements_of(buffer.step([batch(TEXT, rows)], Watermark(until)).frame)
         assert all(progress <= start < until for _, start, _ in slice)
         out += slice
         progress = until

@@ -22,12 +22,12 @@ from strandline.logical.schema import schema
 from strandline.planner.physical.lowering import choose
 from strandline.planner.stages import optimize
 from strandline.runtime.commit import BatchReport, Delivery
-from strandline.runtime.offsets import Position
-from strandline.runtime.result import from_answer
-from strandline.runtime.watermark import Heartbeat
-from strandline.shedding.controller import Allowed, Shedder
-from strandline.shedding.load_model import QueryDrops
-from strandline.shedding.sampler import Settings, drop, kept_share, settings_from, with_setting
+from strandline.runtime.offsets import SourceOffset
+from strandline.runtime.result import from_result
+from strandline.runtime.watermark import SourceStatus
+from strandline.shedding.controller import SheddableQuery, SheddingController
+from strandline.shedding.load_model import SheddingModel
+from strandline.shedding.sampler import RateHistory, drop, kept_share, rate_history_from, with_setting
 from support import (
     Answer,
     Arrivals,
@@ -82,19 +82,21 @@ class Script:
     settings: list[dict[str, float]]
     decided: list[dict[str, float]] = field(default_factory=list)
 
-    def look(self, now: float, left: Mapping[str, int | None]) -> None:
+    def observe(self, now: float, left: Mapping[str, int | None]) -> None:
         return
 
-    def waits(self, now: float) -> bool:
+    def is_too_early(self, now: float) -> bool:
         return False
 
-    def most_rows(self, stream: str) -> float:
+    def max_rows(self, stream: str) -> float:
         return 10**9
 
     def decide(self, now: float) -> dict[str, tuple[tuple[str, float], ...]]:
-        shares = self.settings.pop(0) if self.settings else {}
-        self.decided.append(shares)
-        return {stream: (("q", share),) for stream, share in shares.items() if share < 1.0}
+        sampling_rates = self.settings.pop(0) if self.settings else {}
+        self.decided.append(sampling_rates)
+        return {
+            stream: (("q", sampling_rate),) for stream, sampling_rate in sampling_rates.items() if sampling_rate < 1.0
+        }
 
 
 def frame_of(source: MemorySource, number: int) -> pl.DataFrame:
@@ -107,24 +109,30 @@ QUERIES = (
     "SELECT k FROM a WHERE x > 0",
     "SELECT DISTINCT k FROM a [ROWS 3] UNION ALL SELECT k FROM b [RANGE 3 MICROSECONDS]",
 )
-shares = st.fixed_dictionaries({"a": st.sampled_from((1.0, 0.6, 0.2)), "b": st.sampled_from((1.0, 0.5, 0.0))})
+sampling_rates = st.fixed_dictionaries({"a": st.sampled_from((1.0, 0.6, 0.2)), "b": st.sampled_from((1.0, 0.5, 0.0))})
 
 
 @settings(max_examples=examples(80))
-@given(st.sampled_from(QUERIES), arrivals("a", COLUMNS), arrivals("b", COLUMNS), cuts(2), st.lists(shares, max_size=5))
+@given(
+    st.sampled_from(QUERIES),
+    arrivals("a", COLUMNS),
+    arrivals("b", COLUMNS),
+    cuts(2),
+    st.lists(sampling_rates, max_size=5),
+)
 def test_the_answer_is_that_of_the_rows_that_are_kept(
     text: str, one: Arrivals, two: Arrivals, cut: Cuts, script: list[dict[str, float]]
 ) -> None:
     streams = [one, two]
     plan = bind(text, streams)
-    pipeline = choose([("q", optimize(plan))], [s.declared for s in streams], cut.buckets, shed=frozenset({"q"}))
+    pipeline = choose([("q", optimize(plan))], [s.declared for s in streams], cut.shards, shed=frozenset({"q"}))
     answer = Answer()
     told: list[float] = []
     columns = (*schema(plan), pipeline.queries[0].columns[-1])
 
     def take(report: BatchReport) -> None:
         for table in report.answers.get("q", ()):
-            frame = from_answer(table, columns)
+            frame = from_result(table, columns)
             told.extend(frame["kept_share"].to_list())
             answer.elements += elements_of(frame.drop("kept_share"))
 
@@ -133,25 +141,27 @@ def test_the_answer_is_that_of_the_rows_that_are_kept(
         s.name: MemorySource(s, sizes.get(s.name, ())) for s in streams if s.name in {p.name for p in pipeline.streams}
     }
     delivery = Delivery(pipeline, None, None, [take])
-    shedder = Script(list(script))
-    run = LocalRun(pipeline, delivery, sources=sources, tasks=cut.buckets * len(sources), shedder=shedder)  # type: ignore[arg-type]
+    shedding_controller = Script(list(script))
+    run = LocalRun(
+        pipeline, delivery, sources=sources, tasks=cut.shards * len(sources), shedding_controller=shedding_controller
+    )  # type: ignore[arg-type]
     kept: dict[str, list[int]] = {name: [] for name in sources}
     while not delivery.ended:
         before = run.positions
         if run.step() is None:
             continue
         for name, source in sources.items():
-            share = {"q": shedder.decided[-1].get(name, 1.0)}
+            sampling_rate = {"q": shedding_controller.decided[-1].get(name, 1.0)}
             for number in range(before[name].at, run.positions[name].at):
-                if drop(frame_of(source, number), name, share)[0].get("q", pl.DataFrame({"": [1]})).height:
+                if drop(frame_of(source, number), name, sampling_rate)[0].get("q", pl.DataFrame({"": [1]})).height:
                     kept[name].append(number)
     streams_kept = {
         s.name: [s.elements[number] for number in kept[s.name]] if s.name in kept else list(s.elements) for s in streams
     }
     assert_exact(plan, streams_kept, answer)
-    assert all(0.0 <= share <= 1.0 for share in told)
+    assert all(0.0 <= sampling_rate <= 1.0 for sampling_rate in told)
     for name, left in kept.items():
-        assert delivery.heartbeats[name].dropped.get("q", 0) == len(sources[name].elements) - len(left)
+        assert delivery.statuses[name].dropped.get("q", 0) == len(sources[name].elements) - len(left)
 
 
 # ---- what results tell -----------------------------------------------------------------------------------------------
@@ -164,15 +174,15 @@ def test_the_answer_is_that_of_the_rows_that_are_kept(
 def test_the_share_of_a_window_is_the_mean_over_its_instants(
     changes: list[tuple[int, float]], length: int | None
 ) -> None:
-    kept: Settings = ()
-    for since, share in sorted(changes):
-        kept = with_setting(kept, since, (("q", share),))
+    kept: RateHistory = ()
+    for since, sampling_rate in sorted(changes):
+        kept = with_setting(kept, since, (("q", sampling_rate),))
     at = np.arange(0, 60)
     found = kept_share(kept, "q", length, at, origin=0)
 
     def share_at(instant: int) -> float:
-        standing = [dict(shares)["q"] for since, shares in kept if since < instant]
-        return standing[-1] if standing else 1.0
+        resume_point = [dict(sampling_rates)["q"] for since, sampling_rates in kept if since < instant]
+        return resume_point[-1] if resume_point else 1.0
 
     for t in at.tolist():
         first = t if length == 0 else 0 if length is None else max(0, t + 1 - length)
@@ -180,16 +190,18 @@ def test_the_share_of_a_window_is_the_mean_over_its_instants(
 
 
 def test_a_query_that_has_no_box_keeps_all() -> None:
-    kept: Settings = ((BEFORE_ALL, (("other", 0.5),)),)
+    kept: RateHistory = ((BEFORE_ALL, (("other", 0.5),)),)
     assert kept_share(kept, "q", 10, np.arange(5), 0).tolist() == [1.0] * 5
 
 
 def test_settings_survive_the_log() -> None:
     kept = ((5, (("q", 0.25),)), (9, ()))
-    beat = Heartbeat("s", kept=kept, dropped={"q": 7})
-    assert Heartbeat.from_json(beat.to_json()) == beat and settings_from([list(each) for each in kept]) == kept
-    position = Position(4, shares=(("q", 0.5),))
-    assert Position.from_json(position.to_json()) == position
+    status = SourceStatus("s", kept=kept, dropped={"q": 7})
+    assert (
+        SourceStatus.from_json(status.to_json()) == status and rate_history_from([list(each) for each in kept]) == kept
+    )
+    position = SourceOffset(4, sampling_rates=(("q", 0.5),))
+    assert SourceOffset.from_json(position.to_json()) == position
 
 
 # ---- scaled aggregates -----------------------------------------------------------------------------------------------
@@ -215,21 +227,21 @@ def test_what_was_dropped_is_counted_for() -> None:
     assert row["kept_share"] == pytest.approx(0.3, abs=0.01)
 
 
-def _with_script(db: Database, text: str, share: dict[str, float]) -> Query:
+def _with_script(db: Database, text: str, sampling_rate: dict[str, float]) -> Query:
     """A query whose drop boxes stand at these shares from the first row on."""
-    db._shedder = lambda *_: Always(share)  # type: ignore[method-assign,assignment]
+    db._shedding_controller = lambda *_: Always(sampling_rate)  # type: ignore[method-assign,assignment]
     query = db.sql(text)
     assert isinstance(query, Query)
     return query
 
 
 class Always(Script):
-    def __init__(self, share: dict[str, float]) -> None:
+    def __init__(self, sampling_rate: dict[str, float]) -> None:
         super().__init__([])
-        self.share = share
+        self.sampling_rate = sampling_rate
 
     def decide(self, now: float) -> dict[str, tuple[tuple[str, float], ...]]:
-        return {stream: (("q1", share),) for stream, share in self.share.items()}
+        return {stream: (("q1", sampling_rate),) for stream, sampling_rate in self.sampling_rate.items()}
 
 
 @pytest.mark.parametrize(
@@ -264,12 +276,14 @@ class World:
 
     def __init__(self, text: str, rates: dict[str, float], speed: float, allowed: float, capacity: float | None = None):
         streams = [Arrivals(name, (*COLUMNS.items(), ("ts", TIMESTAMP)), ()) for name in rates]
-        self.model = QueryDrops(optimize(bind(text, streams)), {})
+        self.model = SheddingModel(optimize(bind(text, streams)), {})
         self.rates, self.speed = rates, speed
         self.now = 0.0
         self.arrived = dict.fromkeys(rates, 0.0)
         self.taken = dict.fromkeys(rates, 0)
-        self.shedder = Shedder({"q": Allowed(self.model, 1.0 - allowed)}, lambda: self.taken, capacity, False, 0.05)
+        self.shedding_controller = SheddingController(
+            {"q": SheddableQuery(self.model, 1.0 - allowed)}, lambda: self.taken, capacity, False, 0.05
+        )
         self.lags: list[float] = []
         self.kept: list[dict[str, float]] = []
         self.busy = 0.0
@@ -281,25 +295,25 @@ class World:
 
     def run(self, until: float) -> None:
         while self.now < until:
-            if self.shedder.waits(self.now):
+            if self.shedding_controller.is_too_early(self.now):
                 self.pass_time(0.05)
                 continue
             waiting = {name: int(self.arrived[name]) - self.taken[name] for name in self.rates}
-            self.shedder.look(self.now, waiting)
-            rows = {name: int(min(count, self.shedder.most_rows(name))) for name, count in waiting.items()}
+            self.shedding_controller.observe(self.now, waiting)
+            rows = {name: int(min(count, self.shedding_controller.max_rows(name))) for name, count in waiting.items()}
             if not any(rows.values()):
                 self.pass_time(0.05)
                 continue
-            decided = self.shedder.decide(self.now)
-            shares = {name: dict(decided.get(name, ())).get("q", 1.0) for name in self.rates}
+            decided = self.shedding_controller.decide(self.now)
+            sampling_rates = {name: dict(decided.get(name, ())).get("q", 1.0) for name in self.rates}
             for name, count in rows.items():
                 self.taken[name] += count
             part = sum(rows.values()) / sum(self.rates.values())  # seconds of arrivals
-            took = 0.05 + part * self.model.load(self.rates, shares, shares) / self.speed
+            took = 0.05 + part * self.model.load(self.rates, sampling_rates, sampling_rates) / self.speed
             self.busy += took - 0.05
             self.pass_time(took)
             self.lags.append(sum(waiting.values()) / sum(self.rates.values()))
-            self.kept.append(shares)
+            self.kept.append(sampling_rates)
 
 
 JOIN = "SELECT a.x FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k"
@@ -310,13 +324,15 @@ def test_a_lag_stays_bounded_and_nothing_is_dropped_once_it_is_over() -> None:
     whole = dict.fromkeys(("a", "b"), 1.0)
     world.speed = 2 * world.model.load(world.rates, whole, whole)
     world.run(30)
-    assert all(shares == whole for shares in world.kept) and max(world.lags) < 1.0, "half of the machine is enough"
+    assert all(sampling_rates == whole for sampling_rates in world.kept) and max(world.lags) < 1.0, (
+        "half of the machine is enough"
+    )
     world.speed /= 4
     world.run(200)
     assert max(world.lags) < 20 and world.lags[-1] < 5, "twice of the machine is too much"
-    assert min(min(shares.values()) for shares in world.kept) < 0.9
+    assert min(min(sampling_rates.values()) for sampling_rates in world.kept) < 0.9
     late = world.kept[-1]
-    best = world.model.settle(world.rates, 0.5, 0.0)
+    best = world.model.optimal_rates(world.rates, 0.5, 0.0)
     assert world.model.completeness(world.rates, late) > 0.75 * world.model.completeness(world.rates, best)
     world.speed *= 4
     world.run(260)
@@ -328,7 +344,7 @@ def test_no_more_is_dropped_than_allowed() -> None:
     whole = dict.fromkeys(("a", "b"), 1.0)
     world.speed = world.model.load(world.rates, whole, whole) / 5
     world.run(100)
-    assert min(min(shares.values()) for shares in world.kept) == pytest.approx(0.75)
+    assert min(min(sampling_rates.values()) for sampling_rates in world.kept) == pytest.approx(0.75)
 
 
 def test_a_given_capacity_is_kept() -> None:

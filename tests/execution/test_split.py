@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.core.types import VARCHAR
-from strandline.runtime.operators.base import Progress
+from strandline.runtime.operators.base import Watermark
 from strandline.runtime.operators.split import SplitOperator
 from support import (
     TEXT,
@@ -37,8 +37,8 @@ def test_an_element_is_cut_into_pieces() -> None:
 def test_what_never_ends_is_cut_up_to_the_progress() -> None:
     for start in (0, -7):  # the length of [-7, ∞) does not fit into 64 bits
         split, out = SplitOperator(4), []
-        out += elements_of(split.step([batch(TEXT, [(("a",), start, 2**63 - 1)])], Progress(start + 5)).frame)
-        out += elements_of(split.step([batch(TEXT, [])], Progress(start + 9)).frame)
+        out += elements_of(split.step([batch(TEXT, [(("a",), start, 2**63 - 1)])], Watermark(start + 5)).frame)
+        out += elements_of(split.step([batch(TEXT, [])], Watermark(start + 9)).frame)
         assert out == [(("a",), start + n, start + n + 4) for n in (0, 4, 8)]
 
 

@@ -20,7 +20,7 @@ from strandline.functions.aggregates import aggregate, aggregate_type
 from strandline.logical.expressions import AggregateCall, ColumnRef
 from strandline.runtime.kernels.columns import polars_type
 from strandline.runtime.kernels.exact_sums import from_limbs, means, to_limbs
-from strandline.runtime.operators.aggregate import AggregateOperator
+from strandline.runtime.operators.aggregate import IncrementalAggregateOperator
 from support import Elements, Slicing, any_decimal, at, columns, drive, edges, examples, slicings
 
 NAN, INF = float("nan"), float("inf")
@@ -38,7 +38,7 @@ def sums(source: Sequence[tuple[float | None, int, int]], slicing: Slicing = Sli
     elements: Elements = [((value,), start, end) for value, start, end in sorted(source, key=lambda e: e[1])]
     origin = min((start for _, start, _ in elements), default=FOREVER)
     return drive(
-        lambda: AggregateOperator((), ((Column("sum", "sum", DOUBLE), call),), schema),
+        lambda: IncrementalAggregateOperator((), ((Column("sum", "sum", DOUBLE), call),), schema),
         [(schema, elements)],
         slicing,
         origin,

@@ -13,8 +13,8 @@ from strandline.core.types import BIGINT, DOUBLE, INT, VARCHAR, Column
 from strandline.functions.aggregates import compare_rows
 from strandline.logical.expressions import ColumnRef, SortKey
 from strandline.logical.reference.interpreter import bag
-from strandline.runtime.operators.base import Progress
-from strandline.runtime.operators.top_k import FirstRowsOperator, TopOperator
+from strandline.runtime.operators.base import Watermark
+from strandline.runtime.operators.top_k import TopKPrefilterOperator, TopKOperator
 from support import (
     KINDS,
     TEXT,
@@ -39,7 +39,7 @@ from support import (
 
 def test_who_is_first_changes_when_others_come_and_go() -> None:
     order = (SortKey(ColumnRef("x", VARCHAR)),)
-    out = drive(lambda: TopOperator((), order, 1, TEXT), [(TEXT, line("c[0,9) b[3,6) b[4,5) a[8,9)"))], Slicing())
+    out = drive(lambda: TopKOperator((), order, 1, TEXT), [(TEXT, line("c[0,9) b[3,6) b[4,5) a[8,9)"))], Slicing())
     assert show(out) == "c[0,3) b[3,6) b[4,5) c[6,8) a[8,9)"
 
 
@@ -74,7 +74,7 @@ def test_the_first_rows_of_every_snapshot(
 ) -> None:
     schema = columns(VARCHAR, DOUBLE, INT)
     order = tuple(SortKey(ColumnRef(schema[i].id, schema[i].type), down, nulls) for i, down, nulls in keys)
-    out = drive(lambda: TopOperator((), order, limit, schema), [(schema, source)], slicing)
+    out = drive(lambda: TopKOperator((), order, limit, schema), [(schema, source)], slicing)
     names = [column.id for column in schema]
     same_snapshots(out, lambda t: expected(at(source, t), names, order, limit), edges(source))
 
@@ -98,7 +98,7 @@ def test_the_first_rows_of_each_partition(
     source: Elements, limit: int, keys: list[tuple[int, bool, bool]], partition: tuple[str, ...], slicing: Slicing
 ) -> None:
     order = ordered_by(keys)
-    out = drive(lambda: TopOperator(partition, order, limit, SCHEMA), [(SCHEMA, source)], slicing)
+    out = drive(lambda: TopKOperator(partition, order, limit, SCHEMA), [(SCHEMA, source)], slicing)
     same_snapshots(out, lambda t: expected(at(source, t), NAMES, order, limit, partition), edges(source))
 
 
@@ -120,7 +120,7 @@ def test_the_places_of_rows(
         found = places(at(source, t), NAMES, order, partition)
         return [(*row, n) for row, n in found if limit is None or n <= limit]
 
-    out = drive(lambda: TopOperator(partition, order, limit, SCHEMA, place), [(SCHEMA, source)], slicing)
+    out = drive(lambda: TopKOperator(partition, order, limit, SCHEMA, place), [(SCHEMA, source)], slicing)
     same_snapshots(out, ranked, edges(source))
 
 
@@ -142,9 +142,9 @@ def test_rows_that_can_never_be_first_need_not_travel(
     cut = data.draw(st.integers(0, len(rows)))  # each piece is looked at alone
     kept: Elements = []
     for piece in (rows[:cut], rows[cut:]):
-        operator = FirstRowsOperator(partition, order, limit, length, slide)
+        operator = TopKPrefilterOperator(partition, order, limit, length, slide)
         elements = [(payload, time, time + 1) for payload, time in piece]
-        kept += elements_of(operator.step([batch(SCHEMA, elements)], Progress(FOREVER)).frame)
+        kept += elements_of(operator.step([batch(SCHEMA, elements)], Watermark(FOREVER)).frame)
 
     def seen(elements: Elements, t: int) -> list[Payload]:
         last = (t + 1) // slide * slide
@@ -159,8 +159,8 @@ def test_rows_that_can_never_be_first_need_not_travel(
 def test_a_piece_sends_no_more_than_it_must() -> None:
     order = (SortKey(ColumnRef("c0", INT), True, False),)
     rows = [((number % 1000,), number, number + 1) for number in range(100_000)]
-    operator = FirstRowsOperator((), order, 1, 10_000, 10_000)
-    out = operator.step([batch(columns(INT), rows)], Progress(FOREVER))
+    operator = TopKPrefilterOperator((), order, 1, 10_000, 10_000)
+    out = operator.step([batch(columns(INT), rows)], Watermark(FOREVER))
     assert len(out) == 10 * 10, "of each window the rows that are level with the first"
 
 
@@ -168,10 +168,10 @@ def test_a_piece_sends_no_more_than_it_must() -> None:
 def test_who_can_never_be_first_again_is_forgotten(until: Callable[[int], int], most: int) -> None:
     # Prices rise and fall by turns: the worst of both is that each new one is better, or worse, than all before.
     order = (SortKey(ColumnRef("c0", INT), True, False),)
-    operator = TopOperator((), order, 5, columns(INT))
+    operator = TopKOperator((), order, 5, columns(INT))
     for begin in range(0, 20_000, 100):
         rows = [((n * 7919 % 10_007,), n, until(n)) for n in range(begin, begin + 100)]
-        operator.step([batch(columns(INT), rows)], Progress(begin + 100))
+        operator.step([batch(columns(INT), rows)], Watermark(begin + 100))
         assert operator.save().rows() <= most + 100
 
 
@@ -182,5 +182,5 @@ def test_an_order_of_every_type(kind: type, data: st.DataObject, down: bool, sli
     schema = columns(kind)  # type: ignore[arg-type]
     source = data.draw(intervals(payloads(kind), endless=True))  # type: ignore[arg-type]
     order = (SortKey(ColumnRef("c0", schema[0].type), down, False),)
-    out = drive(lambda: TopOperator((), order, 2, schema), [(schema, source)], slicing)
+    out = drive(lambda: TopKOperator((), order, 2, schema), [(schema, source)], slicing)
     same_snapshots(out, lambda t: expected(at(source, t), ["c0"], order, 2), edges(source))

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.core.types import DOUBLE, VARCHAR
-from strandline.runtime.operators.stateless import MergeOperator
+from strandline.runtime.operators.stateless import UnionAllOperator
 from support import (
     Elements,
     Slicing,
@@ -27,7 +27,8 @@ from support import (
 def test_columns_match_by_position() -> None:
     left, right, merged = columns(VARCHAR, prefix="l"), columns(VARCHAR, prefix="r"), columns(VARCHAR, prefix="m")
     assert (
-        show(drive(lambda: MergeOperator(merged), [(left, line("a[0,1)")), (right, line("a[0,1)"))])) == "a[0,1) a[0,1)"
+        show(drive(lambda: UnionAllOperator(merged), [(left, line("a[0,1)")), (right, line("a[0,1)"))]))
+        == "a[0,1) a[0,1)"
     )
 
 
@@ -35,5 +36,5 @@ def test_columns_match_by_position() -> None:
 @given(st.lists(intervals(payloads(VARCHAR, DOUBLE), most=8, endless=True), min_size=1, max_size=4), slicings())
 def test_union_is_the_sum_of_the_snapshots(sources: list[Elements], slicing: Slicing) -> None:
     inputs = [(columns(VARCHAR, DOUBLE, prefix=f"in{i}."), source) for i, source in enumerate(sources)]
-    out = drive(lambda: MergeOperator(columns(VARCHAR, DOUBLE)), inputs, slicing)
+    out = drive(lambda: UnionAllOperator(columns(VARCHAR, DOUBLE)), inputs, slicing)
     same_snapshots(out, lambda t: [p for source in sources for p in at(source, t)], edges(*sources))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from strandline.core.temporal import EARLIEST, LATEST, SECOND
 from strandline.logical.reference.interpreter import bag
 from strandline.runtime.operators.reorder import ReorderOperator
-from strandline.runtime.operators.stateless import WindowOperator
+from strandline.runtime.operators.stateless import TimeWindowOperator
 from support import (
     TEXT,
     Elements,
@@ -31,7 +31,7 @@ def chronons(times: list[tuple[str, int]]) -> Elements:
 
 def windowed(source: Elements, range_us: int | None, slide_us: int = 1, slicing: Slicing = Slicing()) -> Elements:  # noqa: B008
     """The window and the reorder buffer that a plan puts behind it."""
-    moved = drive(lambda: WindowOperator(range_us, slide_us), [(TEXT, source)], sliced=False)
+    moved = drive(lambda: TimeWindowOperator(range_us, slide_us), [(TEXT, source)], sliced=False)
     moved.sort(key=lambda element: element[1])
     return drive(ReorderOperator, [(TEXT, moved)], slicing)
 

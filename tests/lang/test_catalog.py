@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.core.errors import CatalogError
-from strandline.logical.catalog import Catalog, DerivedStream, Reader
+from strandline.logical.catalog import Catalog, DerivedStream, Dependent
 from strandline.sql import ast
 from strandline.sql.binder.binder import bind_derived_stream, bind_view
 from strandline.sql.binder.create_stream import bind_create_stream
@@ -124,12 +124,12 @@ def test_cascade_takes_a_diamond_once() -> None:
 def test_what_a_running_query_reads_stays(cascade: bool) -> None:
     catalog = declared()
     with pytest.raises(CatalogError) as caught:
-        catalog.drop("bid", cascade=cascade, running=[Reader("q1", frozenset(["cheaPest"]))])
+        catalog.drop("bid", cascade=cascade, running=[Dependent("q1", frozenset(["cheaPest"]))])
     assert caught.value.message == 'stream "Bid" is still read by stream "Cheap"'
     assert caught.value.detail == 'Through it also by stream "Cheapest", running query "q1".'
     assert caught.value.hint == "Stop the running queries first."
     assert [stream.name for stream in catalog] == ["Bid", "Ask", "Cheap", "Cheapest"]
-    assert [s.name for s in catalog.drop("ask", running=[Reader("q1", frozenset(["cheapest"]))])] == ["Ask"]
+    assert [s.name for s in catalog.drop("ask", running=[Dependent("q1", frozenset(["cheapest"]))])] == ["Ask"]
 
 
 def test_a_view_is_replaced_if_nobody_reads_it() -> None:

@@ -15,11 +15,11 @@ from strandline.apps.bench import calibrate as calibration
 from strandline.apps.bench.calibrate import QUERIES, Setting, calibrate, show, write
 from strandline.apps.bench.costs import SHAPES, Shape, judged, pipeline_of, report_costs, run_shape
 from strandline.apps.bench.orders import QUESTIONS, report_orders
-from strandline.apps.bench.world import Made, bound, statistics_of
+from strandline.apps.bench.world import GeneratedStream, bound, statistics_of
 from strandline.core.errors import StrandlineError
 from strandline.database.database import Database
 from strandline.planner.estimate import estimate
-from strandline.planner.joins.rates import Input, JoinCosts, JoinQuery, Load
+from strandline.planner.joins.rates import JoinInput, JoinCosts, JoinQuery, JoinLoad
 from strandline.planner.joins.search import best_plan, last_joins, trees
 from strandline.planner.joins.shedding import shed
 from strandline.planner.physical.explain import show_pipeline
@@ -29,9 +29,9 @@ from strandline.planner.prices import PLACE, built_in, constants, remembered
 from strandline.runtime.checkpoint.identity import Checkpoint
 
 STREAMS = (
-    Made("a", 5_000, {"k": 1_000}),
-    Made("b", 500, {"k": 1_000, "m": 50_000}),
-    Made("c", 20, {"m": 50_000}),
+    GeneratedStream("a", 5_000, {"k": 1_000}),
+    GeneratedStream("b", 500, {"k": 1_000, "m": 50_000}),
+    GeneratedStream("c", 20, {"m": 50_000}),
 )
 THREE = (
     "SELECT a.v FROM a [RANGE 10 SECONDS] JOIN b [RANGE 10 SECONDS] ON a.k = b.k JOIN c [RANGE 60 SECONDS] ON b.m = c.m"
@@ -112,7 +112,7 @@ def test_explain_has_figures_and_says_what_is_assumed(database: Database) -> Non
 
 def test_explain_says_what_is_too_much() -> None:
     with sl.connect(engine="local") as db:
-        db.catalog.add(Made("fast", 100_000_000, {"k": 10}).stream)
+        db.catalog.add(GeneratedStream("fast", 100_000_000, {"k": 10}).stream)
         assert "does not keep up" in db.sql("EXPLAIN SELECT k, COUNT(*) AS n FROM fast [RANGE 1 SECOND] GROUP BY k")
 
 
@@ -144,14 +144,14 @@ def test_analyze_sets_the_estimate_beside_what_was_measured() -> None:
 
 def test_last_joins_hold_the_cheapest_tree_of_each_division() -> None:
     draw = np.random.default_rng(2)
-    inputs = tuple(Input(str(n), float(draw.uniform(1, 100)), seconds=5.0) for n in range(4))
+    inputs = tuple(JoinInput(str(n), float(draw.uniform(1, 100)), seconds=5.0) for n in range(4))
     pairs = {frozenset((i, k)): float(draw.uniform(0.001, 0.1)) for i in range(4) for k in range(i)}
     query = JoinQuery(inputs, pairs, JoinCosts(1.0, 0.5, 0.05))
     found = last_joins(query)
-    every = [Load.of(query, tree).at(np.ones(4)) for tree in trees(4, "bushy")]
+    every = [JoinLoad.of(query, tree).at(np.ones(4)) for tree in trees(4, "bushy")]
     assert len(found) == 7
     assert found[0][0] == pytest.approx(min(every))
-    assert [cost for cost, _ in found] == pytest.approx([Load.of(query, t).at(np.ones(4)) for _, t in found])
+    assert [cost for cost, _ in found] == pytest.approx([JoinLoad.of(query, t).at(np.ones(4)) for _, t in found])
 
 
 def eight(kind: str) -> JoinQuery:
@@ -161,7 +161,7 @@ def eight(kind: str) -> JoinQuery:
         by_time = kind == "time" or (kind == "both" and n % 2 == 1)
         return {"seconds": float(draw.uniform(1, 60))} if by_time else {"rows": float(draw.integers(10, 1000))}
 
-    inputs = tuple(Input(str(n), float(draw.uniform(10, 2000)), **window(n)) for n in range(8))
+    inputs = tuple(JoinInput(str(n), float(draw.uniform(10, 2000)), **window(n)) for n in range(8))
     pairs = {frozenset((i, k)): float(draw.uniform(0.0005, 0.01)) for i in range(8) for k in range(i) if (i + k) % 3}
     return JoinQuery(inputs, pairs, JoinCosts(1.0, 0.5, 0.05), frozenset(pairs))
 
@@ -177,7 +177,7 @@ def test_eight_streams_that_nobody_keeps_up_with_are_planned_soon(kind: str, mos
 
 
 def test_eight_streams_are_planned_soon() -> None:
-    streams = [Made(f"s{n}", 100 * (n + 1), {"k": 1_000}) for n in range(8)]
+    streams = [GeneratedStream(f"s{n}", 100 * (n + 1), {"k": 1_000}) for n in range(8)]
     joins = "".join(f" JOIN s{n} [RANGE 2 SECONDS] ON s{n - 1}.k = s{n}.k" for n in range(1, 8))
     plan = bound(f"SELECT s0.v FROM s0 [RANGE 2 SECONDS]{joins}", streams)
     planner = Planner([made.stream for made in streams], statistics_of(streams), 2)
@@ -199,19 +199,19 @@ def test_a_search_finds_what_no_order_of_joins_gives() -> None:
 
 def test_a_quick_look_at_both_kinds_of_windows_stays_within_the_capacity() -> None:
     query = JoinQuery(
-        (Input("a", 100.0, rows=50.0), Input("b", 40.0, seconds=3.0), Input("c", 70.0, seconds=9.0)),
+        (JoinInput("a", 100.0, rows=50.0), JoinInput("b", 40.0, seconds=3.0), JoinInput("c", 70.0, seconds=9.0)),
         {frozenset((0, 1)): 0.02, frozenset((1, 2)): 0.01},
         JoinCosts(1e-3, 5e-4),
     )
     tree = ((0, 1), 2)
-    capacity = Load.of(query, tree).at(np.ones(3)) / 4
+    capacity = JoinLoad.of(query, tree).at(np.ones(3)) / 4
     quick, close = (shed(query, tree, capacity, quick=quick) for quick in (True, False))
     assert quick.load <= capacity * 1.001
     assert 0.5 * close.output <= quick.output <= close.output * 1.001
 
 
 SMALL = Shape(
-    (Made("a", 2_000, {"k": 200, "g": 10}), Made("b", 500, {"k": 200})), 2, 1,
+    (GeneratedStream("a", 2_000, {"k": 200, "g": 10}), GeneratedStream("b", 500, {"k": 200})), 2, 1,
     dict.fromkeys(("filter first", "join first"),
                   "SELECT * FROM (SELECT a.k, a.g, b.v AS w FROM a {w} JOIN b {w} ON a.k = b.k) x WHERE g = 3"),
     frozenset({"join first"}),

@@ -10,9 +10,9 @@ import pytest
 
 from strandline.apps.bench.calibrate import QUERIES, Setting, _pipeline, nonnegative
 from strandline.apps.bench.data import START
-from strandline.apps.bench.world import Made, TimedRun, bound, statistics_of
+from strandline.apps.bench.world import GeneratedStream, TimedRun, bound, statistics_of
 from strandline.core.temporal import SECOND
-from strandline.planner.cardinality import LONGEST, Characteristics, grouped, unique
+from strandline.planner.cardinality import LONGEST, StreamProfile, grouped, unique
 from strandline.planner.compaction import foreseen
 from strandline.planner.estimate import estimate
 from strandline.planner.physical import plan as physical
@@ -91,17 +91,17 @@ def test_nothing_is_kept_of_nothing() -> None:
 
 def test_groups_change_when_members_come_and_go() -> None:
     """Many members: two changes for each. Few: an end that leaves the group empty is no new value."""
-    crowded, sparse = (Characteristics(100.0, 10.0), Characteristics(0.01, 10.0))
+    crowded, sparse = (StreamProfile(100.0, 10.0), StreamProfile(0.01, 10.0))
     assert grouped(crowded, 10).rate == pytest.approx(200.0, rel=0.01)
     assert grouped(crowded, 10).valid == pytest.approx(10.0, rel=0.01)
     assert grouped(sparse, 10).rate == pytest.approx(0.01, rel=0.05)
 
 
 def test_duplicates_cover_each_other() -> None:
-    often, rare = (Characteristics(100.0, 10.0, values={"k": n}) for n in (10.0, 1e6))
+    often, rare = (StreamProfile(100.0, 10.0, values={"k": n}) for n in (10.0, 1e6))
     assert unique(often, ("k",)).valid == pytest.approx(10.0, rel=0.01)
     assert unique(rare, ("k",)).valid == pytest.approx(1000.0, rel=0.01)
-    lasting = Characteristics(100.0, LONGEST, values={"k": 10.0})
+    lasting = StreamProfile(100.0, LONGEST, values={"k": 10.0})
     assert unique(lasting, ("k",)).valid == pytest.approx(10.0)
 
 
@@ -112,16 +112,16 @@ def test_every_operator_has_a_price() -> None:
 
 
 def test_more_buckets_divide_rows_and_multiply_steps() -> None:
-    made = Made("a", 10_000, {"k": 1_000})
+    made = GeneratedStream("a", 10_000, {"k": 1_000})
     plan = optimize(bound("SELECT k, COUNT(*) AS n FROM a [RANGE 5 SECONDS] GROUP BY k", [made]), statistics_of([made]))
-    one, four = (choose([("q", plan)], [made.stream], buckets) for buckets in (1, 4))
+    one, four = (choose([("q", plan)], [made.stream], shards) for shards in (1, 4))
     first, second = (estimate(pipeline, statistics_of([made])) for pipeline in (one, four))
     assert second.rows == pytest.approx(first.rows)
     assert second.cost > first.cost
 
 
 def test_a_join_without_keys_costs_pairs() -> None:
-    made = [Made(name, 1_000, {"k": 100}) for name in ("a", "b")]
+    made = [GeneratedStream(name, 1_000, {"k": 100}) for name in ("a", "b")]
 
     def cost(on: str) -> float:
         plan = optimize(bound(f"SELECT a.v FROM a [RANGE 9 SECONDS] JOIN b [RANGE 9 SECONDS] ON {on}", made))
@@ -133,7 +133,7 @@ def test_a_join_without_keys_costs_pairs() -> None:
 
 def test_the_identity_of_a_plan_has_no_figures() -> None:
     """A checkpoint goes by this text: it must not change with what is known of the streams."""
-    slow, fast = (Made("a", rate, {"k": 1_000}) for rate in (10, 10_000))
+    slow, fast = (GeneratedStream("a", rate, {"k": 1_000}) for rate in (10, 10_000))
     texts = set()
     for made in (slow, fast):
         plan = optimize(bound("SELECT k, COUNT(*) AS n FROM a [RANGE 5 SECONDS] GROUP BY k", [made]))

@@ -13,10 +13,10 @@ from strandline.apps.papers import ayad_naughton as paper
 from strandline.apps.papers import selections
 from strandline.apps.papers.selections import Selection
 from strandline.planner.joins.rates import (
-    Input,
+    JoinInput,
     JoinCosts,
     JoinQuery,
-    Load,
+    JoinLoad,
     Tree,
     joins_of,
     mask_of,
@@ -41,7 +41,9 @@ def queries(draw: st.DrawFn, kinds: st.SearchStrategy[str] = Kinds, most: int = 
         window = draw(positive)
         rate = draw(positive)
         inputs.append(
-            Input("ABCDEF"[number], rate, rows=window) if by_rows else Input("ABCDEF"[number], rate, None, window / 10)
+            JoinInput("ABCDEF"[number], rate, rows=window)
+            if by_rows
+            else JoinInput("ABCDEF"[number], rate, None, window / 10)
         )
     pairs = {frozenset((i, k)): draw(st.sampled_from([1.0, 0.5, 0.1, 0.02])) for k in range(size) for i in range(k)}
     costs = JoinCosts(
@@ -75,14 +77,16 @@ def test_a_drop_box_is_a_slower_stream(query: JoinQuery, kept: list[float]) -> N
     """The load at some shares is that of the query whose streams are so much slower: windows by time thin out too."""
     shares = np.array(kept[: query.size])
     slower = JoinQuery(
-        tuple(Input(i.name, i.rate * x, i.rows, i.seconds) for i, x in zip(query.inputs, shares, strict=True)),
+        tuple(JoinInput(i.name, i.rate * x, i.rows, i.seconds) for i, x in zip(query.inputs, shares, strict=True)),
         query.selectivity,
         query.costs,
         query.keyed,
     )
     whole = np.ones(query.size)
     for tree in every_tree(query.size):
-        assert Load.of(query, tree).at(shares) == pytest.approx(Load.of(slower, tree).at(whole), rel=1e-9, abs=1e-12)
+        assert JoinLoad.of(query, tree).at(shares) == pytest.approx(
+            JoinLoad.of(slower, tree).at(whole), rel=1e-9, abs=1e-12
+        )
     every = query.everything
     assert output_rate(query, every, shares) == pytest.approx(output_rate(slower, every, whole), rel=1e-9, abs=1e-12)
 
@@ -91,7 +95,7 @@ def test_a_drop_box_is_a_slower_stream(query: JoinQuery, kept: list[float]) -> N
 @settings(max_examples=examples(25))
 def test_no_other_shares_give_more(query: JoinQuery, part: float, seed: int) -> None:
     tree = next(every_tree(query.size))
-    load = Load.of(query, tree)
+    load = JoinLoad.of(query, tree)
     capacity = part * load.at(np.ones(query.size))
     found = shed(query, tree, capacity)
     assert load.at(found.shares) <= capacity * (1 + 1e-6)
@@ -110,7 +114,7 @@ def test_no_other_shares_give_more(query: JoinQuery, part: float, seed: int) -> 
 @settings(max_examples=60)
 def test_thinned_streams_by_time_carry_the_same_load(query: JoinQuery, part: float) -> None:
     tree = next(every_tree(query.size))
-    load = Load.of(query, tree)
+    load = JoinLoad.of(query, tree)
     found = shed(query, tree, part * load.at(np.ones(query.size)))
     carried = [x * load.per_share(found.shares, i) for i, x in enumerate(found.shares)]
     thinned = [c for c, x in zip(carried, found.shares, strict=True) if x < 1 - 1e-6]
@@ -124,14 +128,14 @@ def test_thinned_streams_by_time_carry_the_same_load(query: JoinQuery, part: flo
 def test_the_cheapest_plan_is_the_cheapest_of_all(query: JoinQuery) -> None:
     whole = np.ones(query.size)
     for shape in ("bushy", "left-deep"):
-        loads = [Load.of(query, tree).at(whole) for tree in trees(query.size, shape)]  # type: ignore[arg-type]
-        assert Load.of(query, cheapest_tree(query, shape)).at(whole) == pytest.approx(min(loads))  # type: ignore[arg-type]
+        loads = [JoinLoad.of(query, tree).at(whole) for tree in trees(query.size, shape)]  # type: ignore[arg-type]
+        assert JoinLoad.of(query, cheapest_tree(query, shape)).at(whole) == pytest.approx(min(loads))  # type: ignore[arg-type]
 
 
 @given(queries(), st.floats(0.05, 3))
 @settings(max_examples=40)
 def test_the_best_plan_keeps_up_if_any_does_and_gives_the_most_if_none(query: JoinQuery, part: float) -> None:
-    cheapest = Load.of(query, cheapest_tree(query)).at(np.ones(query.size))
+    cheapest = JoinLoad.of(query, cheapest_tree(query)).at(np.ones(query.size))
     best = best_plan(query, part * cheapest)
     assert best.feasible == (part >= 1)
     if not best.feasible:
@@ -141,7 +145,7 @@ def test_the_best_plan_keeps_up_if_any_does_and_gives_the_most_if_none(query: Jo
 @given(queries(st.just("rows"), most=5), st.floats(1.0, 3.0))
 @settings(max_examples=40)
 def test_the_heuristic_finds_the_best_left_deep_plan_if_one_keeps_up(query: JoinQuery, part: float) -> None:
-    cheapest = Load.of(query, cheapest_tree(query, "left-deep")).at(np.ones(query.size))
+    cheapest = JoinLoad.of(query, cheapest_tree(query, "left-deep")).at(np.ones(query.size))
     found = heuristic(query, part * cheapest)
     assert found.feasible
     assert found.load == pytest.approx(cheapest)
@@ -204,7 +208,9 @@ def test_the_experiment() -> None:
 
 def test_a_query_over_eight_streams_is_decided_quickly() -> None:
     random = np.random.default_rng(8)
-    inputs = tuple(Input(str(i), float(random.uniform(10, 1000)), None, float(random.uniform(1, 60))) for i in range(8))
+    inputs = tuple(
+        JoinInput(str(i), float(random.uniform(10, 1000)), None, float(random.uniform(1, 60))) for i in range(8)
+    )
     pairs = {frozenset((i, i + 1)): 0.001 for i in range(7)}
     query = JoinQuery(inputs, pairs, JoinCosts(1e-6, 1e-7), frozenset(pairs))
     best = best_plan(query)

@@ -82,7 +82,7 @@ def test_the_order_that_rates_choose_means_the_same(
     ordered = order_joins(optimize(plan), known)
     assert schema(ordered) == schema(optimize(plan))
     sizes = tuple(tuple(dice.randint(0, 3) for _ in range(4)) for _ in streams)
-    assert_exact(plan, raw(streams), run_plan(ordered, streams, Cuts(sizes, buckets=2), optimised=False))
+    assert_exact(plan, raw(streams), run_plan(ordered, streams, Cuts(sizes, shards=2), optimised=False))
 
 
 def first_joined(plan: Plan) -> frozenset[str]:

@@ -14,8 +14,8 @@ from strandline.core.types import INT, VARCHAR
 from strandline.logical.catalog import StreamStatistics
 from strandline.logical.plan import Aggregate, CountWindow, Distinct, Filter, Join, Plan, Scan, SemiJoin
 from strandline.logical.tree import sources, walk
-from strandline.planner.alternatives import Candidate, Cost, Found, Ways, improve, separating_rule
-from strandline.planner.cardinality import Statistics, characteristics
+from strandline.planner.alternatives import Candidate, Cost, SearchResult, Ways, improve, separating_rule
+from strandline.planner.cardinality import StatisticsByStream, characteristics
 from strandline.planner.stages import optimize
 from support import Arrivals, assert_exact, bind, examples, raw, run_plan
 
@@ -65,7 +65,7 @@ GROUPED = f"SELECT a.i, COUNT(*) AS n, MAX(a.b) AS m FROM s0 {WINDOW} a JOIN s1 
 FAST_AND_SLOW = {"s0": StreamStatistics(1000, {"i": 10.0}), "s1": StreamStatistics(10, {"i": 10.0})}
 
 
-def traffic(known: Statistics) -> Cost:
+def traffic(known: StatisticsByStream) -> Cost:
     """A simple cost: what flows on the edges of a plan each second, and a little for each element that is kept."""
 
     def cost(plan: Plan) -> float:
@@ -75,7 +75,7 @@ def traffic(known: Statistics) -> Cost:
     return cost
 
 
-def searched(text: str, known: Statistics, limit: int = 300) -> tuple[Plan, Found]:
+def searched(text: str, known: StatisticsByStream, limit: int = 300) -> tuple[Plan, SearchResult]:
     plan = optimize(bind(text, EMPTY), known)
     return plan, improve(plan, traffic(known), limit)
 

@@ -107,8 +107,8 @@ def show_value(value: object) -> str:
 
 @every_case
 @pytest.mark.parametrize(("batch_rows", "buckets"), [(1, 1), (2, 3), (1000, 2)])
-def test_on_the_local_engine(case: Case, batch_rows: int, buckets: int) -> None:
-    with sl.connect(engine="local", batch_rows=batch_rows, buckets=buckets) as database:
+def test_on_the_local_engine(case: Case, batch_rows: int, shards: int) -> None:
+    with sl.connect(engine="local", batch_rows=batch_rows, shards=shards) as database:
         (started,) = start(database, [case])
         check(started, case)
 
@@ -117,7 +117,7 @@ def test_on_the_local_engine(case: Case, batch_rows: int, buckets: int) -> None:
 def test_together_on_the_local_engine(file: str) -> None:
     """Queries that share streams run in one pipeline and do not notice."""
     cases = [case for case in CASES if case.file == file]
-    with sl.connect(engine="local", batch_rows=2, buckets=2) as database:
+    with sl.connect(engine="local", batch_rows=2, shards=2) as database:
         for started, case in zip(start(database, cases), cases, strict=True):
             check(started, case)
 
@@ -143,7 +143,7 @@ def test_changes_add_up_to_snapshots(case: Case) -> None:
 @pytest.fixture(scope="module")
 def on_spark(spark_database: Database) -> Iterator[dict[Case, Started]]:
     """All cases on Spark, those of a file in one pipeline: most of a small batch is waiting, let them wait together."""
-    databases = [sl.connect(spark=spark_database.spark, buckets=2, batch_rows=4) for _ in FILES]
+    databases = [sl.connect(spark=spark_database.spark, shards=2, batch_rows=4) for _ in FILES]
     running: dict[Case, Started] = {}
     for database, file in zip(databases, FILES, strict=True):
         cases = [case for case in CASES if case.file == file]

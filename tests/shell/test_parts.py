@@ -14,14 +14,14 @@ from terminal import ROOT
 
 import strandline as sl
 from strandline.apps.shell.completion import Words
-from strandline.apps.shell.feed import Feed
+from strandline.apps.shell.feed import ResultFollower
 from strandline.apps.shell.highlight import coloured
 from strandline.apps.shell.inputs import is_whole, split
 from strandline.apps.shell.session import Session
 from strandline.apps.shell.startup import Options, Startup
 from strandline.apps.shell.words import KEYWORDS
 from strandline.core.temporal import FOREVER, instant
-from strandline.database.introspection.progress_meter import Meter, show_bytes
+from strandline.database.introspection.progress_meter import ProgressMeter, show_bytes
 from strandline.database.query import Query
 from strandline.runtime.kernels.batch import FROM, UNTIL
 from strandline.runtime.kernels.changes import CHANGE, TIME
@@ -138,7 +138,7 @@ def test_a_past_that_is_forgotten_is_named_with_a_caret(capsys: pytest.CaptureFi
     assert "the answer of q1 at 1970-01-01 00:00:03 is no longer kept" in said
     assert re.search(r"\.tail q1 AT TIMESTAMP '1970-01-01 00:00:03'\n +\^+", said)
     assert "Memory keeps 8 elements" in said and "2 rows" in said
-    meter = Meter([session.entries[0].query])
+    meter = ProgressMeter([session.entries[0].query])
     meter.look()
     assert "│ kept from 1970-01-01 00:00:" in meter.line()
 
@@ -161,7 +161,7 @@ def test_following_is_reading_all_again(sql: str) -> None:
     with sl.connect(engine="local", batch_rows=1) as database:
         database.sql(f"CREATE STREAM s (k VARCHAR, v INT, ts BIGINT) SOURCE rows({ROWS}) ORDERED BY ts")
         query = database.sql(sql)
-        feed = Feed(query)
+        feed = ResultFollower(query)
         looks = 0
         while not feed.query.ended or looks == 0:
             feed.look()
@@ -187,7 +187,7 @@ def test_what_is_shown_of_too_much_is_exact(sql: str, monkeypatch: pytest.Monkey
         database.sql(f"CREATE STREAM s (k VARCHAR, v INT, ts BIGINT) SOURCE rows({ROWS}) ORDERED BY ts")
         query = database.sql(sql)
         query.await_end()
-        feed = Feed(query)
+        feed = ResultFollower(query)
         feed.look()
         assert feed.passed_over
         shown, _ = feed.changes(5)
@@ -215,7 +215,7 @@ def test_sources_tell_how_many_rows_are_left() -> None:
         database.sql("""CREATE STREAM r (value BIGINT, ts TIMESTAMP)
             SOURCE rate(total => 900000000, start => '2024-01-01', pace => false) ORDERED BY ts""")
         query = database.sql("SELECT COUNT(*) AS n FROM r [RANGE 1 SECOND SLIDE 1 SECOND]")
-        meter = Meter([query])
+        meter = ProgressMeter([query])
         left: list[int] = []
         phase = ""
         deadline = time.monotonic() + 30

@@ -32,7 +32,7 @@ def postgresql(server: str) -> Server:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if request.param == "sqlite":
         return File(tmp_path / "answers.db")
     found: Server = request.getfixturevalue("postgresql")

@@ -20,7 +20,7 @@ import psutil
 
 from strandline.apps.cli import main
 from strandline.connectors.sinks import postgresql, sqlite
-from strandline.connectors.sinks.sql_table import TableOutlet
+from strandline.connectors.sinks.sql_table import TableWriter
 from strandline.runtime import commit as delivery
 
 
@@ -58,9 +58,9 @@ MOMENTS: dict[str, tuple[Any, str, bool, Callable[..., bool]]] = {
     "parquet, between two files": (delivery.os, "replace", False, lambda _, to: str(to).endswith(".parquet")),
     "delta, before the commit": (deltalake, "write_deltalake", True, always),
     "delta, after the commit": (deltalake, "write_deltalake", False, always),
-    "postgresql, before the commit": (postgresql._Server, "remember", False, always),
-    "sqlite, before the commit": (sqlite._File, "remember", False, always),
-    "tables, after the commit": (TableOutlet, "take", False, always),
+    "postgresql, before the commit": (postgresql._PostgreSQLStore, "remember", False, always),
+    "sqlite, before the commit": (sqlite._SQLiteStore, "remember", False, always),
+    "tables, after the commit": (TableWriter, "take", False, always),
     "the checkpoint, before it knows": (delivery.Delivery, "_remember", True, always),
 }
 

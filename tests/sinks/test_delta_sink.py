@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import strandline as sl
-from strandline.connectors.sinks import Delivered, Outlet, Standing
+from strandline.connectors.sinks import SinkBatch, SinkWriter, ResumePoint
 from strandline.core.errors import SinkError, StrandlineError
 from strandline.core.temporal import to_datetime
 from strandline.core.types import BIGINT, NULL, VARCHAR, Column
@@ -18,7 +18,7 @@ COLUMNS = (Column("k", "k", VARCHAR), Column("n", "n", BIGINT), Column("x", "x",
 INSTANT = pa.timestamp("us", tz="UTC")
 
 
-def batch(number: int, *rows: tuple[str, int, int, int]) -> Delivered:
+def batch(number: int, *rows: tuple[str, int, int, int]) -> SinkBatch:
     """Rows are k, n and the interval."""
     k, n, start, end = zip(*rows, strict=True) if rows else ((), (), (), ())
     columns = {
@@ -28,15 +28,15 @@ def batch(number: int, *rows: tuple[str, int, int, int]) -> Delivered:
         "valid_from": pa.array(map(to_datetime, start), INSTANT),
         "valid_until": pa.array(map(to_datetime, end), INSTANT),
     }
-    return Delivered(number, pa.table(columns), 100 * number)
+    return SinkBatch(number, pa.table(columns), 100 * number)
 
 
-def opened(path: Path, last: int = -1, answered: int = -1, owner: str = "me") -> Outlet:
-    outlet = sl.Delta(path).open("q", COLUMNS)
-    standing = Standing(owner, last < 0, last, answered)
-    outlet.fit(standing)
-    outlet.begin(standing)
-    return outlet
+def opened(path: Path, last: int = -1, answered: int = -1, owner: str = "me") -> SinkWriter:
+    writer = sl.Delta(path).open("q", COLUMNS)
+    resume_point = ResumePoint(owner, last < 0, last, answered)
+    writer.validate(resume_point)
+    writer.prepare(resume_point)
+    return writer
 
 
 def rows(path: Path) -> list[tuple[str, int]]:
@@ -52,15 +52,15 @@ def refusal(path: Path, last: int, answered: int, owner: str = "me") -> Strandli
 
 def test_batches_come_once_however_often_they_are_sent(tmp_path: Path) -> None:
     path = tmp_path / "t"
-    outlet = opened(path)
-    outlet.take(batch(0))
+    writer = opened(path)
+    writer.write(batch(0))
     assert not path.exists(), "a batch without rows is no version"
-    outlet.take(batch(1, ("a", 1, 0, 5), ("a", 1, 0, 5)))
-    opened(path, 0).take(batch(1, ("a", 1, 0, 5), ("a", 1, 0, 5)))
-    outlet = opened(path, 1, 1)
-    outlet.take(batch(1, ("a", 1, 0, 5), ("a", 1, 0, 5)))
-    outlet.take(batch(2))
-    outlet.take(batch(3, ("b", 2, 5, 9)))
+    writer.write(batch(1, ("a", 1, 0, 5), ("a", 1, 0, 5)))
+    opened(path, 0).write(batch(1, ("a", 1, 0, 5), ("a", 1, 0, 5)))
+    writer = opened(path, 1, 1)
+    writer.write(batch(1, ("a", 1, 0, 5), ("a", 1, 0, 5)))
+    writer.write(batch(2))
+    writer.write(batch(3, ("b", 2, 5, 9)))
     assert rows(path) == [("a", 1), ("a", 1), ("b", 2)]
     table = deltalake.DeltaTable(path)
     assert table.version() == 1
@@ -71,16 +71,16 @@ def test_batches_come_once_however_often_they_are_sent(tmp_path: Path) -> None:
 def test_the_checkpoint_must_fit_the_table(tmp_path: Path) -> None:
     path = tmp_path / "t"
     assert refusal(path, 4, 4).code == "results-missing"
-    outlet = opened(path)
+    writer = opened(path)
     for number in (0, 1, 3):
-        outlet.take(batch(number, ("a", number, 0, 5)))
+        writer.write(batch(number, ("a", number, 0, 5)))
     assert refusal(path, 1, 1).code == "results-ahead"
     assert refusal(path, 4, 4).code == "results-missing"
     assert refusal(path, -1, -1, owner="another").code == "results-exist"
     for last in (2, 3, 4):
         opened(path, last, 1 if last == 2 else 3)
     with pytest.raises(SinkError) as caught:
-        sl.Delta(path).open("q", COLUMNS[:1]).fit(Standing("me", False, 3, 3))
+        sl.Delta(path).open("q", COLUMNS[:1]).validate(ResumePoint("me", False, 3, 3))
     assert caught.value.code == "sink-columns"
 
 

@@ -64,11 +64,11 @@ def test_one_column_of_hostile_texts(postgresql: Server) -> None:
     import polars as pl
     import psycopg
 
-    from strandline.connectors.sinks.postgresql import _Server
+    from strandline.connectors.sinks.postgresql import _PostgreSQLStore
     from strandline.connectors.sinks.sql_table import TableSpec
     from strandline.core.types import VARCHAR
 
-    server = _Server(lambda: postgresql.dsn, psycopg, "")
+    server = _PostgreSQLStore(lambda: postgresql.dsn, psycopg, "")
     table = TableSpec("t", (("x", VARCHAR),))
     with server.transaction():
         server.create(table)

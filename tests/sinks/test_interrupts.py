@@ -58,8 +58,8 @@ def running(stream: str, sink: Any, text: str = "SELECT value FROM s") -> Iterat
         yield database, query
 
 
-def values(place: Server | File) -> list[int]:
-    return [row[0] for row in place.rows("SELECT value FROM t ORDER BY value")]
+def values(location: Server | File) -> list[int]:
+    return [row[0] for row in location.rows("SELECT value FROM t ORDER BY value")]
 
 
 def test_a_lock_of_somebody_else_is_told_and_a_stop_does_not_wait_for_it(postgresql: Server) -> None:
@@ -110,9 +110,9 @@ def test_ctrl_c_does_not_wait_for_a_lock(postgresql: Server, tmp_path: Path) -> 
     assert " INFO    strandline.engine: query stopped name=q last_batch=" in log[-1]
 
 
-def _has_rows(place: Server) -> bool:
+def _has_rows(location: Server) -> bool:
     with suppress(psycopg.Error):
-        return bool(place.rows("SELECT 1 FROM t LIMIT 1"))
+        return bool(location.rows("SELECT 1 FROM t LIMIT 1"))
     return False
 
 
@@ -214,13 +214,16 @@ def test_a_server_that_does_not_come_back_ends_the_query_by_name(
 
 
 def test_a_locked_file_is_told_and_a_stop_does_not_wait_for_it(tmp_path: Path) -> None:
-    place = File(tmp_path / "t.db")
-    with running(STREAM, place.sink("t")) as (_, query), sqlite3.connect(place.path, isolation_level=None) as other:
+    location = File(tmp_path / "t.db")
+    with (
+        running(STREAM, location.sink("t")) as (_, query),
+        sqlite3.connect(location.path, isolation_level=None) as other,
+    ):
         wait_for(lambda: _begin(other))
         wait_for(lambda: query.waiting_for is not None)
         stop_in_time(query)
         other.execute("ROLLBACK")
-    found = values(place)
+    found = values(location)
     assert found == list(range(len(found)))
 
 
@@ -232,14 +235,14 @@ def _begin(connection: sqlite3.Connection) -> bool:
 
 
 def test_a_locked_file_only_delays(tmp_path: Path) -> None:
-    place = File(tmp_path / "t.db")
-    with running(ENDING, place.sink("t")) as (_, query):
-        with sqlite3.connect(place.path, isolation_level=None) as other:
+    location = File(tmp_path / "t.db")
+    with running(ENDING, location.sink("t")) as (_, query):
+        with sqlite3.connect(location.path, isolation_level=None) as other:
             wait_for(lambda: _begin(other))
             time.sleep(1.0)
             other.execute("ROLLBACK")
         assert query.await_end(60)
-    assert values(place) == list(range(1500))
+    assert values(location) == list(range(1500))
 
 
 def test_what_cannot_be_interrupted_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:

@@ -17,15 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import strandline as sl
-from strandline.apps.shell.feed import Feed
+from strandline.apps.shell.feed import ResultFollower
 from strandline.core.errors import QueryError, SinkError
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, instant
 from strandline.core.types import BIGINT, DOUBLE, VARCHAR, Column, Type, array_of
 from strandline.database.query import Query
 from strandline.runtime.kernels.batch import FROM, UNTIL
 from strandline.runtime.kernels.changes import CHANGE, TIME, coalesce, net_changes
-from strandline.runtime.result import from_answer, to_answer
-from strandline.runtime.result_buffer import Kept, Pieces, joined
+from strandline.runtime.result import from_result, to_result
+from strandline.runtime.result_buffer import ResultBuffer, ResultChunks, concat_results
 from support import examples
 
 Element = tuple[object, Instant, Instant]
@@ -78,12 +78,12 @@ def deliveries(draw: st.DrawFn, kinds: Sequence[Type] = tuple(VALUES)) -> tuple[
 def table(elements: list[Element], kind: Type) -> pa.Table:
     dtypes = {DOUBLE: pl.Float64(), BIGINT: pl.Int64(), VARCHAR: pl.String(), array_of(BIGINT): pl.List(pl.Int64())}
     schema = {"#1": dtypes[kind], FROM: pl.Int64(), UNTIL: pl.Int64()}
-    return to_answer(pl.DataFrame(elements, schema=schema, orient="row"), column(kind))
+    return to_result(pl.DataFrame(elements, schema=schema, orient="row"), column(kind))
 
 
 def elements_of(tables: list[pa.Table], kind: Type, *, join: bool = False) -> list[Element]:
     """Values as texts: 0 and -0 are one value, and NaN and lists do not go into sets."""
-    frame = from_answer(joined(tables, column(kind)), column(kind))
+    frame = from_result(concat_results(tables, column(kind)), column(kind))
     whole = coalesce(frame, ["#1"]) if join else frame
     rows = whole.select("#1", FROM, UNTIL).iter_rows()
     return [(repr(0.0 if value == 0 and kind is DOUBLE else value), start, end) for value, start, end in rows]
@@ -107,7 +107,7 @@ def alone(elements: list[Element]) -> set[Element]:
 @given(deliveries(), st.integers(1, 12))
 def test_from_since_on_every_snapshot_is_whole(case: tuple[Type, list[Batch]], most: int) -> None:
     kind, batches = case
-    kept, everything = Kept(column(kind), most), Kept(column(kind), None)
+    kept, everything = ResultBuffer(column(kind), most), ResultBuffer(column(kind), None)
     last = max((start for _, batch in batches for _, start, _ in batch), default=0)
     for progress, batch in batches:
         kept.add([table(batch, kind)])
@@ -127,7 +127,7 @@ def test_from_since_on_every_snapshot_is_whole(case: tuple[Type, list[Batch]], m
 def test_whole_elements_keep_their_intervals() -> None:
     """Neither one that touches what is forgotten, nor one inside of another becomes longer or shorter."""
     elements: list[Element] = [(1, 0, 4), (1, 2, 20), (1, 3, 15), (1, 4, 12), (1, 5, 11)]
-    kept = Kept(column(BIGINT), 4, in_pieces=False)
+    kept = ResultBuffer(column(BIGINT), 4, in_pieces=False)
     kept.add([table(elements, BIGINT)])
     shorter = kept.shortened(10)
     assert shorter.since == 4
@@ -139,7 +139,7 @@ def test_whole_elements_keep_their_intervals() -> None:
 def test_only_what_is_too_much_is_forgotten(case: tuple[Type, list[Batch]], most: int) -> None:
     """What is left beyond the limit is valid; and of what fits, nothing goes but what ends with the last that must."""
     kind, batches = case
-    kept = Kept(column(kind), most)
+    kept = ResultBuffer(column(kind), most)
     for progress, batch in batches:
         kept.add([table(batch, kind)])
         now = min(progress - 1, 40)
@@ -156,11 +156,11 @@ class Replayed:
     """As much of a query as a feed asks for."""
 
     columns: tuple[Column, ...]
-    kept: Kept
+    kept: ResultBuffer
     progress: Instant = BEFORE_ALL
     has_whole_elements: bool = False
 
-    def pieces(self, after: int) -> Pieces:
+    def pieces(self, after: int) -> ResultChunks:
         return self.kept.pieces(after, self.progress)
 
 
@@ -169,8 +169,8 @@ class Replayed:
 def test_who_follows_an_answer_sees_what_is_kept(case: tuple[Type, list[Batch]], most: int, looks: list[bool]) -> None:
     """A feed that was overtaken begins again: its snapshot is that of the answer, its changes are the latest of it."""
     kind, batches = case
-    query, everything = Replayed(column(kind), Kept(column(kind), most)), Kept(column(kind), None)
-    feed = Feed(cast(Query, query))
+    query, everything = Replayed(column(kind), ResultBuffer(column(kind), most)), ResultBuffer(column(kind), None)
+    feed = ResultFollower(cast(Query, query))
     for (progress, batch), look in zip(batches, looks, strict=False):
         query.kept.add([table(batch, kind)])
         everything.add([table(batch, kind)])
@@ -179,7 +179,7 @@ def test_who_follows_an_answer_sees_what_is_kept(case: tuple[Type, list[Batch]],
             query.kept = query.kept.shortened(min(progress - 1, 40))
         if look:
             feed.look()
-            whole = from_answer(joined(everything.tables, column(kind)), column(kind))
+            whole = from_result(concat_results(everything.tables, column(kind)), column(kind))
             valid = whole.filter((pl.col(FROM) < progress) & (pl.col(UNTIL) >= progress))
             assert sorted(map(repr, feed.snapshot().rows())) == sorted(map(repr, valid.select("#1").rows()))
             net = net_changes(whole, ["#1"]).filter(pl.col(TIME) < progress).select("#1", TIME, CHANGE)

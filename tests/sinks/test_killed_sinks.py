@@ -96,20 +96,20 @@ def everywhere(out: Path, server: Server) -> dict[str, list[Element]]:
     }
 
 
-def check_snapshot(place: Place, now: str, all_of_it: str) -> int:
+def check_snapshot(location: Place, now: str, all_of_it: str) -> int:
     """The table is the snapshot at the instant that it says, seen from the elements in the table of elements."""
     statement = f"SELECT batch, complete_until FROM strandline_batches WHERE sink = '{now}'"
-    if isinstance(place, Server):
+    if isinstance(location, Server):
         statement = statement.replace("complete_until", "complete_until::text")
-    ((batch, until),) = place.rows(statement)
+    ((batch, until),) = location.rows(statement)
     if batch < 0:
         return 0
     at = FOREVER - 1 if until in ("infinity", "forever") else _microseconds(until) - 1
-    known = elements(place.rows(f"SELECT * FROM {all_of_it}"))
+    known = elements(location.rows(f"SELECT * FROM {all_of_it}"))
     valid = [row[:3] for row in known if row[3] <= at < row[4]]
-    shown = [row[:3] for row in place.rows(f"SELECT * FROM {now}")]
-    assert Counter(shown) == Counter(valid)
-    return len(shown)
+    display_location = [row[:3] for row in location.rows(f"SELECT * FROM {now}")]
+    assert Counter(display_location) == Counter(valid)
+    return len(display_location)
 
 
 @pytest.mark.spark
@@ -125,16 +125,16 @@ def test_killed_sinks_have_each_result_once(tmp_path: Path, postgresql: Server, 
     moments = ["postgresql, before the commit", "the checkpoint, before it knows"][:kills]
     if kills > len(moments):
         moments = [dice.choice(list(MOMENTS)) for _ in range(kills)]
-    shown = 0
+    display_location = 0
     for moment in moments:
         delay = dice.choice([0.0, dice.random() * 0.05]) if kills > 2 else 0.0
         # PostgreSQL comes there twice in a batch. A single kill comes when there is something to see from before it.
         time = dice.randrange(5, 7) if kills == 1 else dice.randrange(2, 4)
         dying = (str(Path(__file__).with_name("dying.py")), moment, str(time), str(delay))
         assert run(file, out, before=dying) == -signal.SIGKILL, f"{moment} did not come"
-        shown += check_snapshot(postgresql, "pg_now", "pg_all")
-        shown += check_snapshot(File(out / "answers.db"), "lite_now", "lite_all")
-    assert shown, "there was something to see between the kills"
+        display_location += check_snapshot(postgresql, "pg_now", "pg_all")
+        display_location += check_snapshot(File(out / "answers.db"), "lite_now", "lite_all")
+    assert display_location, "there was something to see between the kills"
     assert run(file, out) == 0
     with sl.connect(engine="local") as database:
         database.sql(file.read_text().split("CREATE SINK")[0])

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import strandline as sl
-from strandline.connectors.sinks import Delivered, Outlet, Sink, Standing, webhook
+from strandline.connectors.sinks import SinkBatch, SinkWriter, Sink, ResumePoint, webhook
 from strandline.connectors.sinks.kafka import BATCHES
 from strandline.core.errors import SinkError
 from strandline.core.temporal import to_datetime
@@ -23,22 +23,22 @@ COLUMNS = (Column("k", "k", VARCHAR), Column("n", "n", BIGINT))
 INSTANT = pa.timestamp("us", tz="UTC")
 
 
-def batch(number: int, rows: int = 3) -> Delivered:
+def batch(number: int, rows: int = 3) -> SinkBatch:
     columns = {
         "k": pa.array([f"k{n % 2}" for n in range(rows)], pa.large_string()),
         "n": pa.array([100 * number + n for n in range(rows)], pa.int64()),
         "valid_from": pa.array(map(to_datetime, range(rows)), INSTANT),
         "valid_until": pa.array([None] * rows, INSTANT),
     }
-    return Delivered(number, pa.table(columns), 1_000_000)
+    return SinkBatch(number, pa.table(columns), 1_000_000)
 
 
-def opened(sink: Sink, last: int = -1) -> Outlet:
-    outlet = sink.open("q", COLUMNS)
-    standing = Standing("me", last < 0, last, last)
-    outlet.fit(standing)
-    outlet.begin(standing)
-    return outlet
+def opened(sink: Sink, last: int = -1) -> SinkWriter:
+    writer = sink.open("q", COLUMNS)
+    resume_point = ResumePoint("me", last < 0, last, last)
+    writer.validate(resume_point)
+    writer.prepare(resume_point)
+    return writer
 
 
 # ---- webhook ---------------------------------------------------------------------------------------------------------
@@ -85,10 +85,10 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
 
 
 def test_batches_are_posted_with_their_key(receiver: Receiver) -> None:
-    outlet = opened(sl.Webhook(receiver.url, rows=2, headers={"X-Mine": "yes"}))
-    outlet.take(batch(0))
-    outlet.take(batch(1, rows=0))
-    outlet.take(batch(0))
+    writer = opened(sl.Webhook(receiver.url, rows=2, headers={"X-Mine": "yes"}))
+    writer.write(batch(0))
+    writer.write(batch(1, rows=0))
+    writer.write(batch(0))
     assert receiver.keys == ["me-q-0-1", "me-q-0-2"] * 2
     headers, body = receiver.heard[0]
     assert headers["X-Mine"] == "yes" and headers["Content-Type"] == "application/json"
@@ -107,23 +107,23 @@ def test_batches_are_posted_with_their_key(receiver: Receiver) -> None:
 
 def test_a_request_that_fails_is_sent_again_with_the_same_key(receiver: Receiver) -> None:
     receiver.codes = [503, 429, 500]
-    opened(sl.Webhook(receiver.url)).take(batch(7))
+    opened(sl.Webhook(receiver.url)).write(batch(7))
     assert receiver.keys == ["me-q-7-1"] * 4
 
 
 def test_a_receiver_that_refuses_ends_the_query(receiver: Receiver) -> None:
     receiver.codes = [400]
     with pytest.raises(SinkError, match="After 1 attempts the answer was 400") as caught:
-        opened(sl.Webhook(receiver.url)).take(batch(0))
+        opened(sl.Webhook(receiver.url)).write(batch(0))
     assert caught.value.code == "sink-failed"
     receiver.codes = [500] * 3
     with pytest.raises(SinkError, match="After 3 attempts the answer was 500"):
-        opened(sl.Webhook(receiver.url, attempts=3)).take(batch(0))
+        opened(sl.Webhook(receiver.url, attempts=3)).write(batch(0))
 
 
 def test_nobody_there(receiver: Receiver) -> None:
     with pytest.raises(SinkError, match="refused"):
-        opened(sl.Webhook("http://127.0.0.1:9/", attempts=2)).take(batch(0))
+        opened(sl.Webhook("http://127.0.0.1:9/", attempts=2)).write(batch(0))
 
 
 def test_a_query_into_a_webhook(receiver: Receiver) -> None:
@@ -169,15 +169,15 @@ def messages(servers: str, topic: str) -> list[tuple[str | None, dict[str, Any]]
 
 def test_batches_are_sent_once_however_often_they_come(servers: str) -> None:
     sink = sl.Kafka(servers, "once", key="k")
-    outlet = opened(sink)
-    outlet.take(batch(0))
-    outlet.take(batch(1, rows=0))
-    outlet.close()
-    outlet = opened(sink, -1)  # the checkpoint does not know of batch 0 yet
-    outlet.take(batch(0))
-    outlet.take(batch(1))
-    outlet.take(batch(1))
-    outlet.close()
+    writer = opened(sink)
+    writer.write(batch(0))
+    writer.write(batch(1, rows=0))
+    writer.close()
+    writer = opened(sink, -1)  # the checkpoint does not know of batch 0 yet
+    writer.write(batch(0))
+    writer.write(batch(1))
+    writer.write(batch(1))
+    writer.close()
     found = messages(servers, "once")
     assert sorted(body["n"] for _, body in found) == [0, 1, 2, 100, 101, 102]
     assert all(key == body["k"] for key, body in found)
@@ -190,16 +190,16 @@ def test_batches_are_sent_once_however_often_they_come(servers: str) -> None:
 def test_the_checkpoint_must_fit_the_topic(servers: str) -> None:
     sink = sl.Kafka(servers, "fit")
 
-    def open_for(owner: str, last: int) -> Outlet:
-        outlet = sink.open("fit", COLUMNS)
-        standing = Standing(owner, last < 0, last, last)
-        outlet.fit(standing)
-        outlet.begin(standing)
-        return outlet
+    def open_for(owner: str, last: int) -> SinkWriter:
+        writer = sink.open("fit", COLUMNS)
+        resume_point = ResumePoint(owner, last < 0, last, last)
+        writer.validate(resume_point)
+        writer.prepare(resume_point)
+        return writer
 
-    outlet = open_for("one", -1)
+    writer = open_for("one", -1)
     for number in range(3):
-        outlet.take(batch(number))
+        writer.write(batch(number))
     for last, code in ((0, "results-ahead"), (3, "results-missing")):
         with pytest.raises(SinkError) as caught:
             open_for("one", last)
@@ -209,9 +209,9 @@ def test_the_checkpoint_must_fit_the_topic(servers: str) -> None:
 
 
 def test_without_transactions_a_batch_may_come_again(servers: str) -> None:
-    outlet = opened(sl.Kafka(servers, "often", transactional=False))
-    outlet.take(batch(0))
-    outlet.take(batch(0))
+    writer = opened(sl.Kafka(servers, "often", transactional=False))
+    writer.write(batch(0))
+    writer.write(batch(0))
     assert len(messages(servers, "often")) == 6
 
 

@@ -15,7 +15,7 @@ import strandline as sl
 from strandline.apps.doctor import Report, render
 from strandline.connectors import registry as connectors
 from strandline.connectors import traits as plugins
-from strandline.connectors.sinks import Delivered, Memory, Outlet, known_sinks
+from strandline.connectors.sinks import SinkBatch, Memory, SinkWriter, known_sinks
 from strandline.core.errors import StrandlineError
 from strandline.core.types import Schema
 from strandline.database.database import Database
@@ -208,13 +208,13 @@ class Loud(Memory):
     kind: ClassVar[str] = "loud"
     heard: ClassVar[list[int]] = []
 
-    def open(self, query: str, columns: Schema) -> Outlet:
+    def open(self, query: str, columns: Schema) -> SinkWriter:
         return _Loud()
 
 
-class _Loud(Outlet):
-    def take(self, delivered: Delivered) -> None:
-        Loud.heard.append(delivered.table.num_rows)
+class _Loud(SinkWriter):
+    def write(self, sink_batch: SinkBatch) -> None:
+        Loud.heard.append(sink_batch.table.num_rows)
 
 
 def test_a_package_brings_a_sink_along(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:

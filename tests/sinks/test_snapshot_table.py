@@ -10,7 +10,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.connectors.sinks.snapshot import ROW, Changes, Live, last_instant, step
+from strandline.connectors.sinks.snapshot import ROW, SnapshotChanges, SnapshotRows, last_instant, step
 from strandline.core.temporal import BEFORE_ALL, FOREVER
 from strandline.runtime.kernels.batch import FROM, UNTIL
 
@@ -26,9 +26,11 @@ def elements(rows: Sequence[Element]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=KINDS | TIMES, orient="row")
 
 
-def nothing() -> Live:
+def nothing() -> SnapshotRows:
     row = {ROW: pl.Int64()}
-    return Live(pl.DataFrame(schema=row | KINDS | {UNTIL: pl.Int64()}), pl.DataFrame(schema=row | KINDS | TIMES), 0)
+    return SnapshotRows(
+        pl.DataFrame(schema=row | KINDS | {UNTIL: pl.Int64()}), pl.DataFrame(schema=row | KINDS | TIMES), 0
+    )
 
 
 class Tables:
@@ -39,7 +41,7 @@ class Tables:
         self.ends: dict[int, int] = {}
         self.waiting: dict[int, tuple[object, ...]] = {}
 
-    def apply(self, changes: Changes) -> None:
+    def apply(self, changes: SnapshotChanges) -> None:
         for row in changes.go.to_list():
             del self.rows[row], self.ends[row]
         for row in changes.go_on.to_list():
@@ -103,9 +105,9 @@ def test_equal_rows_are_taken_over_one_by_one() -> None:
     twice = [("a", 1.0, 0, 5), ("a", 1.0, 0, 5)]
     live, changes = step(nothing(), elements(twice), last_instant(5), PAYLOAD)
     live, changes = step(live, elements([("a", 1.0, 5, 9)] * 3), last_instant(9), PAYLOAD)
-    assert changes.come.height == 1 and len(changes.go) == 0 and live.shown.height == 3
+    assert changes.come.height == 1 and len(changes.go) == 0 and live.display_location.height == 3
     live, changes = step(live, elements([("a", 1.0, 9, 12)]), last_instant(12), PAYLOAD)
-    assert changes.come.height == 0 and len(changes.go) == 2 and live.shown.height == 1
+    assert changes.come.height == 0 and len(changes.go) == 2 and live.display_location.height == 1
 
 
 def test_what_begins_later_waits() -> None:

@@ -16,14 +16,14 @@ import pytest
 from places import File, Place, Server
 
 import strandline as sl
-from strandline.connectors.sinks import Delivered, Outlet, Sink, Standing
-from strandline.connectors.sinks.base import Arguments
+from strandline.connectors.sinks import SinkBatch, SinkWriter, Sink, ResumePoint
+from strandline.connectors.sinks.base import SinkArguments
 from strandline.connectors.traits import Traits
 from strandline.core.errors import SinkError, StrandlineError
 from strandline.core.temporal import FOREVER, instant, to_datetime
 from strandline.core.types import BIGINT, DOUBLE, VARCHAR, Column, Schema
 from strandline.runtime.kernels.batch import FROM, UNTIL
-from strandline.runtime.result import from_answer
+from strandline.runtime.result import from_result
 from strandline.sql.binder.binder import bind_query
 from strandline.sql.parser.statements import parse_one
 
@@ -54,50 +54,50 @@ class Watching(Sink):
     seen: list[int] = field(default_factory=list)
 
     @classmethod
-    def from_arguments(cls, arguments: Arguments) -> Self:
+    def from_arguments(cls, arguments: SinkArguments) -> Self:
         raise NotImplementedError
 
-    def open(self, query: str, columns: Schema) -> Outlet:
+    def open(self, query: str, columns: Schema) -> SinkWriter:
         return _Watching(self, columns)
 
 
-class _Watching(Outlet):
+class _Watching(SinkWriter):
     def __init__(self, sink: Watching, columns: Schema) -> None:
         self.sink, self.columns = sink, columns
         self.elements = pl.DataFrame()
 
-    def take(self, delivered: Delivered) -> None:
-        self.elements = pl.concat([self.elements, from_answer(delivered.table, self.columns)])
-        at = delivered.complete_until - 1
+    def write(self, sink_batch: SinkBatch) -> None:
+        self.elements = pl.concat([self.elements, from_result(sink_batch.table, self.columns)])
+        at = sink_batch.complete_until - 1
         valid = self.elements.filter((pl.col(FROM) <= at) & (pl.col(UNTIL) > at)).drop(FROM, UNTIL)
-        shown = [row[:-1] for row in self.sink.place_of_table.rows(f"SELECT * FROM {self.sink.table}")]
-        assert Counter(shown) == Counter(valid.rows())
-        self.sink.seen.append(len(shown))
+        display_location = [row[:-1] for row in self.sink.place_of_table.rows(f"SELECT * FROM {self.sink.table}")]
+        assert Counter(display_location) == Counter(valid.rows())
+        self.sink.seen.append(len(display_location))
 
 
 @pytest.mark.parametrize("text", QUERIES.values(), ids=QUERIES)
-def test_the_table_shows_the_snapshot_after_every_batch(place: Place, text: str) -> None:
+def test_the_table_shows_the_snapshot_after_every_batch(location: Place, text: str) -> None:
     with sl.connect(engine="local", batch_rows=1) as database:
         database.sql(STREAM)
         plan = bind_query(parse_one(text), database.catalog)  # type: ignore[arg-type]
-        watching = Watching(place, "t")
-        query, _ = database.start([("q", plan, place.sink("t", "snapshot")), ("w", plan, watching)], None)
+        watching = Watching(location, "t")
+        query, _ = database.start([("q", plan, location.sink("t", "snapshot")), ("w", plan, watching)], None)
         assert query.await_end(60)
     assert len(watching.seen) == 9 and max(watching.seen) > 0
-    ((batch, until),) = place.rows("SELECT batch, complete_until::text FROM strandline_batches"
-                                   if isinstance(place, Server) else
+    ((batch, until),) = location.rows("SELECT batch, complete_until::text FROM strandline_batches"
+                                   if isinstance(location, Server) else
                                    "SELECT batch, complete_until FROM strandline_batches")  # fmt: skip
-    assert (batch, until) == (8, "infinity" if isinstance(place, Server) else "forever")
+    assert (batch, until) == (8, "infinity" if isinstance(location, Server) else "forever")
 
 
-def test_all_elements_are_appended(place: Place) -> None:
+def test_all_elements_are_appended(location: Place) -> None:
     with sl.connect(engine="local", batch_rows=2) as database:
         database.sql(STREAM)
         kept = database.sql(QUERIES["aggregate"])
-        database.sql(QUERIES["aggregate"], name="q", sink=place.sink("t")).await_end(60)
+        database.sql(QUERIES["aggregate"], name="q", sink=location.sink("t")).await_end(60)
         kept.await_end(60)
         frame = kept._frame()
-    rows = place.rows("SELECT * FROM t")
+    rows = location.rows("SELECT * FROM t")
     assert Counter(row[:2] for row in rows) == Counter(row[:2] for row in frame.rows())
     instants = Counter((_instant(row[2]), _instant(row[3])) for row in rows)
     assert instants == Counter((row[2], row[3]) for row in frame.rows())
@@ -107,14 +107,14 @@ def _instant(value: object) -> int:
     return FOREVER if value is None else instant(value if isinstance(value, datetime) else str(value))
 
 
-def test_time_that_goes_on_without_rows_takes_rows_away(place: Place) -> None:
+def test_time_that_goes_on_without_rows_takes_rows_away(location: Place) -> None:
     """The rows of one key only move time on for the other: its row goes in a batch that brings nothing for it."""
     with sl.connect(engine="local", batch_rows=1) as database:
         database.sql("""CREATE STREAM s (k VARCHAR, ts TIMESTAMP) SOURCE rows(('a', '2024-01-01 00:00:00'),
             ('b', '2024-01-01 00:00:01'), ('b', '2024-01-01 00:00:09')) ORDERED BY ts""")
-        sink = place.sink("t", "snapshot")
+        sink = location.sink("t", "snapshot")
         plan = bind_query(parse_one("SELECT k FROM s [RANGE 5 SECONDS] WHERE k = 'a'"), database.catalog)  # type: ignore[arg-type]
-        watching = Watching(place, "t")
+        watching = Watching(location, "t")
         database.start([("q", plan, sink), ("w", plan, watching)], None)[0].await_end(60)
     # Complete up to the time of the last row, exclusively: 00, 01, 09, for ever.
     assert watching.seen == [0, 1, 0]
@@ -129,14 +129,14 @@ z', '2024-02-29', '2024-02-29 12:34:56.789012', 0), (NULL, NULL, NULL, NULL, NUL
 
 
 @pytest.mark.parametrize("shows", ["elements", "snapshot"])
-def test_values_of_every_type_arrive_whole(place: Place, shows: str) -> None:
+def test_values_of_every_type_arrive_whole(location: Place, shows: str) -> None:
     with sl.connect(engine="local") as database:
         database.sql(TYPES)
         text = "SELECT b, i, n, d, m, v, day, at, NULL AS nothing FROM s WINDOW(RANGE UNBOUNDED)"
-        database.sql(text, name="q", sink=place.sink("t", shows)).await_end(60)
-    one, two, three = (row[:9] for row in sorted(place.rows("SELECT * FROM t"), key=lambda row: str(row[1])))
+        database.sql(text, name="q", sink=location.sink("t", shows)).await_end(60)
+    one, two, three = (row[:9] for row in sorted(location.rows("SELECT * FROM t"), key=lambda row: str(row[1])))
     text = 'x "y", \\N\nz'
-    if isinstance(place, Server):
+    if isinstance(location, Server):
         assert one == (True, -1, 9007199254740993, 0.1, Decimal("1234567890123456.7891"), text, date(2024, 2, 29),
                        datetime(2024, 2, 29, 12, 34, 56, 789012), None)  # fmt: skip
         assert two == (False, 0, 0, math.inf, 0, "", date(1900, 1, 1), datetime(1900, 1, 1), None)
@@ -147,14 +147,14 @@ def test_values_of_every_type_arrive_whole(place: Place, shows: str) -> None:
     assert three == (None,) * 9
 
 
-def test_arrays_arrive_whole(place: Place) -> None:
+def test_arrays_arrive_whole(location: Place) -> None:
     with sl.connect(engine="local") as database:
         database.sql("""CREATE STREAM s (k INT, v VARCHAR, ts BIGINT) SOURCE rows((1, 'a,"}', 0), (2, NULL, 0),
             (3, '\\', 0)) ORDERED BY ts""")
         text = "SELECT ARRAY_AGG(k ORDER BY k) AS k, ARRAY_AGG(v ORDER BY k) AS v FROM s WINDOW(RANGE UNBOUNDED)"
-        database.sql(text, name="q", sink=place.sink("t", "snapshot")).await_end(60)
-    rows = place.rows("SELECT k, v FROM t")
-    if isinstance(place, Server):
+        database.sql(text, name="q", sink=location.sink("t", "snapshot")).await_end(60)
+    rows = location.rows("SELECT k, v FROM t")
+    if isinstance(location, Server):
         assert rows == [([1, 2, 3], ['a,"}', None, "\\"])]
     else:
         assert rows == [("[1,2,3]", '["a,\\"}",null,"\\\\"]')]
@@ -169,20 +169,20 @@ KINDS = pa.schema(
 )
 
 
-def batch(number: int, until: int, *rows: tuple[Any, ...]) -> Delivered:
+def batch(number: int, until: int, *rows: tuple[Any, ...]) -> SinkBatch:
     values = [(*row[:3], *(to_datetime(at) for at in row[3:])) for row in rows]
     columns = list(zip(*values, strict=True)) if values else [()] * 5
-    return Delivered(
+    return SinkBatch(
         number, pa.table([pa.array(c, f.type) for c, f in zip(columns, KINDS, strict=True)], schema=KINDS), until
     )
 
 
-def opened(place: Place, shows: str, last: int = -1, owner: str = "me") -> Outlet:
-    outlet = place.sink("t", shows).open("q", COLUMNS)
-    standing = Standing(owner, last < 0, last, last)
-    outlet.fit(standing)
-    outlet.begin(standing)
-    return outlet
+def opened(location: Place, shows: str, last: int = -1, owner: str = "me") -> SinkWriter:
+    writer = location.sink("t", shows).open("q", COLUMNS)
+    resume_point = ResumePoint(owner, last < 0, last, last)
+    writer.validate(resume_point)
+    writer.prepare(resume_point)
+    return writer
 
 
 BATCHES = [
@@ -201,8 +201,8 @@ SNAPSHOTS = [
 ]
 
 
-def snapshot(place: Place) -> Counter[tuple[Any, ...]]:
-    rows = place.rows("SELECT k, n, x FROM t")
+def snapshot(location: Place) -> Counter[tuple[Any, ...]]:
+    rows = location.rows("SELECT k, n, x FROM t")
     return Counter(tuple(_plain(value) for value in row) for row in rows)
 
 
@@ -210,44 +210,44 @@ def _plain(value: Any) -> Any:
     return "nan" if isinstance(value, float) and math.isnan(value) else value
 
 
-def wanted(place: Place, number: int) -> Counter[tuple[Any, ...]]:
+def wanted(location: Place, number: int) -> Counter[tuple[Any, ...]]:
     # SQLite knows no NaN: it makes it NULL.
-    lost = isinstance(place, File)
+    lost = isinstance(location, File)
     return Counter(tuple(None if lost and value == "nan" else value for value in row) for row in SNAPSHOTS[number])
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["one outlet", "opened for every batch"])
-def test_a_batch_that_comes_twice_has_the_effect_of_one(place: Place, again: bool) -> None:
-    outlet = opened(place, "snapshot")
-    for number, delivered in enumerate(BATCHES):
-        outlet.take(delivered)
+def test_a_batch_that_comes_twice_has_the_effect_of_one(location: Place, again: bool) -> None:
+    writer = opened(location, "snapshot")
+    for number, sink_batch in enumerate(BATCHES):
+        writer.write(sink_batch)
         if again:
-            outlet.close()
+            writer.close()
             # A crash before the checkpoint knew of the batch: it knows the one before, and the batch comes again.
-            outlet = opened(place, "snapshot", number - 1)
-        outlet.take(delivered)
-        assert snapshot(place) == wanted(place, number)
-        assert place.rows("SELECT batch FROM strandline_batches") == [(number,)]
-    outlet.close()
+            writer = opened(location, "snapshot", number - 1)
+        writer.write(sink_batch)
+        assert snapshot(location) == wanted(location, number)
+        assert location.rows("SELECT batch FROM strandline_batches") == [(number,)]
+    writer.close()
     for table in ("t", "t__ends", "t__waiting"):
-        assert place.rows(f"SELECT * FROM {table}") == []
+        assert location.rows(f"SELECT * FROM {table}") == []
 
 
-def test_elements_that_come_twice_are_there_once(place: Place) -> None:
-    for number, delivered in enumerate(BATCHES):
+def test_elements_that_come_twice_are_there_once(location: Place) -> None:
+    for number, sink_batch in enumerate(BATCHES):
         for last in (number - 1, number):
-            outlet = opened(place, "elements", last)
-            outlet.take(delivered)
-            outlet.close()
-    assert len(place.rows("SELECT * FROM t")) == sum(each.table.num_rows for each in BATCHES)
+            writer = opened(location, "elements", last)
+            writer.write(sink_batch)
+            writer.close()
+    assert len(location.rows("SELECT * FROM t")) == sum(each.table.num_rows for each in BATCHES)
 
 
 def test_rows_that_stay_are_not_touched(postgresql: Server) -> None:
     """The system column that names the transaction which wrote a row tells."""
-    outlet = opened(postgresql, "snapshot")
-    outlet.take(BATCHES[0])
+    writer = opened(postgresql, "snapshot")
+    writer.write(BATCHES[0])
     before = postgresql.rows("SELECT row_id, xmin::text FROM t WHERE k = 'a'")
-    outlet.take(BATCHES[1])
+    writer.write(BATCHES[1])
     after = postgresql.rows("SELECT row_id, xmin::text FROM t WHERE k = 'a'")
     assert len(after) == 1 and after[0] in before
 
@@ -255,24 +255,24 @@ def test_rows_that_stay_are_not_touched(postgresql: Server) -> None:
 def test_a_process_that_was_thought_dead_changes_nothing(postgresql: Server) -> None:
     """Two outlets of one query: the older one has the batch before in its memory, and is too late."""
     older = opened(postgresql, "snapshot")
-    older.take(BATCHES[0])
+    older.write(BATCHES[0])
     newer = opened(postgresql, "snapshot", 0)
-    newer.take(BATCHES[1])
-    older.take(BATCHES[1])
-    older.take(BATCHES[2])
+    newer.write(BATCHES[1])
+    older.write(BATCHES[1])
+    older.write(BATCHES[2])
     assert snapshot(postgresql) == wanted(postgresql, 2)
-    newer.take(BATCHES[2])
-    newer.take(BATCHES[3])
-    older.take(BATCHES[3])
+    newer.write(BATCHES[2])
+    newer.write(BATCHES[3])
+    older.write(BATCHES[3])
     assert snapshot(postgresql) == wanted(postgresql, 3)
 
 
 def test_a_lost_connection_is_made_again(postgresql: Server) -> None:
-    outlet = opened(postgresql, "snapshot")
-    outlet.take(BATCHES[0])
+    writer = opened(postgresql, "snapshot")
+    writer.write(BATCHES[0])
     others = "datname = current_database() AND pid <> pg_backend_pid()"
     postgresql.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")
-    outlet.take(BATCHES[1])
+    writer.write(BATCHES[1])
     assert snapshot(postgresql) == wanted(postgresql, 1)
 
 
@@ -289,45 +289,45 @@ def test_a_table_in_a_schema(postgresql: Server) -> None:
 # ---- what is refused -------------------------------------------------------------------------------------------------
 
 
-def refusal(place: Place, shows: str, last: int = -1, owner: str = "me") -> StrandlineError:
+def refusal(location: Place, shows: str, last: int = -1, owner: str = "me") -> StrandlineError:
     with pytest.raises(SinkError) as caught:
-        opened(place, shows, last, owner)
+        opened(location, shows, last, owner)
     return caught.value
 
 
-def test_the_checkpoint_must_fit_the_table(place: Place) -> None:
-    assert refusal(place, "elements", last=3).code == "results-missing"
-    outlet = opened(place, "elements")
-    for delivered in BATCHES[:3]:
-        outlet.take(delivered)
-    outlet.close()
-    assert refusal(place, "elements", owner="another").code == "results-exist"
-    assert refusal(place, "elements", last=0).code == "results-ahead"
-    assert refusal(place, "elements", last=3).code == "results-missing"
-    assert refusal(place, "snapshot", last=2).code == "sink-columns"
+def test_the_checkpoint_must_fit_the_table(location: Place) -> None:
+    assert refusal(location, "elements", last=3).code == "results-missing"
+    writer = opened(location, "elements")
+    for sink_batch in BATCHES[:3]:
+        writer.write(sink_batch)
+    writer.close()
+    assert refusal(location, "elements", owner="another").code == "results-exist"
+    assert refusal(location, "elements", last=0).code == "results-ahead"
+    assert refusal(location, "elements", last=3).code == "results-missing"
+    assert refusal(location, "snapshot", last=2).code == "sink-columns"
     for last in (1, 2):
-        opened(place, "elements", last).close()
-    place.run("DROP TABLE t")
-    assert refusal(place, "elements", last=2).code == "results-missing"
+        opened(location, "elements", last).close()
+    location.run("DROP TABLE t")
+    assert refusal(location, "elements", last=2).code == "results-missing"
 
 
-def test_a_table_of_somebody_else_is_left_alone(place: Place) -> None:
-    place.run("CREATE TABLE t (k TEXT)")
-    assert refusal(place, "elements").code == "sink-columns"
-    place.run("INSERT INTO t VALUES ('mine')")
-    assert refusal(place, "elements").code == "results-exist"
-    assert place.rows("SELECT * FROM t") == [("mine",)]
+def test_a_table_of_somebody_else_is_left_alone(location: Place) -> None:
+    location.run("CREATE TABLE t (k TEXT)")
+    assert refusal(location, "elements").code == "sink-columns"
+    location.run("INSERT INTO t VALUES ('mine')")
+    assert refusal(location, "elements").code == "results-exist"
+    assert location.rows("SELECT * FROM t") == [("mine",)]
 
 
-def test_rows_taken_away_by_somebody_else_are_noticed(place: Place) -> None:
-    outlet = opened(place, "snapshot")
-    outlet.take(BATCHES[0])
-    outlet.close()
-    place.run("DELETE FROM t WHERE k = 'a'")
-    outlet = opened(place, "snapshot", 0)
+def test_rows_taken_away_by_somebody_else_are_noticed(location: Place) -> None:
+    writer = opened(location, "snapshot")
+    writer.write(BATCHES[0])
+    writer.close()
+    location.run("DELETE FROM t WHERE k = 'a'")
+    writer = opened(location, "snapshot", 0)
     with pytest.raises(SinkError, match="changed by somebody else"):
-        outlet.take(BATCHES[1])
-    outlet.close()
+        writer.write(BATCHES[1])
+    writer.close()
 
 
 def test_what_the_database_refuses_ends_the_query_by_name(postgresql: Server) -> None:

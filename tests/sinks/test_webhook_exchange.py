@@ -19,7 +19,7 @@ import pytest
 from receivers import OK, drip, read_request, receiving, redirect, status
 
 import strandline as sl
-from strandline.connectors.sinks import Delivered, Outlet, Sink, Standing, webhook
+from strandline.connectors.sinks import SinkBatch, SinkWriter, Sink, ResumePoint, webhook
 from strandline.connectors.sinks.http_exchange import Address
 from strandline.core.errors import SinkError, StrandlineError
 from strandline.core.temporal import to_datetime
@@ -27,7 +27,7 @@ from strandline.core.types import BIGINT, Column
 
 COLUMNS = (Column("n", "n", BIGINT),)
 INSTANT = pa.timestamp("us", tz="UTC")
-BATCH = Delivered(
+BATCH = SinkBatch(
     0,
     pa.table(
         {
@@ -40,10 +40,10 @@ BATCH = Delivered(
 )
 
 
-def opened(sink: Sink, query: str = "q") -> Outlet:
-    outlet = sink.open(query, COLUMNS)
-    outlet.begin(Standing("me", True, -1, -1))
-    return outlet
+def opened(sink: Sink, query: str = "q") -> SinkWriter:
+    writer = sink.open(query, COLUMNS)
+    writer.prepare(ResumePoint("me", True, -1, -1))
+    return writer
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +62,7 @@ def hook(url: str, **options: Any) -> sl.Webhook:
 def test_a_redirection_is_refused_and_never_counts_as_delivered(code: int) -> None:
     with receiving(OK) as other, receiving(redirect(code, other.url)) as first:
         with pytest.raises(SinkError) as caught:
-            opened(hook(first.url, attempts=3)).take(BATCH)
+            opened(hook(first.url, attempts=3)).write(BATCH)
         assert caught.value.code == "webhook-redirect"
         assert len(first.requests) == 1 and not other.requests
 
@@ -71,7 +71,7 @@ def test_a_redirection_is_refused_and_never_counts_as_delivered(code: int) -> No
 def test_a_redirection_that_is_followed_keeps_method_body_and_key_but_no_credentials(code: int) -> None:
     headers = {"X-Mine": "mine", "Cookie": "c=1"}
     with receiving(OK) as other, receiving(redirect(code, other.url)) as first:
-        opened(hook(first.url, redirects=1, token="t0ken", headers=headers)).take(BATCH)
+        opened(hook(first.url, redirects=1, token="t0ken", headers=headers)).write(BATCH)
         [(line, sent, body)], [(other_line, other_sent, other_body)] = first.requests, other.requests
     assert line == other_line == "POST /hook HTTP/1.1" and body == other_body and b'"n":1' in body.replace(b" ", b"")
     assert sent["Authorization"] == "Bearer t0ken" and sent["X-Mine"] == "mine" and sent["Cookie"] == "c=1"
@@ -81,7 +81,7 @@ def test_a_redirection_that_is_followed_keeps_method_body_and_key_but_no_credent
 
 def test_credentials_stay_on_their_host() -> None:
     with receiving(redirect(307, "/there"), OK) as receiver:
-        opened(hook(receiver.url.replace("//", "//me:s%40fe@"), redirects=1)).take(BATCH)
+        opened(hook(receiver.url.replace("//", "//me:s%40fe@"), redirects=1)).write(BATCH)
     basic = f"Basic {base64.b64encode(b'me:s@fe').decode()}"
     assert [(line, sent["Authorization"]) for line, sent, _ in receiver.requests] == [
         ("POST /hook HTTP/1.1", basic),
@@ -94,7 +94,7 @@ def test_credentials_do_not_come_back_by_way_of_another_host() -> None:
     first_answers = [b"", OK]
     with receiving(lambda c: c.sendall(first_answers.pop(0))) as first, receiving(redirect(307, first.url)) as other:
         first_answers[0] = redirect(307, other.url)
-        opened(hook(first.url, redirects=2, token="t")).take(BATCH)
+        opened(hook(first.url, redirects=2, token="t")).write(BATCH)
     assert ["Authorization" in sent for _, sent, _ in (*first.requests, *other.requests)] == [True, False, False]
 
 
@@ -104,13 +104,13 @@ def test_credentials_do_not_come_back_by_way_of_another_host() -> None:
 )
 def test_redirections_that_lead_nowhere(location: str, reason: str) -> None:
     with receiving(redirect(302, location)) as first, pytest.raises(SinkError) as caught:
-        opened(hook(first.url, redirects=3)).take(BATCH)
+        opened(hook(first.url, redirects=3)).write(BATCH)
     assert caught.value.code == "webhook-redirect" and reason in (caught.value.detail or "")
 
 
 def test_a_circle_ends() -> None:
     with receiving(redirect(308, "/hook")) as receiver, pytest.raises(SinkError) as caught:
-        opened(hook(receiver.url, redirects=4)).take(BATCH)
+        opened(hook(receiver.url, redirects=4)).write(BATCH)
     assert caught.value.code == "webhook-redirect" and len(receiver.requests) == 5
 
 
@@ -118,12 +118,12 @@ def test_redirections_keep_to_allowed_hosts_and_to_https() -> None:
     with receiving(OK) as other, receiving(redirect(307, other.url)) as first:
         confined = hook(first.url, redirects=1).confined(sl.Allow(hosts=(f"127.0.0.1:{first.port}",)))
         with pytest.raises(SinkError, match="not allowed") as caught:
-            opened(confined).take(BATCH)
+            opened(confined).write(BATCH)
         assert caught.value.code == "webhook-redirect" and not other.requests
-    outlet: Any = opened(hook("https://a.example/x", redirects=1))
+    writer: Any = opened(hook("https://a.example/x", redirects=1))
     answer = webhook.Answer(307, "", "http://a.example/x", "")
     with pytest.raises(SinkError, match="from https to http"):
-        outlet._following(Address.parse("https://a.example/x"), answer)
+        writer._following(Address.parse("https://a.example/x"), answer)
 
 
 # ---- answers without end, or without haste ---------------------------------------------------------------------------
@@ -142,7 +142,7 @@ def test_three_gigabytes_of_answer_are_not_read() -> None:
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with receiving(flood) as receiver:
-        opened(hook(receiver.url)).take(BATCH)
+        opened(hook(receiver.url)).write(BATCH)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert len(receiver.requests) == 1, "delivered by the first attempt"
     assert sent < 50 * 2**20 and grown < 50_000, f"{sent} bytes sent, {grown} KB more memory"
@@ -158,42 +158,42 @@ def test_a_dripping_receiver_does_not_defeat_the_timeout(what: str) -> None:
     }
     with receiving(drip(answers[what], 0.002)) as receiver:
         began = time.monotonic()
-        outlet = opened(hook(receiver.url, timeout=1.0))
+        writer = opened(hook(receiver.url, timeout=1.0))
         if what == "a chunked body":  # its status has said that it was taken
-            outlet.take(BATCH)
+            writer.write(BATCH)
         else:
             with pytest.raises(SinkError, match="in time"):
-                outlet.take(BATCH)
+                writer.write(BATCH)
         assert 0.9 < time.monotonic() - began < 2.0
 
 
 def test_a_receiver_that_does_not_read_is_given_up() -> None:
-    big = Delivered(0, BATCH.table.take(pa.array([0] * 400_000)), 1_000_000)
+    big = SinkBatch(0, BATCH.table.write(pa.array([0] * 400_000)), 1_000_000)
     with socket.create_server(("127.0.0.1", 0)) as door:  # nobody accepts: what fits into buffers is all
         door.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         began = time.monotonic()
         with pytest.raises(SinkError, match="time"):
-            opened(hook(f"http://127.0.0.1:{door.getsockname()[1]}/", timeout=1.0, rows=400_000)).take(big)
+            opened(hook(f"http://127.0.0.1:{door.getsockname()[1]}/", timeout=1.0, rows=400_000)).write(big)
     assert time.monotonic() - began < 8.0
 
 
 def test_what_is_no_http_is_a_failure_without_a_trace() -> None:
     with receiving(b"SSH-2.0-OpenSSH_9.2\r\n" * 5) as receiver, pytest.raises(SinkError) as caught:
-        opened(hook(receiver.url)).take(BATCH)
+        opened(hook(receiver.url)).write(BATCH)
     assert caught.value.code == "sink-failed" and "not HTTP" in (caught.value.detail or "")
 
 
 @pytest.mark.parametrize("code", [204, 201])
 def test_other_successes_count(code: int) -> None:
     with receiving(status(f"{code} Fine")) as receiver:
-        opened(hook(receiver.url)).take(BATCH)
+        opened(hook(receiver.url)).write(BATCH)
     assert len(receiver.requests) == 1
 
 
 @pytest.mark.parametrize("code", [300, 304, 101])
 def test_what_is_neither_a_success_nor_a_redirection_is_none(code: int) -> None:
     with receiving(status(f"{code} Odd")) as receiver, pytest.raises(SinkError):
-        opened(hook(receiver.url, timeout=1.0)).take(BATCH)
+        opened(hook(receiver.url, timeout=1.0)).write(BATCH)
 
 
 # ---- TLS -------------------------------------------------------------------------------------------------------------
@@ -237,12 +237,12 @@ def test_a_certificate_must_be_trusted_and_be_that_of_the_host(
 ) -> None:
     with receiving_tls(certificate) as (port, bodies):
         with pytest.raises(SinkError, match=r"(?i)certificate"):
-            opened(hook(f"https://localhost:{port}/")).take(BATCH)
+            opened(hook(f"https://localhost:{port}/")).write(BATCH)
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate.parent / "cert"))
         with pytest.raises(SinkError, match=r"(?i)certificate"):
-            opened(hook(f"https://127.0.0.1:{port}/")).take(BATCH)
+            opened(hook(f"https://127.0.0.1:{port}/")).write(BATCH)
         assert not bodies
-        opened(hook(f"https://localhost:{port}/")).take(BATCH)
+        opened(hook(f"https://localhost:{port}/")).write(BATCH)
     assert len(bodies) == 1 and b'"rows"' in bodies[0]
 
 
@@ -250,13 +250,13 @@ def test_a_handshake_that_does_not_come_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as door:
         began = time.monotonic()
         with pytest.raises(SinkError, match="time"):
-            opened(hook(f"https://localhost:{door.getsockname()[1]}/", timeout=1.0)).take(BATCH)
+            opened(hook(f"https://localhost:{door.getsockname()[1]}/", timeout=1.0)).write(BATCH)
     assert time.monotonic() - began < 2.5
 
 
 def test_a_name_that_does_not_resolve_is_a_failure() -> None:
     with pytest.raises(SinkError) as caught:
-        opened(hook("http://no-such-host.invalid/", timeout=5.0)).take(BATCH)
+        opened(hook("http://no-such-host.invalid/", timeout=5.0)).write(BATCH)
     assert caught.value.code == "sink-failed"
 
 
@@ -356,7 +356,7 @@ def test_a_secret_that_is_missing_is_named(database: Any) -> None:
 @pytest.mark.parametrize("name", ["a\r\nX-Evil: 1", "naïve ☃", "a\x00b", "x" * 2000])
 def test_a_name_cannot_break_a_header(name: str) -> None:
     with receiving(OK) as receiver:
-        opened(hook(receiver.url), name).take(BATCH)
+        opened(hook(receiver.url), name).write(BATCH)
     [(_, sent, _)] = receiver.requests
     assert "X-Evil" not in sent and sent["Idempotency-Key"].isascii()
 

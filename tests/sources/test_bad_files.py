@@ -26,7 +26,7 @@ from strandline.database.database import Database
 from strandline.database.query import Query
 from strandline.logical.catalog import BadInput, BaseStream, SourceCall
 from strandline.runtime.bad_input import check_bad_input
-from strandline.runtime.watermark import Heartbeat, check_balance
+from strandline.runtime.watermark import SourceStatus, check_balance
 
 ROUNDS = 70 if not os.environ.get("STRANDLINE_LONG") else 1_000  # of eight damaged files each
 
@@ -484,17 +484,17 @@ def test_a_restart_decides_alike_and_another_clause_goes_on(tmp_path: Path) -> N
 
 def test_a_share_needs_a_hundred_rows() -> None:
     stream = BaseStream("s", (("k", INT),), SourceCall("file"), None, bad_input=BadInput(True, most_share=0.01))
-    check_bad_input(stream, Heartbeat("s", rows=98, rejected=1, read=99))
+    check_bad_input(stream, SourceStatus("s", rows=98, rejected=1, read=99))
     with pytest.raises(SourceError):
-        check_bad_input(stream, Heartbeat("s", rows=98, rejected=2, read=100))
-    check_bad_input(stream, Heartbeat("s", rows=198, rejected=2, read=200))
+        check_bad_input(stream, SourceStatus("s", rows=98, rejected=2, read=100))
+    check_bad_input(stream, SourceStatus("s", rows=198, rejected=2, read=200))
 
 
 def test_rows_that_are_unaccounted_for_are_an_error() -> None:
-    check_balance(Heartbeat("s", rows=5, late=2, rejected=1, read=8, dropped={"q": 5}))
-    for beat in (Heartbeat("s", rows=5, read=6), Heartbeat("s", rows=5, read=5, dropped={"q": 6})):
+    check_balance(SourceStatus("s", rows=5, late=2, rejected=1, read=8, dropped={"q": 5}))
+    for status in (SourceStatus("s", rows=5, read=6), SourceStatus("s", rows=5, read=5, dropped={"q": 6})):
         with pytest.raises(AssertionError):
-            check_balance(beat)
+            check_balance(status)
 
 
 @pytest.mark.parametrize(

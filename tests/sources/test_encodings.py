@@ -15,7 +15,7 @@ import pytest
 from damage import balanced, moment, read_all, zstd_bytes
 
 from strandline.connectors.sources.files import planning
-from strandline.connectors.sources.files.content import Damaged, Form, open_content
+from strandline.connectors.sources.files.content import DamagedContent, FileFormat, open_content
 from strandline.core.errors import SourceError
 
 TEXTS = ["plain", "Grüße", "naïve", "straße"]
@@ -179,12 +179,12 @@ def test_what_comes_before_the_end_of_a_stream_that_is_cut_off_is_read_to_the_la
     content = b"".join(b"%d,%d\n" % (n, chance.randrange(10**9)) for n in range(30_000))
     packed = COMPRESSIONS[suffix](content)
     path = tmp_path / "x"
-    form = Form({"gz": "gzip", "zst": "zstd", "bz2": "bz2"}[suffix])
+    form = FileFormat({"gz": "gzip", "zst": "zstd", "bz2": "bz2"}[suffix])
     lengths = []
     for cut in sorted(chance.sample(range(len(packed)), 6)):
         path.write_bytes(packed[:cut])
         found = []
-        with path.open("rb") as file, pytest.raises(Damaged) if cut else pytest.raises(StopIteration) as caught:
+        with path.open("rb") as file, pytest.raises(DamagedContent) if cut else pytest.raises(StopIteration) as caught:
             stream = open_content(file, form, 0)
             for _ in itertools.count():
                 data = stream.read(2**20)
@@ -193,7 +193,7 @@ def test_what_comes_before_the_end_of_a_stream_that_is_cut_off_is_read_to_the_la
                 found.append(data)
         whole = b"".join(found)
         assert content.startswith(whole)
-        assert not isinstance(caught.value, Damaged) or caught.value.rest_only
+        assert not isinstance(caught.value, DamagedContent) or caught.value.rest_only
         lengths.append(len(whole))
     assert lengths == sorted(lengths)
     if suffix != "bz2":  # which gives whole blocks

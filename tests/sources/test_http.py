@@ -16,8 +16,8 @@ import strandline as sl
 from live import declared, free_port, wait_for
 from strandline.connectors.sources import http_requests as hooks
 from strandline.connectors.sources.http import HttpSource
-from strandline.connectors.sources.http_requests import Refused, rows_in
-from strandline.connectors.sources.received_log import Received
+from strandline.connectors.sources.http_requests import RequestRefused, rows_in
+from strandline.connectors.sources.received_log import ReceivedLog
 from strandline.core.errors import StrandlineError
 from strandline.database.database import Database
 from strandline.database.query import Query
@@ -131,8 +131,8 @@ def test_the_answer_comes_after_the_disk(tmp_path: Path, monkeypatch: pytest.Mon
     assert isinstance(source, HttpSource)
     source.open()
     order: list[str] = []
-    real = Received._flush
-    monkeypatch.setattr(Received, "_flush", lambda self: (real(self), order.append("disk")))
+    real = ReceivedLog._flush
+    monkeypatch.setattr(ReceivedLog, "_flush", lambda self: (real(self), order.append("disk")))
     answer = hooks.answer
     monkeypatch.setattr(hooks, "answer", lambda *a, **k: (order.append("answer"), answer(*a, **k))[1])
     assert post(source.port, b'{"k": 1, "ts": 1}') == (200, {"rows": 1})
@@ -143,7 +143,7 @@ def test_the_answer_comes_after_the_disk(tmp_path: Path, monkeypatch: pytest.Mon
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Received, "_write", full)
+    monkeypatch.setattr(ReceivedLog, "_write", full)
     assert post(source.port, b'{"k": 2, "ts": 2}')[0] == 503
     with pytest.raises(StrandlineError) as caught:
         source.advance(0, 10)
@@ -197,5 +197,5 @@ def test_json_values_keep_their_writing(body: bytes, rows: list[bytes]) -> None:
 
 @pytest.mark.parametrize("body", [b"{", b"[1", b"1]", b"nope", b"\xff", b"[" * 100_000])
 def test_what_is_no_json_is_refused(body: bytes) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         rows_in(body, "application/json")

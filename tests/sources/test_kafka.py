@@ -21,7 +21,7 @@ from live import declared, wait_for
 from strandline.connectors.sources import kafka as kafka_module
 from strandline.connectors.sources import kafka_topic as topic_module
 from strandline.connectors.sources.kafka import KafkaSource
-from strandline.connectors.sources.kafka_offsets import ROUNDS_KEPT, OffsetLog, Reading, Round, fair_shares
+from strandline.connectors.sources.kafka_offsets import ROUNDS_KEPT, OffsetLog, PartitionRead, ReadRound, fair_shares
 from strandline.core.errors import StrandlineError
 from strandline.database.database import Database
 from strandline.database.query import Query
@@ -176,8 +176,12 @@ def test_several_tasks_read_whole_partitions(broker: Broker, monkeypatch: pytest
     found = source(broker, topic(broker, [*range(40)], [*range(5)], [*range(35)], [*range(20)]))
     end, _ = found.advance(0, 1000)
     assert end == 4
-    assert found.cuts(0, 4, 1) == () and found.cuts(0, 4, 2) == (3,) and found.cuts(0, 4, 3) == (1, 3)
-    assert found.cuts(0, 4, 50) == (1, 3), "a handful of rows is no task"
+    assert (
+        found.split_points(0, 4, 1) == ()
+        and found.split_points(0, 4, 2) == (3,)
+        and found.split_points(0, 4, 3) == (1, 3)
+    )
+    assert found.split_points(0, 4, 50) == (1, 3), "a handful of rows is no task"
     found.close()
 
 
@@ -188,9 +192,11 @@ def test_new_partitions_are_noticed(broker: Broker, monkeypatch: pytest.MonkeyPa
     end, _ = found.advance(0, 100)
     partitions = found.topic.partitions
     monkeypatch.setattr(found.topic, "partitions", lambda: [0] if len(found.log.rounds) < 1 else partitions())
-    found.log.rounds[0] = Round(0, (), {0: 1})  # as if there had been one partition
+    found.log.rounds[0] = ReadRound(0, (), {0: 1})  # as if there had been one partition
     wait_for(lambda: found.advance(end, 100)[0] > end)
-    assert found.log.readings(end, found.log.end) == [Reading(1, 0, 1)], "from its first message, not from the latest"
+    assert found.log.readings(end, found.log.end) == [PartitionRead(1, 0, 1)], (
+        "from its first message, not from the latest"
+    )
     assert found.partitions(found.log.end) == {"0": False, "1": False}
     found.close()
 
@@ -200,18 +206,18 @@ def test_a_silent_partition_holds_nobody_back_for_longer_than_declared(broker: B
     query = ask(database, broker, name, "", clauses="ORDERED BY ts IDLE AFTER 1 SECOND")
     wait_for(lambda: sum(query.metrics()["rows_in"].values()) == 2)
     began, sent = time.monotonic(), 10
-    while not (beat := query._group.delivery.heartbeats.get("s")) or beat.progress < 10:
+    while not (status := query._group.delivery.statuses.get("s")) or status.watermark < 10:
         broker.send(name, 0, messages([sent]))
         sent += 1
         time.sleep(0.05)
         assert time.monotonic() - began < 20, "time stands still"
-    assert beat.resting == ("1",) and not beat.idle
+    assert status.resting == ("1",) and not status.idle
     broker.send(name, 1, messages([3, 1000]))  # awake again; 3 has come too late
-    wait_for(lambda: query._group.delivery.heartbeats["s"].late == 1)
+    wait_for(lambda: query._group.delivery.statuses["s"].late == 1)
     assert query.late("s").to_pylist() == [{"k": 3, "ts": 3}]
-    assert "1" not in query._group.delivery.heartbeats["s"].resting
-    wait_for(lambda: query._group.delivery.heartbeats["s"].idle, 30)  # in the end all of them
-    assert query._group.delivery.heartbeats["s"].progress == 1001
+    assert "1" not in query._group.delivery.statuses["s"].resting
+    wait_for(lambda: query._group.delivery.statuses["s"].idle, 30)  # in the end all of them
+    assert query._group.delivery.statuses["s"].progress == 1001
 
 
 def test_messages_that_were_deleted_before_they_were_read(broker: Broker, database: Database) -> None:
@@ -234,7 +240,7 @@ def test_messages_that_were_deleted_before_they_were_read(broker: Broker, databa
 def test_a_topic_that_was_made_anew_is_not_read_from_the_middle(broker: Broker, tmp_path: Path) -> None:
     name = topic(broker, [1, 2, 3])
     found = source(broker, name, "", tmp_path)
-    found.log.append(Round(0, (), {0: 7}))
+    found.log.append(ReadRound(0, (), {0: 7}))
     with pytest.raises(StrandlineError) as caught:
         found.advance(1, 10)
     assert caught.value.code == "kafka-offsets-gone"
@@ -290,7 +296,11 @@ def test_the_log_forgets_what_nobody_can_ask_for(tmp_path: Path) -> None:
     log = OffsetLog(tmp_path)
     for number in range(100):
         log.append(
-            Round(log.end, (Reading(0, number, number + 1), Reading(1, 0, 0))[: number % 3], {0: number + 1, 1: 0})
+            ReadRound(
+                log.end,
+                (PartitionRead(0, number, number + 1), PartitionRead(1, 0, 0))[: number % 3],
+                {0: number + 1, 1: 0},
+            )
         )
     other = OffsetLog(tmp_path)
     other.load()

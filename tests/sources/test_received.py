@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from strandline.connectors.sources import received_log as received_module
-from strandline.connectors.sources.received_log import BATCHES_KEPT, Received
+from strandline.connectors.sources.received_log import BATCHES_KEPT, ReceivedLog
 from strandline.core.errors import StrandlineError
 from strandline.core.types import BIGINT
 from strandline.logical.catalog import BaseStream, SourceCall
@@ -22,28 +22,28 @@ def line(number: int) -> bytes:
     return b'{"n": %d}' % number
 
 
-def numbers(received: Received, start: int, end: int) -> list[int]:
+def numbers(received: ReceivedLog, start: int, end: int) -> list[int]:
     return [n for chunk in received.read(start, end, STREAM, "here") for n in chunk.rows["n"].to_list()]
 
 
 @pytest.fixture
-def received(tmp_path: Path) -> Iterator[Received]:
-    found = Received(tmp_path / "received")
+def received(tmp_path: Path) -> Iterator[ReceivedLog]:
+    found = ReceivedLog(tmp_path / "received")
     found.open()
     yield found
     found.close()
 
 
-def again(received: Received) -> Received:
+def again(received: ReceivedLog) -> ReceivedLog:
     """Another process goes on, without a word from the first."""
     os.close(received._file or 0)
     received._file = None
-    found = Received(received.directory)
+    found = ReceivedLog(received.directory)
     found.open()
     return found
 
 
-def test_positions_count_lines_and_mean_the_same_after_a_restart(received: Received) -> None:
+def test_positions_count_lines_and_mean_the_same_after_a_restart(received: ReceivedLog) -> None:
     received.append([line(0), b"", line(1)])
     assert received.advance(0, 100) == (2, False)
     received.append([line(2)])
@@ -56,7 +56,7 @@ def test_positions_count_lines_and_mean_the_same_after_a_restart(received: Recei
     other.close()
 
 
-def torn(received: Received, cut: int) -> None:
+def torn(received: ReceivedLog, cut: int) -> None:
     """A block whose writing was interrupted: nobody heard that it was taken."""
     [file] = received.directory.glob("*.jsonl")
     block = received_module._block([line(1), line(2)])
@@ -65,7 +65,7 @@ def torn(received: Received, cut: int) -> None:
 
 
 @pytest.mark.parametrize("cut", range(1, 20))
-def test_a_block_that_was_not_written_to_its_end_was_never_taken(received: Received, cut: int) -> None:
+def test_a_block_that_was_not_written_to_its_end_was_never_taken(received: ReceivedLog, cut: int) -> None:
     received.append([line(0)])
     torn(received, cut)
     other = again(received)
@@ -76,7 +76,7 @@ def test_a_block_that_was_not_written_to_its_end_was_never_taken(received: Recei
 
 
 @pytest.mark.parametrize("cut", range(1, 20))
-def test_also_where_it_was_the_first_of_its_file(received: Received, cut: int) -> None:
+def test_also_where_it_was_the_first_of_its_file(received: ReceivedLog, cut: int) -> None:
     torn(received, cut)
     other = again(received)
     assert other.advance(0, 100) == (0, False)
@@ -85,7 +85,7 @@ def test_also_where_it_was_the_first_of_its_file(received: Received, cut: int) -
     other.close()
 
 
-def test_a_whole_block_that_was_not_acknowledged_is_kept(received: Received) -> None:
+def test_a_whole_block_that_was_not_acknowledged_is_kept(received: ReceivedLog) -> None:
     received.append([line(0)])
     torn(received, 0)
     other = again(received)
@@ -118,7 +118,7 @@ def empty_head(directory: Path) -> None:
 @pytest.mark.parametrize("damage", [truncate, flip, remove_file, remove_head, empty_head])
 @pytest.mark.parametrize("read", [0, 2])
 def test_what_was_acknowledged_and_is_not_there_any_more_is_damage(
-    received: Received, damage: Callable[[Path], None], read: int
+    received: ReceivedLog, damage: Callable[[Path], None], read: int
 ) -> None:
     received.append([line(0), line(1)])
     if read:
@@ -126,16 +126,16 @@ def test_what_was_acknowledged_and_is_not_there_any_more_is_damage(
     received.append([line(2)])
     received.close()
     damage(received.directory)
-    checks: list[Callable[[Received], None]] = [lambda other: other.check(0)]
+    checks: list[Callable[[ReceivedLog], None]] = [lambda other: other.check(0)]
     if (damage, read) != (remove_file, 2):  # what was read is removed by and by, so opening alone does not miss it
         checks.append(lambda other: other.open())
     for verify in checks:
         with pytest.raises(StrandlineError) as caught:
-            verify(Received(received.directory))
+            verify(ReceivedLog(received.directory))
         assert caught.value.code == "checkpoint-damaged"
 
 
-def test_a_limit_is_kept_also_within_a_file(received: Received) -> None:
+def test_a_limit_is_kept_also_within_a_file(received: ReceivedLog) -> None:
     received.append([line(n) for n in range(10)])
     assert received.advance(0, 4) == (4, False)
     assert received.advance(4, 4) == (8, False)
@@ -143,7 +143,7 @@ def test_a_limit_is_kept_also_within_a_file(received: Received) -> None:
     assert numbers(received, 4, 8) == [4, 5, 6, 7]
 
 
-def test_what_nobody_can_ask_for_again_is_removed(received: Received, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_nobody_can_ask_for_again_is_removed(received: ReceivedLog, monkeypatch: pytest.MonkeyPatch) -> None:
     position, most = 0, 0
     for batch in range(50):
         received.append([line(batch)] * 100)
@@ -156,7 +156,7 @@ def test_what_nobody_can_ask_for_again_is_removed(received: Received, monkeypatc
     assert caught.value.code == "not-replayable"
 
 
-def test_files_have_a_largest_size(received: Received, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_have_a_largest_size(received: ReceivedLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(received_module, "SEGMENT_BYTES", 1000)
     for n in range(300):
         received.append([line(n)])
@@ -167,7 +167,7 @@ def test_files_have_a_largest_size(received: Received, monkeypatch: pytest.Monke
     assert received.advance(300, 1000) == (300, False) and received.waiting_bytes() == 0
 
 
-def test_many_may_write_at_once(received: Received) -> None:
+def test_many_may_write_at_once(received: ReceivedLog) -> None:
     def write(writer: int) -> None:
         for n in range(50):
             received.append([line(1000 * writer + n)])
@@ -185,7 +185,7 @@ def test_many_may_write_at_once(received: Received) -> None:
         assert [n for n in found if n // 1000 == writer] == [1000 * writer + n for n in range(50)], "each in order"
 
 
-def test_the_end_is_remembered(received: Received) -> None:
+def test_the_end_is_remembered(received: ReceivedLog) -> None:
     received.append([line(0), line(1)])
     received.end()
     assert received.advance(0, 1) == (1, False) and received.advance(1, 1) == (2, True)
@@ -194,7 +194,7 @@ def test_the_end_is_remembered(received: Received) -> None:
     other.close()
 
 
-def test_a_damaged_file_is_noticed(received: Received) -> None:
+def test_a_damaged_file_is_noticed(received: ReceivedLog) -> None:
     received.append([line(0), line(1)])
     end, _ = received.advance(0, 10)
     os.truncate(received.directory / "000000000000000.jsonl", 9)

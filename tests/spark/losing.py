@@ -58,7 +58,7 @@ def started(database: Database, place: Path, first: int) -> Query:
 
 def main() -> None:
     place = Path(sys.argv[1])
-    with sl.connect(checkpoint=place / "checkpoint", buckets=2) as database:
+    with sl.connect(checkpoint=place / "checkpoint", shards=2) as database:
         database.sql(STREAM)
         give(database, 0)
         query = started(database, place, 1000)

@@ -16,7 +16,7 @@ from strandline.core.errors import CheckpointError, SourceError, Span, Strandlin
 from strandline.core.lease import Lease
 from strandline.core.types import BIGINT
 from strandline.engines.spark.failure import explain_failure, new_secret, seal_error
-from strandline.engines.spark.offset_server import Planner
+from strandline.engines.spark.offset_server import OffsetServer
 from strandline.logical.catalog import BaseStream, SourceCall
 from strandline.planner.physical.plan import Pipeline
 from strandline.runtime.checkpoint.chain import CheckpointChain
@@ -70,7 +70,7 @@ def test_the_planner_hears_only_those_who_know_the_secret(tmp_path: Path) -> Non
     stream = BaseStream("s", (("k", BIGINT),), SourceCall("rows", ((1,),)), None)
     secret = new_secret()
     lease = Lease.acquire(tmp_path)
-    planner = Planner(Pipeline((stream,), (), (), 1), CheckpointChain(tmp_path, lease), None, 10, secret)
+    planner = OffsetServer(Pipeline((stream,), (), (), 1), CheckpointChain(tmp_path, lease), None, 10, secret)
     try:
         for wrong in (bytes.fromhex(new_secret()), b"x"):
             with pytest.raises((AuthenticationError, EOFError, ConnectionError)):

@@ -57,7 +57,7 @@ def test_a_killed_run_drops_the_same_rows(tmp_path: Path) -> None:
 
     def dropping() -> bool:
         found = [json.loads(path.read_text().splitlines()[1]) for path in batch_records(out)]
-        return any(sum(beat["dropped"].values()) > 0 for data in found for beat in data["heartbeats"].values())
+        return any(sum(status["dropped"].values()) > 0 for data in found for status in data["heartbeats"].values())
 
     wait_for(dropping, process, 120)
     time.sleep(0.7)
@@ -67,12 +67,12 @@ def test_a_killed_run_drops_the_same_rows(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     (checkpoint,) = {path.parent.parent for path in batch_records(out)}
     found = batches(checkpoint)
-    assert found[-1][1] == TOTAL and any(0 < shares.get("kept", 1.0) < 1.0 for _, _, shares in found)
+    assert found[-1][1] == TOTAL and any(0 < sampling_rates.get("kept", 1.0) < 1.0 for _, _, sampling_rates in found)
     left: dict[str, list[pl.DataFrame]] = {"kept": [], "counted": []}
-    for start, end, shares in found:
+    for start, end, sampling_rates in found:
         if start < end:
             rows = rows_of(checkpoint, start, end)
-            dropped = drop(rows, "s", shares)[0]
+            dropped = drop(rows, "s", sampling_rates)[0]
             for name, frames in left.items():
                 frames.append(dropped.get(name, rows))
     expected = pl.concat(left["kept"])

@@ -10,7 +10,7 @@ import pytest
 
 import strandline as sl
 from strandline.database.database import Database
-from strandline.database.introspection.statistics import Statistics
+from strandline.database.introspection.statistics import QueryStatistics
 from strandline.database.query import Query
 from strandline.logical.catalog import StreamStatistics
 
@@ -34,7 +34,7 @@ def test_workers_measure_while_somebody_subscribes(spark_database: Database) -> 
     database = sl.connect(spark=spark_database.spark, batch_rows=2_000)
     database.sql(CREATE.format("r", ROWS.format(100_000)))
     query = database.sql("SELECT key, COUNT(*) AS n FROM r WINDOW(RANGE 5 SECONDS) WHERE value % 2 = 0 GROUP BY key")
-    heard: list[Statistics] = []
+    heard: list[QueryStatistics] = []
     subscription = query.subscribe(heard.append, every=0)
     until(query, 1)
     while not heard:

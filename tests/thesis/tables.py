@@ -103,5 +103,5 @@ def check_query(script: str, streams: Sequence[Arrivals], expected: Logical) -> 
     plan = bind(script, streams)
     wanted = _table({t: rows.split() for t, rows in expected.items()})
     assert meaning(plan, streams) == wanted
-    for cut in (Cuts(), Cuts(tuple((1,) * 4 for _ in streams), buckets=2)):
+    for cut in (Cuts(), Cuts(tuple((1,) * 4 for _ in streams), shards=2)):
         assert logical(run_plan(plan, streams, cut).elements) == wanted

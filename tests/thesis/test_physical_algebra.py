@@ -14,19 +14,19 @@ from tables import S1, S2, S3, WORTH, WORTH_SQL, arriving, check_query, logical,
 
 from strandline.core.types import BIGINT, BOOLEAN, INT, VARCHAR, Column, Schema
 from strandline.logical.expressions import AggregateCall, Call, Case, ColumnRef, Expression, Literal
-from strandline.runtime.operators.aggregate import AggregateOperator
+from strandline.runtime.operators.aggregate import IncrementalAggregateOperator
 from strandline.runtime.operators.base import Operator
-from strandline.runtime.operators.change_stream import NetChangesOperator
+from strandline.runtime.operators.change_stream import ChangeStreamOperator
 from strandline.runtime.operators.count_window import CountWindowOperator
 from strandline.runtime.operators.distinct import DistinctOperator
-from strandline.runtime.operators.hash_join import JoinOperator
+from strandline.runtime.operators.hash_join import HashJoinOperator
 from strandline.runtime.operators.split import CoalesceOperator, SplitOperator
 from strandline.runtime.operators.stateless import (
     FilterOperator,
-    MapOperator,
-    MergeOperator,
-    RoundUpOperator,
-    WindowOperator,
+    ProjectOperator,
+    UnionAllOperator,
+    AlignTimeOperator,
+    TimeWindowOperator,
 )
 from support import TEXT, Arrivals, Elements, columns, drive, line, show
 
@@ -138,17 +138,17 @@ def test_filter_11_2() -> None:
 
 def test_map_11_3() -> None:
     renamed = Case(((is_letter("a"), Literal("x", VARCHAR)), (is_letter("b"), Literal("y", VARCHAR))), X, VARCHAR)
-    assert alone(MapOperator(((Column("z", "z", VARCHAR), renamed),)), line(S1)) == ordered(TABLES["11.3 map"][1])
+    assert alone(ProjectOperator(((Column("z", "z", VARCHAR), renamed),)), line(S1)) == ordered(TABLES["11.3 map"][1])
 
 
 def test_union_11_4() -> None:
-    assert alone(MergeOperator(TEXT), line(S1), line(S2)) == ordered(TABLES["11.4 union"][1])
+    assert alone(UnionAllOperator(TEXT), line(S1), line(S2)) == ordered(TABLES["11.4 union"][1])
 
 
 def test_join_11_6() -> None:
     left, right = columns(VARCHAR, prefix="l"), columns(VARCHAR, prefix="r")
     keys = [[ColumnRef(side[0].id, VARCHAR)] for side in (left, right)]
-    out = alone(JoinOperator(*keys, None, left, right), line(S1), line(S2), schemas=(left, right))
+    out = alone(HashJoinOperator(*keys, None, left, right), line(S1), line(S2), schemas=(left, right))
     assert out == "d,d[6,9) b,b[12,15)"
 
 
@@ -161,19 +161,19 @@ def test_aggregate_11_9() -> None:
     worth = columns(INT)
     source: Elements = [((WORTH[str(x)],), start, end) for (x,), start, end in line(S1)]
     call = AggregateCall("sum", ColumnRef("c0", INT), BIGINT)
-    out = alone(AggregateOperator((), ((Column("n", "n", BIGINT), call),), worth), source, schemas=(worth,))
+    out = alone(IncrementalAggregateOperator((), ((Column("n", "n", BIGINT), call),), worth), source, schemas=(worth,))
     assert out == ordered(TABLES["11.9 aggregate"][1])
 
 
 def test_grouping_11_10() -> None:
     call = (Column("n", "n", BIGINT), AggregateCall("count", None, BIGINT))
-    assert alone(AggregateOperator(("x",), (call,), TEXT), line(S1)) == ordered(TABLES["11.10 grouping"][1])
+    assert alone(IncrementalAggregateOperator(("x",), (call,), TEXT), line(S1)) == ordered(TABLES["11.10 grouping"][1])
 
 
 def test_time_windows_11_11_and_17_1() -> None:
-    assert alone(WindowOperator(50, 1), line(S3)) == ordered(TABLES["11.11(b) time window"][1])
-    assert alone(WindowOperator(1, 1), line(S3)) == ordered(S3)
-    assert alone(WindowOperator(50, 10), line(S3)) == ordered(TABLES["17.1 advance by time"][1])
+    assert alone(TimeWindowOperator(50, 1), line(S3)) == ordered(TABLES["11.11(b) time window"][1])
+    assert alone(TimeWindowOperator(1, 1), line(S3)) == ordered(S3)
+    assert alone(TimeWindowOperator(50, 10), line(S3)) == ordered(TABLES["17.1 advance by time"][1])
 
 
 def count_window(partition: tuple[str, ...], rows: int, slide: int = 1) -> Operator:
@@ -204,12 +204,12 @@ def test_coalesce_11_15() -> None:
 
 
 def test_changes_17_3_and_17_4() -> None:
-    assert alone(NetChangesOperator("insert", TEXT), line(S2)) == ordered(TABLES["17.3 istream"][1])
-    assert alone(NetChangesOperator("delete", TEXT), line(S2)) == ordered(TABLES["17.4 dstream"][1])
+    assert alone(ChangeStreamOperator("insert", TEXT), line(S2)) == ordered(TABLES["17.3 istream"][1])
+    assert alone(ChangeStreamOperator("delete", TEXT), line(S2)) == ordered(TABLES["17.4 dstream"][1])
 
 
 def test_granularity_20_2() -> None:
-    assert alone(RoundUpOperator(2), line(S1)) == ordered(GRANULES_OF_S1)
+    assert alone(AlignTimeOperator(2), line(S1)) == ordered(GRANULES_OF_S1)
 
 
 # ---- section 17.1: the window advance, beyond its tables -------------------------------------------------------------
@@ -218,7 +218,7 @@ def test_granularity_20_2() -> None:
 def test_a_window_of_ten_minutes_every_ten_minutes() -> None:
     """Example 17.1 with 100 chronons for ten minutes: what comes in [0, 100) is seen from the last of them on, until
     the window has moved to [100, 200)."""
-    assert alone(WindowOperator(100, 100), line("a[0,1) b[98,99) c[99,100) d[100,101)")) == (
+    assert alone(TimeWindowOperator(100, 100), line("a[0,1) b[98,99) c[99,100) d[100,101)")) == (
         "a[99,199) b[99,199) c[99,199) d[199,299)"
     )
 
@@ -230,6 +230,6 @@ def test_algorithm_18_is_formula_17_1(size: int, advance: int) -> None:
         first = -(-(start + 1) // advance) * advance - 1
         last = (start + size + advance) // advance * advance - 1
         rounded = f"a[{first},{last})" if first != last else ""
-        assert alone(WindowOperator(size, advance), line(f"a[{start},{start + 1})")) == rounded
+        assert alone(TimeWindowOperator(size, advance), line(f"a[{start},{start + 1})")) == rounded
         held = [t for t in range(120) if (t + 1) // advance * advance - size <= start < (t + 1) // advance * advance]
         assert held == list(range(first, last))

@@ -19,12 +19,12 @@ from works import NEXMARK, TABLES, WORKS
 
 import strandline as sl
 from strandline.connectors.sinks import Callback, Parquet
-from strandline.engines.spark.launcher.session import Session
+from strandline.engines.spark.launcher.session import EmbeddedSpark
 from strandline.engines.spark.launcher.session import start as start_spark
 
 BATCHES = 4
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "nexmark"
-_session: Session | None = None
+_session: EmbeddedSpark | None = None
 
 QUERIES = {
     "join": """SELECT a.k AS k, a.v AS av, b.v AS bv

@@ -89,7 +89,7 @@ def run(
     engine: EngineOption = "spark",
     master: MasterOption = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Directory for checkpoints; default: inside --out.")] = None,
-    buckets: Annotated[int | None, typer.Option(min=1, help="Parallelism of state; default: the cores.")] = None,
+    shards: Annotated[int | None, typer.Option(min=1, help="Parallelism of state; default: the cores.")] = None,
     batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
     take_over: TakeOverOption = False,
     allow: AllowOption = None,
@@ -103,7 +103,7 @@ def run(
 
     text = _read(script)
     start_log(log, log_level)
-    with _stoppable(), _database(engine, master, buckets, batch_rows, allow, take_over) as database:
+    with _stoppable(), _database(engine, master, shards, batch_rows, allow, take_over) as database:
         parsed = read_script(database, text)
         if parsed.explanations:
             out_console.print("\n\n".join(parsed.explanations) + "\n", markup=False, soft_wrap=True)
@@ -133,7 +133,7 @@ def shell(
     init: Annotated[Path | None, typer.Option(help="A file of SQL statements to run first.")] = None,
     master: MasterOption = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Directory for checkpoints of named queries.")] = None,
-    buckets: Annotated[int | None, typer.Option(min=1, help="Parallelism of state; default: the cores.")] = None,
+    shards: Annotated[int | None, typer.Option(min=1, help="Parallelism of state; default: the cores.")] = None,
     batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
     keep: Annotated[int, typer.Option(min=1, help="How many elements of each answer stay in memory.")] = 1_000_000,
     allow: AllowOption = None,
@@ -148,7 +148,7 @@ def shell(
     start_log(log, log_level)
     with _stoppable():
         code = run_shell(
-            Options(_engine(engine), master, checkpoint, buckets, batch_rows, keep, Allow.parse(allow or ())), init
+            Options(_engine(engine), master, checkpoint, shards, batch_rows, keep, Allow.parse(allow or ())), init
         )
     if code:
         raise typer.Exit(code)
@@ -157,14 +157,14 @@ def shell(
 @app.command()
 def explain(
     script: Annotated[Path, typer.Argument(help="A file of SQL statements, or - for standard input.")],
-    buckets: Annotated[int, typer.Option(min=1, help="Parallelism of state.")] = 2,
+    shards: Annotated[int, typer.Option(min=1, help="Parallelism of state.")] = 2,
     allow: AllowOption = None,
     debug: DebugOption = False,
 ) -> None:
     """Show the plans of all queries of a script, without running them."""
     from strandline.database.script import read_script
 
-    with _database("local", None, buckets, 1, allow) as database:
+    with _database("local", None, shards, 1, allow) as database:
         parsed = read_script(database, sys.stdin.read() if str(script) == "-" else _read(script))
         for name, plan in parsed.queries:
             out_console.print(f"{name}\n{database.explain_plan(name, plan)}", markup=False, soft_wrap=True)
@@ -180,7 +180,7 @@ def verify(
     instants: Annotated[int | None, typer.Option(min=1, help="Compare at most so many instants per query.")] = None,
     dsn: Annotated[str | None, typer.Option(help="A running PostgreSQL; default: a temporary one.")] = None,
     master: MasterOption = None,
-    buckets: Annotated[int | None, typer.Option(min=1, help="Parallelism of state.")] = None,
+    shards: Annotated[int | None, typer.Option(min=1, help="Parallelism of state.")] = None,
     batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
     allow: AllowOption = None,
     log_level: LogLevelOption = None,
@@ -193,7 +193,7 @@ def verify(
 
     start_log(level=log_level)
     text = _read(script)
-    with _database(engine, master, buckets, batch_rows, allow) as ours, judge(database, dsn) as theirs:
+    with _database(engine, master, shards, batch_rows, allow) as ours, judge(database, dsn) as theirs:
         with status("running") as spinner:
             verdicts = verify_script(
                 ours, text, theirs, only=query, seconds=seconds, most=instants, note=spinner.update
@@ -210,9 +210,9 @@ def why(
     debug: DebugOption = False,
 ) -> None:
     """Tell why a query of a run has no results: silent sources, time that stands still, operators without output."""
-    from strandline.database.introspection.diagnose import evidence_in, explain_why
+    from strandline.database.introspection.diagnose import read_diagnostics, explain_why
 
-    out_console.print(explain_why(evidence_in(out, query)), markup=False, soft_wrap=True)
+    out_console.print(explain_why(read_diagnostics(out, query)), markup=False, soft_wrap=True)
 
 
 @app.command(name="test")
@@ -221,7 +221,7 @@ def play_scenarios(
     engine: EngineOption = "local",
     master: MasterOption = None,
     update: Annotated[bool, typer.Option("--update", help="Write what was found into the files.")] = False,
-    buckets: Annotated[int | None, typer.Option(min=1, help="Parallelism of state.")] = None,
+    shards: Annotated[int | None, typer.Option(min=1, help="Parallelism of state.")] = None,
     batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
     allow: AllowOption = None,
     log_level: LogLevelOption = None,
@@ -236,7 +236,7 @@ def play_scenarios(
     missed = False
     for path in files:
         scenario = read_scenario(_read(path))
-        with _database(engine, master, buckets, batch_rows, allow) as database, status(f"playing {path}"):
+        with _database(engine, master, shards, batch_rows, allow) as database, status(f"playing {path}"):
             outcomes = play(scenario, database)
         missed |= not all(outcome.met for outcome in outcomes)
         out_console.print(render(str(path), scenario, outcomes), markup=False, soft_wrap=True)
@@ -417,7 +417,7 @@ def _engine(name: str) -> Literal["spark", "local"]:
 def _database(
     engine: str,
     master: str | None,
-    buckets: int | None,
+    shards: int | None,
     batch_rows: int,
     allow: list[str] | None,
     take_over: bool = False,
@@ -425,7 +425,7 @@ def _database(
     database = strandline.connect(
         engine=_engine(engine),
         master=master,
-        buckets=buckets,
+        shards=shards,
         batch_rows=batch_rows,
         allow=Allow.parse(allow or ()),
         take_over=take_over,

@@ -61,10 +61,10 @@ def show_log(path: Path | None) -> None:
 def await_all(queries: Sequence[Query]) -> None:
     """Wait until all queries have ended, and say how they are getting on."""
     from strandline.database.introspection.progress_meter import (
-        Meter,  # takes its time: the prompt of the shell must not wait for it
+        ProgressMeter,  # takes its time: the prompt of the shell must not wait for it
     )
 
-    meter = Meter(queries)
+    meter = ProgressMeter(queries)
     with status("first batch") as spinner:
         while not all(query.await_end(0.5 / len(queries)) for query in queries):
             meter.look()
@@ -77,7 +77,7 @@ def summary(queries: Sequence[Query], out: Path, seconds: float) -> None:
     for query in queries:
         metrics = query.metrics()
         own = os.path.join(str(out), query.name)
-        where = own if query.sink.place == os.path.abspath(own) else query.sink.shown
+        where = own if query.sink.location == os.path.abspath(own) else query.sink.display_location
         out_console.print(f"{query.name}: {metrics['rows_out']:,} results in {where}", markup=False, soft_wrap=True)
     metrics = queries[0].metrics()
     for query in queries:

@@ -40,7 +40,7 @@ def show(console: Console, seconds: int, engine: EngineName) -> None:
     """Run the demonstration for so many seconds of stream time."""
     began = time.monotonic()
     console.print("[bold]strandline[/bold]: continuous SQL, exact at every instant\n")
-    with strandline.connect(engine=engine, buckets=2) as database:
+    with strandline.connect(engine=engine, shards=2) as database:
         with console.status("starting") as status:
             database.warm(status.update)
         text = STREAMS.replace(":total", str(RATE * seconds)).replace(":orders", str(40 * seconds))
@@ -87,7 +87,7 @@ def _last_full(query: Query) -> Any:
 
 
 def _end_of(query: Query) -> int:
-    return max(beat.high for beat in query._group.delivery.heartbeats.values())
+    return max(status.high for status in query._group.delivery.statuses.values())
 
 
 def _footer(queries: list[Query]) -> str:

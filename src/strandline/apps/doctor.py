@@ -35,7 +35,7 @@ PACKAGES: Final = ("pyspark", "pyarrow", "polars", "pandas", "numpy")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """One line of the report. `remedy` says what to do, where something is to be done."""
 
     subject: str
@@ -48,7 +48,7 @@ class Finding:
 class Report:
     """What was found, in the order in which things depend on each other."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[DoctorFinding, ...]
 
     @property
     def ok(self) -> bool:
@@ -63,7 +63,7 @@ def examine(start_spark: bool = True) -> Report:
         if all(finding.state != "problem" for finding in findings):
             findings += _spark()
         else:
-            findings.append(Finding("Spark", "warning", "not tried", "Solve the problems above first."))
+            findings.append(DoctorFinding("Spark", "warning", "not tried", "Solve the problems above first."))
     return Report(tuple(findings))
 
 
@@ -85,30 +85,32 @@ def render(report: Report) -> Text:
 def _append_connectors(text: Text) -> None:
     """What sources and sinks promise, a line each."""
     known = connectors()
-    width = max(len(each.name) for each in known)
-    for each in known:
+    width = max(len(item.name) for item in known)
+    for item in known:
         promises = " ".join(
-            (name if getattr(each.traits, name) else "–").ljust(len(name))
+            (name if getattr(item.traits, name) else "–").ljust(len(name))
             for name in ("replayable", "ordered", "idempotent")
         )
-        text.append(f"  {each.direction:<6} {each.name:<{width}}  {promises}  {each.traits.note}\n")
-        if each.missing is not None:
+        text.append(f"  {item.direction:<6} {item.name:<{width}}  {promises}  {item.traits.note}\n")
+        if item.missing is not None:
             text.append(
-                f"  {'':<6} {'':<{width}}  → Run `pip install 'strandline[{each.missing}]'` to use it.\n", "dim"
+                f"  {'':<6} {'':<{width}}  → Run `pip install 'strandline[{item.missing}]'` to use it.\n", "dim"
             )
 
 
-def _python() -> Finding:
-    return Finding("Python", "ok", f"{platform.python_version()} ({sys.executable})")  # an older one cannot read this
+def _python() -> DoctorFinding:
+    return DoctorFinding(
+        "Python", "ok", f"{platform.python_version()} ({sys.executable})"
+    )  # an older one cannot read this
 
 
-def _packages() -> Iterator[Finding]:
+def _packages() -> Iterator[DoctorFinding]:
     """The packages whose versions matter, against what our own package asks for."""
     try:
-        yield Finding("strandline", "ok", importlib.metadata.version("strandline"))
+        yield DoctorFinding("strandline", "ok", importlib.metadata.version("strandline"))
         required = _requirements()
     except importlib.metadata.PackageNotFoundError:
-        yield Finding("strandline", "warning", "runs from source, not installed", "Run `pip install -e .`.")
+        yield DoctorFinding("strandline", "warning", "runs from source, not installed", "Run `pip install -e .`.")
         required = {}
     for package in PACKAGES:
         asked = required.get(package, "")
@@ -116,12 +118,12 @@ def _packages() -> Iterator[Finding]:
         try:
             version = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
-            yield Finding(package, "problem", "not installed", remedy)
+            yield DoctorFinding(package, "problem", "not installed", remedy)
             continue
         if satisfies(version, asked):
-            yield Finding(package, "ok", version)
+            yield DoctorFinding(package, "ok", version)
         else:
-            yield Finding(package, "problem", f"{version}, but strandline needs {asked}", remedy)
+            yield DoctorFinding(package, "problem", f"{version}, but strandline needs {asked}", remedy)
 
 
 def _requirements() -> dict[str, str]:
@@ -146,27 +148,29 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(parts)
 
 
-def _java() -> Iterator[Finding]:
+def _java() -> Iterator[DoctorFinding]:
     try:
         java = find_java()
     except StrandlineError as error:
-        yield Finding("Java", "problem", error.message, error.hint)
+        yield DoctorFinding("Java", "problem", error.message, error.hint)
         return
     module = "" if java.vector_module else ", without the vector module (not needed)"
-    yield Finding("Java", "ok", f"{java.version} from {java.origin} ({java.home}){module}")
+    yield DoctorFinding("Java", "ok", f"{java.version} from {java.origin} ({java.home}){module}")
     for note in java.notes:
-        yield Finding("Java", "warning", f"passed over {note}")
+        yield DoctorFinding("Java", "warning", f"passed over {note}")
 
 
-def _machine() -> Finding:
+def _machine() -> DoctorFinding:
     memory = usable_memory()
     text = f"{usable_cores()} cores, {memory / GIB:.1f} GiB of memory"
     if memory >= LITTLE_MEMORY:
-        return Finding("machine", "ok", text)
-    return Finding("machine", "warning", text, "Large windows need more memory; give the container 2 GiB or more.")
+        return DoctorFinding("machine", "ok", text)
+    return DoctorFinding(
+        "machine", "warning", text, "Large windows need more memory; give the container 2 GiB or more."
+    )
 
 
-def _temporary_directory() -> Finding:
+def _temporary_directory() -> DoctorFinding:
     subject, remedy = "scratch", "Make room, or set TMPDIR to a directory with more."
     try:
         directory = Path(tempfile.gettempdir())
@@ -175,26 +179,30 @@ def _temporary_directory() -> Finding:
             file.flush()
         free = shutil.disk_usage(directory).free
     except OSError as error:
-        return Finding(subject, "problem", f"no file can be written ({error})", "Set TMPDIR to a writable directory.")
+        return DoctorFinding(
+            subject, "problem", f"no file can be written ({error})", "Set TMPDIR to a writable directory."
+        )
     text = f"{directory}, {free / GIB:.1f} GiB free"
     if free < NO_SPACE:
-        return Finding(subject, "problem", text, remedy)
-    return Finding(subject, "ok", text) if free >= LITTLE_SPACE else Finding(subject, "warning", text, remedy)
+        return DoctorFinding(subject, "problem", text, remedy)
+    return (
+        DoctorFinding(subject, "ok", text) if free >= LITTLE_SPACE else DoctorFinding(subject, "warning", text, remedy)
+    )
 
 
-def _programs() -> Iterator[Finding]:
+def _programs() -> Iterator[DoctorFinding]:
     """Hadoop sets the mode of the files that it writes by running chmod."""
     if shutil.which("chmod") is None:
-        yield Finding("programs", "problem", "chmod is not on the PATH", "Install coreutils, or correct PATH.")
+        yield DoctorFinding("programs", "problem", "chmod is not on the PATH", "Install coreutils, or correct PATH.")
 
 
-def _spark() -> Iterator[Finding]:
+def _spark() -> Iterator[DoctorFinding]:
     """Start, have workers answer, stop."""
     before = time.monotonic()
     try:
         session = start(warm=False)
     except StrandlineError as error:
-        yield Finding("Spark", "problem", error.message, " ".join(filter(None, (error.detail, error.hint))))
+        yield DoctorFinding("Spark", "problem", error.message, " ".join(filter(None, (error.detail, error.hint))))
         return
     try:
         started = time.monotonic()
@@ -203,15 +211,15 @@ def _spark() -> Iterator[Finding]:
             if archive_file(session.java, pyspark_directory()).exists()
             else "strandline.engines.spark.launcher.session.build_archive() halves this."
         )
-        yield Finding("Spark", "ok", f"{session.spark.version} started in {started - before:.1f} s", faster)
-        answer = sorted(row["id"] for row in first_job(session.spark).collect())
-        if answer == list(range(len(answer))) and answer:
-            yield Finding("workers", "ok", f"{len(answer)} answered in {time.monotonic() - started:.1f} s")
+        yield DoctorFinding("Spark", "ok", f"{session.spark.version} started in {started - before:.1f} s", faster)
+        result = sorted(row["id"] for row in first_job(session.spark).collect())
+        if result == list(range(len(result))) and result:
+            yield DoctorFinding("workers", "ok", f"{len(result)} answered in {time.monotonic() - started:.1f} s")
         else:
-            yield Finding("workers", "problem", f"wrong answer {answer}", f"See {session.log_file}.")
+            yield DoctorFinding("workers", "problem", f"wrong answer {result}", f"See {session.log_file}.")
     except Exception as error:
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        yield Finding("workers", "problem", f"no answer ({first})", f"See {session.log_file}.")
+        yield DoctorFinding("workers", "problem", f"no answer ({first})", f"See {session.log_file}.")
     finally:
         session.stop()
-    yield Finding("log", "ok", str(session.log_file))
+    yield DoctorFinding("log", "ok", str(session.log_file))

@@ -20,7 +20,7 @@ from strandline.core.temporary import temporary_directory
 from strandline.logical.catalog import BaseStream, SourceCall, Stream
 
 
-class Feeds:
+class PushStreams:
     """The journals behind the streams of `events()`.
 
     They lie in `place`, where they outlive the program, or in a directory that goes with it.

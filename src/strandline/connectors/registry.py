@@ -31,4 +31,4 @@ def connectors() -> list[Connector]:
     # Those of other packages may be older than what is asked here.
     sources = [Connector(n, "source", s.traits, getattr(s, "needs", None)) for n, s in known_sources().items()]
     sinks = [Connector(n, "sink", s.traits, getattr(s, "needs", None)) for n, s in known_sinks().items()]
-    return sorted(sources, key=lambda each: each.name) + sorted(sinks, key=lambda each: each.name)
+    return sorted(sources, key=lambda item: item.name) + sorted(sinks, key=lambda item: item.name)

@@ -152,7 +152,7 @@ def other_format(path: Path, found: str, expected: int) -> CheckpointError:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LogLine:
     """An entry of a chained log, the digest of the chain up to it, and where its line ends in the file."""
 
     entry: Any
@@ -172,10 +172,10 @@ class ChainedLog:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.forgotten = 0
-        self.lines: list[Line] = []
-        self._base = Line(None, START, 0)  # the last line that was forgotten
+        self.lines: list[LogLine] = []
+        self._base = LogLine(None, START, 0)  # the last line that was forgotten
 
-    def resume(self, count: int, line: Line) -> None:
+    def resume(self, count: int, line: LogLine) -> None:
         """Go on after a line of the file that was checked, the last of the first `count`."""
         self.forgotten, self._base, self.lines = count, line, []
 
@@ -184,7 +184,7 @@ class ChainedLog:
         return self.forgotten + len(self.lines)
 
     @property
-    def last(self) -> Line:
+    def last(self) -> LogLine:
         return self.lines[-1] if self.lines else self._base
 
     def digest_at(self, count: int) -> str:
@@ -225,13 +225,13 @@ class ChainedLog:
         """Add entries; they are on disk when this returns. Work is proportional to what is added."""
         if not entries:
             return
-        previous, end, added = self.last.digest, self.last.end, list[Line]()
+        previous, end, added = self.last.digest, self.last.end, list[LogLine]()
         data = bytearray()
         for entry in entries:
             content = json.dumps(entry, separators=(",", ":"))
             previous = digest(f"{previous}{content}".encode())
             data += f"{previous} {content}\n".encode()
-            added.append(Line(entry, previous, end + len(data)))
+            added.append(LogLine(entry, previous, end + len(data)))
         is_new = not self.path.exists()
         if is_new:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -247,7 +247,7 @@ class ChainedLog:
         self.lines += added
 
 
-def scan_chain(path: Path, after: Line | None = None) -> Iterator[Line]:
+def scan_chain(path: Path, after: LogLine | None = None) -> Iterator[LogLine]:
     """The lines of a chained log, one by one; ends with the first one that does not continue the chain."""
     previous, end = (START, 0) if after is None else (after.digest, after.end)
     try:
@@ -259,7 +259,7 @@ def scan_chain(path: Path, after: Line | None = None) -> Iterator[Line]:
                 if not line.endswith(b"\n") or own != previous.encode():
                     return
                 end += len(line)
-                yield Line(json.loads(content), previous, end)
+                yield LogLine(json.loads(content), previous, end)
     except FileNotFoundError:
         return
     except OSError:

@@ -26,21 +26,21 @@ def in_form(table: pa.Table, form: Form) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class TextTable:
     """Rows of texts and numbers; printed, a table with a line per row."""
 
     table: pa.Table
 
     @staticmethod
-    def of(columns: Mapping[str, pa.DataType], rows: Sequence[Sequence[object]]) -> Listing:
+    def of(columns: Mapping[str, pa.DataType], rows: Sequence[Sequence[object]]) -> TextTable:
         schema = pa.schema(list(columns.items()))
         by_column = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
-        return Listing(pa.table([pa.array(c, f.type) for c, f in zip(by_column, schema, strict=True)], schema=schema))
+        return TextTable(pa.table([pa.array(c, f.type) for c, f in zip(by_column, schema, strict=True)], schema=schema))
 
     @staticmethod
-    def text(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Listing:
+    def text(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> TextTable:
         """A listing of texts only."""
-        return Listing.of(dict.fromkeys(columns, pa.string()), rows)
+        return TextTable.of(dict.fromkeys(columns, pa.string()), rows)
 
     def results(self, form: Form = "arrow") -> Any:
         """The rows."""

@@ -16,17 +16,17 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from strandline.connectors.push import Feeds
-from strandline.connectors.sinks import Memory, Sink, Standing, make_sink
+from strandline.connectors.push import PushStreams
+from strandline.connectors.sinks import Memory, Sink, ResumePoint, make_sink
 from strandline.connectors.sources.base import confine_source, known_rows, open_source
 from strandline.core.durable import encode_name
 from strandline.core.errors import CatalogError, QueryError, SetupError, SinkError, StrandlineError, at_place
 from strandline.core.faults import named_faults
 from strandline.core.log import log_failure, log_query_end
 from strandline.core.security.allow import Allow
-from strandline.core.table import Listing
+from strandline.core.table import TextTable
 from strandline.core.temporal import instant
-from strandline.database.introspection.diagnose import write_flow
+from strandline.database.introspection.diagnose import write_operator_graph
 from strandline.database.introspection.show import (
     describe,
     show_queries,
@@ -35,7 +35,7 @@ from strandline.database.introspection.show import (
     show_streams,
     show_views,
 )
-from strandline.database.introspection.statistics_store import Learned
+from strandline.database.introspection.statistics_store import StatisticsStore
 from strandline.database.introspection.system_tables import SystemTables, ask
 from strandline.database.query import Group, Query, stop_all
 from strandline.engines.backends import Backend, LocalBackend, Note, SparkBackend, Start, log_resumed
@@ -45,7 +45,7 @@ from strandline.logical.catalog import (
     Catalog,
     DerivedStream,
     KnownRows,
-    Reader,
+    Dependent,
     Stream,
     StreamStatistics,
 )
@@ -73,9 +73,9 @@ from strandline.runtime.checkpoint.verify import (
     verify_sources,
 )
 from strandline.runtime.commit import Delivery, write_to_sink
-from strandline.runtime.result_buffer import KEEP, Kept
-from strandline.shedding.controller import Allowed, Shedder
-from strandline.shedding.load_model import QueryDrops, show_drops
+from strandline.runtime.result_buffer import DEFAULT_LIMIT, ResultBuffer
+from strandline.shedding.controller import SheddableQuery, SheddingController
+from strandline.shedding.load_model import SheddingModel, explain_shedding
 from strandline.sql import ast
 from strandline.sql.binder.binder import bind_derived_stream, bind_query, bind_reading, bind_view
 from strandline.sql.binder.create_function import define, define_aggregate
@@ -117,9 +117,9 @@ class Database:
         master: str | None = None,
         engine: EngineName = "spark",
         checkpoint: str | os.PathLike[str] | None = None,
-        buckets: int | None = None,
+        shards: int | None = None,
         batch_rows: int = BATCH_ROWS,
-        keep: int | None = KEEP,
+        keep: int | None = DEFAULT_LIMIT,
         shedding: float | None = None,
         capacity: float | None = None,
         config: Mapping[str, str] | None = None,
@@ -135,11 +135,11 @@ class Database:
         self.shedding = shedding  # the share of rows that queries may lose, if they do not say it themselves
         self.capacity = capacity  # the share of the machine that they may use; None for all of it
         self.memory = Memory(keep)  # where the answers go that nobody gives a sink
-        self._feeds = Feeds(self.checkpoint / "events" if self.checkpoint is not None else None)
-        self._learned = Learned(self.catalog, self.checkpoint)
+        self._push_streams = PushStreams(self.checkpoint / "events" if self.checkpoint is not None else None)
+        self._statistics_store = StatisticsStore(self.catalog, self.checkpoint)
         self._numbered = (f"q{number}" for number in count(1))
         self._backend: Backend = (
-            SparkBackend(spark, master, config, buckets) if engine == "spark" else LocalBackend(buckets)
+            SparkBackend(spark, master, config, shards) if engine == "spark" else LocalBackend(shards)
         )
 
     def __enter__(self) -> Database:
@@ -150,7 +150,7 @@ class Database:
 
     def sql(self, text: str, *, sink: Sink | None = None, name: str | None = None) -> Any:
         """Run statements. The value is that of the last one: a `Query` for SELECT and CREATE SINK, a text for EXPLAIN,
-        a `Listing` for SHOW, DESCRIBE and a SELECT from the tables of sys, else None."""
+        a `TextTable` for SHOW, DESCRIBE and a SELECT from the tables of sys, else None."""
         result: Any = None
         for statement in parse(text):
             result = self.execute(statement, sink=sink, name=name)
@@ -202,15 +202,15 @@ class Database:
         They are on disk when this returns. Rows that do not fit the types of the stream are kept aside by the queries
         that read them, as malformed rows of every source are.
         """
-        return self._feeds.append(self.catalog.get(stream), rows)
+        return self._push_streams.append(self.catalog.get(stream), rows)
 
     def advance(self, stream: str, to: datetime | str | int) -> None:
         """Promise that no row of a stream of `events()` follows with a time before `to`; those that do are late."""
-        self._feeds.advance(self.catalog.get(stream), instant(to))
+        self._push_streams.advance(self.catalog.get(stream), instant(to))
 
     def end(self, stream: str) -> None:
         """Say that no row of a stream of `events()` follows."""
-        self._feeds.end(self.catalog.get(stream))
+        self._push_streams.end(self.catalog.get(stream))
 
     def register(
         self,
@@ -278,7 +278,7 @@ class Database:
         """
         self.catalog.add_function(define_aggregate(name, arguments, returns, initialize, merge, evaluate, inverse))
 
-    def declare(self, statement: ast.Declaration, waiting: Sequence[Reader] = ()) -> list[Stream]:
+    def declare(self, statement: ast.Declaration, waiting: Sequence[Dependent] = ()) -> list[Stream]:
         """Change the catalog, without taking anything away from queries that run or wait; returns what is gone."""
         match statement:
             case ast.CreateStream():
@@ -286,12 +286,12 @@ class Database:
                 known = (
                     None if statement.columns else known_rows(bind_connector(statement.source), statement.source.span)
                 )
-                stream = self._feeds.housed(bind_create_stream(statement, known))
+                stream = self._push_streams.housed(bind_create_stream(statement, known))
                 stream = replace(stream, source=replace(stream.source, allow=self.catalog.allow))
                 with at_place(statement.source.span):
                     open_source(stream, span=statement.source.span).check(statement.source.span)
                 self.catalog.add(stream, statement.name.span)
-                self._learned.recall(stream)
+                self._statistics_store.recall(stream)
             case ast.CreateStreamAs():
                 self.catalog.add(bind_derived_stream(statement, self.catalog), statement.name.span)
             case ast.CreateView(name, _, _, replaces):
@@ -304,7 +304,7 @@ class Database:
                 return self._drop(statement, [*self._running(), *waiting])
         return []
 
-    def _drop(self, statement: ast.Drop, running: Sequence[Reader]) -> list[Stream]:
+    def _drop(self, statement: ast.Drop, running: Sequence[Dependent]) -> list[Stream]:
         name, kind = statement.name, statement.kind.lower()
         if statement.if_exists and name.name not in self.catalog:
             return []
@@ -322,7 +322,7 @@ class Database:
         """The query that CREATE SINK asks for; `waiting` are the names of queries that a script is going to start."""
         name, target = statement.name, statement.target
         sink = make_sink(bind_connector(target), target.function.span, target.span, self.catalog.allow)
-        taken = {each.name.lower() for each in self.catalog} | {each.lower() for each in waiting}
+        taken = {item.name.lower() for item in self.catalog} | {item.lower() for item in waiting}
         taken |= {query.name.lower() for query in self.queries if query.is_running}
         if name.name.lower() in taken:
             raise CatalogError(
@@ -356,8 +356,8 @@ class Database:
             query.stop()
             self.queries.remove(query)
 
-    def _running(self) -> list[Reader]:
-        return [Reader(query.name, query.reads) for query in self.queries if query.is_running]
+    def _running(self) -> list[Dependent]:
+        return [Dependent(query.name, query.reads) for query in self.queries if query.is_running]
 
     def is_free(self, name: str) -> bool:
         """Whether nothing is called so: then a query whose user gave it no name may be."""
@@ -380,11 +380,11 @@ class Database:
         return "query", bind_query(statement, self.catalog), self.shedding
 
     def _explain_choice(self, plan: Plan, shedding: float | None) -> str:
-        planner = self._planner(self.catalog.statistics(), self._backend.likely_buckets(), shedding)
+        planner = self._planner(self.catalog.statistics(), self._backend.likely_shards(), shedding)
         return show_choice(planner.choice(plan))
 
-    def _planner(self, known: Mapping[str, StreamStatistics], buckets: int, shedding: float | None) -> Planner:
-        return Planner(self._base_streams(), known, buckets, self._limit(shedding, buckets))
+    def _planner(self, known: Mapping[str, StreamStatistics], shards: int, shedding: float | None) -> Planner:
+        return Planner(self._base_streams(), known, shards, self._limit(shedding, shards))
 
     def find(self, name: ast.Identifier) -> Query:
         """The query of a name; of several the newest."""
@@ -402,9 +402,9 @@ class Database:
     def tell(
         self,
         statement: ast.Show | ast.Describe,
-        waiting: Sequence[Reader] = (),
+        waiting: Sequence[Dependent] = (),
         sinks: Mapping[str, Sink] | None = None,
-    ) -> Listing:
+    ) -> TextTable:
         """What SHOW and DESCRIBE show; `waiting` are the queries of a script that have not started, `sinks` theirs."""
         match statement:
             case ast.Describe(name) if name.name.lower().startswith(SYSTEM):
@@ -423,11 +423,11 @@ class Database:
 
     def explain_plan(self, name: str, plan: Plan, shedding: float | None = None) -> str:
         """The same for a plan, of whose rows a share may be dropped."""
-        buckets = self._backend.likely_buckets()
+        shards = self._backend.likely_shards()
         known, cores = self.catalog.statistics(), self._backend.cores()
-        better = self._planner(known, buckets, shedding).plan(plan)
+        better = self._planner(known, shards, shedding).plan(plan)
         shed = frozenset({name} if shedding is not None else ())
-        pipeline = choose([(name, better)], self._base_streams(), buckets, shed)
+        pipeline = choose([(name, better)], self._base_streams(), shards, shed)
         parts = ["logical plan", indent(show_plan(plan))]
         if better != plan:
             parts += ["optimised plan", indent(show_plan(better))]
@@ -437,9 +437,9 @@ class Database:
         else:
             expected, faster = estimate(pipeline, known), how_much_faster(pipeline, known, cores)
             parts += [indent(show_costs(pipeline, expected)), indent(show_needs(expected, cores, faster))]
-            if (limit := self._limit(shedding, buckets)) is not None and shedding is not None:
+            if (limit := self._limit(shedding, shards)) is not None and shedding is not None:
                 part = limit / expected.cost if expected.cost > 0 else 1.0
-                parts.append(indent(show_drops(QueryDrops(better, known), part, 1.0 - shedding)))
+                parts.append(indent(explain_shedding(SheddingModel(better, known), part, 1.0 - shedding)))
             parts += map(indent, show_assumed(pipeline, known))
         if growing := growing_state(better):
             parts += ["state that grows without bound", *map(indent, growing)]
@@ -465,7 +465,7 @@ class Database:
 
         Late and malformed rows are kept as files in `aside`, or beside the first answer that is a directory.
         """
-        queries = [Wanted(*each) for each in wanted]
+        queries = [Wanted(*item) for item in wanted]
         self._refuse_taken_names([query.name for query in queries])
         checkpoint = Checkpoint(place, take_over=self.take_over) if place is not None else Checkpoint.temporary()
         try:
@@ -478,18 +478,17 @@ class Database:
             raise
 
     def _start_on(self, queries: Sequence[Wanted], checkpoint: Checkpoint, aside: Path | None) -> list[Query]:
-        buckets = checkpoint.buckets() or self._backend.default_buckets()
+        shards = checkpoint.shards() or self._backend.default_shards()
         known = self._statistics(checkpoint)
         with remembered(checkpoint.costs()):  # a restart must find the plan of its checkpoint
-            limits = checkpoint.limits() or {q.name: self._limit(q.shedding, buckets) for q in queries}
+            limits = checkpoint.limits() or {q.name: self._limit(q.shedding, shards) for q in queries}
             plans = [
-                (q.name, Planner(self._base_streams(), known, buckets, limits.get(q.name)).plan(q.plan))
-                for q in queries
+                (q.name, Planner(self._base_streams(), known, shards, limits.get(q.name)).plan(q.plan)) for q in queries
             ]
             checkpoint.note(costs=constants().to_json(), limits=limits)
         shed = {query.name: query.shedding for query in queries if query.shedding is not None}
         self._refuse_taken_column(queries)
-        pipeline = choose(plans, self._base_streams(), buckets, frozenset(shed))
+        pipeline = choose(plans, self._base_streams(), shards, frozenset(shed))
         columns = {query.name: query.columns for query in pipeline.queries}
         text = show_pipeline(pipeline)
         sinks = {query.name: identity for query in queries if (identity := query.sink.identity) is not None}
@@ -497,28 +496,38 @@ class Database:
         checkpoint.recognise(pipeline, text, sources, sinks, known)
         verified = verify_chain(checkpoint.path, checkpoint.lease)
         verify_sources(pipeline, checkpoint.path, verified.last_offset)
-        aside = aside or next((near for query in queries if (near := query.sink.beside) is not None), None)
-        outlets = {q.name: q.sink.open(q.name, columns[q.name]) for q in queries}
-        directories = {name: outlet.directory for name, outlet in outlets.items() if outlet.directory is not None}
+        aside = aside or next(
+            (near for query in queries if (near := query.sink.side_output_directory) is not None), None
+        )
+        writers = {q.name: q.sink.open(q.name, columns[q.name]) for q in queries}
+        directories = {name: writer.directory for name, writer in writers.items() if writer.directory is not None}
         delivery = Delivery(pipeline, verified.chain, aside, (), directories)
-        group = Group(delivery, checkpoint.path, text, outlets)
-        group.answers = {
-            q.name: Kept(columns[q.name], q.sink.keep, in_pieces=not has_whole_elements(pipeline, q.name))
+        group = Group(delivery, checkpoint.path, text, writers)
+        group.results = {
+            q.name: ResultBuffer(columns[q.name], q.sink.keep, in_chunks=not has_whole_elements(pipeline, q.name))
             for q in queries
             if isinstance(q.sink, Memory)
         }
         group.expected = lambda: estimate(pipeline, known).steps
         if shed:
-            group.shedder = self._shedder(plans, known, shed, delivery)
+            group.shedding_controller = self._shedding_controller(plans, known, shed, delivery)
         group.on_stop.append(checkpoint.close)
-        delivery.listeners += [group.take, self._learned.listener(delivery)]
-        group.on_stop.append(self._learned.save)
+        delivery.listeners += [group.take, self._statistics_store.listener(delivery)]
+        group.on_stop.append(self._statistics_store.save)
         try:
             self._begin(queries, group, checkpoint, verified)
             if not (delivery.ended and verified.is_committed):
-                targets = {n: outlet.target for n, outlet in group.outlets.items() if outlet.target is not None}
+                targets = {n: writer.target for n, writer in group.writers.items() if writer.target is not None}
                 group.run = self._backend.run(
-                    Start(pipeline, verified, targets, self.batch_rows, delivery, group.shedder, group.interrupt)
+                    Start(
+                        pipeline,
+                        verified,
+                        targets,
+                        self.batch_rows,
+                        delivery,
+                        group.shedding_controller,
+                        group.interrupt,
+                    )
                 )
             else:
                 log_resumed(delivery.name, verified, delivery)
@@ -533,8 +542,8 @@ class Database:
     def _begin(self, queries: Sequence[Wanted], group: Group, checkpoint: Checkpoint, verified: VerifiedChain) -> None:
         """Refuse sinks that do not go with the checkpoint while nothing is changed; then make both their own."""
         delivery = group.delivery
-        standings = {
-            query.name: Standing(
+        resume_points = {
+            query.name: ResumePoint(
                 checkpoint.owner,
                 checkpoint.fresh,
                 delivery.last_batch,
@@ -544,41 +553,41 @@ class Database:
             )
             for query in queries
         }
-        for name, outlet in group.outlets.items():
-            outlet.fit(standings[name])
-        consumed = frozenset(name for name, outlet in group.outlets.items() if outlet.consumed)
+        for name, writer in group.writers.items():
+            writer.validate(resume_points[name])
+        consumed = frozenset(name for name, writer in group.writers.items() if writer.consumed)
         outputs = OutputDirectories(delivery.directories, delivery.side_outputs, consumed)
         verify_delivered(verified.chain, outputs)
         # From here on something is changed.
         checkpoint.claim()
         make_ready(verified)
         write_outputs(checkpoint.path, outputs, {q.name: q.sink.kind for q in queries if q.sink.identity is not None})
-        write_flow(checkpoint.path, delivery.pipeline)
+        write_operator_graph(checkpoint.path, delivery.pipeline)
         for query in queries:
-            outlet = group.outlets[query.name]
-            outlet.begin(standings[query.name])
-            columns = next(each.columns for each in delivery.pipeline.queries if each.name == query.name)
-            delivery.listeners.append(write_to_sink(outlet, query.name, columns, delivery))
+            writer = group.writers[query.name]
+            writer.prepare(resume_points[query.name])
+            columns = next(item.columns for item in delivery.pipeline.queries if item.name == query.name)
+            delivery.listeners.append(write_to_sink(writer, query.name, columns, delivery))
 
-    def _limit(self, shedding: float | None, buckets: int) -> float | None:
+    def _limit(self, shedding: float | None, shards: int) -> float | None:
         """The seconds of work per second that a plan must stay within, by dropping rows; None if it may not."""
-        return None if shedding is None else buckets * (1.0 if self.capacity is None else self.capacity)
+        return None if shedding is None else shards * (1.0 if self.capacity is None else self.capacity)
 
-    def _shedder(
+    def _shedding_controller(
         self,
         plans: Sequence[tuple[str, Plan]],
         known: Mapping[str, StreamStatistics],
         shed: Mapping[str, float],
         delivery: Delivery,
-    ) -> Shedder:
+    ) -> SheddingController:
         """Who decides what the queries do without while they cannot keep up."""
-        queries = {name: Allowed(QueryDrops(plan, known), 1.0 - shed.get(name, 0.0)) for name, plan in plans}
+        queries = {name: SheddableQuery(SheddingModel(plan, known), 1.0 - shed.get(name, 0.0)) for name, plan in plans}
 
         def rows() -> dict[str, int]:
-            return {stream: beat.rows + beat.late for stream, beat in delivery.heartbeats.items()}
+            return {stream: status.rows + status.late for stream, status in delivery.statuses.items()}
 
         fresh, fixed = delivery.last_batch < 0, self._backend.batch_seconds
-        return Shedder(queries, rows, self.capacity, fresh, fixed, self.batch_rows)
+        return SheddingController(queries, rows, self.capacity, fresh, fixed, self.batch_rows)
 
     def _refuse_taken_column(self, queries: Sequence[Wanted]) -> None:
         for query in queries:
@@ -637,7 +646,7 @@ class Database:
         """Stop all queries, and Spark if it was started here."""
         stop_all(self.queries)
         self.queries = []
-        self._feeds.close()
+        self._push_streams.close()
         self._backend.close()
 
 

@@ -14,29 +14,29 @@ from typing import Any, Literal
 import polars as pl
 import pyarrow as pa
 
-from strandline.connectors.sinks import Memory, Outlet, Sink
+from strandline.connectors.sinks import Memory, SinkWriter, Sink
 from strandline.core.errors import QueryError, StrandlineError
 from strandline.core.interrupts import finishes_within
 from strandline.core.log import SINK, WARNING, log_event
 from strandline.core.table import Form, in_form
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, instant, show_instant, to_datetime
 from strandline.core.types import Schema
-from strandline.database.introspection.diagnose import evidence_of, explain_why
+from strandline.database.introspection.diagnose import collect_diagnostics, explain_why
 from strandline.database.introspection.explain_analyze import Estimate, analyzed
-from strandline.database.introspection.statistics import Statistics, statistics_of
+from strandline.database.introspection.statistics import QueryStatistics, statistics_of
 from strandline.engines.backends import Run
-from strandline.planner.physical.graph import flow_of
+from strandline.planner.physical.graph import build_operator_graph
 from strandline.planner.physical.plan import Pipeline, has_whole_elements
 from strandline.runtime.commit import BatchReport, Delivery
 from strandline.runtime.exchange import to_table
 from strandline.runtime.kernels.batch import FROM, UNTIL
 from strandline.runtime.kernels.changes import CHANGE, TIME, coalesce, net_changes
-from strandline.runtime.result import from_answer, to_answer
-from strandline.runtime.result_buffer import Kept, Pieces, joined
-from strandline.runtime.stage import Counts
+from strandline.runtime.result import from_result, to_result
+from strandline.runtime.result_buffer import ResultBuffer, ResultChunks, concat_results
+from strandline.runtime.stage import OperatorCounters
 from strandline.runtime.subscriptions import Subscription
-from strandline.runtime.watermark import Heartbeat
-from strandline.shedding.controller import Shedder
+from strandline.runtime.watermark import SourceStatus
+from strandline.shedding.controller import SheddingController
 
 CLOSE_SECONDS = 1.0
 WAIT_SECONDS = 2.0  # a sink that takes longer for a batch keeps its query waiting
@@ -49,12 +49,12 @@ class Group:
     delivery: Delivery
     checkpoint: Path
     explanation: str
-    outlets: Mapping[str, Outlet]  # by query
+    writers: Mapping[str, SinkWriter]  # by query
     run: Run | None = None  # None if everything was finished before
-    shedder: Shedder | None = None  # where a query may lose rows
+    shedding_controller: SheddingController | None = None  # where a query may lose rows
     on_stop: list[Callable[[], None]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
-    answers: dict[str, Kept] = field(default_factory=dict)  # those that stay in memory
+    results: dict[str, ResultBuffer] = field(default_factory=dict)  # those that stay in memory
     expected: Callable[[], Mapping[str, Estimate]] = dict  # of each step; asked for when somebody wants to know
     late: dict[str, list[pa.Table]] = field(default_factory=dict)
     rejected: dict[str, list[pa.Table]] = field(default_factory=dict)
@@ -69,28 +69,28 @@ class Group:
         with self.lock:
             return self._progress[query]
 
-    def pieces(self, query: str, after: int) -> Pieces:
+    def pieces(self, query: str, after: int) -> ResultChunks:
         """What came of an answer from number `after` on, with the progress that goes with it."""
         with self.lock:
-            return self.answers[query].pieces(after, self._progress[query])
+            return self.results[query].pieces(after, self._progress[query])
 
     def now(self, query: str, progress: Instant) -> Instant:
         """The instant of the current snapshot: the last complete one, or that of the last row if no row will follow."""
         if progress < FOREVER:
             return progress - 1
-        return max([beat.high for beat in self.heartbeats(query).values() if beat.rows], default=0)
+        return max([status.high for status in self.heartbeats(query).values() if status.rows], default=0)
 
-    def heartbeats(self, query: str) -> dict[str, Heartbeat]:
-        streams = next(each.streams for each in self.delivery.pipeline.queries if each.name == query)
-        return {name: self.delivery.heartbeats.get(name) or Heartbeat(name) for name in streams}
+    def heartbeats(self, query: str) -> dict[str, SourceStatus]:
+        streams = next(item.streams for item in self.delivery.pipeline.queries if item.name == query)
+        return {name: self.delivery.statuses.get(name) or SourceStatus(name) for name in streams}
 
     def take(self, report: BatchReport) -> None:
         """Keep what stays in memory."""
         with self.lock:
             self.batches += 1
             self._progress = self.delivery.all_progress()
-            for name, answer in self.answers.items():
-                answer.add(report.answers.get(name, ()))
+            for name, result in self.results.items():
+                result.add(report.results.get(name, ()))
             for mine, theirs in ((self.late, report.late), (self.rejected, report.rejected)):
                 for name, tables in theirs.items():
                     mine.setdefault(name, []).extend(tables)
@@ -98,31 +98,31 @@ class Group:
 
     def _forget(self) -> None:
         """Shorten what has become too long. Only `take` changes answers, so others may read them meanwhile."""
-        for name, answer in self.answers.items():
-            if answer.is_too_long and self._progress[name] > BEFORE_ALL:
-                shorter = answer.shortened(self.now(name, self._progress[name]))
+        for name, result in self.results.items():
+            if result.exceeds_limit and self._progress[name] > BEFORE_ALL:
+                trimmed = result.trim(self.now(name, self._progress[name]))
                 with self.lock:
-                    self.answers[name] = shorter
+                    self.results[name] = trimmed
 
-    def kept(self, query: str) -> Pieces | None:
+    def kept(self, query: str) -> ResultChunks | None:
         """The answer of a query, in memory or wherever its sink can read it again."""
-        if query in self.answers:
+        if query in self.results:
             return self.pieces(query, 0)
         progress = self.progress(query)
-        tables = self.outlets[query].kept()
-        return None if tables is None else Pieces(tables, progress, len(tables), BEFORE_ALL, anew=False)
+        tables = self.writers[query].kept()
+        return None if tables is None else ResultChunks(tables, progress, len(tables), BEFORE_ALL, reset=False)
 
     def interrupt(self) -> None:
         """End what the sinks wait for."""
-        for outlet in self.outlets.values():
-            outlet.interrupt()
+        for writer in self.writers.values():
+            writer.interrupt()
 
     def stop(self) -> None:
         if self.run is not None:
             self.interrupt()  # first: the run waits for them
             self.run.stop()
-        for name, outlet in self.outlets.items():
-            if not finishes_within(CLOSE_SECONDS, outlet.close):
+        for name, writer in self.writers.items():
+            if not finishes_within(CLOSE_SECONDS, writer.close):
                 log_event(SINK, WARNING, "sink left behind", query=name, reason="it does not close its connection")
         while self.on_stop:
             self.on_stop.pop()()
@@ -206,8 +206,8 @@ class Query:
     @property
     def waiting_for(self) -> str | None:
         """Which sink keeps the query, or one that runs together with it, waiting, and for how long; None if none."""
-        outlets = self._group.outlets.items()
-        since = {name: at for name, outlet in outlets if (at := outlet.taking_since) is not None}
+        writers = self._group.writers.items()
+        since = {name: at for name, writer in writers if (at := writer.writing_since) is not None}
         if not since or not self.is_running:
             return None
         name = min(since, key=lambda query: since[query])
@@ -220,13 +220,13 @@ class Query:
         frame = self._frame(self._all_kept())
         if not self.has_whole_elements:
             frame = coalesce(frame, [c.id for c in self.columns])
-        return in_form(to_answer(frame.sort(FROM, maintain_order=True), self.columns), form)
+        return in_form(to_result(frame.sort(FROM, maintain_order=True), self.columns), form)
 
     def snapshot(self, at: datetime | str | int | None = None, form: Form = "arrow") -> Any:
         """The answer at an instant before the progress; without `at`, at the last complete instant, or at that of the
         last row if no row will follow."""
         kept = self._kept()
-        progress = kept.progress
+        progress = kept.watermark
         wanted = self._group.now(self.name, progress) if at is None else instant(at)
         if wanted >= progress:
             raise QueryError(
@@ -242,7 +242,7 @@ class Query:
             )
         frame = self._frame(kept)
         valid = frame.filter((pl.col(FROM) <= wanted) & (pl.col(UNTIL) > wanted))
-        return in_form(to_answer(valid, self.columns).select([c.name for c in self.columns]), form)
+        return in_form(to_result(valid, self.columns).select([c.name for c in self.columns]), form)
 
     def changes(self, form: Form = "arrow") -> Any:
         """What happened to the answer, in order: the payload, `time`, and `change` (+n copies came, -n went).
@@ -251,8 +251,8 @@ class Query:
         """
         kept = self._all_kept()
         net = net_changes(self._frame(kept), [c.id for c in self.columns])
-        if kept.progress < FOREVER:
-            net = net.filter(pl.col(TIME) < kept.progress)
+        if kept.watermark < FOREVER:
+            net = net.filter(pl.col(TIME) < kept.watermark)
         named = net.select(
             *(pl.col(c.id).alias(c.name) for c in self.columns),
             pl.col(TIME).cast(pl.Datetime("us", "UTC")).alias("time"),
@@ -263,9 +263,9 @@ class Query:
     @property
     def kept_since(self) -> Instant:
         """The first instant whose snapshot is still whole; `BEFORE_ALL` if nothing was forgotten."""
-        return self._group.answers[self.name].since if self.name in self._group.answers else BEFORE_ALL
+        return self._group.results[self.name].since if self.name in self._group.results else BEFORE_ALL
 
-    def pieces(self, after: int = 0) -> Pieces:
+    def pieces(self, after: int = 0) -> ResultChunks:
         """The answer as it was delivered, from piece `after` on, and up to when it is complete with them: for whoever
         follows it without reading everything again. Only where it is kept in memory."""
         if not isinstance(self.sink, Memory):
@@ -284,30 +284,30 @@ class Query:
         """Counters and gauges: rows read, applied, late, rejected and dropped by stream; rows of the answer, progress,
         state, CPU time of the operators, batches. What was read was applied, late or rejected.
 
-        `rows_left` is about how many rows the sources still hold; None where none of them can tell. `forgotten` is how
+        `rows_left` is about how many rows the sources still hold; None where none of them can tell. `evicted` is how
         many rows of the answer memory no longer has, `kept_since` from when on it is whole; None for all of it.
         `waiting_for` is the sink that holds the query up, if one does.
         """
         delivery, run = self._group.delivery, self._group.run
-        beats = delivery.heartbeats
+        statuses = delivery.statuses
         progress, since = self.progress, self.kept_since
-        answer = self._group.answers.get(self.name)
+        result = self._group.results.get(self.name)
         return {
             "query": self.name,
-            "read": {name: beat.read for name, beat in beats.items()},
-            "rows_in": {name: beat.rows for name, beat in beats.items()},
-            "applied": {name: beat.rows for name, beat in beats.items()},
+            "read": {name: status.read for name, status in statuses.items()},
+            "rows_in": {name: status.rows for name, status in statuses.items()},
+            "applied": {name: status.rows for name, status in statuses.items()},
             "rows_out": delivery.rows_out.get(self.name, 0),
-            "dropped": {name: beat.dropped.get(self.name, 0) for name, beat in beats.items()},
-            "late": {name: beat.late for name, beat in beats.items()},
-            "rejected": {name: beat.rejected for name, beat in beats.items()},
+            "dropped": {name: status.dropped.get(self.name, 0) for name, status in statuses.items()},
+            "late": {name: status.late for name, status in statuses.items()},
+            "rejected": {name: status.rejected for name, status in statuses.items()},
             "progress": to_datetime(progress) if BEFORE_ALL < progress < FOREVER else None,
             "ended": self.ended,
             "state_rows": delivery.state_rows,
             "state_bytes": delivery.state_bytes,
             "cpu_seconds": delivery.cpu_seconds,
             "batches": self._group.batches,
-            "forgotten": answer.forgotten if answer is not None else 0,
+            "forgotten": result.evicted if result is not None else 0,
             "kept_since": to_datetime(since) if since > BEFORE_ALL else None,
             "rows_left": None if run is None or self.ended else run.rows_left(),
             "waiting_for": self.waiting_for,
@@ -315,17 +315,24 @@ class Query:
 
     def shedding(self) -> list[Shed]:
         """What is dropped of each stream, where rows may be; nothing for a query that may not lose any."""
-        shedder = self._group.shedder
-        if shedder is None or shedder.queries[self.name].least >= 1.0:
+        shedding_controller = self._group.shedding_controller
+        if shedding_controller is None or shedding_controller.queries[self.name].least >= 1.0:
             return []
-        completeness, lag = shedder.completeness(self.name), shedder.load.lag
-        beats = self.heartbeats()
+        completeness, lag = shedding_controller.completeness(self.name), shedding_controller.load.lag
+        statuses = self.heartbeats()
         return [
-            Shed(stream, share, beats[stream].rows, beats[stream].dropped.get(self.name, 0), completeness, lag)
-            for stream, share in sorted(shedder.standing(self.name).items())
+            Shed(
+                stream,
+                sampling_rate,
+                statuses[stream].rows,
+                statuses[stream].dropped.get(self.name, 0),
+                completeness,
+                lag,
+            )
+            for stream, sampling_rate in sorted(shedding_controller.resume_point(self.name).items())
         ]
 
-    def heartbeats(self) -> dict[str, Heartbeat]:
+    def heartbeats(self) -> dict[str, SourceStatus]:
         """What the query has heard of each of its streams: rows, progress, whether it is idle or has ended."""
         return self._group.heartbeats(self.name)
 
@@ -342,22 +349,22 @@ class Query:
         """The plan that runs; with `analyze` what its operators did so far, and what was expected of them."""
         if not analyze:
             return self._group.explanation
-        answers = flow_of(self.pipeline).answers[self.name]
-        return analyzed(self.statistics(), answers, self.heartbeats(), self.progress, self._group.expected())
+        results = build_operator_graph(self.pipeline).results[self.name]
+        return analyzed(self.statistics(), results, self.heartbeats(), self.progress, self._group.expected())
 
-    def operators(self) -> Mapping[str, Counts]:
+    def operators(self) -> Mapping[str, OperatorCounters]:
         """What the operators of each fragment of `pipeline` did so far, and what they keep; what reading its streams
         took, under `source:name`."""
         return self._group.delivery.operators
 
-    def statistics(self) -> Statistics:
+    def statistics(self) -> QueryStatistics:
         """What is known by now of each operator and of what flows between them. Rates inside of the plan, lengths,
         granules and counts of values are there if somebody subscribes."""
         return statistics_of(self.name, self._group.delivery)
 
     def subscribe(
         self,
-        callback: Callable[[Statistics], None] | None = None,
+        callback: Callable[[QueryStatistics], None] | None = None,
         *,
         items: Iterable[str] | None = None,
         every: float = 1.0,
@@ -374,7 +381,7 @@ class Query:
 
     def why(self) -> str:
         """What stands between the streams and the answer: for a query whose answer is empty."""
-        told = explain_why(evidence_of(self.name, self._group.delivery))
+        told = explain_why(collect_diagnostics(self.name, self._group.delivery))
         return f"{self.name} waits for {self.waiting_for}\n{told}" if self.waiting_for else told
 
     def await_end(self, timeout: float | None = None) -> bool:
@@ -385,14 +392,14 @@ class Query:
         """End the query (and those that run in one pipeline with it). What it has written stays."""
         self._group.stop()
 
-    def _kept(self) -> Pieces:
+    def _kept(self) -> ResultChunks:
         self.check()
         kept = self._group.kept(self.name)
         if kept is None:
             raise self._not_kept()
         return kept
 
-    def _all_kept(self) -> Pieces:
+    def _all_kept(self) -> ResultChunks:
         """The same for those who expect everything: they are told, once, that it is not."""
         kept = self._kept()
         if kept.since > BEFORE_ALL and not self._warned:
@@ -401,8 +408,8 @@ class Query:
             warnings.warn(f"{missing}. {self._remedy()}", stacklevel=3)
         return kept
 
-    def _frame(self, kept: Pieces | None = None) -> pl.DataFrame:
-        return from_answer(joined((kept or self._kept()).tables, self.columns), self.columns)
+    def _frame(self, kept: ResultChunks | None = None) -> pl.DataFrame:
+        return from_result(concat_results((kept or self._kept()).tables, self.columns), self.columns)
 
     def _remedy(self) -> str:
         limit = f"{self.sink.keep:,}" if isinstance(self.sink, Memory) else "so many"

@@ -13,7 +13,7 @@ from strandline.core.errors import QueryError
 from strandline.core.lease import refuse_busy
 from strandline.database.database import Database, Wanted, connected_groups, unknown_sink
 from strandline.database.query import Query
-from strandline.logical.catalog import DerivedStream, Reader
+from strandline.logical.catalog import DerivedStream, Dependent
 from strandline.logical.plan import Plan
 from strandline.sql import ast
 from strandline.sql.binder.binder import bind_reading
@@ -56,15 +56,15 @@ def read_script(database: Database, text: str) -> Script:
             case ast.CreateStream() | ast.CreateStreamAs() | ast.CreateView() | ast.Drop():
                 # A query that was created goes with its stream. A SELECT has nothing to go with, and a sink stays.
                 waiting = [
-                    Reader(each.name or "SELECT", each.reads) for each in pending if each.name is None or each.sink
+                    Dependent(item.name or "SELECT", item.reads) for item in pending if item.name is None or item.sink
                 ]
                 gone = {stream.name for stream in database.declare(statement, waiting)}
-                pending = [each for each in pending if each.name not in gone or each.sink is not None]
+                pending = [item for item in pending if item.name not in gone or item.sink is not None]
                 if isinstance(statement, ast.CreateStreamAs):
                     shedding = database.shed_by(statement.shedding)
                     pending.append(replace(_created(database, statement.name), shedding=shedding))
             case ast.CreateSink():
-                wanted = database.bind_sink(statement, [each.name for each in pending if each.name])
+                wanted = database.bind_sink(statement, [item.name for item in pending if item.name])
                 pending.append(_Pending(wanted.name, wanted.plan, wanted.reads, wanted.sink, wanted.shedding))
             case ast.DropSink():
                 pending = _without(pending, statement)
@@ -73,8 +73,8 @@ def read_script(database: Database, text: str) -> Script:
             case ast.ExplainAnalyze():
                 script.explanations.append(str(database.execute(statement)))
             case ast.Show() | ast.Describe():
-                waiting = [Reader(each.name or "SELECT", each.reads) for each in pending]
-                sinks = {each.name: each.sink for each in pending if each.name and each.sink is not None}
+                waiting = [Dependent(item.name or "SELECT", item.reads) for item in pending]
+                sinks = {item.name: item.sink for item in pending if item.name and item.sink is not None}
                 script.explanations.append(str(database.tell(statement, waiting, sinks)))
             case ast.Set():
                 database.set(statement)
@@ -87,21 +87,21 @@ def read_script(database: Database, text: str) -> Script:
                 plan, reads = bind_reading(statement, database.catalog)
                 pending.append(_Pending(None, plan, reads, shedding=database.shedding))
     names = (f"q{number}" for number in count(1))
-    for each in pending:
-        name = each.name or next(n for n in names if database.is_free(n))
-        script.queries.append((name, each.plan))
-        script.reads[name] = each.reads
-        script.shedding[name] = each.shedding
-        if each.sink is not None:
-            script.sinks[name] = each.sink
+    for item in pending:
+        name = item.name or next(n for n in names if database.is_free(n))
+        script.queries.append((name, item.plan))
+        script.reads[name] = item.reads
+        script.shedding[name] = item.shedding
+        if item.sink is not None:
+            script.sinks[name] = item.sink
     return script
 
 
 def _without(pending: list[_Pending], statement: ast.DropSink) -> list[_Pending]:
     name = statement.name
-    left = [each for each in pending if each.sink is None or not name.matches(each.name or "")]
+    left = [item for item in pending if item.sink is None or not name.matches(item.name or "")]
     if len(left) == len(pending) and not statement.if_exists:
-        raise unknown_sink(name, [each.name for each in pending if each.sink is not None and each.name])
+        raise unknown_sink(name, [item.name for item in pending if item.sink is not None and item.name])
     return left
 
 

@@ -23,12 +23,12 @@ from strandline.planner.physical.plan import Pipeline
 from strandline.runtime.checkpoint.replay import replayed_until
 from strandline.runtime.checkpoint.verify import VerifiedChain
 from strandline.runtime.commit import Delivery
-from strandline.shedding.controller import Shedder
+from strandline.shedding.controller import SheddingController
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from strandline.engines.spark.launcher.session import Session
+    from strandline.engines.spark.launcher.session import EmbeddedSpark
     from strandline.engines.spark.pipeline import SparkRun
 
 # Told what is being waited for, in a few words.
@@ -56,7 +56,7 @@ class Start:
     targets: Mapping[str, ParquetTarget]
     batch_rows: int
     delivery: Delivery
-    shedder: Shedder | None = None
+    shedding_controller: SheddingController | None = None
     interrupt: Callable[[], None] = lambda: None  # ends what the sinks wait for, when the run is stopped
 
     @property
@@ -71,12 +71,12 @@ class Start:
 class Backend:
     batch_seconds = 0.02  # what a batch takes in any case, about
 
-    def default_buckets(self) -> int:
+    def default_shards(self) -> int:
         raise AssertionError("each backend says how parallel it is")
 
-    def likely_buckets(self) -> int:
+    def likely_shards(self) -> int:
         """The same without starting anything."""
-        return self.default_buckets()
+        return self.default_shards()
 
     def cores(self) -> int:
         """How many cores pipelines may use; without starting anything."""
@@ -100,11 +100,11 @@ class Backend:
 
 
 class LocalBackend(Backend):
-    def __init__(self, buckets: int | None) -> None:
-        self.buckets = buckets or 1
+    def __init__(self, shards: int | None) -> None:
+        self.shards = shards or 1
 
-    def default_buckets(self) -> int:
-        return self.buckets
+    def default_shards(self) -> int:
+        return self.shards
 
     def run(self, start: Start) -> Run:
         from strandline.engines.local import LocalRun
@@ -121,7 +121,7 @@ class LocalBackend(Backend):
             start.targets,
             start.batch_rows,
             source_directory=start.checkpoint / "sources",
-            shedder=start.shedder,
+            shedding_controller=start.shedding_controller,
         )
         _log_start(start, "local")
         return _Threaded(run, start)
@@ -200,11 +200,11 @@ class SparkBackend(Backend):
     batch_seconds = 0.25
 
     def __init__(
-        self, spark: SparkSession | None, master: str | None, config: Mapping[str, str] | None, buckets: int | None
+        self, spark: SparkSession | None, master: str | None, config: Mapping[str, str] | None, shards: int | None
     ) -> None:
         self._given = spark
-        self._master, self._config, self._buckets = master, config, buckets
-        self._session: Session | None = None
+        self._master, self._config, self._shards = master, config, shards
+        self._session: EmbeddedSpark | None = None
         self._starting = threading.Lock()
         self._shipped = False
         self._runs: WeakSet[SparkRun] = WeakSet()
@@ -227,16 +227,16 @@ class SparkBackend(Backend):
         session = self._session
         return session.lost() if session is not None else None
 
-    def default_buckets(self) -> int:
-        if self._buckets is None:
+    def default_shards(self) -> int:
+        if self._shards is None:
             with self._naming_loss():
-                self._buckets = max(1, self.session()[0].sparkContext.defaultParallelism)
-        return self._buckets
+                self._shards = max(1, self.session()[0].sparkContext.defaultParallelism)
+        return self._shards
 
-    def likely_buckets(self) -> int:
-        if self._buckets is None and self._given is None and self._session is None:
+    def likely_shards(self) -> int:
+        if self._shards is None and self._given is None and self._session is None:
             return self.cores()
-        return self.default_buckets()
+        return self.default_shards()
 
     def cores(self) -> int:
         if self._given is None and self._session is None:
@@ -287,7 +287,7 @@ class SparkBackend(Backend):
             start.verified.last_offset,
             start.batch_rows,
             start.delivery,
-            start.shedder,
+            start.shedding_controller,
             start.name,
             log_file,
             lost=partial(_lost, session, spark),
@@ -312,7 +312,7 @@ class SparkBackend(Backend):
             self._shipped = False
 
 
-def _lost(session: Session | None, spark: SparkSession, after_error: bool) -> StrandlineError | None:
+def _lost(session: EmbeddedSpark | None, spark: SparkSession, after_error: bool) -> StrandlineError | None:
     """Why a run has no Spark any more: of a session that we started its process tells, else a question that fails."""
     if session is not None:
         return session.lost(after_error)
@@ -322,7 +322,7 @@ def _lost(session: Session | None, spark: SparkSession, after_error: bool) -> St
 
 
 def _log_start(start: Start, engine: str) -> None:
-    shards = start.pipeline.buckets
+    shards = start.pipeline.shards
     log_event(ENGINE, INFO, "query started", name=start.name, engine=engine, checkpoint=start.checkpoint, shards=shards)
     if start.verified.last_offset is not None or start.delivery.last_batch >= 0:
         log_resumed(start.name, start.verified, start.delivery)

@@ -6,18 +6,18 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from strandline.connectors.sinks.parquet_parts import ParquetTarget, answers_of
+from strandline.connectors.sinks.parquet_parts import ParquetTarget, open_result_writer
 from strandline.connectors.sources.base import Source, open_source
 from strandline.core.durable import encode_name
 from strandline.planner.physical.plan import Pipeline
 from strandline.runtime.commit import BatchReport, Delivery
 from strandline.runtime.exchange import Message, decode, encode
 from strandline.runtime.ingest import ingest
-from strandline.runtime.offsets import Advance, Piece, pieces
-from strandline.runtime.stage import Outbox, run_stage
+from strandline.runtime.offsets import OffsetPlanner, InputSplit, plan_splits
+from strandline.runtime.stage import StageOutput, run_stage
 from strandline.runtime.state.segments import States
-from strandline.runtime.watermark import Heartbeat, together
-from strandline.shedding.controller import Shedder
+from strandline.runtime.watermark import SourceStatus, merge_statuses
+from strandline.shedding.controller import SheddingController
 
 
 class LocalRun:
@@ -32,7 +32,7 @@ class LocalRun:
         sources: Mapping[str, Source] | None = None,
         source_directory: Path | None = None,
         tasks: int = 1,
-        shedder: Shedder | None = None,
+        shedding_controller: SheddingController | None = None,
     ) -> None:
         self.pipeline = pipeline
         self.delivery = delivery
@@ -41,9 +41,15 @@ class LocalRun:
             s.name: open_source(s, source_directory / encode_name(s.name) if source_directory else None)
             for s in pipeline.streams
         }
-        self.advance = Advance(self.sources, batch_rows, tasks, shedder=shedder, wish=delivery.subscriptions.wish)
+        self.advance = OffsetPlanner(
+            self.sources,
+            batch_rows,
+            tasks,
+            shedding_controller=shedding_controller,
+            requested_metrics=delivery.subscriptions.requested_metrics,
+        )
         self.positions = self.advance.beginning()
-        self.heartbeats: dict[str, Heartbeat] = {}
+        self.statuses: dict[str, SourceStatus] = {}
         self.states: dict[tuple[int, int], States] = {}
         self.batch = 0
 
@@ -63,30 +69,30 @@ class LocalRun:
         after = self.advance.next(self.positions)
         if after == self.positions:
             return None
-        report = self._run_batch(pieces(self.positions, after), began)
+        report = self._run_batch(plan_splits(self.positions, after), began)
         self.positions = after
         return report
 
-    def _run_batch(self, tasks: list[Piece], began: float) -> BatchReport:
-        boxes: list[Outbox] = []
-        beats: list[Heartbeat] = []
+    def _run_batch(self, tasks: list[InputSplit], began: float) -> BatchReport:
+        boxes: list[StageOutput] = []
+        statuses: list[SourceStatus] = []
         for number, piece in enumerate(tasks):
-            answer = answers_of(self.pipeline, self.targets, self.batch, f"0-{number}")
-            box = Outbox(self.pipeline.buckets, number, answer)
-            beats.append(ingest(self.pipeline, self.sources[piece.stream], piece, self.heartbeats, box))
+            write_result = open_result_writer(self.pipeline, self.targets, self.batch, f"0-{number}")
+            box = StageOutput(self.pipeline.shards, number, write_result)
+            statuses.append(ingest(self.pipeline, self.sources[piece.stream], piece, self.statuses, box))
             box.close()
             boxes.append(box)
-        self.heartbeats = together(beats)
+        self.statuses = merge_statuses(statuses)
         for_driver = [message for box in boxes for message in box.for_driver]
         for stage in range(1, self.pipeline.stages + 1):
             inboxes = _exchange(boxes)
             boxes = []
-            for bucket in range(self.pipeline.buckets):
-                answer = answers_of(self.pipeline, self.targets, self.batch, f"{stage}-{bucket}")
-                box = Outbox(self.pipeline.buckets, bucket, answer)
-                states = self.states.get((stage, bucket), {})
-                inbox = inboxes.get(bucket, [])
-                self.states[stage, bucket] = run_stage(self.pipeline, stage, bucket, inbox, states, box)
+            for shard in range(self.pipeline.shards):
+                write_result = open_result_writer(self.pipeline, self.targets, self.batch, f"{stage}-{shard}")
+                box = StageOutput(self.pipeline.shards, shard, write_result)
+                states = self.states.get((stage, shard), {})
+                messages_in = inboxes.get(shard, [])
+                self.states[stage, shard] = run_stage(self.pipeline, stage, shard, messages_in, states, box)
                 box.close()
                 boxes.append(box)
                 for_driver += box.for_driver
@@ -95,10 +101,10 @@ class LocalRun:
         return report
 
 
-def _exchange(boxes: list[Outbox]) -> dict[int, list[Message]]:
+def _exchange(boxes: list[StageOutput]) -> dict[int, list[Message]]:
     """What each bucket receives. Messages are encoded and decoded as on Spark, so that tests see the same bytes."""
     inboxes: dict[int, list[Message]] = {}
     for box in boxes:
-        for bucket, messages in box.by_bucket.items():
-            inboxes.setdefault(bucket, []).extend(decode(encode(messages)))
+        for shard, messages in box.by_shard.items():
+            inboxes.setdefault(shard, []).extend(decode(encode(messages)))
     return inboxes

@@ -52,8 +52,8 @@ class AggregateFunction:
 
 AGGREGATES: Final[Mapping[str, AggregateFunction]] = MappingProxyType(
     {
-        each.name: each
-        for each in (
+        item.name: item
+        for item in (
             AggregateFunction("count", "COUNT(*) or COUNT(x)", "The number of rows, or of values."),
             AggregateFunction("sum", "SUM(x)", "The exact sum of numbers; NULL if there are none."),
             AggregateFunction("avg", "AVG(x)", "The mean of numbers as a DOUBLE; NULL if there are none."),

@@ -83,8 +83,8 @@ def meet(types: Sequence[Type]) -> Type | None:
     is known of any type, the result is VARCHAR, as in PostgreSQL.
     """
     kind: Type | None = NULL
-    for each in types:
-        kind = None if kind is None else _meet(kind, each)
+    for type_ in types:
+        kind = None if kind is None else _meet(kind, type_)
     return VARCHAR if kind == NULL else kind
 
 

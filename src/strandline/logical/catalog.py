@@ -155,7 +155,7 @@ Stream: TypeAlias = BaseStream | DerivedStream
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class Dependent:
     """A query that runs, or that a script is going to run, and what it names in FROM."""
 
     name: str
@@ -166,7 +166,7 @@ class Reader:
         return "running query"
 
 
-Dependant: TypeAlias = DerivedStream | Reader
+Dependant: TypeAlias = DerivedStream | Dependent
 
 
 class Catalog:
@@ -231,7 +231,7 @@ class Catalog:
             )
         self.functions[function.name] = function
 
-    def replace_view(self, view: DerivedStream, running: Sequence[Reader] = (), span: Span | None = None) -> None:
+    def replace_view(self, view: DerivedStream, running: Sequence[Dependent] = (), span: Span | None = None) -> None:
         """Put a view in the place of another that nobody reads."""
         known = self._streams.get(view.name.lower())
         if not (isinstance(known, DerivedStream) and known.is_view):
@@ -248,7 +248,7 @@ class Catalog:
         self._streams[view.name.lower()] = view
 
     def drop(
-        self, name: str, span: Span | None = None, *, cascade: bool = False, running: Sequence[Reader] = ()
+        self, name: str, span: Span | None = None, *, cascade: bool = False, running: Sequence[Dependent] = ()
     ) -> list[Stream]:
         """Remove a stream or view, if `cascade` with all that is built on it; a running query is never taken away.
 
@@ -256,32 +256,32 @@ class Catalog:
         """
         stream = self.get(name, span)
         dependants = [reader for level in self.dependants(stream, running) for reader in level]
-        if not cascade or any(isinstance(each, Reader) for each in dependants):
+        if not cascade or any(isinstance(dependant, Dependent) for dependant in dependants):
             hint = f"Drop them first, or all at once: DROP {stream.word.upper()} {stream.name} CASCADE."
             self._refuse_dependants(stream, running, hint, span)
-        gone: list[Stream] = [stream, *(each for each in dependants if isinstance(each, DerivedStream))]
-        for each in gone:
-            del self._streams[each.name.lower()]
-            self.measured.pop(each.name.lower(), None)
+        gone: list[Stream] = [stream, *(dependant for dependant in dependants if isinstance(dependant, DerivedStream))]
+        for dependant in gone:
+            del self._streams[dependant.name.lower()]
+            self.measured.pop(dependant.name.lower(), None)
         return gone
 
-    def dependants(self, stream: Stream, running: Sequence[Reader] = ()) -> list[list[Dependant]]:
+    def dependants(self, stream: Stream, running: Sequence[Dependent] = ()) -> list[list[Dependant]]:
         """Who reads a stream: first those that name it, then those that name these, and so on."""
         left: list[Dependant] = [*(s for s in self if isinstance(s, DerivedStream) and s is not stream), *running]
         levels: list[list[Dependant]] = []
         names = {stream.name.lower()}
-        while found := [each for each in left if names & _folded(each.reads)]:
+        while found := [item for item in left if names & _folded(item.reads)]:
             levels.append(found)
-            left = [each for each in left if each not in found]
-            names = {each.name.lower() for each in found if isinstance(each, DerivedStream)}
+            left = [item for item in left if item not in found]
+            names = {item.name.lower() for item in found if isinstance(item, DerivedStream)}
         return levels
 
-    def _refuse_dependants(self, stream: Stream, running: Sequence[Reader], hint: str, span: Span | None) -> None:
+    def _refuse_dependants(self, stream: Stream, running: Sequence[Dependent], hint: str, span: Span | None) -> None:
         direct, *further = self.dependants(stream, running) or [[]]
         if not direct:
             return
-        through = [each for level in further for each in level]
-        runs = any(isinstance(each, Reader) for each in (*direct, *through))
+        through = [item for level in further for item in level]
+        runs = any(isinstance(item, Dependent) for item in (*direct, *through))
         raise CatalogError(
             f'{stream.word} "{stream.name}" is still read by {_listed(direct)}',
             code="stream-in-use",
@@ -301,7 +301,7 @@ def _reserved(name: str, span: Span | None) -> CatalogError:
 
 
 def _listed(dependants: Iterable[Dependant]) -> str:
-    return ", ".join(f'{each.word} "{each.name}"' for each in dependants)
+    return ", ".join(f'{dependant.word} "{dependant.name}"' for dependant in dependants)
 
 
 def _folded(names: Iterable[str]) -> set[str]:

@@ -86,7 +86,7 @@ class _Bindings:
 
     def conditions(self) -> list[Expression]:
         """That a row of the left and one of the right belong to the same binding."""
-        pairs = ((ColumnRef(id, c.type), ColumnRef(c.id, c.type)) for id, c in self.columns.items())
+        pairs = ((ColumnRef(column_id, c.type), ColumnRef(c.id, c.type)) for column_id, c in self.columns.items())
         return [part for outer, inner in pairs for part in _same(outer, inner)]
 
 
@@ -111,8 +111,8 @@ class _Decorrelation:
         plan = with_sources(plan, tuple(self.plan(source) for source in sources(plan)))
         if isinstance(plan, Rank):
             ids = dict.fromkeys((*plan.partition, *(key.column.id for key in plan.order)))
-            keys = [(id, self.values.pop(id)) for id in ids if id in self.values]
-            computed = tuple((Column(id, "key", value.type), value) for id, value in keys)
+            keys = [(column_id, self.values.pop(column_id)) for column_id in ids if column_id in self.values]
+            computed = tuple((Column(column_id, "key", value.type), value) for column_id, value in keys)
             return replace(plan, source=Map((*pass_on(schema(plan.source)), *computed), plan.source)) if keys else plan
         plan = map_expressions(plan, self.resolve) if self.values else plan
         for column, _ in plan.outputs if isinstance(plan, Map) else ():
@@ -218,14 +218,14 @@ class _Decorrelation:
     def bind(self, apply: Apply, right: Plan, outer: query_block.Outer, source: Plan) -> _Bindings:
         """The distinct outer bindings of all outer references of the right."""
         columns = self.name_references(query_block.by_id(query_block.references(right, outer, apply.span)))
-        outputs = tuple((column, ColumnRef(id, column.type)) for id, column in columns.items())
+        outputs = tuple((column, ColumnRef(column_id, column.type)) for column_id, column in columns.items())
         at_source = any(query_block.nested_references(right, outer))
         return _Bindings(columns, Distinct(Map(outputs, source)), at_source)
 
     def name_references(self, references: dict[str, query_block.Reference]) -> dict[str, Column]:
         """A column for each outer reference."""
         columns: dict[str, Column] = {}
-        for id, (column, span) in references.items():
+        for column_id, (column, span) in references.items():
             if column.type.element is not None:
                 raise BindError(
                     "a subquery that reads an array from the query around it",
@@ -233,7 +233,9 @@ class _Decorrelation:
                     hint="Take the elements that it needs in a subquery in FROM, and read those.",
                     span=span,
                 )
-            columns[id] = Column(self.ids.fresh(f"outer.{id.removeprefix('outer.')}"), id, column.type)
+            columns[column_id] = Column(
+                self.ids.fresh(f"outer.{column_id.removeprefix('outer.')}"), column_id, column.type
+            )
         return columns
 
     def with_equal_columns(
@@ -244,7 +246,7 @@ class _Decorrelation:
             return right
         columns = self.name_references(nested)
         source = query_block.from_clause(right)
-        added = tuple((columns[id], equal[id]) for id in nested)
+        added = tuple((columns[column_id], equal[column_id]) for column_id in nested)
         return query_block.with_from_clause(
             query_block.replace_references(right, columns), Map((*pass_on(schema(source)), *added), source)
         )
@@ -298,7 +300,7 @@ class _Decorrelation:
     def add_empty_groups(self, grouped: Aggregate, bindings: _Bindings) -> Plan:
         """A group for each outer binding: over nothing, where there is none."""
         inner = {c.id: Column(self.ids.fresh(c.id), c.name, c.type) for c in schema(grouped)}
-        refs = {id: ColumnRef(column.id, column.type) for id, column in inner.items()}
+        refs = {column_id: ColumnRef(column.id, column.type) for column_id, column in inner.items()}
         renamed = Map(tuple((inner[c.id], ColumnRef(c.id, c.type)) for c in schema(grouped)), grouped)
         columns = tuple(bindings.columns.values())
         equal = conjunction(tuple(part for c in columns for part in _same(ColumnRef(c.id, c.type), refs[c.id])))

@@ -83,7 +83,7 @@ def _show_infix(function: str, first: Expression, rest: list[Expression], around
     """Operands with the operator between them; all operators lean to the left, so only the first needs no more."""
     level = _INFIX[function]
     word = function.upper() if function.isalpha() else function
-    shown = (show_expression(first, level), *(show_expression(each, level + 1) for each in rest))
+    shown = (show_expression(first, level), *(show_expression(item, level + 1) for item in rest))
     text = f" {word} ".join(shown)
     return f"({text})" if level < around else text
 
@@ -120,8 +120,8 @@ def show_sort_key(key: SortKey) -> str:
 
 
 def show_order(partition: tuple[str, ...], order: tuple[SortKey, ...]) -> str:
-    each = f" of each {', '.join(partition)}" if partition else ""
-    return f"by {', '.join(map(show_sort_key, order))}{each}"
+    item = f" of each {', '.join(partition)}" if partition else ""
+    return f"by {', '.join(map(show_sort_key, order))}{item}"
 
 
 def show_rank(place: Column, partition: tuple[str, ...], order: tuple[SortKey, ...], limit: int | None) -> str:

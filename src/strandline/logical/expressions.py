@@ -180,7 +180,7 @@ def conjuncts(predicate: Expression) -> tuple[Expression, ...]:
 
 def conjunction(parts: tuple[Expression, ...]) -> Expression | None:
     """The opposite of `conjuncts`: one flat AND of all parts; None for no parts."""
-    flat = tuple(each for part in parts for each in conjuncts(part))
+    flat = tuple(conjunct for part in parts for conjunct in conjuncts(part))
     if len(flat) > 1:
         return Call("and", flat, BOOLEAN)
     return flat[0] if flat else None

@@ -72,7 +72,7 @@ def pull_up_predicates(plan: Plan, outer: Outer) -> tuple[Plan, list[Expression]
 def read_in(values: Iterable[Expression], outer: Outer) -> list[Column]:
     """The outer columns that some expressions read, in order of their ids."""
     ids = frozenset().union(*map(columns_of, values))
-    return [outer[id] for id in sorted(ids & outer.keys())]
+    return [outer[column_id] for column_id in sorted(ids & outer.keys())]
 
 
 def by_id(references: Iterable[Reference]) -> dict[str, Reference]:
@@ -124,7 +124,9 @@ def _own_expressions(plan: Plan) -> Iterator[Expression]:
 
 def replace_references(plan: Plan, columns: dict[str, Column]) -> Plan:
     """The plan with columns instead of its outer references."""
-    refs: dict[str, Expression] = {id: ColumnRef(column.id, column.type) for id, column in columns.items()}
+    refs: dict[str, Expression] = {
+        column_id: ColumnRef(column.id, column.type) for column_id, column in columns.items()
+    }
     return substitute_columns(plan, refs)
 
 

@@ -37,9 +37,9 @@ def schema(plan: Plan) -> Schema:
             return schema(plan.source)
 
 
-def column(plan: Plan, id: str) -> Column:
+def column(plan: Plan, column_id: str) -> Column:
     """The column with this id."""
-    return next(c for c in schema(plan) if c.id == id)
+    return next(c for c in schema(plan) if c.id == column_id)
 
 
 def pass_on(columns: Iterable[Column]) -> tuple[tuple[Column, Expression], ...]:

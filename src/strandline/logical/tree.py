@@ -68,7 +68,7 @@ def substitute_columns(plan: Plan, values: dict[str, Expression]) -> Plan:
 
 def size(plan: Plan) -> int:
     """How many operators a plan has, and nodes of expressions in them: what all walks over it cost."""
-    return sum(1 + sum(extent(each).nodes for each in expressions(node)) for node in walk(plan))
+    return sum(1 + sum(extent(expression).nodes for expression in expressions(node)) for node in walk(plan))
 
 
 def streams_read(plan: Plan) -> frozenset[str]:

@@ -144,7 +144,9 @@ class UserAggregate:
 
     def kept(self, states: States) -> States:
         """States that come back from where they were stored, in the types that they had."""
-        return States(tuple(_storable(f"initialize of {self.title}", each) for each in states.columns), states.alone)
+        return States(
+            tuple(_storable(f"initialize of {self.title}", column) for column in states.columns), states.alone
+        )
 
     def over_values(self, values: Sequence[Any]) -> Any:
         """The aggregate over one or more values, slow and obvious: merged one by one, in order."""
@@ -161,7 +163,7 @@ class UserAggregate:
             form = "a tuple and not an Arrow array" if one.alone else f"a {type(result).__name__} and not a tuple"
             raise _wrong(who, form, "Return a state of the form that initialize gives.")
         parts = (result,) if one.alone else result
-        columns = tuple(_array(who, each, len(one)) for each in parts)
+        columns = tuple(_array(who, item, len(one)) for item in parts)
         return self._fitted(who, States(columns, one.alone), one)
 
     def _fitted(self, who: str, states: States, like: States) -> States:
@@ -270,7 +272,7 @@ def user_functions(tree: object) -> dict[str, Definition]:
         case tuple() | list():
             below: list[object] = list(tree)
         case _ if is_dataclass(tree):
-            below = [getattr(tree, each.name) for each in fields(tree)]
+            below = [getattr(tree, item.name) for item in fields(tree)]
         case _:
             return {}
     return {name: found for part in below for name, found in user_functions(part).items()}

@@ -17,7 +17,7 @@ from functools import wraps
 from typing import Final, TypeAlias
 
 from strandline.logical.plan import CountWindow, Plan, SessionWindow, TimeWindow
-from strandline.logical.properties.temporal import granule, is_chronon, keeps_arrival_order
+from strandline.logical.properties.temporal import granule, is_point_stream, keeps_arrival_order
 from strandline.logical.schema import schema
 from strandline.logical.tree import sources, with_sources
 from strandline.planner.rewrite import Rule
@@ -167,7 +167,7 @@ def _may_stand_below(above: Plan, before: Plan, after: Plan) -> bool:
     """Whether an operator sees no difference between two inputs with the same snapshots."""
     if not isinstance(above, TimeWindow | CountWindow | SessionWindow):
         return True
-    if is_chronon(before) != is_chronon(after) or granule(before) != granule(after):
+    if is_point_stream(before) != is_point_stream(after) or granule(before) != granule(after):
         return False
     return not isinstance(above, CountWindow) or keeps_arrival_order(before) == keeps_arrival_order(after)
 
@@ -176,7 +176,7 @@ def _may_stand_below(above: Plan, before: Plan, after: Plan) -> bool:
 
 LIMIT: Final = 300  # plans that a search may look at
 WIDTH: Final = 4  # of the plans of a round, those from which it goes on
-PATIENCE: Final = 3  # rounds without a better plan
+MAX_ROUNDS_WITHOUT_GAIN: Final = 3  # rounds without a better plan
 SHOWN: Final = 5  # rejected plans that are remembered
 
 
@@ -190,7 +190,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """The result of a search: the best plan, the best of the others, and how many were looked at."""
 
     best: Candidate
@@ -202,7 +202,7 @@ class Found:
         return self.best.plan
 
 
-def improve(plan: Plan, cost: Cost, limit: int = LIMIT) -> Found:
+def improve(plan: Plan, cost: Cost, limit: int = LIMIT) -> SearchResult:
     """The cheapest plan that a beam search over single steps finds; the same one every time.
 
     It looks at no more than `limit` plans, so its time is bounded whatever the plan. A plan that costs the same as
@@ -210,20 +210,20 @@ def improve(plan: Plan, cost: Cost, limit: int = LIMIT) -> Found:
     """
     best = Candidate(plan, _finite(cost(plan)))
     seen, looked_at, beam, waited = {plan}, [best], [best], 0
-    while beam and waited < PATIENCE and len(looked_at) < limit:
+    while beam and waited < MAX_ROUNDS_WITHOUT_GAIN and len(looked_at) < limit:
         fresh: list[Candidate] = []
-        for each in beam:
-            for name, other in neighbours(each.plan):
+        for item in beam:
+            for name, other in neighbours(item.plan):
                 if other in seen or len(looked_at) + len(fresh) >= limit:
                     continue
                 seen.add(other)
-                fresh.append(Candidate(other, _finite(cost(other)), (*each.rules, name)))
+                fresh.append(Candidate(other, _finite(cost(other)), (*item.rules, name)))
         looked_at += fresh
-        beam = sorted(fresh, key=lambda each: each.cost)[:WIDTH]
+        beam = sorted(fresh, key=lambda item: item.cost)[:WIDTH]
         better = bool(beam) and beam[0].cost < best.cost
         best, waited = (beam[0], 0) if better else (best, waited + 1)
-    others = sorted((each for each in looked_at if each is not best), key=lambda each: each.cost)
-    return Found(best, tuple(others[:SHOWN]), len(looked_at))
+    others = sorted((item for item in looked_at if item is not best), key=lambda item: item.cost)
+    return SearchResult(best, tuple(others[:SHOWN]), len(looked_at))
 
 
 def separating_rule(chosen: Candidate, other: Candidate) -> str:

@@ -59,13 +59,13 @@ NULLS: Final = 0.05
 OTHER: Final = 0.5
 
 
-Statistics: TypeAlias = Mapping[str, StreamStatistics]
+StatisticsByStream: TypeAlias = Mapping[str, StreamStatistics]
 MatchKind: TypeAlias = OneOf["left", "full", "semi", "anti", "mark"]  # which join asks who has no partner
-NOTHING_KNOWN: Final[Statistics] = {}
+NOTHING_KNOWN: Final[StatisticsByStream] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Characteristics:
+class StreamProfile:
     """A stream in the steady state: elements per second, seconds that each is valid, the granule of its ends in
     seconds, and how many values a column has, by id.
 
@@ -91,12 +91,12 @@ class Characteristics:
         return max(1.0, min(self.values.get(column, VALUES), max(self.valid, 1.0)))
 
 
-def characteristics(plan: Plan, statistics: Statistics) -> Characteristics:
+def characteristics(plan: Plan, statistics: StatisticsByStream) -> StreamProfile:
     """What flows out of a plan."""
-    return flow_out(plan, tuple(characteristics(source, statistics) for source in sources(plan)), statistics)
+    return estimate_output(plan, tuple(characteristics(source, statistics) for source in sources(plan)), statistics)
 
 
-def flow_out(plan: Plan, below: tuple[Characteristics, ...], statistics: Statistics) -> Characteristics:
+def estimate_output(plan: Plan, below: tuple[StreamProfile, ...], statistics: StatisticsByStream) -> StreamProfile:
     """What flows out of an operator, given what flows into it."""
     match plan:
         case Scan(stream, _, columns, intervals):
@@ -143,7 +143,7 @@ def flow_out(plan: Plan, below: tuple[Characteristics, ...], statistics: Statist
             assert_never(plan)
 
 
-def _sides(below: tuple[Characteristics, ...]) -> tuple[Characteristics, Characteristics]:
+def _sides(below: tuple[StreamProfile, ...]) -> tuple[StreamProfile, StreamProfile]:
     left, right = below
     return left, right
 
@@ -151,32 +151,32 @@ def _sides(below: tuple[Characteristics, ...]) -> tuple[Characteristics, Charact
 # What each operator makes of a stream: for logical and physical plans alike.
 
 
-def read(known: StreamStatistics, columns: Schema, intervals: bool) -> Characteristics:
+def read(known: StreamStatistics, columns: Schema, intervals: bool) -> StreamProfile:
     values = {c.id: known.values[c.name] for c in columns if c.name in known.values}
-    return Characteristics(known.rate or RATE, LENGTH if intervals else CHRONON, CHRONON, values)
+    return StreamProfile(known.rate or RATE, LENGTH if intervals else CHRONON, CHRONON, values)
 
 
-def windowed(below: Characteristics, range_us: int | None, slide_us: int) -> Characteristics:
+def windowed(below: StreamProfile, range_us: int | None, slide_us: int) -> StreamProfile:
     """(22.10); a slide is a granule. A window that moves further than it reaches misses rows."""
     length = LONGEST if range_us is None else range_us / SECOND
     seen = min(1.0, length * SECOND / slide_us)
     return replace(below, rate=below.rate * seen, length=length, granule=max(below.granule, slide_us / SECOND))
 
 
-def in_last_rows(below: Characteristics, partition: tuple[str, ...], rows: int) -> Characteristics:
+def in_last_rows(below: StreamProfile, partition: tuple[str, ...], rows: int) -> StreamProfile:
     """(22.11) and (22.12)"""
     parts = groups_of(below, partition)
     return replace(below, length=min(LONGEST, parts * rows / below.rate) if below.rate else LONGEST)
 
 
-def in_sessions(below: Characteristics, partition: tuple[str, ...], gap_us: int) -> Characteristics:
+def in_sessions(below: StreamProfile, partition: tuple[str, ...], gap_us: int) -> StreamProfile:
     """Rows come at random: the mean wait for the first gap between them is (e^(rate · gap) - 1) / rate."""
     rate, gap = below.rate / groups_of(below, partition), gap_us / SECOND
     wait = math.expm1(min(rate * gap, 50.0)) / rate if rate else gap
     return replace(below, length=min(LONGEST, wait))
 
 
-def rounded_up(below: Characteristics, granule_us: int) -> Characteristics:
+def rounded_up(below: StreamProfile, granule_us: int) -> StreamProfile:
     """(22.9)"""
     granule = granule_us / SECOND
     if below.length >= granule:
@@ -184,11 +184,11 @@ def rounded_up(below: Characteristics, granule_us: int) -> Characteristics:
     return replace(below, rate=below.rate * below.length / granule, length=granule, granule=granule)
 
 
-def changing(below: Characteristics) -> Characteristics:
+def changing(below: StreamProfile) -> StreamProfile:
     return replace(below, length=CHRONON)
 
 
-def first_rows(below: Characteristics, partition: tuple[str, ...], limit: int) -> Characteristics:
+def first_rows(below: StreamProfile, partition: tuple[str, ...], limit: int) -> StreamProfile:
     """Of the valid elements `limit` of each partition are seen; one that comes or goes changes who is with the
     probability that it is among them."""
     seen = min(limit * groups_of(below, partition), below.valid)
@@ -197,17 +197,17 @@ def first_rows(below: Characteristics, partition: tuple[str, ...], limit: int) -
     return replace(below, rate=rate, length=seen / rate)
 
 
-def ranked(below: Characteristics, place: Column, partition: tuple[str, ...], limit: int | None) -> Characteristics:
+def ranked(below: StreamProfile, place: Column, partition: tuple[str, ...], limit: int | None) -> StreamProfile:
     """Whoever comes or goes moves those behind it, half of its partition or of the places that are shown."""
-    each = below.valid / groups_of(below, partition)
-    moved = max(1.0, min(each, limit or each) / 2)
-    shown = min(1.0, limit / each) if limit is not None and each > limit else 1.0
+    item = below.valid / groups_of(below, partition)
+    moved = max(1.0, min(item, limit or item) / 2)
+    shown = min(1.0, limit / item) if limit is not None and item > limit else 1.0
     rate = 2 * below.rate * moved * shown
     length = below.valid * shown / rate if rate else below.length
-    return Characteristics(rate, length, below.granule, {**below.values, place.id: limit or each})
+    return StreamProfile(rate, length, below.granule, {**below.values, place.id: limit or item})
 
 
-def filtered(below: Characteristics, predicate: Expression) -> Characteristics:
+def filtered(below: StreamProfile, predicate: Expression) -> StreamProfile:
     """(22.1); of a column that is compared with constants fewer values are left."""
     values = dict(below.values)
     for part in conjuncts(predicate):
@@ -221,22 +221,22 @@ def filtered(below: Characteristics, predicate: Expression) -> Characteristics:
     return replace(below, rate=below.rate * selectivity(predicate, below), values=values)
 
 
-def mapped(below: Characteristics, outputs: tuple[tuple[Column, Expression], ...]) -> Characteristics:
+def mapped(below: StreamProfile, outputs: tuple[tuple[Column, Expression], ...]) -> StreamProfile:
     """(22.2)"""
     values = {column.id: values_in(expression, below) for column, expression in outputs}
     alike = frozenset(c.id for c, copied in outputs if isinstance(copied, ColumnRef) and copied.id in below.alike)
     return replace(below, values=values, alike=alike)
 
 
-def joined(predicate: Expression | None, left: Characteristics, right: Characteristics) -> Characteristics:
+def joined(predicate: Expression | None, left: StreamProfile, right: StreamProfile) -> StreamProfile:
     """(22.4), thinned by the predicate. A pair is valid for what is left of the older of the two."""
     values = {**left.values, **right.values}
     rate = left.rate * right.valid + right.rate * left.valid
     if predicate is not None:  # the values of a column are not limited by what is valid
-        rate *= selectivity(predicate, Characteristics(rate, math.inf, values=values))
+        rate *= selectivity(predicate, StreamProfile(rate, math.inf, values=values))
     length = left.length * right.length / max(left.length + right.length, CHRONON)
     comings = left.rate + right.rate
-    return Characteristics(
+    return StreamProfile(
         rate,
         length,
         max(left.granule, right.granule),
@@ -257,36 +257,34 @@ def _equated(predicate: Expression | None) -> frozenset[str]:
     return frozenset(found)
 
 
-def lonely_share(pairs: Characteristics, left: Characteristics) -> float:
+def unmatched_fraction(pairs: StreamProfile, left: StreamProfile) -> float:
     """With p partners at a time on average, an element has none for the share e^-p of its time, if they come at
     random."""
-    partners = pairs.valid / left.valid if left.valid else 0.0
-    return math.exp(-min(partners, 700.0))
+    matches = pairs.valid / left.valid if left.valid else 0.0
+    return math.exp(-min(matches, 700.0))
 
 
-def matched(
-    kind: MatchKind, predicate: Expression | None, left: Characteristics, right: Characteristics
-) -> Characteristics:
+def matched(kind: MatchKind, predicate: Expression | None, left: StreamProfile, right: StreamProfile) -> StreamProfile:
     """An element of the left is cut where its partners come and go."""
     pairs = joined(predicate, left, right)
-    lonely = lonely_share(pairs, left)
+    unmatched = unmatched_fraction(pairs, left)
     # A partner that comes or goes makes a difference if it is the only one.
-    switches = left.rate + 2 * pairs.rate * lonely
+    switches = left.rate + 2 * pairs.rate * unmatched
     match kind:
         case "left" | "full":
             alone = switches * (2 if kind == "full" else 1) / 2
             rate = pairs.rate + alone
-            valid = pairs.valid + lonely * left.valid
+            valid = pairs.valid + unmatched * left.valid
             return replace(pairs, rate=rate, length=valid / rate if rate else left.length)
         case "semi" | "anti":
-            valid = left.valid * (lonely if kind == "anti" else 1 - lonely)
+            valid = left.valid * (unmatched if kind == "anti" else 1 - unmatched)
         case "mark":
             valid = left.valid
     rate = max(switches * (1.0 if kind == "mark" else 0.5), CHRONON)
     return replace(left, rate=rate, length=min(left.length, valid / rate))
 
 
-def aggregated(below: Characteristics, keys: tuple[str, ...]) -> Characteristics:
+def aggregated(below: StreamProfile, keys: tuple[str, ...]) -> StreamProfile:
     # A burst that falls into one group changes it once.
     together = below.burst if below.alike.issuperset(keys) else 1.0
     found = grouped(replace(below, rate=below.rate / together), groups_of(below, keys))
@@ -294,7 +292,7 @@ def aggregated(below: Characteristics, keys: tuple[str, ...]) -> Characteristics
     return replace(found, values=values, spread=True, burst=1.0, alike=frozenset())
 
 
-def unique(below: Characteristics, columns: tuple[str, ...]) -> Characteristics:
+def unique(below: StreamProfile, columns: tuple[str, ...]) -> StreamProfile:
     """(22.5), where payloads come at random: an element is valid until its end, or from the end of the last one with
     its payload, whichever leaves less.
 
@@ -306,27 +304,27 @@ def unique(below: Characteristics, columns: tuple[str, ...]) -> Characteristics:
         return below
     if below.length >= LONGEST:  # each payload comes once, and stays
         return replace(below, rate=groups_of(below, columns) / LONGEST, burst=1.0)
-    each = below.rate / groups_of(below, columns)  # elements per second with the same payload
+    item = below.rate / groups_of(below, columns)  # elements per second with the same payload
     rate, longest = below.rate, 2 * below.length if below.spread else below.length
     if below.spread:
-        rate *= min(1.0, math.sqrt(2 / (longest * each)))
-    valid = groups_of(below, columns) * -math.expm1(-each * below.length)
+        rate *= min(1.0, math.sqrt(2 / (longest * item)))
+    valid = groups_of(below, columns) * -math.expm1(-item * below.length)
     return replace(below, rate=rate, length=min(longest, valid / rate), spread=True, burst=1.0)
 
 
-def merged(columns: Schema, inputs: tuple[Schema, ...], below: tuple[Characteristics, ...]) -> Characteristics:
+def merged(columns: Schema, inputs: tuple[Schema, ...], below: tuple[StreamProfile, ...]) -> StreamProfile:
     """(22.3)"""
-    rate = sum(each.rate for each in below)
-    length = sum(each.valid for each in below) / rate if rate else CHRONON
+    rate = sum(item.rate for item in below)
+    length = sum(item.valid for item in below) / rate if rate else CHRONON
     values: dict[str, float] = {}
     for number, column in enumerate(columns):
         ids = [schema[number].id for schema in inputs]
-        values[column.id] = max(each.values.get(i, VALUES) for each, i in zip(below, ids, strict=True))
-    spread = any(each.spread for each in below) or len({each.length for each in below}) > 1
-    return Characteristics(rate, length, min(each.granule for each in below), values, spread)
+        values[column.id] = max(item.values.get(i, VALUES) for item, i in zip(below, ids, strict=True))
+    spread = any(item.spread for item in below) or len({item.length for item in below}) > 1
+    return StreamProfile(rate, length, min(item.granule for item in below), values, spread)
 
 
-def grouped(stream: Characteristics, groups: float) -> Characteristics:
+def grouped(stream: StreamProfile, groups: float) -> StreamProfile:
     """(22.6) and (22.7): a group has a new value at every granule at which an element of it starts or ends, unless it
     is empty then. Elements come at random, m of them are valid together in a group, and k come in a granule: the group
     is not empty with the probability 1 - e^-m, and that without a change with e^-2k (1 - e^-(m-k))."""
@@ -340,7 +338,7 @@ def grouped(stream: Characteristics, groups: float) -> Characteristics:
     return replace(stream, rate=rate, length=groups * -math.expm1(-there) / rate) if rate > 0 else stream
 
 
-def groups_of(stream: Characteristics, columns: tuple[str, ...]) -> float:
+def groups_of(stream: StreamProfile, columns: tuple[str, ...]) -> float:
     """How many combinations of values ever come, not only at an instant."""
     return reduce(lambda found, column: found * stream.values.get(column, VALUES), columns, 1.0)
 
@@ -348,7 +346,7 @@ def groups_of(stream: Characteristics, columns: tuple[str, ...]) -> float:
 # Which share of the elements a predicate lets pass.
 
 
-def selectivity(predicate: Expression, stream: Characteristics) -> float:
+def selectivity(predicate: Expression, stream: StreamProfile) -> float:
     """The share of elements that satisfy a predicate, its parts taken as independent."""
     found = 1.0
     for part in conjuncts(predicate):
@@ -356,7 +354,7 @@ def selectivity(predicate: Expression, stream: Characteristics) -> float:
     return min(1.0, max(0.0, found))
 
 
-def _share(part: Expression, stream: Characteristics) -> float:
+def _share(part: Expression, stream: StreamProfile) -> float:
     match part:
         case Literal(value, _):
             return 1.0 if value is True else 0.0
@@ -369,7 +367,7 @@ def _share(part: Expression, stream: Characteristics) -> float:
         case Call("and", _, _):
             return selectivity(part, stream)
         case Call("or", parts, _):
-            return 1.0 - math.prod(1.0 - _share(each, stream) for each in parts)
+            return 1.0 - math.prod(1.0 - _share(item, stream) for item in parts)
         case Call("not", (inner,), _):
             return 1.0 - _share(inner, stream)
         case Call("in", (one, *choices), _):
@@ -382,13 +380,13 @@ def _share(part: Expression, stream: Characteristics) -> float:
             return OTHER
 
 
-def _equal(one: Expression, two: Expression, stream: Characteristics) -> float:
+def _equal(one: Expression, two: Expression, stream: StreamProfile) -> float:
     """Values match by chance: of as many values as the side with more has, one."""
     sides = [values_in(side, stream) for side in (one, two) if columns_of(side)]
     return 1.0 / max(sides) if sides else EQUAL_TO_UNKNOWN
 
 
-def values_in(expression: Expression, stream: Characteristics) -> float:
+def values_in(expression: Expression, stream: StreamProfile) -> float:
     """How many values an expression has: no more than the columns that it reads, taken together."""
     match expression:
         case Literal():

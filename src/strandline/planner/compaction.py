@@ -82,7 +82,7 @@ def _played(per_batch: float, batches: float, spread: bool, late: bool) -> _Outc
     play = _Play(per_batch, longest, spread, late)
     warm, counted = int(2 * longest) + 2, int(longest) + 8
     steps = [play.step(now) for now in range(warm + counted)][warm:]
-    rows, segments, rewritten = (float(each) for each in np.mean(steps, axis=0))
+    rows, segments, rewritten = (float(item) for item in np.mean(steps, axis=0))
     # In shorter batches each row is rewritten in the lower tiers first.
     more = per_batch * np.log(coarse) / np.log(FAN_IN) if per_batch < LARGEST_MERGE_ROWS else 0.0
     found = LogForecast(rows, segments + FAN_IN / 2 * np.log(coarse) / np.log(FAN_IN), (rewritten + more) / coarse)
@@ -105,7 +105,7 @@ class _Play:
             self.segments.append((born, self._alive(born, now)))
         rewritten = 0.0
         while (window := merge_window([round(rows) for _, rows in self.segments])) is not None:
-            born = np.concatenate([each for each, _ in self.segments[window]])
+            born = np.concatenate([item for item, _ in self.segments[window]])
             born = born[born + 0.5 + self.longest + self.behind > now]
             rows = self._alive(born, now)
             rewritten += rows

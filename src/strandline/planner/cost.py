@@ -22,11 +22,11 @@ from strandline.core.types import Schema, Type
 from strandline.functions.aggregates import DISPERSIONS, looks_at_members
 from strandline.functions.costs import own_cost
 from strandline.logical.expressions import AggregateCall, Expression, children
-from strandline.planner.cardinality import LONGEST, groups_of, joined, lonely_share, unique
+from strandline.planner.cardinality import LONGEST, groups_of, joined, unmatched_fraction, unique
 from strandline.planner.compaction import LogForecast, foreseen
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Node, schema, sources
-from strandline.planner.physical_cardinality import Flow, condition_of, in_skyband, pieces_with_partner
+from strandline.planner.physical_cardinality import PhysicalProfile, condition_of, in_skyband, matched_fragments
 
 Work: TypeAlias = dict[str, float]
 
@@ -37,7 +37,7 @@ _SUMS: Final = {"DOUBLE": 3.0, "DECIMAL": 2.0}  # running totals that an exact s
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class OperatorCost:
     """What an operator keeps, all buckets together, and the work that it does per second."""
 
     rows: float = 0.0
@@ -54,13 +54,13 @@ def _width(kind: Type) -> int:
     return _BYTES.get(kind.name, 8)
 
 
-def kept(node: Node, known: Mapping[Node, Flow], batch: float, steps: float) -> Kept:
+def kept(node: Node, known: Mapping[Node, PhysicalProfile], batch: float, steps: float) -> OperatorCost:
     """The state and the work of an operator in batches of so many seconds, with `steps` of them per second."""
     below = [known[source] for source in sources(node)]
     out = known[node].stream
     first = below[0]
-    arriving = sum(each.arriving for each in below)
-    moved = sum(each.arriving * width(schema(source)) for each, source in zip(below, sources(node), strict=True))
+    arriving = sum(item.arriving for item in below)
+    moved = sum(item.arriving * width(schema(source)) for item, source in zip(below, sources(node), strict=True))
     work: Work = {"row": arriving, "result": out.rate, "step": steps, "byte": moved + out.rate * width(schema(node))}
     rows, each_bytes = 0.0, width(schema(node))
     match node:
@@ -91,7 +91,7 @@ def kept(node: Node, known: Mapping[Node, Flow], batch: float, steps: float) -> 
             rows = _unique(source, first, batch, work)
             each_bytes += _HASH
         case physical.FirstOccurrence(keys, values, _):
-            rows = sum(groups_of(first.stream, (*keys, id)) for _, id in values)
+            rows = sum(groups_of(first.stream, (*keys, column_id)) for _, column_id in values)
             # Nobody comes who has not been here: the log stands still, in a few segments.
             work["probe"] = arriving * len(values) * 3
         case physical.IncrementalAggregate():
@@ -109,12 +109,12 @@ def kept(node: Node, known: Mapping[Node, Flow], batch: float, steps: float) -> 
             _sorted(first, batch, work)
         case physical.TopK(partition, _, limit, _) | physical.Rank(_, partition, _, limit, _):
             groups = groups_of(first.stream, partition)
-            each = first.stream.valid / groups
+            item = first.stream.valid / groups
             # Older ones stay until there are twice as many as needed.
             rows = first.stream.valid
             if limit is not None:
                 together = limit * max(1.0, first.uncut.length / first.stream.granule)  # of who leaves together
-                rows = groups * min(each, 1.25 * in_skyband(limit, each), together)
+                rows = groups * min(item, 1.25 * in_skyband(limit, item), together)
             work["touched"] = rows / batch
         case physical.Split(length_us, _, _):
             rows = first.stream.valid if first.stream.length > length_us / 1e6 else 0.0
@@ -123,40 +123,44 @@ def kept(node: Node, known: Mapping[Node, Flow], batch: float, steps: float) -> 
             raise AssertionError(f"{type(node).__name__} is not an operator that runs")
         case _:
             assert_never(node)
-    return Kept(rows, rows * each_bytes, work)
+    return OperatorCost(rows, rows * each_bytes, work)
 
 
 def expression_cost(expression: Expression) -> float:
     """Nanoseconds per row."""
-    return own_cost(expression) + sum(expression_cost(each) for each in children(expression))
+    return own_cost(expression) + sum(expression_cost(child) for child in children(expression))
 
 
-def _valid_after(flow: Flow) -> float:
+def _valid_after(flow: PhysicalProfile) -> float:
     return flow.stream.valid
 
 
-def _log(flow: Flow, rate: float, length: float, batch: float, spread: bool | None = None) -> LogForecast:
+def _log(flow: PhysicalProfile, rate: float, length: float, batch: float, spread: bool | None = None) -> LogForecast:
     """A hashed log over all buckets. Of what is cut at the progress nothing is kept."""
     if flow.cut:
         return LogForecast(0.0, 0.0, 0.0)
-    each = foreseen(
-        rate * batch * flow.copies / flow.buckets, length / batch, flow.stream.spread if spread is None else spread
+    item = foreseen(
+        rate * batch * flow.copies / flow.shards, length / batch, flow.stream.spread if spread is None else spread
     )
-    return LogForecast(each.rows * flow.buckets, each.segments, each.rewritten * flow.buckets)
+    return LogForecast(item.rows * flow.shards, item.segments, item.rewritten * flow.shards)
 
 
-def _sorted(flow: Flow, batch: float, work: Work) -> None:
+def _sorted(flow: PhysicalProfile, batch: float, work: Work) -> None:
     """What keeping elements in order of their end takes: those that end out of order are sorted, and runs merged."""
     if flow.stream.length >= LONGEST:
         return
     rate, length = flow.stream.rate * flow.copies, flow.stream.length
-    log = foreseen(rate * batch / flow.buckets, 1.0 if flow.cut else length / batch, False)
-    work["rewritten"] = log.rewritten * flow.buckets / batch
+    log = foreseen(rate * batch / flow.shards, 1.0 if flow.cut else length / batch, False)
+    work["rewritten"] = log.rewritten * flow.shards / batch
     work["sorted"] = rate if flow.stream.spread else 0.0
 
 
 def _join(
-    node: physical.HashJoin | physical.OuterHashJoin, left: Flow, right: Flow, batch: float, work: Work
+    node: physical.HashJoin | physical.OuterHashJoin,
+    left: PhysicalProfile,
+    right: PhysicalProfile,
+    batch: float,
+    work: Work,
 ) -> tuple[float, float]:
     """Rows kept on both sides and their mean size; adds what a join does to the work."""
     logs = [_log(side, side.stream.rate, side.stream.length, batch) for side in (left, right)]
@@ -169,7 +173,7 @@ def _join(
     found = joined(condition_of(node, keys_only=True), left.stream, right.stream)
     everybody = joined(None, left.stream, right.stream)
     share = found.rate / everybody.rate if everybody.rate else 0.0
-    at_once = right.stream.rate * batch / left.buckets
+    at_once = right.stream.rate * batch / left.shards
     work["pair"] = share * (left.stream.rate * (held[1] + at_once) + right.stream.rate * held[0])
     if node.condition is not None:
         work["computed"] = found.rate * expression_cost(node.condition)
@@ -179,25 +183,27 @@ def _join(
     return rows, size
 
 
-def _match(node: physical.OuterHashJoin, left: Flow, right: Flow, batch: float, work: Work) -> tuple[float, float]:
+def _match(
+    node: physical.OuterHashJoin, left: PhysicalProfile, right: PhysicalProfile, batch: float, work: Work
+) -> tuple[float, float]:
     rows, size = _join(node, left, right, batch, work)
     pairs = joined(condition_of(node), left.stream, right.stream)
     extra = 0.0
     if node.kind in ("semi", "mark"):
-        fresh, alone = pieces_with_partner(pairs, left.stream), lonely_share(pairs, left.stream)
-        partners = -math.log(alone) if alone > 0 else 700.0
+        fresh, alone = matched_fragments(pairs, left.stream), unmatched_fraction(pairs, left.stream)
+        matches = -math.log(alone) if alone > 0 else 700.0
         # The last of the partners that were there, and the element itself, stay for most of its time.
-        stays = left.stream.length * partners / (partners + 1)
+        stays = left.stream.length * matches / (matches + 1)
         extra += _log(left, fresh, stays, batch, False).rows
         if not left.cut:
-            extra += fresh / 2 * left.stream.length * max(partners - 1, 0.0) / (partners + 1)  # the second waits
+            extra += fresh / 2 * left.stream.length * max(matches - 1, 0.0) / (matches + 1)  # the second waits
         work["covered"] = pairs.rate
     sides = [(left, right)] if node.kind != "semi" else []
     sides += [(right, left)] if node.kind == "full" else []
     for side, _ in sides:
-        alone = lonely_share(pairs, side.stream)
-        partners = -math.log(alone) if alone > 0 else 700.0
-        asleep = 1 + math.expm1(-partners) / partners if partners > 1e-9 else 0.0
+        alone = unmatched_fraction(pairs, side.stream)
+        matches = -math.log(alone) if alone > 0 else 700.0
+        asleep = 1 + math.expm1(-matches) / matches if matches > 1e-9 else 0.0
         covers = _log(side, pairs.rate / 2 * asleep, pairs.length, batch, True).rows
         extra += side.stream.valid * (alone + asleep) + covers
         work["touched"] = work.get("touched", 0.0) + side.stream.valid * alone / batch
@@ -211,7 +217,7 @@ def _harmonic(number: float) -> float:
     return math.log1p(number) + 0.577 * min(1.0, number)
 
 
-def _unique(source: Node, first: Flow, batch: float, work: Work) -> float:
+def _unique(source: Node, first: PhysicalProfile, batch: float, work: Work) -> float:
     """Everything that covers something new is remembered until it ends, and waits until its time comes."""
     stream = first.stream
     columns = tuple(c.id for c in schema(source))
@@ -226,17 +232,19 @@ def _unique(source: Node, first: Flow, batch: float, work: Work) -> float:
     return log.rows + max(left.rate * longest - left.valid, 0.0)
 
 
-def _aggregate(node: physical.IncrementalAggregate, first: Flow, batch: float, work: Work) -> tuple[float, float]:
+def _aggregate(
+    node: physical.IncrementalAggregate, first: PhysicalProfile, batch: float, work: Work
+) -> tuple[float, float]:
     stream = first.stream
     groups = groups_of(stream, node.keys)
-    each = stream.valid / groups
-    alive = groups * -math.expm1(-each) if node.keys else 1.0
+    item = stream.valid / groups
+    alive = groups * -math.expm1(-item) if node.keys else 1.0
     calls = [call for _, call in node.aggregates]
     sides = {(c.function, c.argument.id) for c in calls if c.argument and c.function in ("min", "max")}
     members = [call for call in calls if looks_at_members(call)]
     ends = stream.length < LONGEST
     staying = stream.valid if ends or members else 0.0
-    candidates = alive * _harmonic(max(each, 1e-9)) if ends else alive
+    candidates = alive * _harmonic(max(item, 1e-9)) if ends else alive
     events = first.arriving * (2 if ends else 1) + alive / batch
     work["touched"] = alive / batch
     _sorted(first, batch, work)
@@ -246,7 +254,7 @@ def _aggregate(node: physical.IncrementalAggregate, first: Flow, batch: float, w
     rows = staying + alive + candidates * len(sides)
     read = {c.id: c for c in schema(node.source)}
     wanted = {*node.keys, *(ref.id for call in calls for ref in call.columns)}
-    valid_width = sum(_width(read[id].type) for id in wanted) + _TIMES / 2
+    valid_width = sum(_width(read[column_id].type) for column_id in wanted) + _TIMES / 2
     total_width = sum(_width(read[key].type) for key in node.keys) + 8 * (1 + sum(_totals(call) for call in calls))
     size = staying * valid_width + alive * total_width + candidates * len(sides) * (valid_width + _TIMES / 2)
     return rows, size / rows if rows else 0.0

@@ -12,13 +12,13 @@ from typing import Final
 
 from strandline.core.temporal import SECOND
 from strandline.logical.catalog import BaseStream
-from strandline.planner.cardinality import LONGEST, RATE, Statistics, read
+from strandline.planner.cardinality import LONGEST, RATE, StatisticsByStream, read
 from strandline.planner.cost import kept, width
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.graph import SOURCE
 from strandline.planner.physical.plan import Fragment, Node, Pipeline, numbered, ports, schema, sources
-from strandline.planner.physical_cardinality import Flow, flow_out
-from strandline.planner.prices import Constants, constants
+from strandline.planner.physical_cardinality import PhysicalProfile, estimate_output
+from strandline.planner.prices import Prices, constants
 
 MOST_FASTER: Final = 100.0
 BATCH_SECONDS: Final = 1.0  # of stream time in a batch, where nothing else is said
@@ -53,34 +53,34 @@ class Estimates:
     sending: Mapping[str, Estimate]
     driving: Estimate  # what a batch costs beside its operators: taking rows in, handing state on, saying what was done
     batch_seconds: float
-    buckets: int
+    shards: int
 
     @property
     def cost(self) -> float:
         """CPU seconds per second."""
         parts = (self.steps, self.reading, self.sending)
-        return self.driving.cost + sum(each.cost for part in parts for each in part.values())
+        return self.driving.cost + sum(item.cost for part in parts for item in part.values())
 
     @property
     def rows(self) -> float:
-        return sum(each.rows for each in self.steps.values())
+        return sum(step.rows for step in self.steps.values())
 
     @property
     def bytes(self) -> float:
-        return sum(each.bytes for each in self.steps.values())
+        return sum(step.bytes for step in self.steps.values())
 
 
 def estimate(
     pipeline: Pipeline,
-    statistics: Statistics,
+    statistics: StatisticsByStream,
     batch_seconds: float = BATCH_SECONDS,
-    prices: Constants | None = None,
+    prices: Prices | None = None,
 ) -> Estimates:
     """What a pipeline will need, for streams of which so much is known."""
     return _Walk(pipeline, statistics, batch_seconds, prices or constants()).estimates()
 
 
-def how_much_faster(pipeline: Pipeline, statistics: Statistics, cores: int) -> float:
+def how_much_faster(pipeline: Pipeline, statistics: StatisticsByStream, cores: int) -> float:
     """By how much all rates may grow until the cores are busy all the time: less than in proportion to what they do
     now, since windows fill with them. At most `MOST_FASTER`."""
     low, high = 0.0, math.log(MOST_FASTER)
@@ -96,18 +96,18 @@ def how_much_faster(pipeline: Pipeline, statistics: Statistics, cores: int) -> f
 
 
 class _Walk:
-    def __init__(self, pipeline: Pipeline, statistics: Statistics, batch: float, prices: Constants) -> None:
+    def __init__(self, pipeline: Pipeline, statistics: StatisticsByStream, batch: float, prices: Prices) -> None:
         self.pipeline, self.statistics, self.batch, self.prices = pipeline, statistics, batch, prices
         self.streams = {stream.name: stream for stream in pipeline.streams}
-        self.feeders: dict[str, tuple[Fragment, Flow]] = {}
+        self.feeders: dict[str, tuple[Fragment, PhysicalProfile]] = {}
 
     def estimates(self) -> Estimates:
         steps: dict[str, Estimate] = {}
         sending: dict[str, Estimate] = {}
-        for fragment in sorted(self.pipeline.fragments, key=lambda each: each.stage):
-            known: dict[Node, Flow] = {port: self._enters(port, fragment) for port in ports(fragment.root)}
+        for fragment in sorted(self.pipeline.fragments, key=lambda item: item.stage):
+            known: dict[Node, PhysicalProfile] = {port: self._enters(port, fragment) for port in ports(fragment.root)}
             for number, node in enumerate(numbered(fragment.root)):
-                known[node] = flow_out(node, known, self.batch)
+                known[node] = estimate_output(node, known, self.batch)
                 steps[f"{fragment.id}.{number}"] = self._step(node, known, fragment)
             flow = known[fragment.root]
             sending[fragment.id] = self._sending(fragment, flow)
@@ -115,37 +115,37 @@ class _Walk:
                 self.feeders[fragment.route.port] = fragment, flow
         reading = {stream.name: self._reading(stream) for stream in self.pipeline.streams}
         driving = self._driving(list(reading.values()))
-        return Estimates(steps, reading, sending, driving, self.batch, self.pipeline.buckets)
+        return Estimates(steps, reading, sending, driving, self.batch, self.pipeline.shards)
 
-    def _enters(self, port: physical.Input, fragment: Fragment) -> Flow:
+    def _enters(self, port: physical.Input, fragment: Fragment) -> PhysicalProfile:
         if port.name.startswith(SOURCE):
             stream = self.streams[port.name.removeprefix(SOURCE)]
             known = self.statistics.get(stream.name, stream.statistics)
             # Whoever waits for several streams waits for the one that is most out of order.
             early = max(self.streams[name].disorder_us for name in fragment.streams) / SECOND
-            return Flow(read(known, port.columns, stream.has_intervals), early=early)
+            return PhysicalProfile(read(known, port.columns, stream.has_intervals), early=early)
         feeder, flow = self.feeders[port.name]
         assert isinstance(feeder.route, physical.ExchangeTo)
-        buckets = 1 if feeder.route.mode == "one" else self.pipeline.buckets
-        copies = buckets if feeder.route.mode == "all" else 1
-        return Flow(flow.stream, flow.cut, flow.whole, flow.early, buckets, copies)
+        shards = 1 if feeder.route.mode == "one" else self.pipeline.shards
+        copies = shards if feeder.route.mode == "all" else 1
+        return PhysicalProfile(flow.stream, flow.cut, flow.whole, flow.early, shards, copies)
 
-    def _step(self, node: Node, known: Mapping[Node, Flow], fragment: Fragment) -> Estimate:
+    def _step(self, node: Node, known: Mapping[Node, PhysicalProfile], fragment: Fragment) -> Estimate:
         below = [known[source] for source in sources(node)]
         found = kept(node, known, self.batch, self._steps(fragment))
         out = known[node].stream
-        arriving = sum(each.arriving for each in below)
-        length = max(each.stream.length for each in (*below, known[node]))
+        arriving = sum(item.arriving for item in below)
+        length = max(item.stream.length for item in (*below, known[node]))
         cost = self.prices.cost(node.tag, found.work)
         return Estimate(arriving, out.rate, length, out.granule, found.rows, found.bytes, cost, found.work)
 
     def _steps(self, fragment: Fragment) -> float:
         """How often per second the operators of a fragment run."""
-        return (self.pipeline.buckets if fragment.stage and fragment.everywhere else 1) / self.batch
+        return (self.pipeline.shards if fragment.stage and fragment.everywhere else 1) / self.batch
 
-    def _sending(self, fragment: Fragment, flow: Flow) -> Estimate:
+    def _sending(self, fragment: Fragment, flow: PhysicalProfile) -> Estimate:
         copies = (
-            self.pipeline.buckets
+            self.pipeline.shards
             if isinstance(fragment.route, physical.ExchangeTo) and fragment.route.mode == "all"
             else 1
         )
@@ -169,8 +169,8 @@ class _Walk:
 
     def _driving(self, reading: list[Estimate]) -> Estimate:
         work = {
-            "row": sum(each.work["row"] for each in reading),
-            "byte": sum(each.work["byte"] for each in reading),
+            "row": sum(item.work["row"] for item in reading),
+            "byte": sum(item.work["byte"] for item in reading),
             "step": sum(self._steps(fragment) for fragment in self.pipeline.fragments),
         }
         return Estimate(work["row"], 0.0, 0.0, 0.0, 0.0, 0.0, self.prices.cost("Batch", work), work)

@@ -9,7 +9,7 @@ from typing import Final
 
 from strandline.logical.catalog import StreamStatistics
 from strandline.logical.expressions import ColumnRef
-from strandline.planner.cardinality import RATE, VALUES, Statistics
+from strandline.planner.cardinality import RATE, VALUES, StatisticsByStream
 from strandline.planner.estimate import MOST_FASTER, Estimate, Estimates
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.explain import pipeline_lines
@@ -17,7 +17,7 @@ from strandline.planner.physical.graph import SOURCE
 from strandline.planner.physical.plan import Pipeline, numbered, ports, schema
 
 _HEADS: Final = ("rows/s", "CPU ms/s", "state")
-_MANY: Final = 4  # streams or columns that are named; of more the number is told
+_MAX_NAMES: Final = 4  # streams or columns that are named; of more the number is told
 
 
 def show_costs(pipeline: Pipeline, found: Estimates) -> str:
@@ -41,16 +41,20 @@ def _about(name: str | None, found: Estimates) -> Estimate | None:
     return found.steps.get(name) or found.sending.get(name)
 
 
-def _cells(each: Estimate) -> tuple[str, str, str]:
-    state = "" if each.rows < 0.5 else "grows" if each.grows else f"{short(each.rows)} rows"
-    return short(each.rate_out), f"{each.cost * 1000:.2f}" if each.cost < 0.01 else short(each.cost * 1000), state
+def _cells(estimate: Estimate) -> tuple[str, str, str]:
+    state = "" if estimate.rows < 0.5 else "grows" if estimate.grows else f"{short(estimate.rows)} rows"
+    return (
+        short(estimate.rate_out),
+        f"{estimate.cost * 1000:.2f}" if estimate.cost < 0.01 else short(estimate.cost * 1000),
+        state,
+    )
 
 
 def show_needs(found: Estimates, cores: int, faster: float) -> str:
     """What the plan needs in all, and whether the machine keeps up with the streams; `faster` is how much faster they
     may become."""
     share = found.cost / cores
-    grows = any(each.grows for each in found.steps.values())
+    grows = any(step.grows for step in found.steps.values())
     state = "state that grows" if grows else f"state of {size(found.bytes)}" if found.bytes else "no state"
     lines = [f"needs {percent(share)} of {cores} core{'' if cores == 1 else 's'}, {state}"]
     if share > 1:
@@ -61,7 +65,7 @@ def show_needs(found: Estimates, cores: int, faster: float) -> str:
     return "\n".join(lines)
 
 
-def show_assumed(pipeline: Pipeline, statistics: Statistics) -> list[str]:
+def show_assumed(pipeline: Pipeline, statistics: StatisticsByStream) -> list[str]:
     """What was taken for true because nobody said anything, and how to say it."""
     lines = []
     for stream in pipeline.streams:
@@ -70,7 +74,7 @@ def show_assumed(pipeline: Pipeline, statistics: Statistics) -> list[str]:
         missing = [name for name in columns if name not in known.values]
         parts = [f"{RATE:,.0f} rows/s"] if known.rate is None else []
         if missing:
-            listed = ", ".join(missing) if len(missing) <= _MANY else f"each of {len(missing)} columns"
+            listed = ", ".join(missing) if len(missing) <= _MAX_NAMES else f"each of {len(missing)} columns"
             parts.append(f"{VALUES:,.0f} values of {listed}")
         hints = ["rate = …"] if known.rate is None else []
         hints += [f"distinct({missing[0]}) = …"] if missing else []
@@ -100,8 +104,8 @@ def _asked_for(pipeline: Pipeline, stream: str) -> list[str]:
                 case physical.Distinct(source):
                     asked |= dict.fromkeys(column.id for column in schema(source))
                 case physical.FirstOccurrence(keys, values):
-                    asked |= dict.fromkeys((*keys, *(id for _, id in values)))
-    return list(dict.fromkeys(copies[id] for id in asked if id in copies))
+                    asked |= dict.fromkeys((*keys, *(column_id for _, column_id in values)))
+    return list(dict.fromkeys(copies[column_id] for column_id in asked if column_id in copies))
 
 
 def short(number: float) -> str:

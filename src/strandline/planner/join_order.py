@@ -16,18 +16,18 @@ from strandline.logical.expressions import Call, ColumnRef, Expression, columns_
 from strandline.logical.plan import CountWindow, Filter, Join, Map, Plan, Scan
 from strandline.logical.schema import schema
 from strandline.logical.tree import sources, walk, with_sources
-from strandline.planner.cardinality import Characteristics, Statistics, characteristics, selectivity
-from strandline.planner.joins.rates import Input, JoinQuery, Load, Tree
+from strandline.planner.cardinality import StreamProfile, StatisticsByStream, characteristics, selectivity
+from strandline.planner.joins.rates import JoinInput, JoinQuery, JoinLoad, Tree
 from strandline.planner.joins.search import best_plan, cheapest_tree, last_joins
 from strandline.planner.prices import constants
 
-MOST: Final = 10  # inputs; with more of them the search takes longer than it is worth, and the text stands
+MAX_INPUTS: Final = 10  # inputs; with more of them the search takes longer than it is worth, and the text stands
 EXCHANGE: Final = 0.7e-6  # seconds for a row on its way to a join, in Spark and beside the operators: `bench shedding`
-WORTH_WHILE: Final = 0.95  # a plan that differs from the text must cost less than this part of it
+MIN_IMPROVEMENT: Final = 0.95  # a plan that differs from the text must cost less than this part of it
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class JoinGraph:
     """The inputs of some joins, their conditions, and the order that the text has."""
 
     inputs: tuple[Plan, ...]
@@ -35,41 +35,41 @@ class Cluster:
     tree: Tree
 
 
-def order_joins(plan: Plan, statistics: Statistics, capacity: float | None = None) -> Plan:
+def order_joins(plan: Plan, statistics: StatisticsByStream, capacity: float | None = None) -> Plan:
     """The same snapshots, with each cluster of joins in its best order: the cheapest, or the one that leaves the most
     results where rows may be dropped to stay within a capacity."""
     if isinstance(plan, Join):
         cluster = cluster_of(plan)
-        inputs = tuple(order_joins(each, statistics, capacity) for each in cluster.inputs)
-        cluster = Cluster(inputs, cluster.conditions, cluster.tree)
-        tree = _best(cluster, statistics, capacity) if 2 < len(inputs) <= MOST else cluster.tree
+        inputs = tuple(order_joins(item, statistics, capacity) for item in cluster.inputs)
+        cluster = JoinGraph(inputs, cluster.conditions, cluster.tree)
+        tree = _best(cluster, statistics, capacity) if 2 < len(inputs) <= MAX_INPUTS else cluster.tree
         return in_order(rebuilt(cluster, tree), plan)
     return with_sources(plan, tuple(order_joins(source, statistics, capacity) for source in sources(plan)))
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class JoinOrder:
     """A plan with one of its clusters in another order, which `words` tell."""
 
     words: str
     plan: Plan
 
 
-def other_orders(plan: Plan, statistics: Statistics, most: int) -> list[Order]:
+def other_orders(plan: Plan, statistics: StatisticsByStream, most: int) -> list[JoinOrder]:
     """The plan with each cluster of joins in its next best orders, the others as they are."""
-    found: list[Order] = []
+    found: list[JoinOrder] = []
     if isinstance(plan, Join):
         cluster = cluster_of(plan)
-        if 2 < len(cluster.inputs) <= MOST:
+        if 2 < len(cluster.inputs) <= MAX_INPUTS:
             with np.errstate(all="ignore"):
                 ways = last_joins(join_query(cluster, statistics))
             for _, tree in ways[: most + 1]:
                 if tree != cluster.tree:
-                    found.append(Order(show_order(cluster, tree), in_order(rebuilt(cluster, tree), plan)))
+                    found.append(JoinOrder(show_order(cluster, tree), in_order(rebuilt(cluster, tree), plan)))
         inputs = cluster.inputs
 
         def back(others: tuple[Plan, ...]) -> Plan:
-            return in_order(rebuilt(Cluster(others, cluster.conditions, cluster.tree), cluster.tree), plan)
+            return in_order(rebuilt(JoinGraph(others, cluster.conditions, cluster.tree), cluster.tree), plan)
     else:
         inputs = sources(plan)
 
@@ -78,11 +78,11 @@ def other_orders(plan: Plan, statistics: Statistics, most: int) -> list[Order]:
 
     for place, source in enumerate(inputs):
         for order in other_orders(source, statistics, most):
-            found.append(Order(order.words, back((*inputs[:place], order.plan, *inputs[place + 1 :]))))
+            found.append(JoinOrder(order.words, back((*inputs[:place], order.plan, *inputs[place + 1 :]))))
     return found
 
 
-def show_order(cluster: Cluster, tree: Tree) -> str:
+def show_order(cluster: JoinGraph, tree: Tree) -> str:
     """Which joins are done first, in the names of the text."""
     if isinstance(tree, int):
         scans = [node.alias for node in walk(cluster.inputs[tree]) if isinstance(node, Scan)]
@@ -91,7 +91,7 @@ def show_order(cluster: Cluster, tree: Tree) -> str:
                       for side in tree)  # fmt: skip
 
 
-def cluster_of(plan: Join) -> Cluster:
+def cluster_of(plan: Join) -> JoinGraph:
     inputs: list[Plan] = []
     conditions: list[Expression] = []
 
@@ -103,25 +103,25 @@ def cluster_of(plan: Join) -> Cluster:
         return visit(node.left), visit(node.right)
 
     tree = visit(plan)
-    return Cluster(tuple(inputs), tuple(conditions), tree)
+    return JoinGraph(tuple(inputs), tuple(conditions), tree)
 
 
-def _best(cluster: Cluster, statistics: Statistics, capacity: float | None) -> Tree:
+def _best(cluster: JoinGraph, statistics: StatisticsByStream, capacity: float | None) -> Tree:
     query = join_query(cluster, statistics)
     whole = np.ones(query.size)
     # Windows without an end multiply: where that goes beyond all numbers, nothing is gained, and the text stands.
     with np.errstate(all="ignore"):
         best = cheapest_tree(query)
-        cost, textual = (Load.of(query, tree).at(whole) for tree in (best, cluster.tree))
+        cost, textual = (JoinLoad.of(query, tree).at(whole) for tree in (best, cluster.tree))
         if capacity is not None and capacity < cost < np.inf:
             return best_plan(query, capacity).tree
-    return best if cost < WORTH_WHILE * textual else cluster.tree
+    return best if cost < MIN_IMPROVEMENT * textual else cluster.tree
 
 
-def join_query(cluster: Cluster, statistics: Statistics) -> JoinQuery:
+def join_query(cluster: JoinGraph, statistics: StatisticsByStream) -> JoinQuery:
     """The cluster as the model sees it."""
-    flows = [characteristics(each, statistics) for each in cluster.inputs]
-    owners = [frozenset(c.id for c in schema(each)) for each in cluster.inputs]
+    flows = [characteristics(item, statistics) for item in cluster.inputs]
+    owners = [frozenset(c.id for c in schema(item)) for item in cluster.inputs]
     selectivities: dict[frozenset[int], float] = {}
     keyed: set[frozenset[int]] = set()
     for part in cluster.conditions:
@@ -129,7 +129,7 @@ def join_query(cluster: Cluster, statistics: Statistics) -> JoinQuery:
         if len(sides) != 2:
             continue
         one, two = (flows[number] for number in sorted(sides))
-        both = Characteristics(1.0, float("inf"), values={**one.values, **two.values})
+        both = StreamProfile(1.0, float("inf"), values={**one.values, **two.values})
         selectivities[sides] = selectivities.get(sides, 1.0) * selectivity(part, both)
         if isinstance(part, Call) and part.function == "=" and _divides(part, owners):
             keyed.add(sides)
@@ -144,10 +144,10 @@ def _divides(part: Call, owners: Sequence[frozenset[str]]) -> bool:
     return all(any(columns_of(side) <= own for own in owners) for side in part.arguments)
 
 
-def _input(plan: Plan, flow: Characteristics, name: str) -> Input:
+def _input(plan: Plan, flow: StreamProfile, name: str) -> JoinInput:
     if any(isinstance(node, CountWindow) for node in _spine(plan)):
-        return Input(name, flow.rate, rows=flow.valid)
-    return Input(name, flow.rate, seconds=flow.length)
+        return JoinInput(name, flow.rate, rows=flow.valid)
+    return JoinInput(name, flow.rate, seconds=flow.length)
 
 
 def _spine(plan: Plan) -> Sequence[Plan]:
@@ -157,7 +157,7 @@ def _spine(plan: Plan) -> Sequence[Plan]:
     return found
 
 
-def rebuilt(cluster: Cluster, tree: Tree) -> Plan:
+def rebuilt(cluster: JoinGraph, tree: Tree) -> Plan:
     """The cluster joined in the order of a tree, every condition as early as it can be."""
     waiting = list(cluster.conditions)
 

@@ -19,7 +19,7 @@ from strandline.core.temporal import SECOND
 from strandline.core.types import BOOLEAN
 from strandline.logical.expressions import Call, Case, ColumnRef, Expression, Literal, conjunction
 from strandline.planner.cardinality import (
-    Characteristics,
+    StreamProfile,
     aggregated,
     changing,
     filtered,
@@ -28,7 +28,7 @@ from strandline.planner.cardinality import (
     in_last_rows,
     in_sessions,
     joined,
-    lonely_share,
+    unmatched_fraction,
     mapped,
     matched,
     merged,
@@ -40,23 +40,25 @@ from strandline.planner.cardinality import (
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Node, schema, sources
 
-TOUCHING = 0.5  # the share of pieces that a coalesce joins to the one before, where nothing is known of the values
+COALESCED_FRACTION = (
+    0.5  # the share of pieces that a coalesce joins to the one before, where nothing is known of the values
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class PhysicalProfile:
     """A stream in the buckets of a stage.
 
     `cut` if none of its elements reaches beyond the progress; `whole` is the share of them that begin where no batch
-    does. `early` is by how many seconds rows come before the progress gets to them. It lies in so many `buckets`,
+    does. `early` is by how many seconds rows come before the progress gets to them. It lies in so many `shards`,
     `copies` times.
     """
 
-    stream: Characteristics
+    stream: StreamProfile
     cut: bool = False
     whole: float = 1.0
     early: float = 0.0
-    buckets: int = 1
+    shards: int = 1
     copies: int = 1
 
     @property
@@ -65,14 +67,14 @@ class Flow:
         return self.stream.rate * self.copies
 
     @property
-    def uncut(self) -> Characteristics:
+    def uncut(self) -> StreamProfile:
         """The stream without the cuts."""
         return replace(self.stream, rate=self.stream.rate * self.whole, length=self.stream.length / self.whole)
 
-    def after(self, stream: Characteristics) -> Flow:
+    def after(self, stream: StreamProfile) -> PhysicalProfile:
         return replace(self, stream=stream)
 
-    def cut_every(self, seconds: float, stream: Characteristics) -> Flow:
+    def cut_every(self, seconds: float, stream: StreamProfile) -> PhysicalProfile:
         """The same if every element that is valid at the end of a batch is cut there."""
         rate = stream.rate + stream.valid / seconds
         length = stream.valid / rate if rate else stream.length
@@ -87,7 +89,7 @@ def condition_of(node: physical.HashJoin | physical.OuterHashJoin, keys_only: bo
     return conjunction((*equal, *rest))
 
 
-def flow_out(node: Node, known: Mapping[Node, Flow], batch: float) -> Flow:
+def estimate_output(node: Node, known: Mapping[Node, PhysicalProfile], batch: float) -> PhysicalProfile:
     """What flows out of an operator in batches of so many seconds; of those below it that is known."""
     below = tuple(known[source] for source in sources(node))
     first = below[0]
@@ -118,8 +120,8 @@ def flow_out(node: Node, known: Mapping[Node, Flow], batch: float) -> Flow:
             return first.cut_every(batch, ranked(first.uncut, place, partition, limit))
         case physical.TopKPrefilter(partition, _, limit, range_us, slide_us, _):
             together = batch if range_us is None else min(batch, slide_us / SECOND)
-            each = stream.rate * together / groups_of(stream, partition)
-            return first.after(replace(stream, rate=stream.rate * min(1.0, in_skyband(limit, each) / each)))
+            item = stream.rate * together / groups_of(stream, partition)
+            return first.after(replace(stream, rate=stream.rate * min(1.0, in_skyband(limit, item) / item)))
         case physical.HashJoin():
             return _joined(node, *_sides(below))
         case physical.OuterHashJoin():
@@ -129,15 +131,15 @@ def flow_out(node: Node, known: Mapping[Node, Flow], batch: float) -> Flow:
         case physical.Distinct(source):
             return first.after(unique(stream, tuple(c.id for c in schema(source))))
         case physical.FirstOccurrence(_, values, _):
-            copied = {copy.id: stream.values[id] for copy, id in values if id in stream.values}
+            copied = {copy.id: stream.values[column_id] for copy, column_id in values if column_id in stream.values}
             return first.after(replace(stream, values={**stream.values, **copied}))
         case physical.UnionAll(columns, inputs):
-            both = merged(columns, tuple(schema(each) for each in inputs), tuple(each.stream for each in below))
-            return replace(first, stream=both, cut=all(each.cut for each in below))
+            both = merged(columns, tuple(schema(item) for item in inputs), tuple(item.stream for item in below))
+            return replace(first, stream=both, cut=all(item.cut for item in below))
         case physical.Repeat(copies, source):
             return first.after(replace(stream, rate=stream.rate * _mean_copies(copies, source, known)))
         case physical.Coalesce():
-            rate = stream.rate * (1 - TOUCHING)
+            rate = stream.rate * (1 - COALESCED_FRACTION)
             return first.after(replace(stream, rate=rate, length=stream.valid / rate if rate else stream.length))
         case physical.Split(length_us, _, _):
             pieces = max(1.0, stream.length * SECOND / length_us)
@@ -148,21 +150,23 @@ def flow_out(node: Node, known: Mapping[Node, Flow], batch: float) -> Flow:
             assert_never(node)
 
 
-def _sides(below: tuple[Flow, ...]) -> tuple[Flow, Flow]:
+def _sides(below: tuple[PhysicalProfile, ...]) -> tuple[PhysicalProfile, PhysicalProfile]:
     left, right = below
     return left, right
 
 
-def _joined(node: physical.HashJoin, left: Flow, right: Flow) -> Flow:
+def _joined(node: physical.HashJoin, left: PhysicalProfile, right: PhysicalProfile) -> PhysicalProfile:
     pairs = joined(condition_of(node), left.stream, right.stream)
     return replace(left, stream=pairs, cut=left.cut or right.cut, copies=min(left.copies, right.copies))
 
 
-def _matched(node: physical.OuterHashJoin, left: Flow, right: Flow, batch: float) -> Flow:
+def _matched(
+    node: physical.OuterHashJoin, left: PhysicalProfile, right: PhysicalProfile, batch: float
+) -> PhysicalProfile:
     found = matched(node.kind, condition_of(node), left.stream, right.stream)
     pairs = joined(condition_of(node), left.stream, right.stream)
     if node.kind == "semi":
-        rate = max(pieces_with_partner(pairs, left.stream), 1e-9)
+        rate = max(matched_fragments(pairs, left.stream), 1e-9)
         stream = replace(found, rate=rate, length=found.valid / rate, spread=True)
         return replace(left, stream=stream, cut=left.cut or right.cut)
     if node.kind == "anti":
@@ -172,10 +176,10 @@ def _matched(node: physical.OuterHashJoin, left: Flow, right: Flow, batch: float
     return replace(left, stream=replace(found, rate=rate, length=found.valid / rate if rate else 0.0, spread=True))
 
 
-def pieces_with_partner(pairs: Characteristics, left: Characteristics) -> float:
+def matched_fragments(pairs: StreamProfile, left: StreamProfile) -> float:
     """How many pieces per second say that an element has a partner: one while those that were there before it last, and
     one from the first that comes after it."""
-    return 2 * left.rate * (1 - lonely_share(pairs, left))
+    return 2 * left.rate * (1 - unmatched_fraction(pairs, left))
 
 
 def in_skyband(limit: int, rows: float) -> float:
@@ -183,7 +187,7 @@ def in_skyband(limit: int, rows: float) -> float:
     return rows if rows <= limit else limit * (1.0 + math.log(rows / limit))
 
 
-def _mean_copies(copies: Expression, source: Node, known: Mapping[Node, Flow]) -> float:
+def _mean_copies(copies: Expression, source: Node, known: Mapping[Node, PhysicalProfile]) -> float:
     """How many copies a set operation leaves of a payload: the mean over groups whose sides are filled at random."""
     if not (isinstance(source, physical.IncrementalAggregate) and isinstance(source.source, physical.UnionAll)):
         return 1.0

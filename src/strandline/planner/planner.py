@@ -15,14 +15,14 @@ from strandline.logical.explain import show_plan
 from strandline.logical.plan import Plan
 from strandline.logical.tree import streams_read
 from strandline.planner.alternatives import improve, separating_rule
-from strandline.planner.cardinality import Statistics
+from strandline.planner.cardinality import StatisticsByStream
 from strandline.planner.estimate import Estimates, estimate
 from strandline.planner.explain_costs import short, size
 from strandline.planner.physical.lowering import choose
 from strandline.planner.stages import alternatives, optimize
 
-WORTH_WHILE: Final = 0.95  # what another plan must cost of the first one to take its place
-WORTH_A_SEARCH: Final = 0.02  # seconds of CPU per second: whoever needs less gains nothing that anybody notices
+MIN_IMPROVEMENT: Final = 0.95  # what another plan must cost of the first one to take its place
+MIN_SEARCH_COST: Final = 0.02  # seconds of CPU per second: whoever needs less gains nothing that anybody notices
 LOOKED_AT: Final = 60  # plans of a search
 SHOWN: Final = 6  # rejected plans
 AS_WRITTEN: Final = "as written, without a rule"
@@ -51,8 +51,8 @@ class Planner:
     drop rows must stay within, and whether what whole plans cost decides, or the rules alone."""
 
     streams: Sequence[BaseStream]
-    statistics: Statistics
-    buckets: int
+    statistics: StatisticsByStream
+    shards: int
     capacity: float | None = None
     by_cost: bool = True
 
@@ -81,13 +81,15 @@ class Planner:
     def _options(self, plan: Plan) -> list[Option]:
         """What the rules and the order of joins make of a plan, and the next best orders."""
         found = [self._option("", optimize(plan, self.statistics, self.capacity))]
-        return found + [self._option(*each) for each in alternatives(plan, self.statistics, self.capacity)]
+        return found + [
+            self._option(*alternative) for alternative in alternatives(plan, self.statistics, self.capacity)
+        ]
 
     def _by_cost(self, options: Sequence[Option]) -> Choice:
         """The cheapest, if it saves enough; and if it is worth a search, the best of what single steps make of that."""
         first, *others = options
         best = _cheaper(first, others)
-        if best.needs.cost >= WORTH_A_SEARCH:
+        if best.needs.cost >= MIN_SEARCH_COST:
             improved, looked_at = self._searched(best)
             others += [best, *looked_at]
             best = _cheaper(best, [improved])
@@ -96,28 +98,28 @@ class Planner:
     def _searched(self, start: Option) -> tuple[Option, list[Option]]:
         """The cheapest plan that the rules of the space lead to, and the cheapest of the others that they met."""
         found = improve(start.plan, lambda plan: self._option("", plan).needs.cost, LOOKED_AT)
-        others = [self._option(_rule(separating_rule(found.best, each)), each.plan) for each in found.rejected]
+        others = [self._option(_rule(separating_rule(found.best, item)), item.plan) for item in found.rejected]
         words = ", ".join(map(_rule, dict.fromkeys(found.best.rules)))
         return self._option(words, found.plan), others
 
     def _option(self, words: str, plan: Plan) -> Option:
-        pipeline = choose([("query", plan)], self.streams, self.buckets)
+        pipeline = choose([("query", plan)], self.streams, self.shards)
         return Option(words, plan, estimate(pipeline, self.statistics))
 
 
 def _cheaper(first: Option, others: Sequence[Option]) -> Option:
-    best = min((first, *others), key=lambda each: each.needs.cost)
-    return best if best.needs.cost < WORTH_WHILE * first.needs.cost else first
+    best = min((first, *others), key=lambda item: item.needs.cost)
+    return best if best.needs.cost < MIN_IMPROVEMENT * first.needs.cost else first
 
 
 def _told_apart(chosen: Option, others: Sequence[Option]) -> tuple[Option, ...]:
     """The other plans, the cheapest first; of those that differ by the same words, the cheapest."""
     found: dict[str, Option] = {}
     plans = {chosen.plan}
-    for each in sorted(others, key=lambda each: each.needs.cost):
-        if each.plan not in plans and each.words not in found:
-            found[each.words] = each
-            plans.add(each.plan)
+    for other in sorted(others, key=lambda other: other.needs.cost):
+        if other.plan not in plans and other.words not in found:
+            found[other.words] = other
+            plans.add(other.plan)
     return tuple(found.values())
 
 
@@ -134,7 +136,7 @@ def show_choice(choice: Choice) -> str:
         return "\n".join(
             [*lines, "no other plan was considered: there is one order of joins, and the rules change nothing"]
         )
-    table = [(_times(each, chosen), _needs(each), each.words or "as the rules have it") for each in rejected]
+    table = [(_times(item, chosen), _needs(item), item.words or "as the rules have it") for item in rejected]
     widths = [max(len(row[column]) for row in table) for column in (0, 1)]
     lines.append("rejected, the cheapest first")
     lines += [f"  {times.rjust(widths[0])}  {needs.ljust(widths[1])}  {words}" for times, needs, words in table]
@@ -143,7 +145,7 @@ def show_choice(choice: Choice) -> str:
 
 
 def _needs(option: Option) -> str:
-    grows = any(each.grows for each in option.needs.steps.values())
+    grows = any(step.grows for step in option.needs.steps.values())
     state = "state that grows" if grows else f"state of {size(option.needs.bytes)}"
     return f"{short(1000 * option.needs.cost)} ms of CPU per second, {state}"
 

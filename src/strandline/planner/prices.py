@@ -29,7 +29,7 @@ _ROW_BYTES: Final = 48.0
 
 
 @dataclass(frozen=True)
-class Constants:
+class Prices:
     """CPU seconds per unit of work, by operator; `origin` is where they come from."""
 
     seconds: Mapping[str, Mapping[str, float]]
@@ -58,21 +58,21 @@ class Constants:
         return {"seconds": {name: dict(units) for name, units in self.seconds.items()}, "facts": dict(self.facts)}
 
 
-_remembered: ContextVar[Constants | None] = ContextVar("remembered", default=None)
+_remembered: ContextVar[Prices | None] = ContextVar("remembered", default=None)
 
 
 @contextmanager
 def remembered(known: Mapping[str, Any] | None) -> Iterator[None]:
     """Plan with other constants, as `to_json` gave them: a restart must find the plan that it was started with, also
     if the machine was calibrated since. None changes nothing."""
-    before = _remembered.set(None if known is None else Constants(known["seconds"], "remembered", known["facts"]))
+    before = _remembered.set(None if known is None else Prices(known["seconds"], "remembered", known["facts"]))
     try:
         yield
     finally:
         _remembered.reset(before)
 
 
-def constants() -> Constants:
+def constants() -> Prices:
     """Those of this machine if it was calibrated, else those that come along."""
     if (found := _remembered.get()) is not None:
         return found
@@ -105,7 +105,7 @@ def calibration_file() -> Path | None:
 
 
 @lru_cache(maxsize=4)
-def _read(place: Path, changed: int) -> Constants:
+def _read(place: Path, changed: int) -> Prices:
     try:
         data = json.loads(place.read_text())
         seconds = {str(k): {str(u): float(s) for u, s in units.items()} for k, units in data["seconds"].items()}
@@ -116,10 +116,10 @@ def _read(place: Path, changed: int) -> Constants:
             code="bad-costs",
             hint="Remove it, or run strandline calibrate again.",
         ) from None
-    return Constants(seconds, str(place), data.get("facts", {}))
+    return Prices(seconds, str(place), data.get("facts", {}))
 
 
 @lru_cache(maxsize=1)
-def built_in() -> Constants:
+def built_in() -> Prices:
     data = json.loads(Path(__file__).with_name("prices.json").read_text())
-    return Constants(data["seconds"], BUILT_IN, data.get("facts", {}))
+    return Prices(data["seconds"], BUILT_IN, data.get("facts", {}))

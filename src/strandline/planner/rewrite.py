@@ -15,7 +15,7 @@ Rule: TypeAlias = Callable[[Plan], Plan | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class RewriteStage:
     """Rules that are applied together, bottom-up, until none applies."""
 
     name: str
@@ -23,7 +23,7 @@ class Stage:
     max_passes: int = 100
 
 
-def settle(stage: Stage, plan: Plan) -> Plan:
+def run_to_fixpoint(stage: RewriteStage, plan: Plan) -> Plan:
     """Apply the rules of `stage` until the plan stays the same."""
     applied: list[str] = []
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from strandline.logical.plan import Plan
-from strandline.planner.cardinality import NOTHING_KNOWN, Statistics
+from strandline.planner.cardinality import NOTHING_KNOWN, StatisticsByStream
 from strandline.planner.join_order import order_joins, other_orders
-from strandline.planner.rewrite import Stage, settle
+from strandline.planner.rewrite import RewriteStage, run_to_fixpoint
 from strandline.planner.rules.aggregate import drop_grouping_by_key
 from strandline.planner.rules.distinct import drop_needless_distinct
 from strandline.planner.rules.filter import (
@@ -36,7 +36,7 @@ from strandline.planner.rules.window import (
 )
 
 # What does nothing goes first: all that follows has less to look at, and joins meet that it stood between.
-NEEDLESS = Stage(
+NEEDLESS = RewriteStage(
     "drop what does nothing",
     (
         drop_default_window,
@@ -49,7 +49,7 @@ NEEDLESS = Stage(
 )
 
 # Filters early: every row that does not leave its source is a row that no exchange moves and no state keeps.
-FILTERS = Stage(
+FILTERS = RewriteStage(
     "push filters down",
     (
         merge_filters,
@@ -72,13 +72,13 @@ FILTERS = Stage(
 )
 
 # Maps follow the filters, so that an exchange moves results instead of their ingredients, computed once.
-MAPS = Stage("merge maps", (push_map_below_time_window, merge_maps))
+MAPS = RewriteStage("merge maps", (push_map_below_time_window, merge_maps))
 
 # After all others, since it puts a map below a filter: they would undo it. Maps that could not merge may do so now.
-SHARING = Stage("compute once", (share_with_filter, merge_maps))
+SHARING = RewriteStage("compute once", (share_with_filter, merge_maps))
 
 
-def optimize(plan: Plan, statistics: Statistics = NOTHING_KNOWN, capacity: float | None = None) -> Plan:
+def optimize(plan: Plan, statistics: StatisticsByStream = NOTHING_KNOWN, capacity: float | None = None) -> Plan:
     """A cheaper plan with the same snapshots, for streams of which so much is known; where rows may be dropped, the
     one that leaves the most results within a capacity, in seconds of work per second."""
     # Joins in between: what they cost depends on what the filters leave, and maps would stand between them.
@@ -87,17 +87,17 @@ def optimize(plan: Plan, statistics: Statistics = NOTHING_KNOWN, capacity: float
 
 def prepared(plan: Plan) -> Plan:
     """A plan before its joins are ordered."""
-    return settle(FILTERS, settle(NEEDLESS, plan))
+    return run_to_fixpoint(FILTERS, run_to_fixpoint(NEEDLESS, plan))
 
 
 def finished(plan: Plan) -> Plan:
     """A plan whose joins are ordered. Columns last: which ones are needed is known once the filters are where they
     stay."""
-    return settle(SHARING, settle(MAPS, prune_columns(settle(MAPS, plan))))
+    return run_to_fixpoint(SHARING, run_to_fixpoint(MAPS, prune_columns(run_to_fixpoint(MAPS, plan))))
 
 
 def alternatives(
-    plan: Plan, statistics: Statistics = NOTHING_KNOWN, capacity: float | None = None, most: int = 6
+    plan: Plan, statistics: StatisticsByStream = NOTHING_KNOWN, capacity: float | None = None, most: int = 6
 ) -> list[tuple[str, Plan]]:
     """Other plans with the same snapshots that may cost as little, and what is different in them: the next best orders
     of the joins."""

@@ -38,7 +38,7 @@ from strandline.logical.tree import streams_read, walk
 
 
 @dataclass(frozen=True, slots=True)
-class Lasting:
+class UnboundedState:
     """What may be valid for ever among the elements of a plan, in words, and the cause."""
 
     what: str
@@ -50,17 +50,21 @@ def growing_state(plan: Plan) -> list[str]:
     return [line for node in walk(plan) for line in _lines(node)]
 
 
-def lasting(plan: Plan) -> Lasting | None:
+def lasting(plan: Plan) -> UnboundedState | None:
     """What of a plan may be valid for ever; None if everything leaves, or is always as much as the plan says."""
     match plan:
         case Scan(stream):
-            return Lasting("every row", f"rows of {stream} may be valid for ever") if plan.intervals else None
+            return UnboundedState("every row", f"rows of {stream} may be valid for ever") if plan.intervals else None
         case TimeWindow(range_us, _, source):
-            return Lasting("every row", f"RANGE UNBOUNDED over {_streams(source)}") if range_us is None else None
+            return UnboundedState("every row", f"RANGE UNBOUNDED over {_streams(source)}") if range_us is None else None
         case CountWindow(partition, rows, _, source):
             # Without a partition there are so many rows and no more.
             cause = f"PARTITION BY over {_streams(source)}"
-            return Lasting(f"{_count(rows)} for every different {', '.join(partition)}", cause) if partition else None
+            return (
+                UnboundedState(f"{_count(rows)} for every different {', '.join(partition)}", cause)
+                if partition
+                else None
+            )
         case SessionWindow() | Changes():
             return None
         case TopRows() | Rank():
@@ -75,10 +79,12 @@ def lasting(plan: Plan) -> Lasting | None:
             return lasting(plan.left)
         case Aggregate(keys, _, source):
             below = lasting(source)
-            return Lasting(f"a row for every different {', '.join(keys)}", below.cause) if below and keys else None
+            return (
+                UnboundedState(f"a row for every different {', '.join(keys)}", below.cause) if below and keys else None
+            )
         case Distinct(source):
             below = lasting(source)
-            return Lasting("every different row", below.cause) if below else None
+            return UnboundedState("every different row", below.cause) if below else None
         case Union(_, inputs):
             return _either(*inputs)
         case SetOperation(kind, _, left, right):
@@ -87,22 +93,22 @@ def lasting(plan: Plan) -> Lasting | None:
             return _either(left, right) if kind == "union max" else lasting(left)
 
 
-def _first_rows(plan: TopRows | Rank) -> Lasting | None:
+def _first_rows(plan: TopRows | Rank) -> UnboundedState | None:
     """The first rows for ever are so many and no more, but of each partition."""
     below = lasting(plan.source)
     if below is None or plan.limit is None:
         return below
-    each = f"{_count(plan.limit)} for every different {', '.join(plan.partition)}"
-    return Lasting(each, below.cause) if plan.partition else None
+    item = f"{_count(plan.limit)} for every different {', '.join(plan.partition)}"
+    return UnboundedState(item, below.cause) if plan.partition else None
 
 
-def _either(*plans: Plan) -> Lasting | None:
+def _either(*plans: Plan) -> UnboundedState | None:
     return next((found for plan in plans if (found := lasting(plan)) is not None), None)
 
 
-def _both(left: Plan, right: Plan) -> Lasting | None:
+def _both(left: Plan, right: Plan) -> UnboundedState | None:
     one, two = lasting(left), lasting(right)
-    return Lasting("every pair", f"{one.cause}, {two.cause}") if one and two else None
+    return UnboundedState("every pair", f"{one.cause}, {two.cause}") if one and two else None
 
 
 def _lines(node: Plan) -> Iterator[str]:
@@ -137,7 +143,7 @@ def _lines(node: Plan) -> Iterator[str]:
         case Changes(_, source):
             below = lasting(source)
             # What never ends is not waited for. What comes in pieces has an end each time, and goes on.
-            if below is not None and any(isinstance(each, CountWindow | Aggregate) for each in walk(source)):
+            if below is not None and any(isinstance(item, CountWindow | Aggregate) for item in walk(source)):
                 yield _line(node, below.what, below.cause)
         case SetOperation(_, _, left, right):
             below = _either(left, right)

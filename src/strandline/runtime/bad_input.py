@@ -12,36 +12,36 @@ import pyarrow as pa
 
 from strandline.core.errors import SourceError
 from strandline.logical.catalog import BaseStream
-from strandline.runtime.watermark import Heartbeat, check_balance
+from strandline.runtime.watermark import SourceStatus, check_balance
 
 FEWEST_READ: Final = 100  # rows before a share of them means something
 
 
 def check_input(
-    streams: Iterable[BaseStream], beats: Mapping[str, Heartbeat], rejected: Mapping[str, Sequence[pa.Table]]
+    streams: Iterable[BaseStream], statuses: Mapping[str, SourceStatus], rejected: Mapping[str, Sequence[pa.Table]]
 ) -> None:
     """What must hold of the input of a batch before anything of it is delivered: no row is unaccounted for, and no
     stream has more bad input than it may have."""
     for stream in streams:
-        beat = beats.get(stream.name)
-        if beat is not None:
-            check_balance(beat)
+        status = statuses.get(stream.name)
+        if status is not None:
+            check_balance(status)
             tables = rejected.get(stream.name)
-            check_bad_input(stream, beat, tables[0] if tables else None)
+            check_bad_input(stream, status, tables[0] if tables else None)
 
 
-def check_bad_input(stream: BaseStream, beat: Heartbeat, rejected: pa.Table | None = None) -> None:
+def check_bad_input(stream: BaseStream, status: SourceStatus, rejected: pa.Table | None = None) -> None:
     """Raise `bad-input` if a stream has more rejected rows than it may have. `rejected` are those of the batch at hand:
     the first of them is named."""
     limit = stream.bad_input
-    if not limit.stops or not beat.rejected:
+    if not limit.stops or not status.rejected:
         return
     if limit.most_share is not None:
-        if beat.read < FEWEST_READ or beat.rejected <= limit.most_share * beat.read:
+        if status.read < FEWEST_READ or status.rejected <= limit.most_share * status.read:
             return
-    elif beat.rejected <= (limit.most_rows or 0):
+    elif status.rejected <= (limit.most_rows or 0):
         return
-    count = f"{beat.rejected:,} of {beat.read:,} rows" if beat.rejected > 1 else "a row"
+    count = f"{status.rejected:,} of {status.read:,} rows" if status.rejected > 1 else "a row"
     raise SourceError(
         f'stream "{stream.name}" has bad input: {count} cannot be read',
         code="bad-input",

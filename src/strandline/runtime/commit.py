@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from strandline.connectors.sinks.base import Delivered, Outlet
+from strandline.connectors.sinks.base import SinkBatch, SinkWriter
 from strandline.connectors.sinks.parquet_join import join_parquet
 from strandline.connectors.sinks.parquet_parts import StagedFile
 from strandline.core.durable import checksum_file, encode_name, sync_directory, sync_file
@@ -25,14 +25,14 @@ from strandline.planner.physical.plan import Pipeline
 from strandline.runtime.bad_input import check_input
 from strandline.runtime.checkpoint.chain import CheckpointChain, DeliveredFile, OutputKind, state_directory
 from strandline.runtime.checkpoint.records import BatchRecord
-from strandline.runtime.edge_metrics import Edge, Measurements, Wish, both, merged_edges
+from strandline.runtime.edge_metrics import EdgeMetrics, Measurements, MetricSet, union_metrics, merge_edges
 from strandline.runtime.exchange import Message
-from strandline.runtime.operators.base import Progress
-from strandline.runtime.result import answer_schema
-from strandline.runtime.stage import Counts
+from strandline.runtime.operators.base import Watermark
+from strandline.runtime.result import result_schema
+from strandline.runtime.stage import OperatorCounters
 from strandline.runtime.state.store import StoredVersion
 from strandline.runtime.subscriptions import Subscriptions
-from strandline.runtime.watermark import Heartbeat, progress_of, together
+from strandline.runtime.watermark import SourceStatus, watermark_of, merge_statuses
 
 
 @dataclass(slots=True)
@@ -40,23 +40,23 @@ class BatchReport:
     """What a batch brought."""
 
     batch: int
-    heartbeats: dict[str, Heartbeat] = field(default_factory=dict)
-    answers: dict[str, list[pa.Table]] = field(default_factory=dict)
+    statuses: dict[str, SourceStatus] = field(default_factory=dict)
+    results: dict[str, list[pa.Table]] = field(default_factory=dict)
     rows_out: dict[str, int] = field(default_factory=dict)
     late: dict[str, list[pa.Table]] = field(default_factory=dict)
     rejected: dict[str, list[pa.Table]] = field(default_factory=dict)
-    operators: dict[str, Counts] = field(default_factory=dict)
-    measured: dict[str, Edge] = field(default_factory=dict)
+    operators: dict[str, OperatorCounters] = field(default_factory=dict)
+    measured: dict[str, EdgeMetrics] = field(default_factory=dict)
     staged: dict[str, list[StagedFile]] = field(default_factory=dict)  # results that tasks have written, by query
     state: dict[str, StoredVersion] = field(default_factory=dict)  # by shard
 
     @property
-    def wish(self) -> Wish:
+    def requested_metrics(self) -> MetricSet:
         """What the batch was asked to measure."""
-        return reduce(both, (beat.measure for beat in self.heartbeats.values()), ())
+        return reduce(union_metrics, (status.requested_metrics for status in self.statuses.values()), ())
 
-    def answer(self, query: str) -> pa.Table | None:
-        tables = self.answers.get(query)
+    def result(self, query: str) -> pa.Table | None:
+        tables = self.results.get(query)
         return pa.concat_tables(tables) if tables else None
 
 
@@ -94,10 +94,10 @@ class Delivery:
         self.directories = dict(directories or {})
         self.listeners = list(listeners)
         self.last_batch = -1
-        self.heartbeats: dict[str, Heartbeat] = {}
+        self.statuses: dict[str, SourceStatus] = {}
         self.rows_out = dict.fromkeys((query.name for query in pipeline.queries), 0)
         self.answered: dict[str, int] = {}  # the last batch that brought rows, by query
-        self.operators: dict[str, Counts] = {}  # by fragment: totals of what passed, and what is kept now
+        self.operators: dict[str, OperatorCounters] = {}  # by fragment: totals of what passed, and what is kept now
         self.subscriptions = Subscriptions()
         self.measurements = Measurements()
         self._measured_before = self.measurements
@@ -114,19 +114,19 @@ class Delivery:
         if self.chain is not None:
             self.chain.lease.check()
         report = read_messages(batch, messages)
-        check_input(self.pipeline.streams, report.heartbeats, report.rejected)
+        check_input(self.pipeline.streams, report.statuses, report.rejected)
         self._make_durable(report)
         files = [*self._write_side_outputs(report), *self._publish_results(report)]
-        before, repeated = self.heartbeats, batch == self.last_batch
+        before, repeated = self.statuses, batch == self.last_batch
         self._count(report)
         for listener in self.listeners:
             listener(report)
         self._commit(report, files)
-        self.subscriptions.publish(report.wish, self.ended)
+        self.subscriptions.publish(report.requested_metrics, self.ended)
         self._log(report, before, repeated, time.monotonic() - began)
         return report
 
-    def _log(self, report: BatchReport, before: Mapping[str, Heartbeat], repeated: bool, seconds: float) -> None:
+    def _log(self, report: BatchReport, before: Mapping[str, SourceStatus], repeated: bool, seconds: float) -> None:
         about = {"query": self.name, "batch": report.batch}
         if repeated:
             log_event(RECOVERY, INFO, "batch repeated", **about)
@@ -136,7 +136,7 @@ class Delivery:
                 log_event(INPUT, INFO, "rows set aside", **about, stream=stream, late=late, rejected=rejected)
         if BATCH.isEnabledFor(DEBUG):
             rows_in = sum(
-                beat.read - before.get(name, Heartbeat(name)).read for name, beat in report.heartbeats.items()
+                status.read - before.get(name, SourceStatus(name)).read for name, status in report.statuses.items()
             )
             log_event(
                 BATCH,
@@ -223,9 +223,9 @@ class Delivery:
             total = replace(counts, passed=list(passed), seconds=list(seconds))
             self.operators = self.operators | {fragment: total}
         self._measured_before = self._measured_before if again else self.measurements
-        self.measurements = self._measured_before.after(report.wish, report.measured)
+        self.measurements = self._measured_before.after(report.requested_metrics, report.measured)
         self.answered |= {name: batch for name, rows in report.rows_out.items() if rows}
-        self.heartbeats = self.heartbeats | report.heartbeats  # a new one: others may be looking at the old one
+        self.statuses = self.statuses | report.statuses  # a new one: others may be looking at the old one
         self.last_batch = batch
 
     def _commit(self, report: BatchReport, files: list[DeliveredFile]) -> None:
@@ -235,7 +235,7 @@ class Delivery:
             report.batch,
             {shard: (version.manifest, version.digest) for shard, version in report.state.items()},
             files,
-            {name: beat.to_json() for name, beat in self.heartbeats.items()},
+            {name: status.to_json() for name, status in self.statuses.items()},
             {
                 "rows_out": self.rows_out,
                 "operators": {fragment: asdict(counts) for fragment, counts in self.operators.items()},
@@ -248,10 +248,10 @@ class Delivery:
         assert self.chain is not None
         try:
             self.last_batch = record.batch
-            self.heartbeats = {name: Heartbeat.from_json(beat) for name, beat in record.heartbeats.items()}
+            self.statuses = {name: SourceStatus.from_json(status) for name, status in record.statuses.items()}
             totals = record.totals
             self.rows_out = dict(totals["rows_out"])
-            self.operators = {fragment: Counts(**counts) for fragment, counts in totals["operators"].items()}
+            self.operators = {fragment: OperatorCounters(**counts) for fragment, counts in totals["operators"].items()}
             self._before_last = _Totals(**totals["before"])
             self.answered = dict(totals["answered"])
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -274,11 +274,11 @@ class Delivery:
         """What the operators have taken of processors since the queries began."""
         return sum(sum(counts.seconds) for counts in self.operators.values())
 
-    def progress(self, query: str) -> Progress:
+    def progress(self, query: str) -> Watermark:
         streams = next(q.streams for q in self.pipeline.queries if q.name == query)
-        if not self.heartbeats:
-            return Progress(BEFORE_ALL)
-        return progress_of(self.heartbeats, streams)
+        if not self.statuses:
+            return Watermark(BEFORE_ALL)
+        return watermark_of(self.statuses, streams)
 
     @property
     def name(self) -> str:
@@ -295,22 +295,22 @@ class Delivery:
 
     @property
     def ended(self) -> bool:
-        return bool(self.heartbeats) and all(
-            (beat := self.heartbeats.get(stream.name)) is not None and beat.ended for stream in self.pipeline.streams
+        return bool(self.statuses) and all(
+            (status := self.statuses.get(stream.name)) is not None and status.ended for stream in self.pipeline.streams
         )
 
 
-def write_to_sink(outlet: Outlet, query: str, columns: Schema, delivery: Delivery) -> Listener:
+def write_to_sink(writer: SinkWriter, query: str, columns: Schema, delivery: Delivery) -> Listener:
     """What the driver does after every batch, also after one without rows: time may have come further."""
-    nothing = answer_schema(columns).empty_table()
+    nothing = result_schema(columns).empty_table()
 
     def hear(report: BatchReport) -> None:
-        table = report.answer(query)
-        outlet.taking_since = time.monotonic()
+        table = report.result(query)
+        writer.writing_since = time.monotonic()
         try:
-            outlet.take(Delivered(report.batch, nothing if table is None else table, delivery.progress(query).until))
+            writer.write(SinkBatch(report.batch, nothing if table is None else table, delivery.progress(query).until))
         finally:
-            outlet.taking_since = None
+            writer.writing_since = None
 
     return hear
 
@@ -318,14 +318,14 @@ def write_to_sink(outlet: Outlet, query: str, columns: Schema, delivery: Deliver
 def read_messages(batch: int, messages: Iterable[Message]) -> BatchReport:
     """What the messages of a batch say together."""
     report = BatchReport(batch)
-    beats: list[Heartbeat] = []
+    statuses: list[SourceStatus] = []
     for message in messages:
         match message.kind:
             case "heartbeat":
-                beats.append(Heartbeat.from_json(message.facts))
+                statuses.append(SourceStatus.from_json(message.facts))
             case "answer":
                 assert message.table is not None
-                report.answers.setdefault(message.name, []).append(message.table)
+                report.results.setdefault(message.name, []).append(message.table)
                 report.rows_out[message.name] = report.rows_out.get(message.name, 0) + message.table.num_rows
             case "file":
                 report.staged.setdefault(message.name, []).append(StagedFile.from_json(message.facts))
@@ -338,15 +338,15 @@ def read_messages(batch: int, messages: Iterable[Message]) -> BatchReport:
             case "operators":
                 for fragment, facts in message.facts.items():
                     if fragment in report.operators:
-                        report.operators[fragment].add(Counts(**facts))
+                        report.operators[fragment].add(OperatorCounters(**facts))
                     else:
-                        report.operators[fragment] = Counts(**facts)
+                        report.operators[fragment] = OperatorCounters(**facts)
             case "measured":
-                found = {name: Edge.from_json(facts) for name, facts in message.facts.items()}
-                report.measured = merged_edges(report.measured, found)
+                found = {name: EdgeMetrics.from_json(facts) for name, facts in message.facts.items()}
+                report.measured = merge_edges(report.measured, found)
             case other:
                 raise AssertionError(f"the driver does not know messages of kind {other}")
-    report.heartbeats = together(beats)
+    report.statuses = merge_statuses(statuses)
     return report
 
 

@@ -25,12 +25,12 @@ from strandline.runtime.kernels.sketches import Sketch
 STARTS, LENGTHS, GRANULES, VALUES = "starts", "lengths", "granules", "values"
 PRIMITIVES: Final = (STARTS, LENGTHS, GRANULES, VALUES)
 
-Wish: TypeAlias = tuple[str, ...]
+MetricSet: TypeAlias = tuple[str, ...]
 
 
-def both(one: Wish, two: Wish) -> Wish:
+def union_metrics(one: MetricSet, two: MetricSet) -> MetricSet:
     """What is measured where either is asked for."""
-    return tuple(each for each in PRIMITIVES if each in one or each in two)
+    return tuple(item for item in PRIMITIVES if item in one or item in two)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Granules:
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class EdgeMetrics:
     """What was found on one edge; None where nobody asked."""
 
     starts: Starts | None = None
@@ -101,32 +101,32 @@ class Edge:
     values: Mapping[str, Sketch] | None = None
 
     @staticmethod
-    def of(frame: pl.DataFrame, wish: Wish) -> Edge:
+    def of(frame: pl.DataFrame, requested_metrics: MetricSet) -> EdgeMetrics:
         start, end = times(frame, FROM), times(frame, UNTIL)
-        found = Edge()
-        if STARTS in wish:
+        found = EdgeMetrics()
+        if STARTS in requested_metrics:
             found = replace(found, starts=Starts(len(start), int(start.min()), int(start.max())))
-        if LENGTHS in wish:
+        if LENGTHS in requested_metrics:
             lasting = (end - start)[end < FOREVER]
             found = replace(found, lengths=Lengths(len(lasting), float(lasting.sum(dtype=np.float64))))
-        if GRANULES in wish:
+        if GRANULES in requested_metrics:
             found = replace(found, granules=Granules.of(start, end))
-        if VALUES in wish:
+        if VALUES in requested_metrics:
             payload = [name for name in frame.columns if not name.startswith("@")]
             found = replace(found, values={name: Sketch.of(frame.get_column(name)) for name in payload})
         return found
 
-    def merged(self, other: Edge) -> Edge:
-        return Edge(
+    def merged(self, other: EdgeMetrics) -> EdgeMetrics:
+        return EdgeMetrics(
             _merged(self.starts, other.starts, Starts.merged),
             _merged(self.lengths, other.lengths, Lengths.merged),
             _merged(self.granules, other.granules, Granules.merged),
             _merged(self.values, other.values, _merged_values),
         )
 
-    def without(self, wish: Iterable[str]) -> Edge:
+    def without(self, requested_metrics: Iterable[str]) -> EdgeMetrics:
         """The same as if some things had not been asked for."""
-        return replace(self, **dict.fromkeys(wish))
+        return replace(self, **dict.fromkeys(requested_metrics))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -137,8 +137,8 @@ class Edge:
         }
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Edge:
-        return Edge(
+    def from_json(data: Mapping[str, Any]) -> EdgeMetrics:
+        return EdgeMetrics(
             Starts(*data[STARTS]) if data[STARTS] is not None else None,
             Lengths(*data[LENGTHS]) if data[LENGTHS] is not None else None,
             Granules(*data[GRANULES]) if data[GRANULES] is not None else None,
@@ -154,35 +154,35 @@ def _merged_values(one: Mapping[str, Sketch], two: Mapping[str, Sketch]) -> dict
     return {**one, **{name: one[name].merged(sketch) if name in one else sketch for name, sketch in two.items()}}
 
 
-Edges: TypeAlias = Mapping[str, Edge]
+EdgeMetricsByName: TypeAlias = Mapping[str, EdgeMetrics]
 
 
-def merged_edges(one: Edges, two: Edges) -> dict[str, Edge]:
+def merge_edges(one: EdgeMetricsByName, two: EdgeMetricsByName) -> dict[str, EdgeMetrics]:
     return {**one, **{name: one[name].merged(edge) if name in one else edge for name, edge in two.items()}}
 
 
 @dataclass(slots=True)
-class Meter:
+class EdgeProfiler:
     """Takes down what a task sees on the edges, if its batch is asked for anything."""
 
-    wish: Wish = ()
-    edges: dict[str, Edge] = field(default_factory=dict)
+    requested_metrics: MetricSet = ()
+    edges: dict[str, EdgeMetrics] = field(default_factory=dict)
 
     def look(self, edge: str, frame: pl.DataFrame) -> None:
-        if self.wish and frame.height:
-            self.edges = merged_edges(self.edges, {edge: Edge.of(frame, self.wish)})
+        if self.requested_metrics and frame.height:
+            self.edges = merge_edges(self.edges, {edge: EdgeMetrics.of(frame, self.requested_metrics)})
 
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
     """What was found on all edges since it has been asked for without a break."""
 
-    wish: Wish = ()  # of the last batch
-    edges: Edges = field(default_factory=dict)
+    requested_metrics: MetricSet = ()  # of the last batch
+    edges: EdgeMetricsByName = field(default_factory=dict)
 
-    def after(self, wish: Wish, found: Edges) -> Measurements:
+    def after(self, requested_metrics: MetricSet, found: EdgeMetricsByName) -> Measurements:
         """With what a batch has found. What nobody had asked the batch before for begins anew: a rate over times at
         which nobody looked would be too low."""
-        anew = [each for each in wish if each not in self.wish]
+        anew = [metric for metric in requested_metrics if metric not in self.requested_metrics]
         kept = {name: edge.without(anew) for name, edge in self.edges.items()} if anew else self.edges
-        return Measurements(wish, merged_edges(kept, found))
+        return Measurements(requested_metrics, merge_edges(kept, found))

@@ -125,4 +125,4 @@ def _write(table: pa.Table, sink: pa.NativeFile) -> int:
 
 
 # Turns the result of a query into a message: with the rows, or with the name of the file that now has them.
-Answer: TypeAlias = Callable[[str, pl.DataFrame], Message]
+ResultWriter: TypeAlias = Callable[[str, pl.DataFrame], Message]

@@ -12,24 +12,24 @@ from strandline.connectors.sources.base import Chunk, Source
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.logical.catalog import WEIGHT, BaseStream
 from strandline.planner.physical.plan import Fragment, Pipeline, ports
-from strandline.runtime.edge_metrics import Meter
+from strandline.runtime.edge_metrics import EdgeProfiler
 from strandline.runtime.exchange import DRIVER, Message, to_table
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Mask, Times, is_sorted, times
 from strandline.runtime.kernels.compiled import working_seconds
-from strandline.runtime.offsets import Piece
-from strandline.runtime.operators.base import Progress
-from strandline.runtime.stage import Outbox
-from strandline.runtime.watermark import Heartbeat, progress_of
+from strandline.runtime.offsets import InputSplit
+from strandline.runtime.operators.base import Watermark
+from strandline.runtime.stage import StageOutput
+from strandline.runtime.watermark import SourceStatus, watermark_of
 from strandline.shedding.sampler import drop, with_counts, with_setting
 
 
 def ingest(
     pipeline: Pipeline,
     source: Source,
-    piece: Piece,
-    before: Mapping[str, Heartbeat],
-    out: Outbox,
-) -> Heartbeat:
+    piece: InputSplit,
+    before: Mapping[str, SourceStatus],
+    out: StageOutput,
+) -> SourceStatus:
     """Read a piece of a source and send what it has to every bucket; returns what this task knows of its time.
 
     Which rows are late depends on the order of arrival and nothing else: a row is late if it is older than the latest
@@ -37,44 +37,44 @@ def ingest(
     and whichever partition is read first, the same rows are late.
     """
     stream = source.stream
-    beat = before.get(stream.name) or Heartbeat(stream.name)
-    beat = replace(beat, kept=with_setting(beat.kept, beat.high, piece.shares))
+    status = before.get(stream.name) or SourceStatus(stream.name)
+    status = replace(status, kept=with_setting(status.rate_history, status.high, piece.sampling_rates))
     known = source.partitions(piece.end)
     if piece.start > piece.begin:
         # The first piece goes on with the counts; the others bring theirs and know only how far time had come.
-        reached = Heartbeat(stream.name, high=beat.high, partitions=beat.partitions, kept=beat.kept)
+        reached = SourceStatus(stream.name, high=status.high, partitions=status.partitions, kept=status.rate_history)
         if known is None:
             before_it = piece.arrived if stream.time_column is None else source.latest(piece.begin, piece.start)
-            reached = replace(reached, high=max(beat.high, before_it))
-        beat = reached
+            reached = replace(reached, high=max(status.high, before_it))
+        status = reached
     if known is not None:
-        partitions = {name: beat.partitions.get(name, BEFORE_ALL) for name in known}
-        beat = replace(beat, partitions=partitions, resting=tuple(name for name, rests in known.items() if rests))
+        partitions = {name: status.partitions.get(name, BEFORE_ALL) for name in known}
+        status = replace(status, partitions=partitions, resting=tuple(name for name, rests in known.items() if rests))
     floor = _floor(pipeline, stream.name, before)
     fragments = [f for f in pipeline.at(0) if ports(f.root)[0].name == f"source:{stream.name}"]
     wanted = frozenset(c.name for f in fragments for c in ports(f.root)[0].columns) - {WEIGHT}
-    out.meter = Meter(piece.measure)
+    out.profiler = EdgeProfiler(piece.requested_metrics)
     if piece.start < piece.end:
         began = working_seconds()
         for chunk in source.read(piece.start, piece.end, wanted):
             out.count_reading(stream.name, chunk.rows.height, working_seconds() - began)
-            beat = replace(beat, read=beat.read + chunk.count, high=max(beat.high, chunk.reached))
+            status = replace(status, read=status.read + chunk.count, high=max(status.high, chunk.reached))
             if chunk.rejected.height:
                 out.for_driver.append(Message("rejected", stream.name, DRIVER, table=to_table(chunk.rejected)))
-                beat = replace(beat, rejected=beat.rejected + chunk.rejected.height)
+                status = replace(status, rejected=status.rejected + chunk.rejected.height)
             if chunk.rows.height:
                 timed = _at_arrival(chunk, piece) if stream.time_column is None else chunk
-                beat = _accept(stream, timed, beat, floor, fragments, dict(piece.shares), out)
+                status = _accept(stream, timed, status, floor, fragments, dict(piece.sampling_rates), out)
             floor = max(floor, chunk.promise)
             began = working_seconds()
-    beat = replace(_tell_time(beat, stream, floor, piece), measure=piece.measure)
-    for bucket in range(pipeline.buckets):
-        out.send(bucket, Message("heartbeat", stream.name, 1, facts=beat.to_json()))
-    out.for_driver.append(Message("heartbeat", stream.name, DRIVER, facts=beat.to_json()))
-    return beat
+    status = replace(_tell_time(status, stream, floor, piece), requested_metrics=piece.requested_metrics)
+    for shard in range(pipeline.shards):
+        out.send(shard, Message("heartbeat", stream.name, 1, facts=status.to_json()))
+    out.for_driver.append(Message("heartbeat", stream.name, DRIVER, facts=status.to_json()))
+    return status
 
 
-def _at_arrival(chunk: Chunk, piece: Piece) -> Chunk:
+def _at_arrival(chunk: Chunk, piece: InputSplit) -> Chunk:
     """Rows that do not know their time, with that of their batch. It was decided with the offsets, so a batch that is
     read again has the same."""
     return replace(chunk, rows=chunk.rows.with_columns(pl.lit(piece.arrived, pl.Int64).alias(FROM)))
@@ -83,15 +83,15 @@ def _at_arrival(chunk: Chunk, piece: Piece) -> Chunk:
 def _accept(
     stream: BaseStream,
     chunk: Chunk,
-    beat: Heartbeat,
+    status: SourceStatus,
     floor: Instant,
     fragments: list[Fragment],
-    shares: Mapping[str, float],
-    out: Outbox,
-) -> Heartbeat:
+    sampling_rates: Mapping[str, float],
+    out: StageOutput,
+) -> SourceStatus:
     rows = chunk.rows
     time = times(rows, FROM)
-    late = late_rows(time, _high_before(chunk, beat, stream), stream.disorder_us, floor)
+    late = late_rows(time, _high_before(chunk, status, stream), stream.disorder_us, floor)
     late_count = int(late.sum())
     if late_count:
         kept = pl.Series(late)
@@ -103,37 +103,39 @@ def _accept(
         rows = rows.filter(~kept)
         time = times(rows, FROM)
     if rows.height:
-        if out.meter.wish:
-            out.meter.look(f"source:{stream.name}", rows.with_columns(_until(rows)))
-        left, dropped = drop(rows, stream.name, shares)
+        if out.profiler.requested_metrics:
+            out.profiler.look(f"source:{stream.name}", rows.with_columns(_until(rows)))
+        left, dropped = drop(rows, stream.name, sampling_rates)
         for fragment in fragments:
             # One row in, one element out: stage 0 knows no state and no progress.
-            batch = _elements(left.get(fragment.query, rows), fragment, shares.get(fragment.query, 1.0))
+            batch = _elements(left.get(fragment.query, rows), fragment, sampling_rates.get(fragment.query, 1.0))
             runner = out.runner(fragment)
-            out.route(fragment.route, runner.step(batch, Progress(FOREVER, kept={stream.name: beat.kept})).frame)
+            out.route(
+                fragment.route, runner.step(batch, Watermark(FOREVER, kept={stream.name: status.rate_history})).frame
+            )
             out.count(fragment, runner)
-        beat = replace(beat, dropped=with_counts(beat.dropped, dropped))
+        status = replace(status, dropped=with_counts(status.dropped, dropped))
         high = int(time.max())
-        beat = replace(beat, low=min(beat.low, int(time.min())), high=max(beat.high, high))
+        status = replace(status, low=min(status.low, int(time.min())), high=max(status.high, high))
         if chunk.partition is not None:
-            reached = max(beat.partitions[chunk.partition], high - stream.disorder_us)
-            beat = replace(beat, partitions={**beat.partitions, chunk.partition: reached})
-    return replace(beat, rows=beat.rows + rows.height, late=beat.late + late_count)
+            reached = max(status.partitions[chunk.partition], high - stream.disorder_us)
+            status = replace(status, partitions={**status.partitions, chunk.partition: reached})
+    return replace(status, rows=status.rows + rows.height, late=status.late + late_count)
 
 
-def _high_before(chunk: Chunk, beat: Heartbeat, stream: BaseStream) -> Instant:
+def _high_before(chunk: Chunk, status: SourceStatus, stream: BaseStream) -> Instant:
     """The latest time before a chunk, in the order that the chunk continues."""
     if chunk.partition is None:
-        return beat.high
-    reached = beat.partitions[chunk.partition]
+        return status.high
+    reached = status.partitions[chunk.partition]
     return reached + stream.disorder_us if reached != BEFORE_ALL else BEFORE_ALL
 
 
-def _elements(rows: pl.DataFrame, fragment: Fragment, share: float) -> dict[str, Batch]:
+def _elements(rows: pl.DataFrame, fragment: Fragment, sampling_rate: float) -> dict[str, Batch]:
     """Rows as the stream that the fragment scans, under the column ids of its plan: chronons, unless they say more.
-    Of `share` of them each stands for 1 / share."""
+    Of `sampling_rate` of them each stands for 1 / share."""
     port = ports(fragment.root)[0]
-    weight = pl.lit(1.0 / share if share > 0 else 0.0)
+    weight = pl.lit(1.0 / sampling_rate if sampling_rate > 0 else 0.0)
     columns = [(weight if c.name == WEIGHT else pl.col(c.name)).alias(c.id) for c in port.columns]
     return {port.name: Batch(rows.select(*columns, pl.col(FROM), _until(rows)))}
 
@@ -153,23 +155,23 @@ def late_rows(time: Times, high: Instant, disorder_us: int, floor: Instant) -> M
     return late
 
 
-def _tell_time(beat: Heartbeat, stream: BaseStream, floor: Instant, piece: Piece) -> Heartbeat:
+def _tell_time(status: SourceStatus, stream: BaseStream, floor: Instant, piece: InputSplit) -> SourceStatus:
     if piece.ended:
-        return replace(beat, progress=FOREVER, idle=False, ended=True)
-    progress = max(beat.progress, floor)
+        return replace(status, watermark=FOREVER, idle=False, ended=True)
+    watermark = max(status.watermark, floor)
     if stream.time_column is None:
-        return replace(beat, progress=max(progress, piece.arrived + 1))  # the next batch arrives later
-    if beat.high != BEFORE_ALL:
-        in_order = beat.slowest() if beat.partitions else beat.high - stream.disorder_us
+        return replace(status, watermark=max(watermark, piece.arrived + 1))  # the next batch arrives later
+    if status.high != BEFORE_ALL:
+        in_order = status.slowest() if status.partitions else status.high - stream.disorder_us
         # A source that has fallen silent is taken at its word: what it has sent is all there was.
-        progress = max(progress, beat.high + 1 if piece.idle else in_order)
-    return replace(beat, progress=progress, idle=piece.idle)
+        watermark = max(watermark, status.high + 1 if piece.idle else in_order)
+    return replace(status, watermark=watermark, idle=piece.idle)
 
 
-def _floor(pipeline: Pipeline, stream: str, before: Mapping[str, Heartbeat]) -> Instant:
+def _floor(pipeline: Pipeline, stream: str, before: Mapping[str, SourceStatus]) -> Instant:
     """How far queries have gone on without this source while it was idle: what is older comes too late."""
     known = before.get(stream)
     if known is None or not known.idle:
-        return BEFORE_ALL if known is None else known.progress
-    reached = [progress_of(before, query.streams).until for query in pipeline.queries if stream in query.streams]
-    return max([known.progress, *(r for r in reached if r < FOREVER)])
+        return BEFORE_ALL if known is None else known.watermark
+    reached = [watermark_of(before, query.streams).until for query in pipeline.queries if stream in query.streams]
+    return max([known.watermark, *(r for r in reached if r < FOREVER)])

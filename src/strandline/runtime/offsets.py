@@ -19,52 +19,56 @@ from strandline.connectors.sources.clock import SteadyClock
 from strandline.core.durable import digest
 from strandline.core.temporal import SECOND, Instant
 from strandline.runtime.checkpoint.records import RecordReference
-from strandline.runtime.edge_metrics import Wish
-from strandline.shedding.controller import Shedder
-from strandline.shedding.sampler import Shares, shares_from
+from strandline.runtime.edge_metrics import MetricSet
+from strandline.shedding.controller import SheddingController
+from strandline.shedding.sampler import SamplingRates, sampling_rates_from
 
 TICK_US = SECOND  # how often a stream by arrival tells the time while nothing arrives
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
-    """Where a source stands after a batch; `cuts` are the positions at which the batch was divided among tasks.
+class SourceOffset:
+    """Where a source stands after a batch; `split_points` are the positions at which the batch was divided among tasks.
 
     `arrived` is the time of the batch by the driver's clock, where the stream goes by that: later in every batch.
-    `shares` are what the drop boxes of the queries keep of the rows of the batch. `seal` is the digest of the source's
+    `sampling_rates` are what the drop boxes of the queries keep of the rows of the batch. `seal` is the digest of the source's
     own log up to here, if it has one.
     """
 
     at: int = 0
     idle: bool = False
     ended: bool = False
-    cuts: tuple[int, ...] = ()
+    split_points: tuple[int, ...] = ()
     arrived: Instant = 0
-    shares: Shares = ()
+    sampling_rates: SamplingRates = ()
     seal: str = ""
-    measure: Wish = field(default=(), compare=False)  # it is no reason for a batch
+    requested_metrics: MetricSet = field(default=(), compare=False)  # it is no reason for a batch
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Position:
-        lists = {"cuts": tuple(data["cuts"]), "measure": tuple(data["measure"]), "shares": shares_from(data["shares"])}
-        return Position(**{**data, **lists})
+    def from_json(data: Mapping[str, Any]) -> SourceOffset:
+        lists = {
+            "cuts": tuple(data["cuts"]),
+            "measure": tuple(data["measure"]),
+            "shares": sampling_rates_from(data["shares"]),
+        }
+        return SourceOffset(**{**data, **lists})
 
 
-Positions: TypeAlias = dict[str, Position]
+SourceOffsets: TypeAlias = dict[str, SourceOffset]
 
 OFFSET_FORMAT: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Offset:
+class PipelineOffset:
     """What the offset log keeps of a batch: its number plus one, how far each source is read with it, the record that
     it continues, and a checksum over all that."""
 
     n: int
-    positions: Positions
+    positions: SourceOffsets
     after: RecordReference = field(default_factory=RecordReference)
 
     @property
@@ -77,14 +81,14 @@ class Offset:
         return {**body, "check": checksum_of(body)}
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Offset:
+    def from_json(data: Mapping[str, Any]) -> PipelineOffset:
         """The offset of `to_json`; a ValueError if it is not what was written."""
         try:
             body = {name: value for name, value in data.items() if name != "check"}
             if body["format"] != OFFSET_FORMAT or data["check"] != checksum_of(body):
                 raise ValueError("the offset was changed")
-            positions = {name: Position.from_json(position) for name, position in data["sources"].items()}
-            return Offset(data["n"], positions, RecordReference.from_json(data["after"]))
+            positions = {name: SourceOffset.from_json(position) for name, position in data["sources"].items()}
+            return PipelineOffset(data["n"], positions, RecordReference.from_json(data["after"]))
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError("not an offset") from error
 
@@ -94,7 +98,7 @@ def checksum_of(body: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class InputSplit:
     """What one task reads of a source in a batch: from `start` to `end`, of a batch that begins at `begin`."""
 
     stream: str
@@ -105,22 +109,22 @@ class Piece:
     idle: bool
     ended: bool
     arrived: Instant = 0
-    shares: Shares = ()
-    measure: Wish = ()
+    sampling_rates: SamplingRates = ()
+    requested_metrics: MetricSet = ()
 
 
-def pieces(before: Mapping[str, Position], after: Mapping[str, Position]) -> list[Piece]:
+def plan_splits(before: Mapping[str, SourceOffset], after: Mapping[str, SourceOffset]) -> list[InputSplit]:
     """The tasks of a batch, at least one per source: a heartbeat needs a sender even if nothing has come."""
-    found: list[Piece] = []
+    found: list[InputSplit] = []
     for stream, end in after.items():
         begin = before[stream].at
-        for number, (start, stop) in enumerate(pairwise([begin, *end.cuts, end.at])):
-            about = (end.idle, end.ended, end.arrived, end.shares, end.measure)
-            found.append(Piece(stream, number, begin, start, stop, *about))
+        for number, (start, stop) in enumerate(pairwise([begin, *end.split_points, end.at])):
+            about = (end.idle, end.ended, end.arrived, end.sampling_rates, end.requested_metrics)
+            found.append(InputSplit(stream, number, begin, start, stop, *about))
     return found
 
 
-class Advance:
+class OffsetPlanner:
     """Looks at the sources and decides on the next batch."""
 
     def __init__(
@@ -129,13 +133,13 @@ class Advance:
         batch_rows: int,
         tasks: int,
         clock: Callable[[], Instant] | None = None,
-        shedder: Shedder | None = None,
-        wish: Callable[[], Wish] = tuple,
+        shedding_controller: SheddingController | None = None,
+        requested_metrics: Callable[[], MetricSet] = tuple,
     ) -> None:
         self.sources = sources
         self.clock = clock or SteadyClock()
-        self.shedder = shedder
-        self.wish = wish  # what a batch is asked to measure
+        self.shedding_controller = shedding_controller
+        self.requested_metrics = requested_metrics  # what a batch is asked to measure
         self.batch_rows = batch_rows
         self.tasks_per_source = max(1, tasks // max(1, len(sources)))
         self._last_rows = dict.fromkeys(sources, time.monotonic())
@@ -152,49 +156,49 @@ class Advance:
         for source in self.sources.values():
             source.close()
 
-    def beginning(self) -> Positions:
-        return dict.fromkeys(self.sources, Position())
+    def beginning(self) -> SourceOffsets:
+        return dict.fromkeys(self.sources, SourceOffset())
 
-    def next(self, before: Mapping[str, Position]) -> Positions:
+    def next(self, before: Mapping[str, SourceOffset]) -> SourceOffsets:
         """The positions after the next batch; the same as before if there is nothing new."""
-        if self.shedder is not None and self.shedder.waits(time.monotonic()):
+        if self.shedding_controller is not None and self.shedding_controller.is_too_early(time.monotonic()):
             return dict(before)
         after = {name: self._next(name, source, before[name]) for name, source in self.sources.items()}
         left = {name: source.rows_left(before[name].at) for name, source in self.sources.items()}
         known = [rows for rows in left.values() if rows is not None]
         self.rows_left = sum(known) if known else None
-        if self.shedder is not None:
-            self.shedder.look(time.monotonic(), left)
+        if self.shedding_controller is not None:
+            self.shedding_controller.observe(time.monotonic(), left)
         if after == before:
             return after
-        if self.shedder is not None:
-            shares = self.shedder.decide(time.monotonic())
-            after = {n: replace(p, shares=shares.get(n, ())) for n, p in after.items()}
+        if self.shedding_controller is not None:
+            sampling_rates = self.shedding_controller.decide(time.monotonic())
+            after = {n: replace(p, sampling_rates=sampling_rates.get(n, ())) for n, p in after.items()}
         # A source of which nothing is read has one piece, an empty one.
-        after = {n: replace(p, cuts=()) if p.at == before[n].at else p for n, p in after.items()}
-        wish = self.wish()
-        return {name: replace(position, measure=wish) for name, position in after.items()}
+        after = {n: replace(p, split_points=()) if p.at == before[n].at else p for n, p in after.items()}
+        requested_metrics = self.requested_metrics()
+        return {name: replace(position, requested_metrics=requested_metrics) for name, position in after.items()}
 
-    def _next(self, name: str, source: Source, before: Position) -> Position:
+    def _next(self, name: str, source: Source, before: SourceOffset) -> SourceOffset:
         if before.ended:
             return before
-        most = self.batch_rows if self.shedder is None else int(self.shedder.most_rows(name))
+        most = self.batch_rows if self.shedding_controller is None else int(self.shedding_controller.max_rows(name))
         at, ended = source.advance(before.at, most)
-        cuts = source.cuts(before.at, at, self.tasks_per_source) if at > before.at else ()
+        split_points = source.split_points(before.at, at, self.tasks_per_source) if at > before.at else ()
         seal = source.seal(at) if at > before.at else before.seal
         if source.stream.time_column is None:
-            return self._by_arrival(before, Position(at, False, ended, cuts, seal=seal))
+            return self._by_arrival(before, SourceOffset(at, False, ended, split_points, seal=seal))
         seconds = time.monotonic()
         if source.brings_rows(before.at, at):
             self._last_rows[name] = seconds
-            return Position(at, False, ended, cuts, seal=seal)
+            return SourceOffset(at, False, ended, split_points, seal=seal)
         if at > before.at:
-            return replace(before, at=at, ended=ended, cuts=(), seal=seal)
+            return replace(before, at=at, ended=ended, split_points=(), seal=seal)
         patience = source.stream.idle_after_us
         idle = patience is not None and not ended and seconds - self._last_rows[name] >= patience / SECOND
         return replace(before, idle=idle, ended=ended)
 
-    def _by_arrival(self, before: Position, after: Position) -> Position:
+    def _by_arrival(self, before: SourceOffset, after: SourceOffset) -> SourceOffset:
         """The time of a batch of rows that have none of their own.
 
         It grows from batch to batch, also where the clock is set back. Nothing can arrive earlier than now, so a stream

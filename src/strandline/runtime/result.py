@@ -14,26 +14,26 @@ VALID_FROM, VALID_UNTIL = "valid_from", "valid_until"
 INSTANT = pa.timestamp("us", tz="UTC")
 
 
-def answer_schema(columns: Schema) -> pa.Schema:
+def result_schema(columns: Schema) -> pa.Schema:
     """The Arrow schema of the answer of a query."""
     fields = [pa.field(c.name, arrow_type(c.type)) for c in columns]
     return pa.schema([*fields, pa.field(VALID_FROM, INSTANT, nullable=False), pa.field(VALID_UNTIL, INSTANT)])
 
 
-def to_answer(frame: pl.DataFrame, columns: Schema) -> pa.Table:
+def to_result(frame: pl.DataFrame, columns: Schema) -> pa.Table:
     """Elements for the user: names of the SELECT list, UTC timestamps, NULL for an end that never comes."""
     ends = pl.when(pl.col(UNTIL) < FOREVER).then(pl.col(UNTIL))
     ordered = frame.select(*(pl.col(c.id) for c in columns), pl.col(FROM), ends.alias(UNTIL))
     table = to_table(ordered)
-    schema = answer_schema(columns)
+    schema = result_schema(columns)
     arrays = []
     for column, target in zip(table.columns, schema, strict=True):
         arrays.append(column if column.type == target.type else column.cast(target.type))
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def from_answer(table: pa.Table, columns: Schema) -> pl.DataFrame:
-    """The opposite of `to_answer`."""
+def from_result(table: pa.Table, columns: Schema) -> pl.DataFrame:
+    """The opposite of `to_result`."""
     arrays = [c.cast(pa.int64()) if c.type == INSTANT else c for c in table.columns]
     renamed = pa.Table.from_arrays(arrays, names=[*(c.id for c in columns), FROM, UNTIL])
     frame = pl.from_arrow(renamed)

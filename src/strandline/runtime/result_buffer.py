@@ -15,28 +15,28 @@ from strandline.core.types import Schema
 from strandline.runtime.kernels.batch import UNTIL, Times
 from strandline.runtime.kernels.changes import coalesce
 from strandline.runtime.kernels.grouping import group_codes
-from strandline.runtime.result import VALID_FROM, VALID_UNTIL, answer_schema, from_answer, to_answer
+from strandline.runtime.result import VALID_FROM, VALID_UNTIL, result_schema, from_result, to_result
 
-KEEP: Final = 1_000_000  # elements, where nobody says otherwise
-_SPARED: Final = 0.75  # of the limit is left after forgetting: that costs something, so it is done now and then
+DEFAULT_LIMIT: Final = 1_000_000  # elements, where nobody says otherwise
+_TRIM_TO: Final = 0.75  # of the limit is left after forgetting: that costs something, so it is done now and then
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
+class ResultChunks:
     """What came of an answer since somebody looked, and how far the answer is complete with it.
 
-    `number` is what to ask for next. With `anew` it is everything that is kept: some of what came since is joined with
+    `number` is what to ask for next. With `reset` it is everything that is kept: some of what came since is joined with
     what was there before. Whoever follows the answer begins again then, with what happened from `since` on.
     """
 
     tables: list[pa.Table]
-    progress: Instant
+    watermark: Instant
     number: int
     since: Instant
-    anew: bool
+    reset: bool
 
 
-class Kept:
+class ResultBuffer:
     """The elements of an answer, in pieces as they were delivered, and at most about `most` of them.
 
     Law  snapshot(kept, t) = snapshot(delivered, t) for every instant t from `since` on
@@ -48,59 +48,59 @@ class Kept:
         c               | [====)     kept
     """
 
-    def __init__(self, columns: Schema, most: int | None = KEEP, *, in_pieces: bool = True) -> None:
+    def __init__(self, columns: Schema, most: int | None = DEFAULT_LIMIT, *, in_chunks: bool = True) -> None:
         self.columns = columns
         self.most = most
-        self.in_pieces = in_pieces  # else every element is delivered whole, and equal ones that touch are two
+        self.in_chunks = in_chunks  # else every element is delivered whole, and equal ones that touch are two
         self.since: Instant = BEFORE_ALL
-        self.forgotten = 0  # pieces
+        self.evicted = 0  # pieces
         self.rows = 0
         self.tables: list[pa.Table] = []
         self._joined = 0  # so many deliveries have become the first table
-        self._spared = 0  # rows that were left when it was last shortened
+        self._rows_after_trim = 0  # rows that were left when it was last shortened
 
     def add(self, tables: Iterable[pa.Table]) -> None:
         for table in tables:
             self.tables.append(table)
             self.rows += table.num_rows
 
-    def pieces(self, after: int, progress: Instant) -> Pieces:
+    def pieces(self, after: int, watermark: Instant) -> ResultChunks:
         """The deliveries from number `after` on."""
         head = 1 if self._joined else 0
         number = self._joined + len(self.tables) - head
-        anew = after < self._joined
-        tables = list(self.tables) if anew else self.tables[after - self._joined + head :]
-        return Pieces(tables, progress, number, self.since, anew)
+        reset = after < self._joined
+        tables = list(self.tables) if reset else self.tables[after - self._joined + head :]
+        return ResultChunks(tables, watermark, number, self.since, reset)
 
     @property
-    def is_too_long(self) -> bool:
+    def exceeds_limit(self) -> bool:
         """Where nearly everything is valid there is little to forget: then it is tried again when there is more."""
-        return self.most is not None and self.rows > max(self.most, self._spared / _SPARED)
+        return self.most is not None and self.rows > max(self.most, self._rows_after_trim / _TRIM_TO)
 
-    def shortened(self, now: Instant) -> Kept:
+    def trim(self, now: Instant) -> ResultBuffer:
         """Without the elements that ended first, as many as are too many; those that are valid at `now` stay."""
         assert self.most is not None
-        whole = joined(self.tables, self.columns)
+        whole = concat_results(self.tables, self.columns)
         ends = _instants(whole, VALID_UNTIL)
         over = ends[ends <= now]
-        surplus = min(len(over), len(ends) - int(_SPARED * self.most))
-        shorter = Kept(self.columns, self.most, in_pieces=self.in_pieces)
-        shorter.since, shorter.forgotten = self.since, self.forgotten
-        shorter._joined = self.pieces(0, now).number
+        surplus = min(len(over), len(ends) - int(_TRIM_TO * self.most))
+        trimmed = ResultBuffer(self.columns, self.most, in_chunks=self.in_chunks)
+        trimmed.since, trimmed.evicted = self.since, self.evicted
+        trimmed._joined = self.pieces(0, now).number
         if surplus > 0:
-            shorter.since = int(np.partition(over, surplus - 1)[surplus - 1])
-            old = ends <= shorter.since
-            shorter.forgotten += int(old.sum())
+            trimmed.since = int(np.partition(over, surplus - 1)[surplus - 1])
+            old = ends <= trimmed.since
+            trimmed.evicted += int(old.sum())
             rest = whole.filter(pa.array(~old))
-            whole = _begun(rest, whole.filter(pa.array(old)), shorter.since, self.columns) if self.in_pieces else rest
-        shorter.add([whole.combine_chunks()])
-        shorter._spared = shorter.rows
-        return shorter
+            whole = _begun(rest, whole.filter(pa.array(old)), trimmed.since, self.columns) if self.in_chunks else rest
+        trimmed.add([whole.combine_chunks()])
+        trimmed._rows_after_trim = trimmed.rows
+        return trimmed
 
 
-def joined(tables: Iterable[pa.Table], columns: Schema) -> pa.Table:
+def concat_results(tables: Iterable[pa.Table], columns: Schema) -> pa.Table:
     """One table of all."""
-    schema = answer_schema(columns)
+    schema = result_schema(columns)
     return pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in tables)])
 
 
@@ -112,14 +112,14 @@ def _begun(rest: pa.Table, old: pa.Table, since: Instant, columns: Schema) -> pa
     if not continues.any():
         return rest
     near = pa.concat_tables([rest.filter(pa.array(valid)), old])
-    frame, ids = from_answer(near, columns), [column.id for column in columns]
+    frame, ids = from_result(near, columns), [column.id for column in columns]
     codes, _ = group_codes(frame, ids)
     concerned = np.isin(codes, codes[: len(continues)][continues])
     whole = coalesce(frame.filter(pl.Series(concerned)), ids).filter(pl.col(UNTIL) > since)
     others = ~concerned[: len(continues)]
     return pa.concat_tables(
         [
-            to_answer(whole, columns),
+            to_result(whole, columns),
             rest.filter(pa.array(valid)).filter(pa.array(others)),
             rest.filter(pa.array(~valid)),
         ]

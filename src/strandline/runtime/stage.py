@@ -12,35 +12,35 @@ import polars as pl
 
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Fragment, Node, Pipeline
-from strandline.runtime.edge_metrics import Meter, both
-from strandline.runtime.exchange import DRIVER, Answer, Message, to_table
+from strandline.runtime.edge_metrics import EdgeProfiler, union_metrics
+from strandline.runtime.exchange import DRIVER, ResultWriter, Message, to_table
 from strandline.runtime.kernels.batch import Batch
 from strandline.runtime.kernels.compiled import working_seconds
 from strandline.runtime.kernels.hashing import hash_rows
-from strandline.runtime.operators.aggregate import AggregateOperator
-from strandline.runtime.operators.base import Operator, Progress
-from strandline.runtime.operators.change_stream import NetChangesOperator
+from strandline.runtime.operators.aggregate import IncrementalAggregateOperator
+from strandline.runtime.operators.base import Operator, Watermark
+from strandline.runtime.operators.change_stream import ChangeStreamOperator
 from strandline.runtime.operators.count_window import CountWindowOperator
 from strandline.runtime.operators.distinct import DistinctOperator
-from strandline.runtime.operators.first_occurrence import FirstValuesOperator
-from strandline.runtime.operators.hash_join import JoinOperator
-from strandline.runtime.operators.outer_hash_join import MatchJoinOperator
+from strandline.runtime.operators.first_occurrence import FirstOccurrenceOperator
+from strandline.runtime.operators.hash_join import HashJoinOperator
+from strandline.runtime.operators.outer_hash_join import OuterHashJoinOperator
 from strandline.runtime.operators.reorder import ReorderOperator
-from strandline.runtime.operators.sampling_rate import KeptShareOperator
+from strandline.runtime.operators.sampling_rate import SamplingRateOperator
 from strandline.runtime.operators.session_window import SessionWindowOperator
 from strandline.runtime.operators.split import CoalesceOperator, SplitOperator
 from strandline.runtime.operators.stateless import (
-    ArrivalsOperator,
+    InsertStreamOperator,
     FilterOperator,
-    MapOperator,
-    MergeOperator,
+    ProjectOperator,
+    UnionAllOperator,
     RepeatOperator,
-    RoundUpOperator,
-    WindowOperator,
+    AlignTimeOperator,
+    TimeWindowOperator,
 )
-from strandline.runtime.operators.top_k import FirstRowsOperator, TopOperator
+from strandline.runtime.operators.top_k import TopKPrefilterOperator, TopKOperator
 from strandline.runtime.state.segments import State, States
-from strandline.runtime.watermark import Heartbeat, progress_of, together
+from strandline.runtime.watermark import SourceStatus, watermark_of, merge_statuses
 
 
 def operator_for(node: Node) -> Operator:
@@ -49,46 +49,46 @@ def operator_for(node: Node) -> Operator:
         case physical.Filter(predicate, _):
             return FilterOperator(predicate)
         case physical.Project(outputs, _):
-            return MapOperator(outputs)
+            return ProjectOperator(outputs)
         case physical.TimeWindow(range_us, slide_us, _):
-            return WindowOperator(range_us, slide_us)
+            return TimeWindowOperator(range_us, slide_us)
         case physical.Reorder():
             return ReorderOperator()
         case physical.HashJoin(left_keys, right_keys, condition, left, right):
-            return JoinOperator(left_keys, right_keys, condition, physical.schema(left), physical.schema(right))
+            return HashJoinOperator(left_keys, right_keys, condition, physical.schema(left), physical.schema(right))
         case physical.CountWindow(partition, rows, slide, by_value, source):
             return CountWindowOperator(partition, rows, slide, by_value, physical.schema(source))
         case physical.SessionWindow(partition, gap_us, source):
             return SessionWindowOperator(partition, gap_us, physical.schema(source))
         case physical.AlignTime(granule_us, _):
-            return RoundUpOperator(granule_us)
+            return AlignTimeOperator(granule_us)
         case physical.ChangeStream(change, source):
-            return NetChangesOperator(change, physical.schema(source))
+            return ChangeStreamOperator(change, physical.schema(source))
         case physical.InsertStream():
-            return ArrivalsOperator()
+            return InsertStreamOperator()
         case physical.TopK(partition, order, limit, source):
-            return TopOperator(partition, order, limit, physical.schema(source))
+            return TopKOperator(partition, order, limit, physical.schema(source))
         case physical.Rank(place, partition, order, most, source):
-            return TopOperator(partition, order, most, physical.schema(source), place)
+            return TopKOperator(partition, order, most, physical.schema(source), place)
         case physical.TopKPrefilter(partition, order, limit, range_us, slide_us, _):
-            return FirstRowsOperator(partition, order, limit, range_us, slide_us)
+            return TopKPrefilterOperator(partition, order, limit, range_us, slide_us)
         case physical.OuterHashJoin(kind, left_keys, right_keys, condition, left, right, mark):
             schemas = physical.schema(left), physical.schema(right)
-            return MatchJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark)
+            return OuterHashJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark)
         case physical.IncrementalAggregate(keys, aggregates, source):
-            return AggregateOperator(keys, aggregates, physical.schema(source))
+            return IncrementalAggregateOperator(keys, aggregates, physical.schema(source))
         case physical.Distinct(source):
             return DistinctOperator(physical.schema(source))
         case physical.FirstOccurrence(keys, values, source):
-            return FirstValuesOperator(keys, values, physical.schema(source))
+            return FirstOccurrenceOperator(keys, values, physical.schema(source))
         case physical.UnionAll(columns, _):
-            return MergeOperator(columns)
+            return UnionAllOperator(columns)
         case physical.Repeat(copies, _):
             return RepeatOperator(copies)
         case physical.Coalesce(source):
             return CoalesceOperator(physical.schema(source))
         case physical.SamplingRate(column, query, windows, _):
-            return KeptShareOperator(column, query, windows)
+            return SamplingRateOperator(column, query, windows)
         case physical.Split(length_us, repeats, _):
             return SplitOperator(length_us, repeats)
         case physical.Input() | physical.Exchange():
@@ -118,7 +118,7 @@ class FragmentRunner:
         self.passed = [0] * len(self._steps)  # how many elements have left each operator
         self.seconds = [0.0] * len(self._steps)  # of CPU that each has taken
 
-    def step(self, inputs: Mapping[str, Batch], progress: Progress) -> Batch:
+    def step(self, inputs: Mapping[str, Batch], watermark: Watermark) -> Batch:
         """The output up to the progress; inputs by port."""
         done: list[Batch] = []
 
@@ -130,7 +130,7 @@ class FragmentRunner:
         # Of the whole process: array libraries compute in threads of their own, and a worker runs one task at a time.
         before = working_seconds()
         for number, (_, sources) in enumerate(self._steps):
-            done.append(self.operators[number].step([given(source) for source in sources], progress))
+            done.append(self.operators[number].step([given(source) for source in sources], watermark))
             self.passed[number] += done[number].frame.height
             after = working_seconds()
             self.seconds[number] += after - before
@@ -149,7 +149,7 @@ class FragmentRunner:
 
 
 @dataclass(slots=True)
-class Counts:
+class OperatorCounters:
     """What the operators of a fragment did, in the order of `FragmentRunner.operators`: how many elements left each of
     them, how much each keeps, and the seconds of CPU that each has taken."""
 
@@ -161,128 +161,130 @@ class Counts:
     def __post_init__(self) -> None:
         self.seconds = self.seconds or [0.0] * len(self.passed)  # earlier versions did not take the time
 
-    def add(self, other: Counts) -> None:
+    def add(self, other: OperatorCounters) -> None:
         for mine, theirs in ((self.passed, other.passed), (self.rows, other.rows), (self.bytes, other.bytes)):
             mine[:] = map(add, mine, theirs)
         self.seconds[:] = map(add, self.seconds, other.seconds)
 
 
 @dataclass(slots=True)
-class Outbox:
+class StageOutput:
     """The messages that a task sends, by bucket, and to the driver."""
 
-    buckets: int
+    shards: int
     origin: int
-    answer: Answer
-    by_bucket: dict[int, list[Message]] = field(default_factory=dict)
+    write_result: ResultWriter
+    by_shard: dict[int, list[Message]] = field(default_factory=dict)
     for_driver: list[Message] = field(default_factory=list)
-    answers: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
-    counts: dict[str, Counts] = field(default_factory=dict)
-    meter: Meter = field(default_factory=Meter)
+    results: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
+    counts: dict[str, OperatorCounters] = field(default_factory=dict)
+    profiler: EdgeProfiler = field(default_factory=EdgeProfiler)
 
     def runner(self, fragment: Fragment) -> FragmentRunner:
         """The operators of a fragment, with the meter on its edges if there is something to measure."""
-        if not self.meter.wish:
+        if not self.profiler.requested_metrics:
             return FragmentRunner(fragment.root)
-        return FragmentRunner(fragment.root, lambda number, frame: self.meter.look(f"{fragment.id}.{number}", frame))
+        return FragmentRunner(fragment.root, lambda number, frame: self.profiler.look(f"{fragment.id}.{number}", frame))
 
     def count(self, fragment: Fragment, runner: FragmentRunner, states: Sequence[State] = ()) -> None:
         """Take down what the operators of a fragment did; those of stage 0 keep nothing."""
         nothing = [0] * len(runner.operators)
         rows, sizes = [state.rows() for state in states], [state.size() for state in states]
-        counts = Counts(list(runner.passed), rows or list(nothing), sizes or list(nothing), list(runner.seconds))
+        counts = OperatorCounters(
+            list(runner.passed), rows or list(nothing), sizes or list(nothing), list(runner.seconds)
+        )
         self._count(fragment.id, counts)
 
     def count_reading(self, stream: str, rows: int, seconds: float) -> None:
         """Take down what it took to read rows of a source, as if that were a fragment of one operator."""
-        self._count(f"source:{stream}", Counts([rows], [0], [0], [seconds]))
+        self._count(f"source:{stream}", OperatorCounters([rows], [0], [0], [seconds]))
 
-    def _count(self, name: str, counts: Counts) -> None:
+    def _count(self, name: str, counts: OperatorCounters) -> None:
         if name in self.counts:
             self.counts[name].add(counts)
         else:
             self.counts[name] = counts
 
-    def send(self, bucket: int, message: Message) -> None:
-        self.by_bucket.setdefault(bucket, []).append(message)
+    def send(self, shard: int, message: Message) -> None:
+        self.by_shard.setdefault(shard, []).append(message)
 
     def route(self, route: physical.ExchangeTo | physical.ResultOf, frame: pl.DataFrame) -> None:
         """Send the output of a fragment where it belongs."""
         if not frame.height:
             return
         if isinstance(route, physical.ResultOf):
-            self.answers.setdefault(route.query, []).append(frame)
+            self.results.setdefault(route.query, []).append(frame)
             return
-        for bucket, part in _by_bucket(route, frame, self.buckets):
-            self.send(bucket, Message("port", route.port, route.stage, self.origin, table=to_table(part)))
+        for shard, part in _by_shard(route, frame, self.shards):
+            self.send(shard, Message("port", route.port, route.stage, self.origin, table=to_table(part)))
 
     def close(self) -> None:
         """All of a task's answers to one query leave together, and at last what its operators did."""
-        for query, frames in self.answers.items():
-            self.for_driver.append(self.answer(query, pl.concat(frames, rechunk=True)))
-        self.answers = {}
+        for query, frames in self.results.items():
+            self.for_driver.append(self.write_result(query, pl.concat(frames, rechunk=True)))
+        self.results = {}
         facts = {fragment: asdict(counts) for fragment, counts in self.counts.items()}
         self.for_driver.append(Message("operators", "", DRIVER, facts=facts))
-        if self.meter.edges:
-            found = {name: edge.to_json() for name, edge in self.meter.edges.items()}
+        if self.profiler.edges:
+            found = {name: edge.to_json() for name, edge in self.profiler.edges.items()}
             self.for_driver.append(Message("measured", "", DRIVER, facts=found))
 
 
-def _by_bucket(route: physical.ExchangeTo, frame: pl.DataFrame, buckets: int) -> Iterable[tuple[int, pl.DataFrame]]:
+def _by_shard(route: physical.ExchangeTo, frame: pl.DataFrame, shards: int) -> Iterable[tuple[int, pl.DataFrame]]:
     """Distribute rows over the buckets; within a bucket they keep their order."""
     match route.mode:
         case "one":
             yield 0, frame
         case "all":
-            for bucket in range(buckets):
-                yield bucket, frame
+            for shard in range(shards):
+                yield shard, frame
         case "spread":
-            cuts = [frame.height * b // buckets for b in range(buckets + 1)]
-            for bucket in range(buckets):
-                if cuts[bucket] < cuts[bucket + 1]:
-                    yield bucket, frame.slice(cuts[bucket], cuts[bucket + 1] - cuts[bucket])
+            split_points = [frame.height * b // shards for b in range(shards + 1)]
+            for shard in range(shards):
+                if split_points[shard] < split_points[shard + 1]:
+                    yield shard, frame.slice(split_points[shard], split_points[shard + 1] - split_points[shard])
         case "hash":
-            target = (hash_rows(frame, route.keys) % np.uint64(buckets)).astype(np.uint16)
+            target = (hash_rows(frame, route.keys) % np.uint64(shards)).astype(np.uint16)
             order = np.argsort(target, kind="stable")  # a radix sort for 16 bits: linear
-            cuts = np.searchsorted(target[order], np.arange(buckets + 1)).tolist()
-            for bucket in range(buckets):
-                if cuts[bucket] < cuts[bucket + 1]:
-                    yield bucket, frame[order[cuts[bucket] : cuts[bucket + 1]]]
+            split_points = np.searchsorted(target[order], np.arange(shards + 1)).tolist()
+            for shard in range(shards):
+                if split_points[shard] < split_points[shard + 1]:
+                    yield shard, frame[order[split_points[shard] : split_points[shard + 1]]]
 
 
 def run_stage(
-    pipeline: Pipeline, stage: int, bucket: int, inbox: Sequence[Message], states: States, out: Outbox
+    pipeline: Pipeline, stage: int, shard: int, messages_in: Sequence[Message], states: States, out: StageOutput
 ) -> States:
     """One batch of all fragments of a stage in one bucket; returns their states after it.
 
     Heartbeats go on to the same bucket of the next stage: every bucket of every stage gets each of them once.
     """
-    heartbeats = together(Heartbeat.from_json(m.facts) for m in inbox if m.kind == "heartbeat")
-    out.meter = Meter(reduce(both, (beat.measure for beat in heartbeats.values()), ()))
+    statuses = merge_statuses(SourceStatus.from_json(m.facts) for m in messages_in if m.kind == "heartbeat")
+    out.profiler = EdgeProfiler(reduce(union_metrics, (status.requested_metrics for status in statuses.values()), ()))
     after: States = {}
     for fragment in pipeline.at(stage):
-        if not fragment.everywhere and bucket != 0:
+        if not fragment.everywhere and shard != 0:
             continue
         runner = out.runner(fragment)
         if fragment.id in states:
             runner.restore(states[fragment.id])
-        result = runner.step(_inputs(fragment, inbox), progress_of(heartbeats, fragment.streams))
+        result = runner.step(_inputs(fragment, messages_in), watermark_of(statuses, fragment.streams))
         out.route(fragment.route, result.frame)
         after[fragment.id] = runner.save()
         out.count(fragment, runner, after[fragment.id])
-    for message in inbox:
+    for message in messages_in:
         if message.stage == DRIVER:
             out.for_driver.append(message)
         elif message.stage > stage or (message.kind == "heartbeat" and stage < pipeline.stages):
-            out.send(bucket, message)
+            out.send(shard, message)
     return after
 
 
-def _inputs(fragment: Fragment, inbox: Sequence[Message]) -> dict[str, Batch]:
+def _inputs(fragment: Fragment, messages_in: Sequence[Message]) -> dict[str, Batch]:
     """The elements for each port; senders in a fixed order, so that a batch that runs again sees the same."""
     inputs: dict[str, Batch] = {}
     for port in physical.ports(fragment.root):
-        arrived = sorted((m for m in inbox if m.kind == "port" and m.name == port.name), key=lambda m: m.origin)
+        arrived = sorted((m for m in messages_in if m.kind == "port" and m.name == port.name), key=lambda m: m.origin)
         if arrived:
             inputs[port.name] = Batch.concat([Batch(m.frame) for m in arrived])
     return inputs

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from strandline.core.errors import QueryError
-from strandline.runtime.edge_metrics import GRANULES, LENGTHS, PRIMITIVES, STARTS, VALUES, Wish
+from strandline.runtime.edge_metrics import GRANULES, LENGTHS, PRIMITIVES, STARTS, VALUES, MetricSet
 
 # What each item needs to be measured. What operators let pass, keep and cost is counted in every batch.
-ITEMS: Final[dict[str, Wish]] = {
+ITEMS: Final[dict[str, MetricSet]] = {
     "rate": (STARTS,),
     "distance": (STARTS,),
     "length": (LENGTHS,),
@@ -80,20 +80,20 @@ class Subscriptions:
                 self._all.remove(subscription)
                 self._wanted.subtract(subscription.needs)
 
-    def wish(self) -> Wish:
+    def requested_metrics(self) -> MetricSet:
         """What the next batch is to measure."""
         with self._lock:
-            return tuple(each for each in PRIMITIVES if self._wanted[each] > 0)
+            return tuple(item for item in PRIMITIVES if self._wanted[item] > 0)
 
-    def publish(self, measured: Wish, last: bool) -> None:
+    def publish(self, measured: MetricSet, last: bool) -> None:
         """Call those whose time has come, after a batch that has measured what they need; the last time all of them."""
         with self._lock:
-            waiting = [each for each in self._all if each.tell is not None and each.needs <= set(measured)]
+            waiting = [item for item in self._all if item.tell is not None and item.needs <= set(measured)]
         now = time.monotonic()
-        for each in waiting:
-            if last or each.told is None or now - each.told >= each.every:
-                each.told = now
-                self._call(each)
+        for item in waiting:
+            if last or item.told is None or now - item.told >= item.every:
+                item.told = now
+                self._call(item)
 
     def _call(self, subscription: Subscription) -> None:
         assert subscription.tell is not None, "only those are called that want to be"

@@ -7,16 +7,16 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
-from strandline.runtime.edge_metrics import Wish, both
-from strandline.runtime.operators.base import Progress
-from strandline.shedding.sampler import Settings, settings_from
+from strandline.runtime.edge_metrics import MetricSet, union_metrics
+from strandline.runtime.operators.base import Watermark
+from strandline.shedding.sampler import RateHistory, rate_history_from
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat:
+class SourceStatus:
     """What a source knows about its time after a batch.
 
-    `progress`: no later row will be accepted with a time before it. `low` and `high`: the earliest and latest time of
+    `watermark`: no later row will be accepted with a time before it. `low` and `high`: the earliest and latest time of
     an accepted row so far. The counts are totals since the query began: `read` is what the source delivered, bad units
     included, and is always the sum of the accepted `rows`, the `late` and the `rejected` ones.
 
@@ -25,11 +25,11 @@ class Heartbeat:
     nothing is expected for the time being.
 
     `kept` is how the drop boxes stood, from when on, and `dropped` how many accepted rows they took, by query.
-    `measure` is what the batch at hand is asked to measure on its way.
+    `requested_metrics` is what the batch at hand is asked to measure on its way.
     """
 
     stream: str
-    progress: Instant = BEFORE_ALL
+    watermark: Instant = BEFORE_ALL
     low: Instant = FOREVER
     high: Instant = BEFORE_ALL
     idle: bool = False
@@ -39,32 +39,32 @@ class Heartbeat:
     rejected: int = 0
     partitions: Mapping[str, Instant] = field(default_factory=dict)
     resting: tuple[str, ...] = ()
-    kept: Settings = ()
+    kept: RateHistory = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
-    measure: Wish = ()
+    requested_metrics: MetricSet = ()
     read: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Heartbeat:
+    def from_json(data: Mapping[str, Any]) -> SourceStatus:
         lists = {name: tuple(data.get(name, ())) for name in ("resting", "measure")}
-        return Heartbeat(**{**data, **lists, "kept": settings_from(data.get("kept", ()))})
+        return SourceStatus(**{**data, **lists, "kept": rate_history_from(data.get("kept", ()))})
 
     def slowest(self) -> Instant:
         """How far all partitions have come that are not at rest."""
         active = [reached for name, reached in self.partitions.items() if name not in self.resting]
         return min(active, default=BEFORE_ALL)
 
-    def with_piece(self, other: Heartbeat) -> Heartbeat:
+    def merge(self, other: SourceStatus) -> SourceStatus:
         """What two tasks know together that have read different pieces of the same batch."""
         partitions = dict(self.partitions)
         for name, reached in other.partitions.items():
             partitions[name] = max(reached, partitions.get(name, BEFORE_ALL))
-        whole = Heartbeat(
+        whole = SourceStatus(
             self.stream,
-            max(self.progress, other.progress),
+            max(self.watermark, other.watermark),
             min(self.low, other.low),
             max(self.high, other.high),
             self.idle,
@@ -76,45 +76,47 @@ class Heartbeat:
             self.resting,
             max(self.kept, other.kept, key=len),  # both have the same, or one of them has not heard of the latest
             {q: self.dropped.get(q, 0) + other.dropped.get(q, 0) for q in {*self.dropped, *other.dropped}},
-            both(self.measure, other.measure),
+            union_metrics(self.requested_metrics, other.requested_metrics),
             self.read + other.read,
         )
         # A task knows how far its own partitions have come; only together they know which is the slowest.
-        return replace(whole, progress=max(whole.progress, whole.slowest()))
+        return replace(whole, watermark=max(whole.watermark, whole.slowest()))
 
 
-def check_balance(beat: Heartbeat) -> None:
+def check_balance(status: SourceStatus) -> None:
     """Every row that a source delivered was accepted, late or rejected, and every dropped row was accepted first."""
-    counted = beat.rows + beat.late + beat.rejected
-    most_dropped = max(beat.dropped.values(), default=0)
-    if beat.read != counted or most_dropped > beat.rows:
+    counted = status.rows + status.late + status.rejected
+    most_dropped = max(status.dropped.values(), default=0)
+    if status.read != counted or most_dropped > status.rows:
         raise AssertionError(
-            f'stream "{beat.stream}": {beat.read} rows were read, but {beat.rows} accepted, {beat.late} late and '
-            f"{beat.rejected} rejected; {most_dropped} dropped"
+            f'stream "{status.stream}": {status.read} rows were read, but {status.rows} accepted, {status.late} late and '
+            f"{status.rejected} rejected; {most_dropped} dropped"
         )
 
 
-def together(beats: Iterable[Heartbeat]) -> dict[str, Heartbeat]:
+def merge_statuses(statuses: Iterable[SourceStatus]) -> dict[str, SourceStatus]:
     """One heartbeat per stream from those of all its pieces."""
-    found: dict[str, Heartbeat] = {}
-    for beat in beats:
-        known = found.get(beat.stream)
-        found[beat.stream] = beat if known is None else known.with_piece(beat)
+    found: dict[str, SourceStatus] = {}
+    for status in statuses:
+        known = found.get(status.stream)
+        found[status.stream] = status if known is None else known.merge(status)
     return found
 
 
-def progress_of(heartbeats: Mapping[str, Heartbeat], streams: Iterable[str]) -> Progress:
+def watermark_of(statuses: Mapping[str, SourceStatus], streams: Iterable[str]) -> Watermark:
     """Up to which instant a query over `streams` is complete, and when its answer begins.
 
     The slowest active source decides. An idle source does not hold the others back; where none is active, time has come
     at least as far as the latest row of any. When all have ended, everything is complete.
     """
-    beats = [heartbeats.get(stream) or Heartbeat(stream) for stream in streams]
-    active = [b.progress for b in beats if not b.idle and not b.ended]
+    statuses = [statuses.get(stream) or SourceStatus(stream) for stream in streams]
+    active = [b.watermark for b in statuses if not b.idle and not b.ended]
     if active:
         until = min(active)
-    elif all(b.ended for b in beats):
+    elif all(b.ended for b in statuses):
         until = FOREVER
     else:
-        until = max(b.high if b.high == BEFORE_ALL else b.high + 1 for b in beats)
-    return Progress(until, min(b.low for b in beats), {b.stream: b.kept for b in beats if b.kept})
+        until = max(b.high if b.high == BEFORE_ALL else b.high + 1 for b in statuses)
+    return Watermark(
+        until, min(b.low for b in statuses), {b.stream: b.rate_history for b in statuses if b.rate_history}
+    )

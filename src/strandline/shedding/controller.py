@@ -18,20 +18,20 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from strandline.core.log import INFO, SHEDDING, log_event
-from strandline.shedding.sampler import Shares
+from strandline.shedding.sampler import SamplingRates
 
-SMOOTH: Final = 5.0  # seconds over which rates are averaged
-STEADY: Final = 10.0  # seconds over which costs are averaged
-DRAIN: Final = 15.0  # seconds in which what has piled up should be gone
-PACE: Final = 1.0  # seconds of rows that a batch takes while rows are dropped: small ones waste time
-LATE: Final = 1.0  # seconds behind: before that nothing is dropped, however busy it looks
-ROOM: Final = 0.9  # of the capacity, so that small errors do not pile up
-SAME: Final = 0.05  # a change of shares below this is not worth a new setting
-WHOLE: Final = 0.97  # a share above this is all
-FEWEST: Final = 0.001  # some rows always pass, so that one sees what happens
-FORESEEN: Final = 120.0  # seconds: a window that fills for longer is met as it fills
-FEWEST_ROWS: Final = 1000
-HISTORY: Final = 600  # batches
+RATE_AVERAGING_S: Final = 5.0  # seconds over which rates are averaged
+COST_AVERAGING_S: Final = 10.0  # seconds over which costs are averaged
+DRAIN_S: Final = 15.0  # seconds in which what has piled up should be gone
+BATCH_S: Final = 1.0  # seconds of rows that a batch takes while rows are dropped: small ones waste time
+MIN_LAG_S: Final = 1.0  # seconds behind: before that nothing is dropped, however busy it looks
+TARGET_UTILISATION: Final = 0.9  # of the capacity, so that small errors do not pile up
+MIN_RATE_CHANGE: Final = 0.05  # a change of shares below this is not worth a new setting
+FULL_RATE: Final = 0.97  # a share above this is all
+MIN_RATE: Final = 0.001  # some rows always pass, so that one sees what happens
+MAX_FORECAST_S: Final = 120.0  # seconds: a window that fills for longer is met as it fills
+MIN_BATCH_ROWS: Final = 1000
+MAX_HISTORY: Final = 600  # batches
 
 Rates = Mapping[str, float]
 
@@ -45,10 +45,10 @@ class DropModel(Protocol):
     def load(self, rates: Rates, now: Mapping[str, float], held: Mapping[str, float]) -> float:
         """The work per second for rows of which `now` is kept, where of those in the windows `held` was."""
 
-    def settle(self, rates: Rates, part: float, least: float) -> dict[str, float]:
+    def optimal_rates(self, rates: Rates, part: float, least: float) -> dict[str, float]:
         """The shares, none below `least`, that leave the most results for this part of the work."""
 
-    def completeness(self, rates: Rates, shares: Mapping[str, float]) -> float:
+    def completeness(self, rates: Rates, sampling_rates: Mapping[str, float]) -> float:
         """Which part of the results is left."""
 
     def window(self, stream: str) -> float:
@@ -56,7 +56,7 @@ class DropModel(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
+class SheddableQuery:
     """A query's model, and which share of each stream it wants at least; 1 if it may not lose a row."""
 
     model: DropModel
@@ -64,7 +64,7 @@ class Allowed:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class MeasuredLoad:
     """What was found out: the share of the time that the work would take with every row, and what may be taken."""
 
     needed: float = 0.0
@@ -84,11 +84,11 @@ class Load:
 class _Batch:
     began: float
     rows: dict[str, int]  # totals when it began
-    shares: dict[str, dict[str, float]]  # by query and stream
+    sampling_rates: dict[str, dict[str, float]]  # by query and stream
     ended: float | None = None
 
 
-class Shedder:
+class SheddingController:
     """The settings of the drop boxes of a pipeline.
 
     `rows` tells how many rows of each stream were taken in so far, dropped or not. `capacity` is the part of the time
@@ -98,7 +98,7 @@ class Shedder:
 
     def __init__(
         self,
-        queries: Mapping[str, Allowed],
+        queries: Mapping[str, SheddableQuery],
         rows: Callable[[], Mapping[str, int]],
         capacity: float | None = None,
         fresh: bool = True,
@@ -108,9 +108,9 @@ class Shedder:
         self.queries = queries
         self.given = capacity
         self.capacity = 1.0 if capacity is None else capacity
-        self.load = Load(capacity=self.capacity)
+        self.load = MeasuredLoad(capacity=self.capacity)
         self.fresh = fresh
-        self.shares = {query: dict.fromkeys(each.model.streams, 1.0) for query, each in queries.items()}
+        self.sampling_rates = {query: dict.fromkeys(item.model.streams, 1.0) for query, item in queries.items()}
         self._rows = rows
         self._batch: _Batch | None = None
         self._began: float | None = None  # when the last batch did
@@ -120,10 +120,10 @@ class Shedder:
         self._batch_rows = batch_rows
         self._work = self._worth = 0.0  # seconds beyond the fixed ones, and rows as if all were kept, of late
         self._needed: float | None = None
-        self._past: deque[tuple[float, dict[str, dict[str, float]]]] = deque(maxlen=HISTORY)
+        self._past: deque[tuple[float, dict[str, dict[str, float]]]] = deque(maxlen=MAX_HISTORY)
         self.lock = threading.Lock()
 
-    def look(self, now: float, left: Mapping[str, int | None]) -> None:
+    def observe(self, now: float, left: Mapping[str, int | None]) -> None:
         """See what the last batch took and what has come since; `left` is what waits, by stream, if one knows."""
         with self.lock:
             rows = dict(self._rows())
@@ -134,16 +134,18 @@ class Shedder:
             if batch is None:
                 return
             self._weigh((batch.ended or now) - batch.began, batch, rows)
-            self.load = Load(self._needed or 0.0, self.capacity, self._fixed, dict(self._rates), sum(waiting.values()))
+            self.load = MeasuredLoad(
+                self._needed or 0.0, self.capacity, self._fixed, dict(self._rates), sum(waiting.values())
+            )
 
     def _count(self, now: float, rows: dict[str, int], waiting: dict[str, int]) -> None:
         """Let the rates follow what has come since the last look."""
         if self._looked is None or now <= self._looked[0]:
             return
         then, rows_then, waiting_then = self._looked
-        fade = math.exp((then - now) / SMOOTH)
-        for stream, waits in waiting.items():
-            came = rows.get(stream, 0) - rows_then.get(stream, 0) + waits - waiting_then.get(stream, 0)
+        fade = math.exp((then - now) / RATE_AVERAGING_S)
+        for stream, is_too_early in waiting.items():
+            came = rows.get(stream, 0) - rows_then.get(stream, 0) + is_too_early - waiting_then.get(stream, 0)
             rate = max(came, 0) / (now - then)
             self._rates[stream] = fade * self._rates.get(stream, rate) + (1 - fade) * rate
 
@@ -158,7 +160,7 @@ class Shedder:
         if part <= 0:
             return
         # Sums over many batches: one that was held up by something else says little about its rows.
-        fade = math.exp(-seconds / STEADY)
+        fade = math.exp(-seconds / COST_AVERAGING_S)
         self._work = fade * self._work + max(seconds - self._fixed, 0.0)
         self._worth = fade * self._worth + read * part
         self._needed = self._work * total / self._worth
@@ -166,22 +168,22 @@ class Shedder:
     def _part(self, batch: _Batch) -> float:
         """The work of a batch, as a part of what it would have been with nothing dropped."""
         whole = kept = 0.0
-        for query, each in self.queries.items():
-            held = {s: self._held(query, s, batch.began, each.model.window(s)) for s in each.model.streams}
-            whole += each.model.load(self._rates, *_ones(each))
-            kept += each.model.load(self._rates, batch.shares[query], held)
+        for query, item in self.queries.items():
+            held = {s: self._held(query, s, batch.began, item.model.window(s)) for s in item.model.streams}
+            whole += item.model.load(self._rates, *_ones(item))
+            kept += item.model.load(self._rates, batch.sampling_rates[query], held)
         return kept / whole if whole > 0 else 1.0
 
     def _held(self, query: str, stream: str, now: float, window: float) -> float:
         """The mean share of what lies in a window."""
-        window = min(window, FORESEEN)
+        window = min(window, MAX_FORECAST_S)
         total = covered = 0.0
         until = now
-        for since, shares in reversed(self._past):
+        for since, sampling_rates in reversed(self._past):
             begin = max(since, now - window)
             if until > begin:
                 covered += until - begin
-                total += (until - begin) * shares[query].get(stream, 1.0)
+                total += (until - begin) * sampling_rates[query].get(stream, 1.0)
             until = min(until, since)
             if since <= now - window:
                 break
@@ -190,71 +192,77 @@ class Shedder:
         length = covered + rest
         return (total + (0.0 if self.fresh else rest)) / length if length > 0 else 1.0
 
-    def decide(self, now: float) -> dict[str, Shares]:
+    def decide(self, now: float) -> dict[str, SamplingRates]:
         """The shares for the batch that begins now, by stream; who keeps all is not named."""
         with self.lock:
             wanted = self._wanted()
             if self._differs(wanted):
                 self._log_changes(wanted)
-                self.shares = wanted
-            if not self._past or self._past[-1][1] != self.shares:
-                self._past.append((now, {query: dict(shares) for query, shares in self.shares.items()}))
+                self.sampling_rates = wanted
+            if not self._past or self._past[-1][1] != self.sampling_rates:
+                self._past.append(
+                    (now, {query: dict(sampling_rates) for query, sampling_rates in self.sampling_rates.items()})
+                )
             rows = self._looked[1] if self._looked is not None else dict(self._rows())
             self._began = now
-            self._batch = _Batch(now, dict(rows), self.shares)
+            self._batch = _Batch(now, dict(rows), self.sampling_rates)
             found: dict[str, list[tuple[str, float]]] = {}
-            for query, shares in sorted(self.shares.items()):
-                for stream, share in shares.items():
-                    if share < 1.0:
-                        found.setdefault(stream, []).append((query, share))
+            for query, sampling_rates in sorted(self.sampling_rates.items()):
+                for stream, sampling_rate in sampling_rates.items():
+                    if sampling_rate < 1.0:
+                        found.setdefault(stream, []).append((query, sampling_rate))
             return {stream: tuple(listed) for stream, listed in found.items()}
 
     def _log_changes(self, wanted: Mapping[str, Mapping[str, float]]) -> None:
         """Log what is kept of each stream from now on, where that changes."""
-        for query, shares in sorted(wanted.items()):
-            for stream, share in sorted(shares.items()):
-                if share != (before := self.shares[query][stream]):
+        for query, sampling_rates in sorted(wanted.items()):
+            for stream, sampling_rate in sorted(sampling_rates.items()):
+                if sampling_rate != (before := self.sampling_rates[query][stream]):
                     load = {"needed": self.load.needed, "capacity": self.capacity, "lag_s": self.load.lag}
-                    about = {"query": query, "stream": stream, "before": before, "after": share}
+                    about = {"query": query, "stream": stream, "before": before, "after": sampling_rate}
                     log_event(SHEDDING, INFO, "kept share changed", **about, **load)
 
     def _wanted(self) -> dict[str, dict[str, float]]:
-        if self._needed is None or (self._is_whole() and self.given is None and self.load.lag < LATE):
-            return self.shares
+        if self._needed is None or (self._is_whole() and self.given is None and self.load.lag < MIN_LAG_S):
+            return self.sampling_rates
         rates = dict(self._rates)
         total = sum(rates.values())
         # What waits is to be worked off, too: as if it came on top in the time in which it should be gone.
         late = self.load.lag - self._longest()
-        hurry = 1.0 + (late / DRAIN if total > 0 and late > 0 else 0.0)
-        room = ROOM * self.capacity * max(0.1, 1.0 - self._fixed / self._longest())
+        hurry = 1.0 + (late / DRAIN_S if total > 0 and late > 0 else 0.0)
+        room = TARGET_UTILISATION * self.capacity * max(0.1, 1.0 - self._fixed / self._longest())
         part = room / (self._needed * hurry) if self._needed > 0 else math.inf
-        whole = {query: each.model.load(rates, *_ones(each)) for query, each in self.queries.items()}
+        whole = {query: item.model.load(rates, *_ones(item)) for query, item in self.queries.items()}
         loose = sum(load for query, load in whole.items() if self.queries[query].least < 1.0)
         fixed = sum(whole.values()) - loose
         spared = max(part * (loose + fixed) - fixed, 0.0) / loose if part < 1.0 and loose > 0 else math.inf
-        return {query: self._settled(each, rates, spared) for query, each in self.queries.items()}
+        return {query: self._optimal_rates(item, rates, spared) for query, item in self.queries.items()}
 
-    def _settled(self, each: Allowed, rates: Rates, part: float) -> dict[str, float]:
-        if part >= 1.0 or each.least >= 1.0:
-            return dict.fromkeys(each.model.streams, 1.0)
-        shares = each.model.settle(rates, part, max(each.least, FEWEST))
-        return {stream: 1.0 if share >= WHOLE else share for stream, share in shares.items()}
+    def _optimal_rates(self, sheddable_query: SheddableQuery, rates: Rates, part: float) -> dict[str, float]:
+        if part >= 1.0 or sheddable_query.least >= 1.0:
+            return dict.fromkeys(sheddable_query.model.streams, 1.0)
+        sampling_rates = sheddable_query.model.optimal_rates(rates, part, max(sheddable_query.least, MIN_RATE))
+        return {
+            stream: 1.0 if sampling_rate >= FULL_RATE else sampling_rate
+            for stream, sampling_rate in sampling_rates.items()
+        }
 
     def _differs(self, wanted: Mapping[str, Mapping[str, float]]) -> bool:
         return any(
-            (share == 1.0) != (self.shares[query][stream] == 1.0)
-            or abs(share - self.shares[query][stream]) > SAME * self.shares[query][stream]
-            for query, shares in wanted.items()
-            for stream, share in shares.items()
+            (sampling_rate == 1.0) != (self.sampling_rates[query][stream] == 1.0)
+            or abs(sampling_rate - self.sampling_rates[query][stream])
+            > MIN_RATE_CHANGE * self.sampling_rates[query][stream]
+            for query, sampling_rates in wanted.items()
+            for stream, sampling_rate in sampling_rates.items()
         )
 
-    def most_rows(self, stream: str) -> float:
+    def max_rows(self, stream: str) -> float:
         """How many rows of a stream a batch takes at most, so that the next decision is not far away."""
         if self._needed is None or not self._rates.get(stream):
             return self._batch_rows
-        return max(self._longest() * self._rates[stream], FEWEST_ROWS)
+        return max(self._longest() * self._rates[stream], MIN_BATCH_ROWS)
 
-    def waits(self, now: float) -> bool:
+    def is_too_early(self, now: float) -> bool:
         """Whether it is too early for the next batch. Who asks this has no other to work on."""
         with self.lock:
             if self._batch is not None and self._batch.ended is None:
@@ -268,23 +276,27 @@ class Shedder:
         stream is to have more rows than fit into it."""
         fastest = max(self._rates.values(), default=0.0)
         fitting = self._batch_rows / fastest if fastest > 0 else math.inf
-        return min(max(2 * PACE, 10 * self._fixed), fitting)
+        return min(max(2 * BATCH_S, 10 * self._fixed), fitting)
 
     def _is_whole(self) -> bool:
-        return all(share == 1.0 for shares in self.shares.values() for share in shares.values())
+        return all(
+            sampling_rate == 1.0
+            for sampling_rates in self.sampling_rates.values()
+            for sampling_rate in sampling_rates.values()
+        )
 
     def completeness(self, query: str) -> float:
         """Which part of a query's results is left, by its model, at the present settings."""
         with self.lock:
-            return self.queries[query].model.completeness(self._rates, self.shares[query])
+            return self.queries[query].model.completeness(self._rates, self.sampling_rates[query])
 
-    def standing(self, query: str) -> dict[str, float]:
+    def resume_point(self, query: str) -> dict[str, float]:
         """What a query keeps of each of its streams now."""
         with self.lock:
-            return dict(self.shares[query])
+            return dict(self.sampling_rates[query])
 
 
-def _ones(each: Allowed) -> tuple[dict[str, float], dict[str, float]]:
+def _ones(sheddable_query: SheddableQuery) -> tuple[dict[str, float], dict[str, float]]:
     """Nothing is dropped, and nothing was."""
-    ones = dict.fromkeys(each.model.streams, 1.0)
+    ones = dict.fromkeys(sheddable_query.model.streams, 1.0)
     return ones, ones

@@ -18,16 +18,16 @@ from strandline.logical.catalog import StreamStatistics
 from strandline.logical.expressions import Expression, Literal, conjuncts, substitute
 from strandline.logical.plan import Aggregate, Distinct, Filter, Join, Map, Plan, Rank, TopRows
 from strandline.logical.tree import sources, streams_read
-from strandline.planner.cardinality import RATE, Statistics
-from strandline.planner.join_order import EXCHANGE, Cluster, join_query
-from strandline.planner.joins.rates import Floats, JoinQuery, Load, Tree, output_rate
+from strandline.planner.cardinality import RATE, StatisticsByStream
+from strandline.planner.join_order import EXCHANGE, JoinGraph, join_query
+from strandline.planner.joins.rates import Floats, JoinQuery, JoinLoad, Tree, output_rate
 from strandline.planner.joins.shedding import shed
 from strandline.planner.prices import constants
 
 STEPS: Final = 30  # of bisection
-NOTHING: Final = 1e-12  # seconds of work that are none, but have a logarithm
+TINY: Final = 1e-12  # seconds of work that are none, but have a logarithm
 
-Shares = Mapping[str, float]
+SamplingRates = Mapping[str, float]
 
 
 def _row_cost() -> float:
@@ -40,36 +40,36 @@ def _read_cost() -> float:
     return 0.2 * _row_cost()
 
 
-class QueryDrops:
+class SheddingModel:
     """The model of one query, after optimization."""
 
-    def __init__(self, plan: Plan, statistics: Statistics) -> None:
+    def __init__(self, plan: Plan, statistics: StatisticsByStream) -> None:
         self.plan = plan
         self.streams = streams_read(plan)
         self._statistics = statistics
         self._cluster, self._above = _join_in(plan)
-        self._read = [streams_read(each) for each in self._cluster.inputs] if self._cluster is not None else []
+        self._read = [streams_read(item) for item in self._cluster.inputs] if self._cluster is not None else []
         self._known: tuple[dict[str, float], JoinQuery] | None = None
 
-    def load(self, rates: Shares, now: Shares, held: Shares) -> float:
+    def load(self, rates: SamplingRates, now: SamplingRates, held: SamplingRates) -> float:
         """Seconds of work per second for rows of which `now` is kept, where of those in the windows `held` was."""
         read = _read_cost() * sum(self._rate(rates, stream) for stream in self.streams)
         if self._cluster is None:
             return read + (_row_cost() + self._above) * sum(self._rate(rates, s) * now[s] for s in self.streams)
         query = self._query(rates)
-        work = Load.of(query, self._cluster.tree)
+        work = JoinLoad.of(query, self._cluster.tree)
         return read + work.passing(self._by_input(query, rates, now), self._by_input(query, rates, held))
 
-    def settle(self, rates: Shares, part: float, least: float) -> dict[str, float]:
+    def optimal_rates(self, rates: SamplingRates, part: float, least: float) -> dict[str, float]:
         """The shares, none below `least`, that leave the most results for this part of the work with every row."""
         whole = dict.fromkeys(self.streams, 1.0)
         target = part * self.load(rates, whole, whole)
 
-        def work(shares: Shares) -> float:
-            return self.load(rates, shares, shares)
+        def work(sampling_rates: SamplingRates) -> float:
+            return self.load(rates, sampling_rates, sampling_rates)
 
         best = self._best(rates, least)
-        join = max(target - _read_cost() * sum(self._rate(rates, stream) for stream in self.streams), NOTHING)
+        join = max(target - _read_cost() * sum(self._rate(rates, stream) for stream in self.streams), TINY)
         found = best(join)
         if work(found) <= target * 1.001:
             return found
@@ -80,61 +80,65 @@ class QueryDrops:
             low, high = (low, middle) if work(best(join * math.exp(middle))) > target else (middle, high)
         return best(join * math.exp(low))
 
-    def completeness(self, rates: Shares, shares: Shares) -> float:
+    def completeness(self, rates: SamplingRates, sampling_rates: SamplingRates) -> float:
         """Which part of the results is left."""
         if self._cluster is None:
             total = sum(self._rate(rates, stream) for stream in self.streams)
-            return sum(self._rate(rates, s) * shares[s] for s in self.streams) / total if total else 1.0
+            return sum(self._rate(rates, s) * sampling_rates[s] for s in self.streams) / total if total else 1.0
         query = self._query(rates)
         everything = output_rate(query, query.everything, np.ones(query.size))
         if not everything > 0:
             return 1.0
-        return output_rate(query, query.everything, self._by_input(query, rates, shares)) / everything
+        return output_rate(query, query.everything, self._by_input(query, rates, sampling_rates)) / everything
 
     def window(self, stream: str) -> float:
         """How many seconds the rows of a stream are held where that goes by time."""
         if self._cluster is None:
             return 0.0
         query = self._query({})
-        found = [each.seconds for each, read in zip(query.inputs, self._read, strict=True) if stream in read]
+        found = [item.seconds for item, read in zip(query.inputs, self._read, strict=True) if stream in read]
         return max([0.0, *(seconds for seconds in found if seconds is not None)])
 
-    def _best(self, rates: Shares, least: float) -> Callable[[float], dict[str, float]]:
+    def _best(self, rates: SamplingRates, least: float) -> Callable[[float], dict[str, float]]:
         """The shares for a capacity, in seconds of work per second."""
         if self._cluster is None:
             full = (_row_cost() + self._above) * sum(self._rate(rates, stream) for stream in self.streams)
 
             def alike(capacity: float) -> dict[str, float]:
-                share = min(1.0, max(least, capacity / full)) if full > 0 else 1.0
-                return dict.fromkeys(self.streams, share)
+                sampling_rate = min(1.0, max(least, capacity / full)) if full > 0 else 1.0
+                return dict.fromkeys(self.streams, sampling_rate)
 
             return alike
         query, tree, read = self._query(rates), self._cluster.tree, self._read
 
         def solved(capacity: float) -> dict[str, float]:
-            shares = np.clip(shed(query, tree, capacity).shares, 1e-9, 1.0)
+            sampling_rates = np.clip(shed(query, tree, capacity).sampling_rates, 1e-9, 1.0)
             found: dict[str, float] = {}
             for stream in self.streams:
-                logs = [math.log(share) for share, below in zip(shares, read, strict=True) if stream in below]
+                logs = [
+                    math.log(sampling_rate)
+                    for sampling_rate, below in zip(sampling_rates, read, strict=True)
+                    if stream in below
+                ]
                 found[stream] = min(1.0, max(least, math.exp(sum(logs) / len(logs)))) if logs else 1.0
             return found
 
         return solved
 
-    def _by_input(self, query: JoinQuery, rates: Shares, shares: Shares) -> Floats:
+    def _by_input(self, query: JoinQuery, rates: SamplingRates, sampling_rates: SamplingRates) -> Floats:
         """What an input of the join keeps: of several streams in one input the mean by rate."""
         found = np.ones(query.size)
         for number, read in enumerate(self._read):
             weights = {stream: self._rate(rates, stream) for stream in read}
             total = sum(weights.values())
             if total > 0:
-                found[number] = sum(weights[stream] * shares[stream] for stream in read) / total
+                found[number] = sum(weights[stream] * sampling_rates[stream] for stream in read) / total
         return found
 
-    def _rate(self, rates: Shares, stream: str) -> float:
+    def _rate(self, rates: SamplingRates, stream: str) -> float:
         return rates.get(stream) or self._statistics.get(stream, StreamStatistics()).rate or RATE
 
-    def _query(self, rates: Shares) -> JoinQuery:
+    def _query(self, rates: SamplingRates) -> JoinQuery:
         """The join at these rates."""
         assert self._cluster is not None, "there is a join"
         wanted = {stream: self._rate(rates, stream) for stream in self.streams}
@@ -148,21 +152,25 @@ class QueryDrops:
         return self._known[1]
 
 
-def show_drops(model: QueryDrops, part: float, least: float) -> str:
+def explain_shedding(model: SheddingModel, part: float, least: float) -> str:
     """What would be dropped at the rates that are known, if this part of the work can be done."""
     if part >= 1.0:
         return "drops nothing at these rates"
     whole = dict.fromkeys(model.streams, 1.0)
-    shares = model.settle({}, part, least)
-    kept = ", ".join(f"{share:.0%} of {stream}" for stream, share in sorted(shares.items()) if share < 1.0)
-    left = model.completeness({}, shares)
-    enough = model.load({}, shares, shares) <= 1.01 * part * model.load({}, whole, whole)
+    sampling_rates = model.optimal_rates({}, part, least)
+    kept = ", ".join(
+        f"{sampling_rate:.0%} of {stream}"
+        for stream, sampling_rate in sorted(sampling_rates.items())
+        if sampling_rate < 1.0
+    )
+    left = model.completeness({}, sampling_rates)
+    enough = model.load({}, sampling_rates, sampling_rates) <= 1.01 * part * model.load({}, whole, whole)
     return (
         f"keeps {kept}, at the source; {left:.0%} of the answer is left{'' if enough else ', and it is late even so'}"
     )
 
 
-def _join_in(plan: Plan) -> tuple[Cluster | None, float]:
+def _join_in(plan: Plan) -> tuple[JoinGraph | None, float]:
     """The first joins on the way down, and what every result of them costs above, in seconds."""
     above = 0.0
     while not isinstance(plan, Join):
@@ -174,7 +182,7 @@ def _join_in(plan: Plan) -> tuple[Cluster | None, float]:
     return _joined(plan), above
 
 
-def _joined(plan: Join) -> Cluster:
+def _joined(plan: Join) -> JoinGraph:
     """The joins of an optimised plan: maps that choose columns and filters may stand between them."""
     inputs: list[Plan] = []
     conditions: list[Expression] = []
@@ -197,7 +205,7 @@ def _joined(plan: Join) -> Cluster:
         return len(inputs) - 1, {}
 
     tree, _ = visit(plan)
-    return Cluster(tuple(inputs), tuple(conditions), tree)
+    return JoinGraph(tuple(inputs), tuple(conditions), tree)
 
 
 def _has_join(plan: Plan) -> bool:

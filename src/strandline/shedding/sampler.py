@@ -18,27 +18,27 @@ from strandline.core.temporal import BEFORE_ALL, Instant
 from strandline.runtime.kernels.hashing import hash_rows, mix
 
 # What is kept of a stream, by query; who is not named keeps all.
-Shares: TypeAlias = tuple[tuple[str, float], ...]
+SamplingRates: TypeAlias = tuple[tuple[str, float], ...]
 # How the boxes of a stream stood: each setting holds for the rows after an instant, up to the next setting.
-Settings: TypeAlias = tuple[tuple[Instant, Shares], ...]
+RateHistory: TypeAlias = tuple[tuple[Instant, SamplingRates], ...]
 
 MOST_SETTINGS: Final = 256  # so far back one remembers; windows rarely see more changes
 
 
-def shares_from(data: Iterable[Sequence[Any]]) -> Shares:
+def sampling_rates_from(data: Iterable[Sequence[Any]]) -> SamplingRates:
     """Shares as they come out of JSON."""
-    return tuple((str(query), float(share)) for query, share in data)
+    return tuple((str(query), float(sampling_rate)) for query, sampling_rate in data)
 
 
-def settings_from(data: Iterable[Sequence[Any]]) -> Settings:
-    return tuple((int(since), shares_from(shares)) for since, shares in data)
+def rate_history_from(data: Iterable[Sequence[Any]]) -> RateHistory:
+    return tuple((int(since), sampling_rates_from(sampling_rates)) for since, sampling_rates in data)
 
 
-def with_setting(before: Settings, since: Instant, shares: Shares) -> Settings:
+def with_setting(before: RateHistory, since: Instant, sampling_rates: SamplingRates) -> RateHistory:
     """A stream's settings with that of a batch whose rows come after `since`."""
-    if shares == (before[-1][1] if before else ()):
+    if sampling_rates == (before[-1][1] if before else ()):
         return before
-    return (*before, (since, shares))[-MOST_SETTINGS:]
+    return (*before, (since, sampling_rates))[-MOST_SETTINGS:]
 
 
 def with_counts(before: Mapping[str, int], more: Mapping[str, int]) -> Mapping[str, int]:
@@ -46,14 +46,14 @@ def with_counts(before: Mapping[str, int], more: Mapping[str, int]) -> Mapping[s
 
 
 def drop(
-    rows: pl.DataFrame, stream: str, shares: Mapping[str, float]
+    rows: pl.DataFrame, stream: str, sampling_rates: Mapping[str, float]
 ) -> tuple[dict[str, pl.DataFrame], dict[str, int]]:
     """What the queries with a drop box keep of some rows, and how many rows they lose."""
-    wanted = {query: share for query, share in shares.items() if share < 1.0}
+    wanted = {query: sampling_rate for query, sampling_rate in sampling_rates.items() if sampling_rate < 1.0}
     if not wanted:
         return {}, {}
     place = _places(rows, stream)
-    kept = {query: rows.filter(pl.Series(place < share)) for query, share in wanted.items()}
+    kept = {query: rows.filter(pl.Series(place < sampling_rate)) for query, sampling_rate in wanted.items()}
     return kept, {query: rows.height - frame.height for query, frame in kept.items()}
 
 
@@ -64,16 +64,16 @@ def _places(rows: pl.DataFrame, stream: str) -> npt.NDArray[np.float64]:
 
 
 def kept_share(
-    settings: Settings, query: str, range_us: int | None, at: npt.NDArray[np.int64], origin: Instant
+    settings: RateHistory, query: str, range_us: int | None, at: npt.NDArray[np.int64], origin: Instant
 ) -> npt.NDArray[np.float64]:
     """Which share of a stream's rows was kept, on average over the window that ends at each instant.
 
     Without an end the window begins with the stream. Each instant counts alike, however many rows it had.
     """
-    if not any(name == query for _, shares in settings for name, _ in shares):
+    if not any(name == query for _, sampling_rates in settings for name, _ in sampling_rates):
         return np.ones(len(at))
     begins = np.array([since + 1 if since > BEFORE_ALL else origin for since, _ in settings], np.int64)
-    values = np.array([1.0, *(dict(shares).get(query, 1.0) for _, shares in settings)])
+    values = np.array([1.0, *(dict(sampling_rates).get(query, 1.0) for _, sampling_rates in settings)])
     now = values[np.searchsorted(begins, at, side="right")]
     if range_us == 0:
         return now

@@ -646,8 +646,8 @@ def reads_system(*nodes: Node) -> bool:
 
 def children(node: Node) -> Iterator[Node]:
     """The nodes directly below, in the order of the text."""
-    for each in fields(node):
-        yield from _nodes(getattr(node, each.name))
+    for item in fields(node):
+        yield from _nodes(getattr(node, item.name))
 
 
 def _nodes(value: object) -> Iterator[Node]:

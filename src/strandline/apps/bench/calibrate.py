@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from strandline.apps.bench.data import START
-from strandline.apps.bench.world import Made, MadeSource, TimedRun, bound, statistics_of
+from strandline.apps.bench.world import GeneratedStream, GeneratedSource, TimedRun, bound, statistics_of
 from strandline.connectors.sources.base import open_source
 from strandline.core.errors import StrandlineError
 from strandline.core.temporal import SECOND
@@ -32,7 +32,7 @@ from strandline.planner.estimate import estimate
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.lowering import choose
 from strandline.planner.physical.plan import Pipeline, numbered
-from strandline.planner.prices import Constants, calibration_file
+from strandline.planner.prices import Prices, calibration_file
 from strandline.planner.stages import optimize
 from strandline.runtime.commit import Delivery
 
@@ -82,10 +82,10 @@ class Setting:
     wide: bool
 
     @property
-    def streams(self) -> tuple[Made, Made]:
+    def streams(self) -> tuple[GeneratedStream, GeneratedStream]:
         keys = max(2, round(self.rows * self.window * self.keys))
         more = tuple(f"x{n}" for n in range(8)) if self.wide else ()
-        return tuple(Made(n, self.rows, {"k": keys, "g": 50}, ("v", *more)) for n in ("a", "b"))  # type: ignore[return-value]
+        return tuple(GeneratedStream(n, self.rows, {"k": keys, "g": 50}, ("v", *more)) for n in ("a", "b"))  # type: ignore[return-value]
 
 
 SETTINGS: Final = (
@@ -109,7 +109,7 @@ class Sample:
     seconds: float
 
 
-def calibrate(say: Callable[[str], None], settings: Sequence[Setting] = SETTINGS) -> Constants:
+def calibrate(say: Callable[[str], None], settings: Sequence[Setting] = SETTINGS) -> Prices:
     """Measure and fit; takes less than a minute."""
     began = time.monotonic()
     samples: list[Sample] = []
@@ -135,7 +135,7 @@ def calibrate(say: Callable[[str], None], settings: Sequence[Setting] = SETTINGS
         "seconds": round(time.monotonic() - began, 1),
         "error": {name: round(error_of(found, seconds[name]), 3) for name, found in sorted(by_operator.items())},
     }
-    return Constants(seconds, "measured", facts)
+    return Prices(seconds, "measured", facts)
 
 
 def _samples(name: str, query: str, setting: Setting) -> Iterator[Sample]:
@@ -170,7 +170,7 @@ def _driving(name: str, query: str, setting: Setting, counted: int = 8) -> Sampl
     run = LocalRun(
         pipeline,
         Delivery(pipeline, None, None, ()),
-        sources={made.name: MadeSource(made, batches[made.name]) for made in streams},
+        sources={made.name: GeneratedSource(made, batches[made.name]) for made in streams},
     )
     seconds = 0.0
     for number in range(2 + counted):
@@ -210,7 +210,7 @@ def _coalesced(pipeline: Pipeline) -> Pipeline:
 def _reading() -> Iterator[Sample]:
     """Parquet files, narrow and wide."""
     for rows, wide in ((2_000, False), (200_000, False), (100_000, True)):
-        made = Made("a", 1000, {"k": 1000}, tuple(f"x{n}" for n in range(10)) if wide else ("v",))
+        made = GeneratedStream("a", 1000, {"k": 1000}, tuple(f"x{n}" for n in range(10)) if wide else ("v",))
         with TemporaryDirectory(prefix="strandline-calibrate-") as directory:
             path = Path(directory) / "a.parquet"
             made.rows(0, rows / 1000).select(name for name, _ in made.columns).write_parquet(path)
@@ -273,7 +273,7 @@ def nonnegative(matrix: Floats, target: Floats) -> Floats:
     return found
 
 
-def show(found: Constants) -> str:
+def show(found: Prices) -> str:
     """The constants as a table: nanoseconds per unit, and how far off the fit is on the median."""
     lines = ["nanoseconds per unit of work, and by how much the median measurement is off"]
     for name, units in found.seconds.items():
@@ -284,15 +284,15 @@ def show(found: Constants) -> str:
     return "\n".join(lines)
 
 
-def capacity(found: Constants, rate: int = 100_000) -> float:
+def capacity(found: Prices, rate: int = 100_000) -> float:
     """Rows per second that one core takes in, for an ordinary query: a count per key over ten seconds."""
-    made = Made("a", rate, {"k": 1_000})
+    made = GeneratedStream("a", rate, {"k": 1_000})
     plan = bound("SELECT k, COUNT(*) AS n FROM a WINDOW(RANGE 10 SECONDS) GROUP BY k", [made])
     pipeline = choose([("q", optimize(plan, statistics_of([made])))], [made.stream], 1)
     return rate / estimate(pipeline, statistics_of([made]), prices=found).cost
 
 
-def write(found: Constants, out: Path | None) -> Path:
+def write(found: Prices, out: Path | None) -> Path:
     """Leave the constants where the optimizer looks for them, or in a file."""
     place = out or calibration_file()
     if place is None:

@@ -17,13 +17,13 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from strandline.apps.bench.world import Made, MadeSource, bound, statistics_of
+from strandline.apps.bench.world import GeneratedStream, GeneratedSource, bound, statistics_of
 from strandline.engines.local import LocalRun
 from strandline.logical.plan import Plan
 from strandline.planner.estimate import estimate
 from strandline.planner.physical.lowering import choose
 from strandline.planner.physical.plan import Pipeline
-from strandline.planner.rewrite import settle
+from strandline.planner.rewrite import run_to_fixpoint
 from strandline.planner.rules.prune_columns import prune_columns
 from strandline.planner.stages import FILTERS, MAPS, SHARING
 from strandline.runtime.commit import BatchReport, Delivery
@@ -37,7 +37,7 @@ LEAST_SECONDS: Final = 0.4  # of CPU time that a measurement lasts
 class Shape:
     """Streams, seconds of a window and of a batch, and texts for the same answer; those in `raw` are not rewritten."""
 
-    streams: tuple[Made, ...]
+    streams: tuple[GeneratedStream, ...]
     window: float
     batch: float
     plans: Mapping[str, str]
@@ -47,8 +47,8 @@ class Shape:
         return self.plans[label].replace("{w}", f"WINDOW(RANGE {round(self.window * 1000)} MILLISECONDS)")
 
 
-def _stream(name: str, rate: int, **keys: int) -> Made:
-    return Made(name, rate, keys)
+def _stream(name: str, rate: int, **keys: int) -> GeneratedStream:
+    return GeneratedStream(name, rate, keys)
 
 
 def _orders(select: str, conditions: Mapping[frozenset[str], str], orders: Sequence[str]) -> dict[str, str]:
@@ -151,7 +151,9 @@ SHAPES: Final[Mapping[str, Shape]] = {
 
 def as_written(plan: Plan) -> Plan:
     """With filters and columns where they belong, and the joins as the text has them."""
-    return settle(SHARING, settle(MAPS, prune_columns(settle(MAPS, settle(FILTERS, plan)))))
+    return run_to_fixpoint(
+        SHARING, run_to_fixpoint(MAPS, prune_columns(run_to_fixpoint(MAPS, run_to_fixpoint(FILTERS, plan))))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,7 @@ class Measured:
 
     seconds: float
     rows: float
-    answer: int
+    result: int
 
 
 def pipeline_of(shape: Shape, label: str) -> Pipeline:
@@ -169,29 +171,33 @@ def pipeline_of(shape: Shape, label: str) -> Pipeline:
     return choose([("q", plan)], [made.stream for made in shape.streams], 1)
 
 
-def measure(pipeline: Pipeline, streams: Sequence[Made], window: float, batch: float, least: float) -> Measured:
+def measure(
+    pipeline: Pipeline, streams: Sequence[GeneratedStream], window: float, batch: float, least: float
+) -> Measured:
     """Fill the windows, then count. The answer is that of the time in which they were filled."""
     # Results of a join are valid for up to a window, too, and their segments a little longer.
     fill = int(window / batch * (1 if window > 100 else 2.5)) + 2
-    made = {each.name: [each.rows(n, batch) for n in range(fill)] for each in streams}
-    answer = _Answer()
-    delivery = Delivery(pipeline, None, None, [answer.take])
-    run = LocalRun(pipeline, delivery, sources={each.name: MadeSource(each, made[each.name]) for each in streams})
+    made = {stream.name: [stream.rows(n, batch) for n in range(fill)] for stream in streams}
+    result = _Answer()
+    delivery = Delivery(pipeline, None, None, [result.take])
+    run = LocalRun(
+        pipeline, delivery, sources={stream.name: GeneratedSource(stream, made[stream.name]) for stream in streams}
+    )
     for _ in range(fill):
         run.step()
-    answer.close(run.delivery.progress("q").until)
+    result.close(run.delivery.progress("q").until)
     rows: list[int] = []
     seconds, counted = 0.0, 0
     while seconds < least or counted < 8:
-        for each in streams:
-            made[each.name].append(each.rows(fill + counted, batch))
+        for stream in streams:
+            made[stream.name].append(stream.rows(fill + counted, batch))
         began = time.process_time()
         run.step()
         seconds += time.process_time() - began
         rows.append(delivery.state_rows)
         counted += 1
     run.close()
-    return Measured(seconds / (counted * batch), sum(rows) / len(rows), answer.total)
+    return Measured(seconds / (counted * batch), sum(rows) / len(rows), result.total)
 
 
 class _Answer:
@@ -202,7 +208,7 @@ class _Answer:
         self.total = 0
 
     def take(self, report: BatchReport) -> None:
-        table = report.answer("q")
+        table = report.result("q")
         if self.pieces is not None and table is not None:
             frame = pl.from_arrow(table)
             assert isinstance(frame, pl.DataFrame)
@@ -228,10 +234,10 @@ def run_shape(shape: Shape, repeat: int) -> list[Figures]:
     for label in shape.plans:
         pipeline = pipeline_of(shape, label)
         expected = estimate(pipeline, statistics, shape.batch)
-        read = sum(each.cost for each in expected.reading.values())  # made streams are not read from anywhere
+        read = sum(item.cost for item in expected.reading.values())  # made streams are not read from anywhere
         gc.collect()
         runs = [measure(pipeline, shape.streams, shape.window, shape.batch, LEAST_SECONDS) for _ in range(repeat)]
-        best = min(runs, key=lambda each: each.seconds)
+        best = min(runs, key=lambda item: item.seconds)
         found.append(
             {
                 "plan": label,
@@ -239,7 +245,7 @@ def run_shape(shape: Shape, repeat: int) -> list[Figures]:
                 "measured_ms": round(1000 * best.seconds, 3),
                 "predicted_rows": round(expected.rows),
                 "measured_rows": round(best.rows),
-                "answer": best.answer,
+                "answer": best.result,
             }
         )
     return found
@@ -247,8 +253,8 @@ def run_shape(shape: Shape, repeat: int) -> list[Figures]:
 
 def judged(name: str, plans: list[Figures]) -> Figures:
     """Whether the model's choice is right, or near enough, and its state."""
-    chosen = min(plans, key=lambda each: each["predicted_ms"])
-    best = min(plans, key=lambda each: each["measured_ms"])
+    chosen = min(plans, key=lambda plan: plan["predicted_ms"])
+    best = min(plans, key=lambda plan: plan["measured_ms"])
     ratio = chosen["measured_ms"] / best["measured_ms"]
     state = chosen["predicted_rows"] / max(chosen["measured_rows"], 1)
     return {
@@ -258,7 +264,7 @@ def judged(name: str, plans: list[Figures]) -> Figures:
         "times_best": round(ratio, 2),
         "right": ratio <= CLOSE,
         "state_ratio": round(state, 2),
-        "same_answers": len({each["answer"] for each in plans}) == 1,
+        "same_answers": len({plan["answer"] for plan in plans}) == 1,
     }
 
 
@@ -279,17 +285,17 @@ def report_costs(found: list[Figures], console: Console) -> None:
     for head in heads:
         table.add_column(head, justify="left" if head in ("shape", "plan") else "right")
     for verdict in found:
-        for number, each in enumerate(verdict["plans"]):
-            mark = " *" if each["plan"] == verdict["chosen"] else ""
-            figures = (f"{each[f'{side}_ms']:.1f}" for side in ("predicted", "measured"))
-            rows = (f"{each[f'{side}_rows']:,}" for side in ("predicted", "measured"))
-            table.add_row("" if number else verdict["shape"], f"{each['plan']}{mark}", *figures, *rows)
+        for number, item in enumerate(verdict["plans"]):
+            mark = " *" if item["plan"] == verdict["chosen"] else ""
+            figures = (f"{item[f'{side}_ms']:.1f}" for side in ("predicted", "measured"))
+            rows = (f"{item[f'{side}_rows']:,}" for side in ("predicted", "measured"))
+            table.add_row("" if number else verdict["shape"], f"{item['plan']}{mark}", *figures, *rows)
     console.print(table)
-    right = sum(each["right"] for each in found)
+    right = sum(item["right"] for item in found)
     states = [
-        abs(plan["predicted_rows"] / max(plan["measured_rows"], 1) - 1) for each in found for plan in each["plans"]
+        abs(plan["predicted_rows"] / max(plan["measured_rows"], 1) - 1) for item in found for plan in item["plans"]
     ]
     within = sum(error <= 0.15 for error in states)
     console.print(f"* is what the model chooses: the best or within 20 % of it for {right} of {len(found)} shapes")
     console.print(f"state within 15 % of what was measured for {within} of {len(states)} plans")
-    console.print(f"equal answers of all plans of a shape: {all(each['same_answers'] for each in found)}")
+    console.print(f"equal answers of all plans of a shape: {all(item['same_answers'] for item in found)}")

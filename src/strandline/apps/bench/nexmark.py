@@ -217,12 +217,18 @@ def report_nexmark(figures: Figures, console: Console) -> None:
         "note",
     ):
         table.add_column(column, justify="left" if column in ("query", "note") else "right")
-    for each in figures["queries"]:
-        ours, spark = each["strandline"], each.get("spark")
+    for figure in figures["queries"]:
+        ours, spark = figure["strandline"], figure.get("spark")
         theirs = (f"{spark['rows_per_s']:,}", f"{spark['cpu_seconds']:.1f}") if spark else ("cannot", "")
-        same = {True: "yes", False: "NO", None: ""}[each.get("same_answer")]
-        ratios = (f"{each['ratio']:.1f}", f"{each['cpu_ratio']:.1f}") if spark else ("", "")
+        same = {True: "yes", False: "NO", None: ""}[figure.get("same_answer")]
+        ratios = (f"{figure['ratio']:.1f}", f"{figure['cpu_ratio']:.1f}") if spark else ("", "")
         table.add_row(
-            each["query"], f"{ours['rows_per_s']:,}", f"{ours['cpu_seconds']:.1f}", *theirs, *ratios, same, each["note"]
+            figure["query"],
+            f"{ours['rows_per_s']:,}",
+            f"{ours['cpu_seconds']:.1f}",
+            *theirs,
+            *ratios,
+            same,
+            figure["note"],
         )
     console.print(table)

@@ -27,7 +27,7 @@ from strandline.planner.physical.lowering import choose
 from strandline.planner.physical.plan import Pipeline, ports
 from strandline.planner.stages import optimize
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Times
-from strandline.runtime.operators.base import Progress
+from strandline.runtime.operators.base import Watermark
 from strandline.runtime.stage import FragmentRunner
 from strandline.sql import ast
 from strandline.sql.binder.binder import bind_query
@@ -75,13 +75,13 @@ class Core:
         self.pipeline = pipeline
         self.runners = {fragment.id: FragmentRunner(fragment.root) for fragment in pipeline.fragments}
 
-    def step(self, slices: dict[str, Batch], progress: Progress) -> int:
+    def step(self, slices: dict[str, Batch], watermark: Watermark) -> int:
         """Run one slice of each stream through all stages; returns how many elements come out."""
         waiting = {f"source:{name}": batch for name, batch in slices.items()}
         answered = 0
         for fragment in self.pipeline.fragments:
             inputs = {port.name: waiting[port.name] for port in ports(fragment.root) if port.name in waiting}
-            out = self.runners[fragment.id].step(inputs, progress)
+            out = self.runners[fragment.id].step(inputs, watermark)
             if isinstance(fragment.route, physical.ExchangeTo):
                 waiting[fragment.route.port] = out
             else:
@@ -101,10 +101,10 @@ def pipeline_of(family: Family, state: int) -> Pipeline:
     window = f"WINDOW(RANGE {state * SECOND // ROWS_PER_S} MICROSECONDS)"
     statement = parse_one(family.query.replace("{w}", window))
     assert isinstance(statement, ast.Select | ast.UnionAll | ast.SetOperation), "a family is a query"
-    return choose([("q", optimize(bind_query(statement, catalog)))], streams, buckets=1)
+    return choose([("q", optimize(bind_query(statement, catalog)))], streams, shards=1)
 
 
-def slices(family: Family, state: int, rows: int) -> Iterator[tuple[dict[str, Batch], Progress]]:
+def slices(family: Family, state: int, rows: int) -> Iterator[tuple[dict[str, Batch], Watermark]]:
     """Rows of the streams in turn, evenly in time, a slice after the other."""
     draw = np.random.default_rng(7)
     names = family.streams
@@ -117,7 +117,7 @@ def slices(family: Family, state: int, rows: int) -> Iterator[tuple[dict[str, Ba
             frame = {"k": draw.integers(0, keys, len(mine)), "v": draw.random(len(mine)), "t": mine}
             times = {FROM: mine, UNTIL: mine + 1}
             made[name] = pl.DataFrame(frame | times).with_columns(pl.col("t").cast(pl.Datetime("us", "UTC")))
-        yield {name: Batch(frame) for name, frame in made.items()}, Progress(int(time_of[-1]) + 1, START)
+        yield {name: Batch(frame) for name, frame in made.items()}, Watermark(int(time_of[-1]) + 1, START)
 
 
 def measure(family: Family, state: int, rows: int) -> Figures:
@@ -125,9 +125,9 @@ def measure(family: Family, state: int, rows: int) -> Figures:
     core = Core(pipeline_of(family, state))
     fill = -(-state // BATCH_ROWS) * BATCH_ROWS + BATCH_ROWS
     seconds, results, counted = 0.0, 0, 0
-    for number, (batches, progress) in enumerate(_named(core, slices(family, state, fill + rows))):
+    for number, (batches, watermark) in enumerate(_named(core, slices(family, state, fill + rows))):
         began = time.process_time()
-        found = core.step(batches, progress)
+        found = core.step(batches, watermark)
         if number * BATCH_ROWS >= fill:
             seconds += time.process_time() - began
             results += found
@@ -141,21 +141,21 @@ def measure(family: Family, state: int, rows: int) -> Figures:
 
 
 def _named(
-    core: Core, made: Iterator[tuple[dict[str, Batch], Progress]]
-) -> Iterator[tuple[dict[str, Batch], Progress]]:
+    core: Core, made: Iterator[tuple[dict[str, Batch], Watermark]]
+) -> Iterator[tuple[dict[str, Batch], Watermark]]:
     """The columns that the plan reads, under its ids."""
     shapes = {
         port.name.removeprefix("source:"): port.columns
         for fragment in core.pipeline.at(0)
         for port in ports(fragment.root)
     }
-    for batches, progress in made:
+    for batches, watermark in made:
         yield (
             {
                 name: Batch(batches[name].frame.select(*(pl.col(c.name).alias(c.id) for c in columns), FROM, UNTIL))
                 for name, columns in shapes.items()
             },
-            progress,
+            watermark,
         )
 
 
@@ -175,11 +175,11 @@ def run_operators(rows: int | None, repeat: int, say: Callable[[str], None]) -> 
 
 def _with_factors(found: list[Figures]) -> list[Figures]:
     """How many times slower than the join and the aggregate with as many rows in the window."""
-    speed = {(each["operator"], each["window_rows"]): each["rows_per_s"] for each in found}
-    for each in found:
+    speed = {(item["operator"], item["window_rows"]): item["rows_per_s"] for item in found}
+    for item in found:
         for other in ("join", "aggregate"):
-            reference = speed.get((other, each["window_rows"]))
-            each[f"times_{other}"] = None if reference is None else round(reference / each["rows_per_s"], 2)
+            reference = speed.get((other, item["window_rows"]))
+            item[f"times_{other}"] = None if reference is None else round(reference / item["rows_per_s"], 2)
     return found
 
 
@@ -188,9 +188,9 @@ def report_operators(found: list[Figures], console: Console) -> None:
     heads = ("operator", "window rows", "state rows", "rows/s per core", "results per row", "× join", "× aggregate")
     for head in heads:
         table.add_column(head, justify="left" if head == "operator" else "right")
-    for each in found:
-        cells = [each[key] for key in ("window_rows", "state_rows", "rows_per_s", "results_per_row")]
-        factors = [each["times_join"], each["times_aggregate"]]
-        table.add_row(each["operator"], *("" if cell is None else f"{cell:,}" for cell in (*cells, *factors)))
+    for item in found:
+        cells = [item[key] for key in ("window_rows", "state_rows", "rows_per_s", "results_per_row")]
+        factors = [item["times_join"], item["times_aggregate"]]
+        table.add_row(item["operator"], *("" if cell is None else f"{cell:,}" for cell in (*cells, *factors)))
     console.print(table)
     console.print("× join: how many times as long as the join takes for a row; below 1 it is faster.")

@@ -14,51 +14,51 @@ from rich.console import Console
 from rich.table import Table
 
 from strandline.apps.bench.costs import LEAST_SECONDS, as_written, measure
-from strandline.apps.bench.world import Made, bound, statistics_of
+from strandline.apps.bench.world import GeneratedStream, bound, statistics_of
 from strandline.planner.estimate import estimate
 from strandline.planner.physical.lowering import choose
 from strandline.planner.planner import Planner
 
 Figures = dict[str, Any]
 
-BIDS: Final = Made("bids", 23_000, {"auction": 10_000, "bidder": 20_000}, ("price",))
-CLICKS: Final = Made("clicks", 30_000, {"auction": 10_000, "person": 20_000}, ("seconds",))
-AUCTIONS: Final = Made("auctions", 1_500, {"id": 10_000, "seller": 20_000, "category": 20}, ("reserve",))
-PERSONS: Final = Made("persons", 500, {"id": 20_000, "state": 50}, ("rating",))
+BIDS: Final = GeneratedStream("bids", 23_000, {"auction": 10_000, "bidder": 20_000}, ("price",))
+CLICKS: Final = GeneratedStream("clicks", 30_000, {"auction": 10_000, "person": 20_000}, ("seconds",))
+AUCTIONS: Final = GeneratedStream("auctions", 1_500, {"id": 10_000, "seller": 20_000, "category": 20}, ("reserve",))
+PERSONS: Final = GeneratedStream("persons", 500, {"id": 20_000, "state": 50}, ("rating",))
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class BenchQuery:
     """Streams, seconds of a window, and a query whose text joins the fast streams first."""
 
-    streams: tuple[Made, ...]
+    streams: tuple[GeneratedStream, ...]
     window: float
     text: str
 
 
 _W: Final = "WINDOW(RANGE {w} SECONDS)"
-QUESTIONS: Final[Mapping[str, Question]] = {
-    "bids of watched auctions": Question(
+QUESTIONS: Final[Mapping[str, BenchQuery]] = {
+    "bids of watched auctions": BenchQuery(
         (BIDS, CLICKS, AUCTIONS), 2,
         f"SELECT b.price, c.seconds, a.reserve FROM bids {_W} b JOIN clicks {_W} c ON b.auction = c.auction"
         f" JOIN auctions {_W} a ON b.auction = a.id WHERE a.category = 3",
     ),
-    "who clicks before bidding": Question(
+    "who clicks before bidding": BenchQuery(
         (BIDS, CLICKS, PERSONS), 5,
         f"SELECT b.price, c.seconds, p.rating FROM bids {_W} b JOIN clicks {_W} c ON b.bidder = c.person"
         f" JOIN persons {_W} p ON b.bidder = p.id WHERE p.state = 7",
     ),
-    "bids by seller": Question(
+    "bids by seller": BenchQuery(
         (BIDS, AUCTIONS, PERSONS), 10,
         f"SELECT b.price, a.reserve, p.rating FROM bids {_W} b JOIN auctions {_W} a ON b.auction = a.id"
         f" JOIN persons {_W} p ON a.seller = p.id",
     ),
-    "bids, clicks, auctions, sellers": Question(
+    "bids, clicks, auctions, sellers": BenchQuery(
         (BIDS, CLICKS, AUCTIONS, PERSONS), 2,
         f"SELECT b.price, c.seconds, a.reserve, p.rating FROM bids {_W} b JOIN clicks {_W} c ON b.auction = c.auction"
         f" JOIN auctions {_W} a ON b.auction = a.id JOIN persons {_W} p ON a.seller = p.id",
     ),
-    "bidders and sellers of one state": Question(
+    "bidders and sellers of one state": BenchQuery(
         (BIDS, AUCTIONS, PERSONS), 5,
         f"SELECT b.price, a.reserve, p.rating, q.rating AS other FROM bids {_W} b JOIN auctions {_W} a"
         f" ON b.auction = a.id JOIN persons {_W} p ON b.bidder = p.id JOIN persons {_W} q ON a.seller = q.id"
@@ -67,26 +67,26 @@ QUESTIONS: Final[Mapping[str, Question]] = {
 }  # fmt: skip
 
 
-def run_question(question: Question, repeat: int) -> Figures:
+def run_question(question: BenchQuery, repeat: int) -> Figures:
     """Both orders of a query: milliseconds of CPU per second, and whether the answers agree."""
     statistics = statistics_of(question.streams)
     streams = [made.stream for made in question.streams]
     plan = bound(question.text.replace("{w}", f"{question.window:g}"), question.streams)
     found: Figures = {"window_s": question.window}
-    answers = set()
+    results = set()
     for name, ordered in (("text", as_written(plan)), ("chosen", Planner(streams, statistics, 1).plan(plan))):
         pipeline = choose([("q", ordered)], streams, 1)
         expected = estimate(pipeline, statistics)
         gc.collect()
         runs = [measure(pipeline, question.streams, question.window, 1.0, LEAST_SECONDS) for _ in range(repeat)]
         best = min(runs, key=lambda run: run.seconds)
-        answers.add(best.answer)
+        results.add(best.result)
         found |= {
             f"{name}_ms": round(1000 * best.seconds, 2),
             f"{name}_rows": round(best.rows),
             f"{name}_predicted_ms": round(1000 * (expected.cost - sum(e.cost for e in expected.reading.values())), 2),
         }
-    return found | {"ratio": round(found["text_ms"] / found["chosen_ms"], 2), "same_answer": len(answers) == 1}
+    return found | {"ratio": round(found["text_ms"] / found["chosen_ms"], 2), "same_answer": len(results) == 1}
 
 
 def run_orders(repeat: int, say: Callable[[str], None], only: Sequence[str] = ()) -> list[Figures]:
@@ -105,10 +105,10 @@ def report_orders(found: list[Figures], console: Console) -> None:
     heads = ("query", "window s", "text ms/s", "chosen ms/s", "times", "text state rows", "chosen state rows", "same")
     for head in heads:
         table.add_column(head, justify="left" if head == "query" else "right")
-    for each in found:
+    for item in found:
         table.add_row(
-            each["query"], f"{each['window_s']:g}", f"{each['text_ms']:,.1f}", f"{each['chosen_ms']:,.1f}",
-            f"{each['ratio']:.1f}", f"{each['text_rows']:,}", f"{each['chosen_rows']:,}", str(each["same_answer"]),
+            item["query"], f"{item['window_s']:g}", f"{item['text_ms']:,.1f}", f"{item['chosen_ms']:,.1f}",
+            f"{item['ratio']:.1f}", f"{item['text_rows']:,}", f"{item['chosen_rows']:,}", str(item["same_answer"]),
         )  # fmt: skip
     console.print(table)
     console.print("ms/s: CPU milliseconds per second of stream time, in one process; times: text by chosen")

@@ -37,7 +37,7 @@ from strandline.apps.bench.shedding import report_shedding, run_shedding
 from strandline.connectors.sinks import Callback, Parquet
 from strandline.core.errors import StrandlineError
 from strandline.core.temporal import SECOND
-from strandline.engines.spark.launcher.session import Session, start
+from strandline.engines.spark.launcher.session import EmbeddedSpark, start
 from strandline.engines.spark.launcher.settings import SPARK_ALONE
 
 Figures = dict[str, Any]
@@ -59,7 +59,7 @@ class Bench:
         self.queries = queries  # of a benchmark that has several: which ones, or all
         self._number = 0
         self._kind = ""
-        self._session: Session | None = None
+        self._session: EmbeddedSpark | None = None
 
     def session(self, kind: str) -> SparkSession:
         """The session of a kind, "ours" or "alone", warm."""
@@ -403,9 +403,9 @@ def run_bench(name: str, rows: int | None, repeat: int, console: Console, querie
     bench = Bench(directory, rows, repeat, console, queries)
     try:
         found = []
-        for each in BENCHES if name == "all" else [name]:
-            console.print(f"{each}: {BENCHES[each].__doc__}", markup=False, highlight=False)
-            found.append(BENCHES[each](bench))
+        for item in BENCHES if name == "all" else [name]:
+            console.print(f"{item}: {BENCHES[item].__doc__}", markup=False, highlight=False)
+            found.append(BENCHES[item](bench))
         return found
     finally:
         bench.close()

@@ -31,7 +31,7 @@ from strandline.database.database import Database
 from strandline.database.query import Query
 from strandline.logical.catalog import StreamStatistics
 from strandline.runtime.kernels.batch import FROM
-from strandline.shedding.load_model import QueryDrops
+from strandline.shedding.load_model import SheddingModel
 
 Figures = dict[str, Any]
 Say = Callable[[str], None]
@@ -82,7 +82,7 @@ def run_shedding(spark: SparkSession, place: Path, seconds: int, say: Say) -> Fi
             "lag_most_s": round(max(side.lags), 1),
             "results_per_s": round(side.results),
             "of_optimum": round(side.results / best, 2),
-            "kept": " ".join(f"{name} {share:.2f}" for name, share in side.kept.items()),
+            "kept": " ".join(f"{name} {sampling_rate:.2f}" for name, sampling_rate in side.kept.items()),
             "after_it": side.exact,
         }
         for side in sides
@@ -100,8 +100,8 @@ def optimum(scale: float) -> float:
     rates = {name: 2 * scale * rate for name, rate in RATES.items()}
     at_capacity = {name: rate / 2 for name, rate in rates.items()}
     capacity = cheap.load(at_capacity, whole, whole)
-    shares = plan.settle(rates, min(1.0, capacity / plan.load(rates, whole, whole)), 0.0)
-    return plan.completeness(rates, shares) * _results(rates)
+    sampling_rates = plan.optimal_rates(rates, min(1.0, capacity / plan.load(rates, whole, whole)), 0.0)
+    return plan.completeness(rates, sampling_rates) * _results(rates)
 
 
 def _results(rates: dict[str, float]) -> float:
@@ -110,14 +110,14 @@ def _results(rates: dict[str, float]) -> float:
     return 3 * product * WINDOW**2 / (AB * AC * BC)
 
 
-def _planned(db: Database, limited: bool) -> QueryDrops:
+def _planned(db: Database, limited: bool) -> SheddingModel:
     from strandline.planner.stages import optimize
     from strandline.sql.binder.binder import bind_query
     from strandline.sql.parser.statements import parse_one
 
     known: dict[str, StreamStatistics] = db.catalog.statistics()
     plan = bind_query(parse_one(TEXT), db.catalog)  # type: ignore[arg-type]
-    return QueryDrops(optimize(plan, known, 1e-9 if limited else None), known)
+    return SheddingModel(optimize(plan, known, 1e-9 if limited else None), known)
 
 
 def _capacity(spark: SparkSession, place: Path, say: Say) -> float:
@@ -175,22 +175,22 @@ def _run(spark: SparkSession, place: Path, scale: float, seconds: int, what: str
             if second == seconds // 2:
                 half, at = query.metrics()["rows_out"], time.monotonic()
             if second % 30 == 0:
-                kept = {each.stream: round(each.kept, 2) for each in query.shedding()}
+                kept = {item.stream: round(item.kept, 2) for item in query.shedding()}
                 say(f"  {second} s: {lags[-1]:.1f} s behind, {query.metrics()['rows_out']:,} results {kept or ''}")
         results = (query.metrics()["rows_out"] - half) / (time.monotonic() - at)
-        shares = {each.stream: each.kept for each in query.shedding()}
+        sampling_rates = {item.stream: item.kept for item in query.shedding()}
         exact = _after(query, place / "out") if allow else ""
     shutil.rmtree(place, ignore_errors=True)
-    return Side(what, tuple(lags), results, shares, exact)
+    return Side(what, tuple(lags), results, sampling_rates, exact)
 
 
 def _after(query: Query, out: Path) -> str:
     """Whether answers are exact again one window after the last row was dropped, when it is over."""
     time.sleep(SETTLE)
-    beats = query.heartbeats().values()
-    if any(beat.kept and beat.kept[-1][1] for beat in beats):
+    statuses = query.heartbeats().values()
+    if any(status.rate_history and status.rate_history[-1][1] for status in statuses):
         return "still dropping"
-    since = max(beat.kept[-1][0] for beat in beats if beat.kept) + WINDOW * SECOND
+    since = max(status.rate_history[-1][0] for status in statuses if status.rate_history) + WINDOW * SECOND
     until = query.progress - 1
     if since >= until:
         return "not long enough"
@@ -199,8 +199,8 @@ def _after(query: Query, out: Path) -> str:
     for t in instants:
         moment = pl.lit(t).cast(pl.Datetime("us", "UTC"))
         here = (pl.col("valid_from") <= moment) & (pl.col("valid_until") > moment)
-        answer = found.filter(here).select("a", "b", "c").collect().sort("a", "b", "c")
-        if not answer.equals(_joined(query, t).sort("a", "b", "c")):
+        result = found.filter(here).select("a", "b", "c").collect().sort("a", "b", "c")
+        if not result.equals(_joined(query, t).sort("a", "b", "c")):
             return "wrong"
     return f"exact at {len(instants)} instants"
 
@@ -214,7 +214,7 @@ def _joined(query: Query, t: int) -> pl.DataFrame:
 
 
 def _window(query: Query, name: str, t: int) -> pl.DataFrame:
-    stream = next(each for each in query.pipeline.streams if each.name == name)
+    stream = next(item for item in query.pipeline.streams if item.name == name)
     source = open_source(stream, query.checkpoint / "sources" / name)
     rows = query.heartbeats()[name].rows
     reach = int(10 * SETTLE * RATES[name])

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from strandline.apps.bench.data import START
-from strandline.connectors.sinks.parquet_parts import answers_of
+from strandline.connectors.sinks.parquet_parts import open_result_writer
 from strandline.connectors.sources.base import REJECT_SCHEMA, Chunk, Source
 from strandline.connectors.traits import Traits
 from strandline.core.errors import Span
@@ -23,8 +23,8 @@ from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Pipeline, ports
 from strandline.runtime.exchange import decode, encode
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch
-from strandline.runtime.operators.base import Operator, Progress
-from strandline.runtime.stage import FragmentRunner, Outbox
+from strandline.runtime.operators.base import Operator, Watermark
+from strandline.runtime.stage import FragmentRunner, StageOutput
 from strandline.runtime.state.segments import State
 from strandline.sql import ast
 from strandline.sql.binder.binder import bind_query
@@ -32,7 +32,7 @@ from strandline.sql.parser.statements import parse_one
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class GeneratedStream:
     """A stream: rows per second, its key columns with how many values each has, and columns of measures beside."""
 
     name: str
@@ -63,12 +63,12 @@ class Made:
         return pl.DataFrame({**keys, **measures, "t": at, FROM: at}).with_columns(pl.col("t").cast(pl.Datetime("us")))
 
 
-class MadeSource(Source):
+class GeneratedSource(Source):
     """A source over rows that lie in memory: position n is after the nth batch."""
 
     traits: ClassVar[Traits] = Traits(True, True, True, "made for a benchmark")
 
-    def __init__(self, made: Made, batches: Sequence[pl.DataFrame]) -> None:
+    def __init__(self, made: GeneratedStream, batches: Sequence[pl.DataFrame]) -> None:
         super().__init__(made.stream, None)
         self.batches = batches
 
@@ -84,18 +84,18 @@ class MadeSource(Source):
             yield Chunk(batch.select(*(c for c in batch.columns if c in columns), FROM), rejected)
 
 
-def catalog_of(streams: Sequence[Made]) -> Catalog:
+def catalog_of(streams: Sequence[GeneratedStream]) -> Catalog:
     catalog = Catalog()
     for made in streams:
         catalog.add(made.stream)
     return catalog
 
 
-def statistics_of(streams: Sequence[Made]) -> dict[str, StreamStatistics]:
+def statistics_of(streams: Sequence[GeneratedStream]) -> dict[str, StreamStatistics]:
     return {made.name: made.stream.statistics for made in streams}
 
 
-def bound(text: str, streams: Sequence[Made]) -> Plan:
+def bound(text: str, streams: Sequence[GeneratedStream]) -> Plan:
     statement = parse_one(text)
     assert isinstance(statement, ast.Select | ast.UnionAll | ast.SetOperation | ast.Changes | ast.Ordered | ast.With), (
         "a benchmark asks queries"
@@ -111,9 +111,9 @@ class Timed(Operator):
         self.seconds = 0.0
         self.passed = 0
 
-    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+    def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         began = time.process_time()
-        out = self.inner.step(inputs, progress)
+        out = self.inner.step(inputs, watermark)
         self.seconds += time.process_time() - began
         self.passed += len(out)
         return out
@@ -129,7 +129,7 @@ class TimedRun:
     """A pipeline in one bucket, batch after batch, with the CPU seconds of every operator and every exchange."""
 
     def __init__(self, pipeline: Pipeline) -> None:
-        assert pipeline.buckets == 1, "operators are timed in one bucket"
+        assert pipeline.shards == 1, "operators are timed in one bucket"
         self.pipeline = pipeline
         self.runners = {fragment.id: FragmentRunner(fragment.root) for fragment in pipeline.fragments}
         for runner in self.runners.values():
@@ -170,12 +170,12 @@ class TimedRun:
                     inputs[port.name] = Batch(frame.select(*columns, FROM, (pl.col(FROM) + 1).alias(UNTIL)))
                 elif port.name in waiting:
                     inputs[port.name] = waiting[port.name]
-            out = self.runners[fragment.id].step(inputs, Progress(until, START))
+            out = self.runners[fragment.id].step(inputs, Watermark(until, START))
             began = time.process_time()
-            box = Outbox(1, 0, answers_of(self.pipeline, {}, 0, "0"))
+            box = StageOutput(1, 0, open_result_writer(self.pipeline, {}, 0, "0"))
             box.route(fragment.route, out.frame)
             box.close()
             if isinstance(fragment.route, physical.ExchangeTo):
-                for message in decode(encode(box.by_bucket.get(0, []))):
+                for message in decode(encode(box.by_shard.get(0, []))):
                     waiting[message.name] = Batch(message.frame)
             self.sending[fragment.id] += time.process_time() - began

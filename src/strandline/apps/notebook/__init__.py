@@ -16,10 +16,10 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     """Called by `%load_ext`: the magic, and how queries look as the value of a cell."""
     from strandline.apps.notebook.html import listing_html, query_html
     from strandline.apps.notebook.magic import SqlMagic
-    from strandline.core.table import Listing
+    from strandline.core.table import TextTable
     from strandline.database.query import Query
 
     shell.register_magics(SqlMagic)
     formatter = shell.display_formatter.formatters["text/html"]
     formatter.for_type(Query, query_html)
-    formatter.for_type(Listing, listing_html)
+    formatter.for_type(TextTable, listing_html)

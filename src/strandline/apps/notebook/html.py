@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from strandline.core.errors import StrandlineError
-from strandline.core.table import Listing
+from strandline.core.table import TextTable
 from strandline.core.temporal import BEFORE_ALL, FOREVER, show_instant
 from strandline.database.query import Query
 
@@ -36,7 +36,7 @@ def status(query: Query) -> str:
     return f"{query.name} · {query.state} · {at} · {rows}"
 
 
-def listing_html(listing: Listing) -> str:
+def listing_html(listing: TextTable) -> str:
     return table_html(listing.table)
 
 

@@ -153,5 +153,5 @@ def _plain(value: Any) -> Any:
         case Decimal() | date():
             return str(value)
         case list():
-            return [_plain(each) for each in value]
+            return [_plain(item) for item in value]
     return str(value)

@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 
 from strandline.apps.papers import selections
-from strandline.apps.papers.figure import Figure, Line
+from strandline.apps.papers.figure import Figure, FigureLine
 from strandline.apps.papers.selections import Selection
-from strandline.planner.joins.rates import Floats, Input, JoinCosts, JoinQuery, Load, Tree
+from strandline.planner.joins.rates import Floats, JoinInput, JoinCosts, JoinQuery, JoinLoad, Tree
 from strandline.planner.joins.search import consider, heuristic, trees
 from strandline.planner.joins.shedding import knapsack
 
@@ -45,7 +45,7 @@ def figure_1() -> dict[str, float]:
 
 def example_1(join_cost: float) -> JoinQuery:
     """Three streams, where a join takes `join_cost` seconds per row that arrives."""
-    inputs = tuple(Input(name, rate, rows=10) for name, rate in (("A", 10.0), ("B", 70.0), ("C", 20.0)))
+    inputs = tuple(JoinInput(name, rate, rows=10) for name, rate in (("A", 10.0), ("B", 70.0), ("C", 20.0)))
     return JoinQuery(inputs, {frozenset((0, 1)): 0.5, frozenset((1, 2)): 0.2}, JoinCosts(join_cost))
 
 
@@ -61,7 +61,7 @@ def utilisation(plan: str, milliseconds: float) -> float:
 
 def figure_6(most: float = 100.0, points: int = 200) -> Figure:
     costs = [most * (number + 1) / points for number in range(points)]
-    lines = [Line(plan, [(cost, throughput(plan, cost)) for cost in costs]) for plan in PLANS]
+    lines = [FigureLine(plan, [(cost, throughput(plan, cost)) for cost in costs]) for plan in PLANS]
     title = f"Figure 6: throughput of example 1, up to {most:g} ms per row"
     return Figure(title, "cost of a join per row, ms", "results per second", lines)
 
@@ -86,7 +86,7 @@ def random_queries(count: int, seed: int) -> list[JoinQuery]:
     pairs = {frozenset(map(NAMES.index, pair)): factor for pair, factor in SELECTIVITY.items()}
     return [
         JoinQuery(
-            tuple(Input(n, float(rate), rows=w) for n, rate, w in zip(NAMES, rates, WINDOWS, strict=True)),
+            tuple(JoinInput(n, float(rate), rows=w) for n, rate, w in zip(NAMES, rates, WINDOWS, strict=True)),
             pairs,
             JoinCosts(1.0),
         )
@@ -102,7 +102,7 @@ def experiment(
     gains, errors = np.empty((count, len(LEVELS))), np.empty((count, len(LEVELS)))
     rivals = np.empty((count, len(LEVELS)), np.int64)
     for number, query in enumerate(random_queries(count, seed)):
-        costs = np.array([Load.of(query, plan).linear() for plan in plans])
+        costs = np.array([JoinLoad.of(query, plan).linear() for plan in plans])
         lowest = int(costs.sum(axis=1).argmin())
         for at, percent in enumerate(LEVELS):
             capacity = float(costs[lowest].sum()) * percent / 100
@@ -117,11 +117,11 @@ def experiment(
 
 def _outputs(query: JoinQuery, costs: Floats, capacity: float) -> Floats:
     """What each plan gives within a capacity."""
-    per_share = query.flows.beta[query.everything]
+    per_sampling_rate = query.flows.beta[query.everything]
     whole = np.ones(query.size)
     fits = costs.sum(axis=1) <= capacity * (1 + 1e-12)
-    found = [whole if f else knapsack(per_share, c, whole, capacity) for f, c in zip(fits, costs, strict=True)]
-    outputs: Floats = np.array(found) @ per_share
+    found = [whole if f else knapsack(per_sampling_rate, c, whole, capacity) for f, c in zip(fits, costs, strict=True)]
+    outputs: Floats = np.array(found) @ per_sampling_rate
     return outputs
 
 
@@ -155,21 +155,27 @@ def figures(levels: Sequence[Level]) -> dict[str, Figure]:
             "Figure 7: queries that another plan serves better, or as well",
             across,
             "% of queries",
-            [Line("as well or better", over(lambda x: x.as_good)), Line("better", over(lambda x: x.better))],
+            [
+                FigureLine("as well or better", over(lambda x: x.as_good)),
+                FigureLine("better", over(lambda x: x.better)),
+            ],
             falling=True,
         ),
         "figure-8": Figure(
             "Figure 8: what reoptimization gains",
             across,
             "mean gain, %",
-            [Line("mean", over(lambda x: x.gain))],
+            [FigureLine("mean", over(lambda x: x.gain))],
             falling=True,
         ),
         "figure-9": Figure(
             "Figure 9: the same for the queries that gain",
             across,
             "gain, %",
-            [Line("mean", over(lambda x: x.gain_of_better)), Line("highest", over(lambda x: x.highest_gain))],
+            [
+                FigureLine("mean", over(lambda x: x.gain_of_better)),
+                FigureLine("highest", over(lambda x: x.highest_gain)),
+            ],
             logarithmic=True,
             falling=True,
         ),
@@ -177,7 +183,7 @@ def figures(levels: Sequence[Level]) -> dict[str, Figure]:
             "Figure 10: how far the heuristic is from the best plan",
             across,
             "error, %",
-            [Line("mean", over(lambda x: x.error)), Line("highest", over(lambda x: x.highest_error))],
+            [FigureLine("mean", over(lambda x: x.error)), FigureLine("highest", over(lambda x: x.highest_error))],
             falling=True,
         ),
     }

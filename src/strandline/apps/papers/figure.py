@@ -13,7 +13,7 @@ INK, GRID = "#495057", "#dee2e6"
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FigureLine:
     """A name and its points, from left to right."""
 
     name: str
@@ -27,7 +27,7 @@ class Figure:
     title: str
     across: str
     up: str
-    lines: Sequence[Line]
+    lines: Sequence[FigureLine]
     logarithmic: bool = False
     falling: bool = False  # the horizontal axis goes from large to small
 

@@ -25,15 +25,15 @@ class Selection:
 
 def in_best_order(selections: Sequence[Selection]) -> list[Selection]:
     """The order of the smallest load."""
-    return sorted(selections, key=lambda each: each.rank)
+    return sorted(selections, key=lambda item: item.rank)
 
 
 def load(rate: float, selections: Sequence[Selection]) -> float:
     """Seconds of work per second, eq. (12) to (14), in the order given."""
     found = 0.0
-    for each in selections:
-        found += rate * each.cost
-        rate *= each.selectivity
+    for selection in selections:
+        found += rate * selection.cost
+        rate *= selection.selectivity
     return found
 
 

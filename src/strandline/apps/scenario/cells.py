@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import polars as pl
 
-from strandline.apps.scenario.text import Row
+from strandline.apps.scenario.text import ScenarioRow
 from strandline.core.errors import ScenarioError
 from strandline.core.types import Type
 from strandline.functions.vectorized.casts import cast_text
@@ -23,7 +23,7 @@ def values_of(row: Iterable[object], kinds: Sequence[Type]) -> Values:
     return tuple(_comparable(value, kind) for value, kind in zip(row, kinds, strict=True))
 
 
-def cells_of(row: Row, kinds: Sequence[Type]) -> Values:
+def cells_of(row: ScenarioRow, kinds: Sequence[Type]) -> Values:
     """The row of a scenario, for comparison; cells that are not of their type are the user's mistake."""
     if len(row.cells) != len(kinds):
         raise ScenarioError(
@@ -32,7 +32,7 @@ def cells_of(row: Row, kinds: Sequence[Type]) -> Values:
     return tuple(_value(row, cell, kind) for cell, kind in zip(row.cells, kinds, strict=True))
 
 
-def _value(row: Row, cell: str | None, kind: Type) -> object:
+def _value(row: ScenarioRow, cell: str | None, kind: Type) -> object:
     if cell is None or kind.name == "ARRAY":
         return cell
     value = pl.DataFrame({"cell": [cell]}).select(cast_text(pl.col("cell"), kind)).to_series()[0]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from strandline.apps.scenario.cells import Values, cells_of, show_values, values_of
-from strandline.apps.scenario.text import AdvanceTime, End, Events, Expect, Row, Scenario
+from strandline.apps.scenario.text import AdvanceTime, End, ScenarioEvents, Expect, ScenarioRow, Scenario
 from strandline.connectors.sinks import Memory
 from strandline.core.errors import QueryError, ScenarioError, StrandlineError
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, instant, show_instant
@@ -76,7 +76,7 @@ class _Stage:
         for step in self.scenario.steps:
             try:
                 match step:
-                    case Events():
+                    case ScenarioEvents():
                         self._give(step)
                     case AdvanceTime(stream, until):
                         for name in self._streams(stream):
@@ -106,7 +106,7 @@ class _Stage:
         streams = [s for s in self.database.catalog if isinstance(s, BaseStream)]
         return [s.name for s in streams if s.source.function == "events"]
 
-    def _give(self, step: Events) -> None:
+    def _give(self, step: ScenarioEvents) -> None:
         stream = self.database.catalog.get(step.stream)
         for row in step.rows:
             if isinstance(stream, BaseStream) and len(row.cells) != len(stream.columns):
@@ -132,10 +132,10 @@ class _Stage:
             time.sleep(0.005)
 
     def _has_seen(self, query: Query) -> bool:
-        for name, beat in query.heartbeats().items():
+        for name, status in query.heartbeats().items():
             given = self.given.get(name, _Given())
-            seen = beat.rows + beat.late + beat.rejected
-            if seen < given.rows or beat.progress < given.until or (given.ended and not beat.ended):
+            seen = status.rows + status.late + status.rejected
+            if seen < given.rows or status.watermark < given.until or (given.ended and not status.ended):
                 return False
         return True
 
@@ -144,7 +144,7 @@ class _Stage:
             return self._aside(expect)
         query = self.queries.get(expect.name.lower())
         if query is None:
-            names = ", ".join(each.name for each in self.queries.values())
+            names = ", ".join(item.name for item in self.queries.values())
             raise ScenarioError(
                 f'there is no query "{expect.name}"', code="scenario", hint=f"Queries are {names}.", span=expect.span
             )
@@ -199,7 +199,7 @@ class _Stage:
             return Outcome(expect)
         return _difference(expect, map(self._show, wanted), map(self._show, found))
 
-    def _expected(self, rows: Iterable[Row], kinds: Sequence[Type]) -> list[Values]:
+    def _expected(self, rows: Iterable[ScenarioRow], kinds: Sequence[Type]) -> list[Values]:
         return [cells_of(row, kinds) for row in rows]
 
     def _show(self, values: Values) -> str:

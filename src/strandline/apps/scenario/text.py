@@ -19,7 +19,7 @@ Interval: TypeAlias = tuple[Instant, Instant]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ScenarioRow:
     """Cells as texts, None for NULL; an element of an answer has the interval of its validity, too."""
 
     cells: tuple[Cell, ...]
@@ -28,11 +28,11 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Events:
+class ScenarioEvents:
     """`EVENTS stream`: rows arrive, in this order."""
 
     stream: str
-    rows: tuple[Row, ...]
+    rows: tuple[ScenarioRow, ...]
     span: Span
 
 
@@ -60,11 +60,11 @@ class Expect:
     what: Literal["snapshot", "elements", "late", "rejected", "progress"]
     name: str
     at: Instant | None
-    rows: tuple[Row, ...]
+    rows: tuple[ScenarioRow, ...]
     span: Span
 
 
-Step: TypeAlias = Events | AdvanceTime | End | Expect
+Step: TypeAlias = ScenarioEvents | AdvanceTime | End | Expect
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class _Reader:
                 self._instant(time or "", span)
                 self.day = time
             case "EVENTS":
-                yield Events(str(name), tuple(self._row(line, elements=False) for line in lines), span)
+                yield ScenarioEvents(str(name), tuple(self._row(line, elements=False) for line in lines), span)
             case "ADVANCE":
                 yield AdvanceTime(name, self._instant(str(time), span), span)
             case "END":
@@ -200,7 +200,7 @@ class _Reader:
             return Expect(kind, name, None, tuple(self._row(line, elements=False) for line in lines), span)
         return Expect("elements", name, None, tuple(self._row(line, elements=True) for line in lines), span)
 
-    def _row(self, line: _Line, elements: bool) -> Row:
+    def _row(self, line: _Line, elements: bool) -> ScenarioRow:
         text, interval = line.text.split(" -- ")[0] if elements else line.text, None
         if elements:
             found = list(_INTERVAL.finditer(text))
@@ -215,7 +215,7 @@ class _Reader:
             end = FOREVER if last["end"] in ("…", "...") else self._instant(last["end"], self._span(line))
             interval = (self._instant(last["start"], self._span(line)), end)
             text = text[: last.start()].rstrip().removesuffix("|")
-        return Row(tuple(self._cell(cell) for cell in split_cells(text)), interval, self._span(line))
+        return ScenarioRow(tuple(self._cell(cell) for cell in split_cells(text)), interval, self._span(line))
 
     def _cell(self, cell: str) -> Cell:
         if cell == "NULL":

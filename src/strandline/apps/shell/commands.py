@@ -13,11 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from strandline.apps.shell.graph import draw
-from strandline.apps.shell.session import MOST_PRINTED, Entry, Session
+from strandline.apps.shell.session import MOST_PRINTED, SessionQuery, Session
 from strandline.apps.shell.views import FORMS, Form
 from strandline.apps.shell.words import functions
 from strandline.core.errors import QueryError, Span, StrandlineError
-from strandline.core.table import Listing
+from strandline.core.table import TextTable
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, instant, show_instant
 from strandline.database.introspection.progress_meter import show_bytes, show_rate
 from strandline.database.introspection.show import show_streams, show_views
@@ -53,7 +53,7 @@ class Rest:
 
 
 @dataclass(frozen=True, slots=True)
-class Verb:
+class Command:
     name: str
     usage: str
     summary: str
@@ -61,14 +61,14 @@ class Verb:
     act: Action
 
 
-VERBS: Final[dict[str, Verb]] = {}
+VERBS: Final[dict[str, Command]] = {}
 
 
 def verb(name: str, usage: str, summary: str, *takes: Takes) -> Callable[[Action], Action]:
     """Make a function a dot command."""
 
     def register(act: Action) -> Action:
-        VERBS[name] = Verb(name, f"{name} {usage}".rstrip(), summary, takes, act)
+        VERBS[name] = Command(name, f"{name} {usage}".rstrip(), summary, takes, act)
         return act
 
     return register
@@ -104,8 +104,8 @@ def help_(session: Session, rest: Rest) -> None:
     wanted = [word if word.startswith(".") else f".{word}" for word in rest.words()]
     known = [VERBS[word] for word in wanted if word in VERBS] or list(VERBS.values())
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    for each in known:
-        table.add_row(Text(each.usage, style="bold"), each.summary)
+    for item in known:
+        table.add_row(Text(item.usage, style="bold"), item.summary)
     session.show(table)
     if not wanted:
         session.show(Text("\n" + _HOW))
@@ -128,12 +128,12 @@ def queries(session: Session, rest: Rest) -> None:
         names = (*names[:-1], "kept from", names[-1])
         rows = [(*row[:-1], _reached(at), row[-1]) for row, at in zip(rows, since, strict=True)]
     if rows:
-        session.list(Listing.text(names, rows))
+        session.list(TextTable.text(names, rows))
     else:
         session.say("no query was started yet")
 
 
-def _query_row(entry: Entry) -> tuple[str, ...]:
+def _query_row(entry: SessionQuery) -> tuple[str, ...]:
     entry.meter.look()
     rate = entry.meter.rates()[0] if entry.query.is_running else 0.0
     text = " ".join(entry.text.split())
@@ -159,11 +159,11 @@ def streams(session: Session, rest: Rest) -> None:
         session.sql(f"DESCRIBE {rest.words()[0]}", look=False)
         return
     catalog = session.database.catalog
-    listings = [each for each in (show_streams(catalog), show_views(catalog)) if each.table.num_rows]
-    for number, each in enumerate(listings):
+    listings = [listing for listing in (show_streams(catalog), show_views(catalog)) if listing.table.num_rows]
+    for number, listing in enumerate(listings):
         if number:
             session.say("")
-        session.list(each)
+        session.list(listing)
     if not listings:
         session.say("no stream was declared yet")
 
@@ -173,7 +173,7 @@ def functions_(session: Session, rest: Rest) -> None:
     part = rest.plain().lower()
     rows = [(name, doc) for name, doc in sorted(functions().items()) if part in name]
     if rows:
-        session.list(Listing.text(("function", "meaning"), rows))
+        session.list(TextTable.text(("function", "meaning"), rows))
     else:
         session.say(f'no function has "{part}" in its name')
 
@@ -187,7 +187,7 @@ def metrics(session: Session, rest: Rest) -> None:
     for name, value in {**entry.query.metrics(), **rates}.items():
         parts = value.items() if isinstance(value, dict) else [("", value)]
         rows += [(name, stream, _shown(name, amount)) for stream, amount in parts]
-    session.say(str(Listing.text(("metric", "stream", "value"), rows)))
+    session.say(str(TextTable.text(("metric", "stream", "value"), rows)))
 
 
 def _shown(name: str, value: object) -> str:
@@ -255,11 +255,11 @@ def tail(session: Session, rest: Rest) -> None:
         )
 
 
-def _look(session: Session, entry: Entry, form: Form | None) -> None:
+def _look(session: Session, entry: SessionQuery, form: Form | None) -> None:
     session.follow(session, lambda: entry, form or entry.form)
 
 
-def _look_back(session: Session, entry: Entry, rest: Rest, first: int) -> None:
+def _look_back(session: Session, entry: SessionQuery, rest: Rest, first: int) -> None:
     span = rest.span(first).to(rest.span(len(rest.words()) - 1))
     try:
         session.print_at(entry, _instant(rest, first, span))
@@ -341,6 +341,6 @@ def timing(session: Session, rest: Rest) -> None:
     session.say(f"timing is {'on' if session.timing else 'off'}")
 
 
-def _entry(session: Session, rest: Rest) -> Entry:
+def _entry(session: Session, rest: Rest) -> SessionQuery:
     words = rest.words()
     return session.find(words[0], rest.span()) if words else session.latest()

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from strandline.apps.shell.commands import VERBS, Verb
+from strandline.apps.shell.commands import VERBS, Command
 from strandline.apps.shell.session import Session
 from strandline.apps.shell.views import FORMS
 from strandline.apps.shell.words import KEYWORDS, functions
@@ -59,7 +59,7 @@ class Words(Completer):
         verb = VERBS.get(name.lower())
         return self._arguments(verb, rest) if verb is not None else ()
 
-    def _arguments(self, verb: Verb, rest: str) -> Iterator[Candidate]:
+    def _arguments(self, verb: Command, rest: str) -> Iterator[Candidate]:
         first = " " not in rest.lstrip()
         for kind in verb.takes:
             match kind:

@@ -11,13 +11,13 @@ from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.database.query import Query
 from strandline.runtime.kernels.batch import FROM, UNTIL
 from strandline.runtime.kernels.changes import CHANGE, TIME, coalesce, net_changes
-from strandline.runtime.result import answer_schema, from_answer
+from strandline.runtime.result import result_schema, from_result
 
 KEPT: Final = 1_000  # changes and rows; more do not fit any terminal
 CLOSE_LOOK: Final = 5_000  # pieces that come between two looks; of more, only the latest are looked at closely
 
 
-class Feed:
+class ResultFollower:
     """Each look costs as much as what has come since the last one, and what is valid.
 
     It relies on what an answer promises: after the progress has come to p, no piece of it begins before p. So what
@@ -48,14 +48,14 @@ class Feed:
     def look(self) -> None:
         """Take in what has come."""
         came = self.query.pieces(self._pieces)
-        if not came.tables and came.progress == self.progress:
+        if not came.tables and came.watermark == self.progress:
             return
-        if came.anew:
+        if came.reset:
             self.passed_over = True
             self._begin(came.since)
         self._pieces = came.number
         new = self._frame(came.tables)
-        before, progress = self._noted, came.progress
+        before, progress = self._noted, came.watermark
         self.progress = self._noted = progress
         self._open, known = pl.concat([self._open, new]), self._open
         since = self._close_look_since(new, before)
@@ -124,6 +124,6 @@ class Feed:
         self._rows_gone += over.height - self._rows.height
 
     def _frame(self, tables: list[pa.Table]) -> pl.DataFrame:
-        schema = answer_schema(self.query.columns)
+        schema = result_schema(self.query.columns)
         whole = pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in tables)])
-        return from_answer(whole, self.query.columns)
+        return from_result(whole, self.query.columns)

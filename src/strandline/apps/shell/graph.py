@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from strandline.database.introspection.progress_meter import Meter, show_rate, show_state
+from strandline.database.introspection.progress_meter import ProgressMeter, show_rate, show_state
 from strandline.database.query import Query
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.explain import show_exchange, show_node
@@ -17,21 +17,21 @@ _QUIET = "bright_black"
 _WIDEST = 72  # columns before the facts
 
 
-def draw(query: Query, meter: Meter) -> Text:
+def draw(query: Query, meter: ProgressMeter) -> Text:
     """The plan of a query; streams and the answer with their counts and rates.
 
     Rows flow upwards. Operators stand below each other, with a branch for each input where inputs meet.
     """
     meter.look()
     picture = _Picture(query.pipeline, meter)
-    answer = next(f for f in query.pipeline.fragments if f.route == physical.ResultOf(query.name))
+    result = next(f for f in query.pipeline.fragments if f.route == physical.ResultOf(query.name))
     picture.line("", Text.assemble(("answer of ", ""), (query.name, "bold cyan")), picture.answer_facts())
-    picture.fragment(answer, "")
+    picture.fragment(result, "")
     return picture.whole()
 
 
 class _Picture:
-    def __init__(self, pipeline: Pipeline, meter: Meter) -> None:
+    def __init__(self, pipeline: Pipeline, meter: ProgressMeter) -> None:
         self.pipeline = pipeline
         self.meter = meter
         self.metrics: dict[str, Any] = meter.metrics[0]
@@ -92,8 +92,8 @@ class _Picture:
         if port.name in self.feeders:
             fragment = self.feeders[port.name]
             assert isinstance(fragment.route, physical.ExchangeTo)
-            buckets = f"{self.pipeline.buckets} bucket{'' if self.pipeline.buckets == 1 else 's'}"
-            self.line(f"{indent}━ ", Text(f"{show_exchange(fragment.route)}, {buckets}", style="yellow"))
+            shards = f"{self.pipeline.shards} bucket{'' if self.pipeline.shards == 1 else 's'}"
+            self.line(f"{indent}━ ", Text(f"{show_exchange(fragment.route)}, {shards}", style="yellow"))
             self.fragment(fragment, indent)
         else:
             stream = port.name.removeprefix("source:")

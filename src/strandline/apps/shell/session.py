@@ -12,17 +12,17 @@ from typing import Any, Final, get_args
 from rich.console import RenderableType
 
 from strandline.apps.console import SafeConsole
-from strandline.apps.shell.feed import Feed
+from strandline.apps.shell.feed import ResultFollower
 from strandline.apps.shell.inputs import split, verb_of
 from strandline.apps.shell.startup import Startup
 from strandline.apps.shell.views import Form, natural_form, show, show_table
 from strandline.connectors.sinks import Memory
 from strandline.core.errors import QueryError, Span, StrandlineError
 from strandline.core.faults import explain_fault
-from strandline.core.table import Listing
+from strandline.core.table import TextTable
 from strandline.core.temporal import FOREVER, Instant
 from strandline.database.database import Database
-from strandline.database.introspection.progress_meter import Meter
+from strandline.database.introspection.progress_meter import ProgressMeter
 from strandline.database.query import Query
 from strandline.sql import ast
 from strandline.sql.parser.statements import parse
@@ -32,17 +32,17 @@ MOST_PRINTED: Final = 1_000  # rows that are printed at once
 
 
 @dataclass(slots=True)
-class Entry:
+class SessionQuery:
     """A query that was started here, under a short id that all verbs take as well as its name."""
 
     id: str
     query: Query
     text: str
-    meter: Meter
+    meter: ProgressMeter
     form: Form
     asked: float
     planned: float
-    feed: Feed | None = None
+    feed: ResultFollower | None = None
     first_batch: float | None = None
     announced: bool = field(default=False)
 
@@ -58,12 +58,12 @@ class Session:
         self.database = database
         self.startup = startup
         self.console = SafeConsole(highlight=False)
-        self.entries: list[Entry] = []
+        self.entries: list[SessionQuery] = []
         self.timing = False
         self.leaving = False
         self.failures = 0
         self.typed = ""  # what was typed while an answer was shown, and belongs to the next input
-        self.follow: Callable[[Session, Callable[[], Entry], Form | None], None] = await_and_print
+        self.follow: Callable[[Session, Callable[[], SessionQuery], Form | None], None] = await_and_print
 
     # ---- inputs ------------------------------------------------------------------------------------------------------
 
@@ -93,9 +93,9 @@ class Session:
         except (OSError, UnicodeDecodeError) as error:
             raise StrandlineError(f"{path} cannot be read", code="missing-script", detail=str(error)) from None
         inputs = list(split(text))
-        if any(verb_of(each) is not None for each in inputs):
-            for each in inputs:
-                self.run(each) if verb_of(each) is not None else self.sql(each, look=False)
+        if any(verb_of(item) is not None for item in inputs):
+            for item in inputs:
+                self.run(item) if verb_of(item) is not None else self.sql(item, look=False)
         else:
             self.sql(text, look=False)  # as one text: errors then name the line of the file
 
@@ -109,7 +109,7 @@ class Session:
                 self.tell_time(time.monotonic() - began)
                 continue
 
-            def begin(statement: ast.Statement = statement, began: float = began) -> Entry:
+            def begin(statement: ast.Statement = statement, began: float = began) -> SessionQuery:
                 return self.start(statement, began)
 
             if look and number == len(statements) - 1:
@@ -118,7 +118,7 @@ class Session:
                 entry = begin()
                 self.say(f"{entry.label} is running")
 
-    def start(self, statement: ast.Statement, began: float) -> Entry:
+    def start(self, statement: ast.Statement, began: float) -> SessionQuery:
         """Start the query of a statement, once the engine is there."""
         self.startup.engine()
         asked = time.monotonic()
@@ -126,7 +126,7 @@ class Session:
         result = self.database.execute(statement, name=own)
         return self.adopt(own, result, statement.text, asked - began)
 
-    def start_named(self, name: str) -> Entry:
+    def start_named(self, name: str) -> SessionQuery:
         """Start the query behind a derived stream."""
         self.startup.engine()
         asked = time.monotonic()
@@ -134,11 +134,11 @@ class Session:
         stream = self.database.catalog.get(name)
         return self.adopt(self.next_id(), query, getattr(stream, "text", name), time.monotonic() - asked)
 
-    def adopt(self, own: str, query: Query, text: str, waited: float) -> Entry:
+    def adopt(self, own: str, query: Query, text: str, waited: float) -> SessionQuery:
         now = time.monotonic()
-        entry = Entry(own, query, text, Meter([query]), natural_form(query), now - waited, now)
+        entry = SessionQuery(own, query, text, ProgressMeter([query]), natural_form(query), now - waited, now)
         if isinstance(query.sink, Memory):
-            entry.feed = Feed(query)
+            entry.feed = ResultFollower(query)
         self.entries.append(entry)
         return entry
 
@@ -150,7 +150,7 @@ class Session:
 
     # ---- what there is -----------------------------------------------------------------------------------------------
 
-    def find(self, word: str, span: Span | None = None) -> Entry:
+    def find(self, word: str, span: Span | None = None) -> SessionQuery:
         """The query of an id or a name; of several with one name the newest."""
         for entry in reversed(self.entries):
             if word.lower() in (entry.id.lower(), entry.query.name.lower()):
@@ -159,7 +159,7 @@ class Session:
         hint = f"Queries are {known}." if known else "None was started yet: type a SELECT, or .start a derived stream."
         raise QueryError(f'there is no query "{word}"', code="unknown-query", hint=hint, span=span)
 
-    def latest(self) -> Entry:
+    def latest(self) -> SessionQuery:
         if not self.entries:
             raise QueryError(
                 "no query was started yet",
@@ -168,7 +168,7 @@ class Session:
             )
         return self.entries[-1]
 
-    def running(self) -> list[Entry]:
+    def running(self) -> list[SessionQuery]:
         return [entry for entry in self.entries if entry.query.is_running]
 
     def notices(self) -> list[str]:
@@ -189,7 +189,7 @@ class Session:
     def say(self, text: str, style: str | None = None) -> None:
         self.console.print(text, markup=False, soft_wrap=True, style=style)
 
-    def list(self, listing: Listing) -> None:
+    def list(self, listing: TextTable) -> None:
         """Print a listing; on a terminal a row has one line, whatever does not fit."""
         lines = str(listing).split("\n")
         if self.console.is_terminal:
@@ -210,7 +210,7 @@ class Session:
         if self.timing:
             self.say(f"time: {seconds:.3f} s")
 
-    def print_now(self, entry: Entry, form: Form, most: int) -> None:
+    def print_now(self, entry: SessionQuery, form: Form, most: int) -> None:
         """The answer as it is by now."""
         entry.form = form
         query = entry.query
@@ -223,7 +223,7 @@ class Session:
         else:
             query.pieces()  # says that there are none, and why
 
-    def print_at(self, entry: Entry, at: Instant) -> None:
+    def print_at(self, entry: SessionQuery, at: Instant) -> None:
         """The answer at an instant that has passed."""
         self.show(show_table(entry.query, _payload(entry.query, at), at, MOST_PRINTED))
 
@@ -257,11 +257,11 @@ def _payload(query: Query, at: Instant) -> Any:
 
 def last_row(query: Query) -> Instant:
     """The time of the last row that came: what the answer was when the input ended, before its windows ran empty."""
-    beats = query._group.delivery.heartbeats.values()
-    return min(max((beat.high for beat in beats), default=0), FOREVER - 1)
+    statuses = query._group.delivery.statuses.values()
+    return min(max((status.high for status in statuses), default=0), FOREVER - 1)
 
 
-def rows_of(entry: Entry) -> str:
+def rows_of(entry: SessionQuery) -> str:
     """How many rows an answer has, as they are shown: pieces of one row that were delivered one by one are one."""
     if entry.feed is not None and not entry.feed.passed_over:
         count = entry.feed.rows_seen
@@ -279,7 +279,7 @@ def failure(query: Query) -> str:
     return "no reason is known"
 
 
-def await_and_print(session: Session, begin: Callable[[], Entry], form: Form | None) -> None:
+def await_and_print(session: Session, begin: Callable[[], SessionQuery], form: Form | None) -> None:
     """Without a terminal: wait for the end of a query, and print all its rows."""
     entry = begin()
     query = entry.query

@@ -24,7 +24,7 @@ class Options:
     engine: EngineName = "spark"
     master: str | None = None
     checkpoint: Path | None = None
-    buckets: int | None = None
+    shards: int | None = None
     batch_rows: int = 1_000_000
     keep: int = 1_000_000
     allow: Allow | None = None
@@ -105,7 +105,7 @@ class Startup:
             engine=given.engine,
             master=given.master,
             checkpoint=given.checkpoint,
-            buckets=given.buckets,
+            shards=given.shards,
             batch_rows=given.batch_rows,
             keep=given.keep,
             allow=given.allow,

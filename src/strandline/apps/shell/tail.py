@@ -23,7 +23,7 @@ from prompt_toolkit.layout.controls import FormattedTextControl
 from rich.console import RenderableType
 
 from strandline.apps.console import SafeConsole
-from strandline.apps.shell.session import Entry, Session, failure, rows_of
+from strandline.apps.shell.session import SessionQuery, Session, failure, rows_of
 from strandline.apps.shell.style import STYLE
 from strandline.apps.shell.views import FORMS, Form, show
 from strandline.core.errors import QueryError, StrandlineError
@@ -32,20 +32,20 @@ from strandline.core.temporal import BEFORE_ALL
 from strandline.database.introspection.progress_meter import spinner
 
 _LOOK_SECONDS: Final = 0.2
-_PATIENCE: Final = 8.0  # seconds until somebody who waits for rows may want to know why there are none
-_ROOM: Final = 6  # lines of the screen that are not rows: title, head, phase, status, and one to breathe
+_DIAGNOSE_AFTER_S: Final = 8.0  # seconds until somebody who waits for rows may want to know why there are none
+_OTHER_LINES: Final = 6  # lines of the screen that are not rows: title, head, phase, status, and one to breathe
 
 
-def follow(session: Session, begin: Callable[[], Entry], form: Form | None) -> None:
+def follow(session: Session, begin: Callable[[], SessionQuery], form: Form | None) -> None:
     """Start a query, or look at one that runs, until the user leaves or it ends."""
     Tail(session, begin, form).run()
 
 
 class Tail:
-    def __init__(self, session: Session, begin: Callable[[], Entry], form: Form | None) -> None:
+    def __init__(self, session: Session, begin: Callable[[], SessionQuery], form: Form | None) -> None:
         self.session = session
         self.form = form
-        self.entry: Entry | None = None
+        self.entry: SessionQuery | None = None
         self.error: StrandlineError | None = None
         self._begin = begin
         self._given_up = False
@@ -123,20 +123,20 @@ class Tail:
             self._draw(entry, phase)
         return over
 
-    def _advice(self, entry: Entry) -> str:
-        waits_long = entry.meter.metrics[0]["batches"] and time.monotonic() - self._began > _PATIENCE
+    def _advice(self, entry: SessionQuery) -> str:
+        waits_long = entry.meter.metrics[0]["batches"] and time.monotonic() - self._began > _DIAGNOSE_AFTER_S
         return f" (Ctrl-C, then .why {entry.id} tells what holds it up)" if waits_long else ""
 
     def _wait(self, phase: str) -> None:
         self._body = f"{spinner()} {phase}  {time.monotonic() - self._began:.0f} s"
 
-    def _draw(self, entry: Entry, phase: str | None) -> None:
+    def _draw(self, entry: SessionQuery, phase: str | None) -> None:
         if entry.feed is None:
             self._body = f"the answer of {entry.label} is written elsewhere; {rows_of(entry)} so far"
             return
         entry.feed.look()
         size = self._app.output.get_size()
-        shown = as_ansi(show(entry.feed, self.form or "table", max(size.rows - _ROOM, 3)), size.columns)
+        shown = as_ansi(show(entry.feed, self.form or "table", max(size.rows - _OTHER_LINES, 3)), size.columns)
         self._body = ANSI(shown.rstrip("\n") + (f"\n{spinner()} {phase}" if phase else ""))
 
     def _application(self) -> Application[None]:
@@ -185,7 +185,7 @@ class Tail:
 
     # ---- when it is over ---------------------------------------------------------------------------------------------
 
-    def _farewell(self, entry: Entry) -> None:
+    def _farewell(self, entry: SessionQuery) -> None:
         """Leave the last look on the screen, and say how things stand."""
         session, query = self.session, entry.query
         state = query.state
@@ -195,7 +195,7 @@ class Tail:
             session.say(failure(query), style="red")
             return
         if query.progress > BEFORE_ALL and entry.feed is not None:
-            session.print_now(entry, self.form or "table", max(session.console.height - _ROOM, 3))
+            session.print_now(entry, self.form or "table", max(session.console.height - _OTHER_LINES, 3))
         if state == "running":
             session.say(f"{entry.label} is still running: .tail {entry.id} shows it again, .stop {entry.id} ends it")
         else:
@@ -205,7 +205,7 @@ class Tail:
             first = f", first batch after {entry.first_batch - entry.asked:.3f} s" if entry.first_batch else ""
             session.say(f"time: planned and started in {entry.planned - entry.asked:.3f} s{first}")
 
-    def _ended(self, entry: Entry, state: str) -> str:
+    def _ended(self, entry: SessionQuery, state: str) -> str:
         if state == "stopped":
             return f"{entry.label} was stopped, {rows_of(entry)}"
         if entry.feed is not None and not entry.feed.rows_seen:

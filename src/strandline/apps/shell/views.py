@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from strandline.apps.shell.feed import Feed
+from strandline.apps.shell.feed import ResultFollower
 from strandline.core.errors import printable
 from strandline.core.temporal import FOREVER, Instant, show_instant
 from strandline.core.types import is_numeric
@@ -46,7 +46,7 @@ def _is_momentary(node: Node) -> bool:
             return False
 
 
-def show(feed: Feed, form: Form, most: int) -> RenderableType:
+def show(feed: ResultFollower, form: Form, most: int) -> RenderableType:
     """The newest of an answer, at most so many lines of it."""
     match form:
         case "table":
@@ -176,6 +176,6 @@ def _cell(value: object) -> Text:
     if isinstance(value, float):
         return Text(f"{value:.10g}")
     if isinstance(value, list):
-        return Text("[" + ", ".join(_cell(each).plain for each in value) + "]")
+        return Text("[" + ", ".join(_cell(item).plain for item in value) + "]")
     shown = printable(str(value)).replace("\n", "⏎")
     return Text(shown if len(shown) <= _WIDEST else shown[: _WIDEST - 1] + "…")

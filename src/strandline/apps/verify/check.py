@@ -11,11 +11,11 @@ import polars as pl
 from strandline.apps.verify.compare import AT, Difference, at_instants, differences
 from strandline.apps.verify.dialect import Untranslatable
 from strandline.apps.verify.instants import change_instants
-from strandline.apps.verify.judge import Database, answers, load_streams
+from strandline.apps.verify.judge import Database, results, load_streams
 from strandline.apps.verify.record import Recorded
 from strandline.apps.verify.rerun import rerun
 from strandline.apps.verify.shrink import smallest
-from strandline.apps.verify.world import Place, Times, World
+from strandline.apps.verify.world import NameScope, Times, Dataset
 from strandline.core.temporal import FOREVER, Instant
 from strandline.core.types import DOUBLE
 from strandline.logical.plan import Plan
@@ -25,13 +25,13 @@ from strandline.sql import ast
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class QueryUnderTest:
     """A query as it is written and as it is bound, and the place in a script where it stands."""
 
     name: str
     query: ast.Query
     plan: Plan
-    place: Place
+    place: NameScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Verdict:
 
 def check(
     database: Database,
-    question: Question,
+    question: QueryUnderTest,
     streams: Sequence[Recorded],
     elements: pl.DataFrame,
     until: Instant = FOREVER,
@@ -68,21 +68,21 @@ def check(
     """Compare an answer, complete for the instants before `until`, at every instant at which it can change."""
     columns = schema(question.plan)
     try:
-        world = World(load_streams(database, streams))
+        world = Dataset(load_streams(database, streams))
         world = replace(world, begins=world.origin(question.query, question.place))
         start, end = times(elements, FROM), times(elements, UNTIL)
         known = change_instants(question.query, question.place, world, np.concatenate([start, end]))
         known = known[known < until]
         chosen = _thinned(known, most)
         world = replace(world, latest=int(chosen.max(initial=0)))
-        theirs = answers(database, world, question.place, question.query, columns, chosen)
+        theirs = results(database, world, question.place, question.query, columns, chosen)
         ours = at_instants(elements.drop(FROM, UNTIL), start, end, chosen)
         found = differences(ours, theirs)
         if found:
             # A database that takes a query apart by instants can err in that, and DuckDB 2.0 does where an aggregate
             # without groups stands under a set operator. The plain query at one instant is what counts.
-            doubtful = np.array([each.instant for each in found], dtype=np.int64)
-            again = answers(database, world, question.place, question.query, columns, doubtful, apart=True)
+            doubtful = np.array([item.instant for item in found], dtype=np.int64)
+            again = results(database, world, question.place, question.query, columns, doubtful, apart=True)
             found = differences(ours.filter(pl.col(AT).is_in(doubtful)), again)
     except Untranslatable as reason:
         return Verdict(question.name, unchecked=str(reason))
@@ -98,7 +98,7 @@ def check(
 
 
 def smallest_failing(
-    database: Database, question: Question, streams: Sequence[Recorded]
+    database: Database, question: QueryUnderTest, streams: Sequence[Recorded]
 ) -> tuple[Recorded, ...] | None:
     """The fewest rows found for which the local engine and the database differ; None if they agree on all of them."""
     places = [(number, row) for number, recorded in enumerate(streams) for row in range(recorded.rows.height)]
@@ -113,8 +113,8 @@ def smallest_failing(
         fewer = kept(wanted)
         # Cut into single rows as well: some failures show only between batches.
         return any(
-            not check(database, question, fewer, rerun(question.plan, fewer, batch_rows=size, buckets=buckets)).equal
-            for size, buckets in ((1, 2), (1_000_000, 1))
+            not check(database, question, fewer, rerun(question.plan, fewer, batch_rows=size, shards=shards)).equal
+            for size, shards in ((1, 2), (1_000_000, 1))
         )
 
     if not fails(places):

@@ -117,7 +117,7 @@ class Dialect:
             return f"{function}({', '.join(arguments)})"
         if function == "+" and kinds[0].name in ("INTERVAL", "BIGINT") and kinds[1].name in ("DATE", "TIMESTAMP"):
             arguments, kinds = arguments[::-1], kinds[::-1]
-        families = [_family(each) for each in kinds]
+        families = [_family(item) for item in kinds]
         # A difference depends on both operands, everything else on the first.
         first, last = families[:1] or [""], families[-1:] or [""]
         names = (f"{function} {last[0]}", f"{function}/{len(kinds)}", function)

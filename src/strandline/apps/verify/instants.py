@@ -6,15 +6,15 @@ from typing import Final, assert_never
 
 import numpy as np
 
-from strandline.apps.verify.world import Place, Times, World
+from strandline.apps.verify.world import NameScope, Times, Dataset
 from strandline.core.temporal import FOREVER
-from strandline.logical.properties.temporal import granule, is_chronon
+from strandline.logical.properties.temporal import granule, is_point_stream
 from strandline.sql import ast
 
 NEVER: Final[Times] = np.zeros(0, dtype=np.int64)
 
 
-def change_instants(query: ast.Query, place: Place, world: World, edges: Times) -> Times:
+def change_instants(query: ast.Query, place: NameScope, world: Dataset, edges: Times) -> Times:
     """Every instant at which the answer can change, or at which ours begins or ends, each with the ones just before
     and after. Instants before the first row of all are left out: there is no answer yet."""
     origin = world.origin(query, place)
@@ -26,7 +26,7 @@ def change_instants(query: ast.Query, place: Place, world: World, edges: Times) 
     return wanted
 
 
-def changes(node: ast.Node, place: Place, world: World) -> Times:
+def changes(node: ast.Node, place: NameScope, world: Dataset) -> Times:
     """Every instant at which what a node stands for can be another than at the instant before, and some more."""
     match node:
         case ast.With():
@@ -50,14 +50,14 @@ def changes(node: ast.Node, place: Place, world: World) -> Times:
             return np.unique(np.concatenate([NEVER, *parts]))
 
 
-def occasions(query: ast.Query, place: Place, world: World, window: ast.Window | None = None) -> Times:
+def occasions(query: ast.Query, place: NameScope, world: Dataset, window: ast.Window | None = None) -> Times:
     """When a query has elements that a window can take: when it changes, or once in every granule."""
     found = changes(query, place, world)
     if window is None or isinstance(window, ast.NowWindow) or not len(found):
         return found
     plan = place.plan(query)
     length = granule(plan)
-    if is_chronon(plan) or length is None:
+    if is_point_stream(plan) or length is None:
         return found
     # What is valid for long occurs in every granule, and for ever means as long as anybody asks.
     last = world.latest if world.latest < FOREVER else int(found.max()) + length

@@ -11,8 +11,8 @@ import polars as pl
 from strandline.apps.verify.compare import AT
 from strandline.apps.verify.dialect import Dialect, Untranslatable
 from strandline.apps.verify.record import Recorded
-from strandline.apps.verify.translate import INSTANT, Stage, Text, Translation
-from strandline.apps.verify.world import Place, Rows, Times, World
+from strandline.apps.verify.translate import INSTANT, TranslatedStage, Text, Translation
+from strandline.apps.verify.world import NameScope, BaseTable, Times, Dataset
 from strandline.core.types import BIGINT, Column, Schema
 from strandline.logical.udf import Definition
 from strandline.runtime.kernels.columns import polars_type
@@ -42,9 +42,9 @@ class Database(Protocol):
     def close(self) -> None: ...
 
 
-def load_streams(database: Database, streams: Iterable[Recorded]) -> dict[str, Rows]:
+def load_streams(database: Database, streams: Iterable[Recorded]) -> dict[str, BaseTable]:
     """Put the rows of streams, in order of arrival, into tables; returns what is known of each, by lower-case name."""
-    found: dict[str, Rows] = {}
+    found: dict[str, BaseTable] = {}
     for number, recorded in enumerate(streams, 1):
         table = f"stream{number}"
         named = enumerate(recorded.stream.columns, 1)
@@ -55,16 +55,16 @@ def load_streams(database: Database, streams: Iterable[Recorded]) -> dict[str, R
             pl.Series("until_us", recorded.ends, dtype=pl.Int64),
             pl.int_range(pl.len()).alias("seq"),
         )
-        more = tuple(Column(id, id, BIGINT) for id in ("at_us", "until_us", "seq"))
+        more = tuple(Column(column_id, column_id, BIGINT) for column_id in ("at_us", "until_us", "seq"))
         database.load(table, (*columns, *more), frame)
-        found[recorded.stream.name.lower()] = Rows(table, recorded.times, recorded.ends)
+        found[recorded.stream.name.lower()] = BaseTable(table, recorded.times, recorded.ends)
     return found
 
 
-def answers(
+def results(
     database: Database,
-    world: World,
-    place: Place,
+    world: Dataset,
+    place: NameScope,
     query: ast.Query,
     columns: Schema,
     instants: Times,
@@ -119,7 +119,7 @@ def _apart(database: Database, body: Text, instants: Times, shape: Schema) -> pl
     return pl.concat([part for part in found if part.height] or found[:1])
 
 
-def _make(database: Database, stage: Stage, apart: bool) -> None:
+def _make(database: Database, stage: TranslatedStage, apart: bool) -> None:
     """The table of a stage, all instants together or one by one. Its rows are valid for one instant each."""
     listed = ", ".join((*(c.id for c in stage.body.columns), *(("seq",) if stage.ordered else ())))
     database.run(f"DROP TABLE IF EXISTS {stage.table}")

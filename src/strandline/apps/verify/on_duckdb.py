@@ -132,7 +132,7 @@ _HELPERS: Final = (
 )
 
 DIALECT: Final = Dialect(
-    name="DuckDB",
+    name="DuckDBOracle",
     prefix="sl_",
     types={
         "BOOLEAN": "BOOLEAN",
@@ -157,7 +157,7 @@ DIALECT: Final = Dialect(
 )
 
 
-class DuckDB:
+class DuckDBOracle:
     """A DuckDB of its own, in memory."""
 
     dialect = DIALECT

@@ -126,7 +126,7 @@ def _quote(text: str) -> str:
 
 
 DIALECT: Final = Dialect(
-    name="PostgreSQL",
+    name="PostgreSQLOracle",
     prefix="pg_temp.",
     types={
         "BOOLEAN": "BOOLEAN",
@@ -152,7 +152,7 @@ DIALECT: Final = Dialect(
 )
 
 
-class PostgreSQL:
+class PostgreSQLOracle:
     """A connection to a server; `where` is a connection string of libpq."""
 
     dialect = DIALECT
@@ -177,7 +177,7 @@ class PostgreSQL:
                 hint="Start the server, or say where it is with --dsn.",
             ) from None
         settings = ("TimeZone = 'UTC'", "extra_float_digits = 1", "jit = off", "DateStyle = 'ISO'")
-        for statement in (*(f"SET {each}" for each in settings), *DIALECT.helpers, *self._collated_helpers()):
+        for statement in (*(f"SET {setting}" for setting in settings), *DIALECT.helpers, *self._collated_helpers()):
             self._connection.execute(statement)
 
     def _collated_helpers(self) -> list[str]:

@@ -16,7 +16,7 @@ from strandline.logical.schema import schema
 from strandline.planner.physical.lowering import choose
 from strandline.planner.stages import optimize
 from strandline.runtime.commit import BatchReport, Delivery
-from strandline.runtime.result import answer_schema, from_answer
+from strandline.runtime.result import result_schema, from_result
 
 
 class RecordedSource(Source):
@@ -37,15 +37,15 @@ class RecordedSource(Source):
         yield Chunk(self.rows.slice(start, end - start), pl.DataFrame(schema=REJECT_SCHEMA))
 
 
-def rerun(plan: Plan, streams: Sequence[Recorded], *, batch_rows: int, buckets: int) -> pl.DataFrame:
+def rerun(plan: Plan, streams: Sequence[Recorded], *, batch_rows: int, shards: int) -> pl.DataFrame:
     """The elements of the answer over these rows, by column id, with `@from` and `@until`."""
-    pipeline = choose([("q", optimize(plan))], [recorded.stream for recorded in streams], buckets)
+    pipeline = choose([("q", optimize(plan))], [recorded.stream for recorded in streams], shards)
     tables: list[pa.Table] = []
 
     def take(report: BatchReport) -> None:
-        tables.extend(report.answers.get("q", ()))
+        tables.extend(report.results.get("q", ()))
 
     sources = {r.stream.name: RecordedSource(r) for r in streams if r.stream in pipeline.streams}
     LocalRun(pipeline, Delivery(pipeline, None, None, [take]), None, batch_rows, sources).run()
-    shape = answer_schema(schema(plan))
-    return from_answer(pa.concat_tables([shape.empty_table(), *(t.cast(shape) for t in tables)]), schema(plan))
+    shape = result_schema(schema(plan))
+    return from_result(pa.concat_tables([shape.empty_table(), *(t.cast(shape) for t in tables)]), schema(plan))

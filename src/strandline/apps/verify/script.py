@@ -11,13 +11,13 @@ from pathlib import Path
 
 import polars as pl
 
-from strandline.apps.verify.check import Question, Verdict, check, smallest_failing
+from strandline.apps.verify.check import QueryUnderTest, Verdict, check, smallest_failing
 from strandline.apps.verify.judge import Database
-from strandline.apps.verify.on_duckdb import DuckDB
-from strandline.apps.verify.on_postgresql import PostgreSQL
+from strandline.apps.verify.on_duckdb import DuckDBOracle
+from strandline.apps.verify.on_postgresql import PostgreSQLOracle
 from strandline.apps.verify.record import Recorded, record
 from strandline.apps.verify.server import temporary_server
-from strandline.apps.verify.world import Place, base_streams
+from strandline.apps.verify.world import NameScope, base_streams
 from strandline.connectors.sinks import Memory
 from strandline.core.errors import QueryError, SetupError
 from strandline.core.temporal import FOREVER
@@ -34,10 +34,10 @@ from strandline.sql.parser.statements import parse
 
 
 @dataclass(frozen=True, slots=True)
-class Plea:
+class VerifyCase:
     """A query that was run and the rows it read, unless one of its streams goes by the time of arrival."""
 
-    question: Question
+    question: QueryUnderTest
     query: Query
     streams: tuple[Recorded, ...]
     by_arrival: str | None = None
@@ -47,13 +47,13 @@ class Plea:
 def judge(name: str, dsn: str | None) -> Iterator[Database]:
     """The database that judges; a PostgreSQL server is started for it if none is named."""
     if name == "duckdb":
-        database: Database = DuckDB()
+        database: Database = DuckDBOracle()
         try:
             yield database
         finally:
             database.close()
     elif name == "postgresql" and dsn is not None:
-        database = PostgreSQL(dsn)
+        database = PostgreSQLOracle(dsn)
         try:
             yield database
         finally:
@@ -82,28 +82,39 @@ def verify(
     questions = _questions(script, text, engine.catalog, only)
     verdicts = []
     with tempfile.TemporaryDirectory(prefix="strandline-verify-") as directory:
-        pleas = _run(engine, questions, Path(directory), seconds, note)
-        for plea in pleas:
-            if plea.by_arrival is not None:
-                reason = f'the rows of "{plea.by_arrival}" count when they arrive, and that does not happen again'
-                verdicts.append(Verdict(plea.question.name, unchecked=reason))
+        verify_cases = _run(engine, questions, Path(directory), seconds, note)
+        for verify_case in verify_cases:
+            if verify_case.by_arrival is not None:
+                reason = (
+                    f'the rows of "{verify_case.by_arrival}" count when they arrive, and that does not happen again'
+                )
+                verdicts.append(Verdict(verify_case.question.name, unchecked=reason))
                 continue
-            note(f"asking {database.dialect.name} about {plea.question.name}")
-            verdict = check(database, plea.question, plea.streams, _elements(plea.query), plea.query.progress, most)
-            if not verdict.known and not plea.query.ended and verdict.unchecked is None:
+            note(f"asking {database.dialect.name} about {verify_case.question.name}")
+            verdict = check(
+                database,
+                verify_case.question,
+                verify_case.streams,
+                _elements(verify_case.query),
+                verify_case.query.progress,
+                most,
+            )
+            if not verdict.known and not verify_case.query.ended and verdict.unchecked is None:
                 verdict = replace(verdict, unchecked="no instant was complete when the run was stopped")
             if not verdict.equal:
-                note(f"looking for the smallest input that makes {plea.question.name} fail")
-                verdict = replace(verdict, smallest=smallest_failing(database, plea.question, plea.streams))
+                note(f"looking for the smallest input that makes {verify_case.question.name} fail")
+                verdict = replace(
+                    verdict, smallest=smallest_failing(database, verify_case.question, verify_case.streams)
+                )
             verdicts.append(verdict)
     return verdicts
 
 
-def _questions(script: Script, text: str, catalog: Catalog, only: str | None) -> list[Question]:
+def _questions(script: Script, text: str, catalog: Catalog, only: str | None) -> list[QueryUnderTest]:
     """The queries of a script, each with what names mean where it stands."""
-    place = Place(catalog)
-    named: dict[str, tuple[ast.Query, Place]] = {}
-    bare: list[tuple[ast.Query, Place]] = []
+    place = NameScope(catalog)
+    named: dict[str, tuple[ast.Query, NameScope]] = {}
+    bare: list[tuple[ast.Query, NameScope]] = []
     for statement in as_if_whole(with_definitions(tuple(parse(text)), catalog.functions)):
         match statement:
             case ast.CreateStreamAs(name, query):
@@ -135,7 +146,7 @@ def _questions(script: Script, text: str, catalog: Catalog, only: str | None) ->
     found = []
     for label, plan in script.queries:
         query, around = named[label.lower()] if label.lower() in named else next(nameless)
-        found.append(Question(label, query, plan, around))
+        found.append(QueryUnderTest(label, query, plan, around))
     chosen = [question for question in found if only is None or question.name.lower() == only.lower()]
     if not chosen:
         known = ", ".join(question.name for question in found)
@@ -148,8 +159,8 @@ def _questions(script: Script, text: str, catalog: Catalog, only: str | None) ->
 
 
 def _run(
-    engine: Engine, questions: Sequence[Question], place: Path, seconds: float | None, note: Callable[[str], None]
-) -> list[Plea]:
+    engine: Engine, questions: Sequence[QueryUnderTest], place: Path, seconds: float | None, note: Callable[[str], None]
+) -> list[VerifyCase]:
     queries: dict[str, Query] = {}
     places: dict[str, Path] = {}
     for number, group in enumerate(connected_groups([(q.name, q.plan) for q in questions])):
@@ -157,7 +168,7 @@ def _run(
         for query in engine.start([(name, plan, Memory(keep=None)) for name, plan in group], checkpoint):
             queries[query.name], places[query.name] = query, checkpoint
     _wait(list(queries.values()), seconds, note)
-    pleas = []
+    verify_cases = []
     recorded: dict[tuple[Path, str], Recorded] = {}
     for question in questions:
         query, checkpoint = queries[question.name], places[question.name]
@@ -173,8 +184,8 @@ def _run(
                 count = None if query.ended else _rows_read(query, stream.name)
                 recorded[checkpoint, name] = record(stream, checkpoint / "sources" / stream.name, late, count)
         mine = tuple(value for (path, _), value in recorded.items() if path == checkpoint)
-        pleas.append(Plea(question, query, mine, by_arrival))
-    return pleas
+        verify_cases.append(VerifyCase(question, query, mine, by_arrival))
+    return verify_cases
 
 
 def _rows_read(query: Query, stream: str) -> int:
@@ -210,4 +221,6 @@ def _elements(query: Query) -> pl.DataFrame:
     frame: pl.DataFrame = query.results("polars")
     names = {name: f"c{n}" for n, name in enumerate(frame.columns[:-2], 1)}
     start, end = (pl.col(name).dt.epoch("us").fill_null(FOREVER) for name in frame.columns[-2:])
-    return frame.select(*(pl.col(name).alias(id) for name, id in names.items()), start.alias(FROM), end.alias(UNTIL))
+    return frame.select(
+        *(pl.col(name).alias(column_id) for name, column_id in names.items()), start.alias(FROM), end.alias(UNTIL)
+    )

@@ -23,7 +23,7 @@ from typing import Final, assert_never
 
 from strandline.apps.verify.dialect import Aggregated, Dialect, Untranslatable
 from strandline.apps.verify.instants import occasions
-from strandline.apps.verify.world import Place, Times, World
+from strandline.apps.verify.world import NameScope, Times, Dataset
 from strandline.core.errors import Span
 from strandline.core.temporal import Instant
 from strandline.core.types import BIGINT, BOOLEAN, NULL, VARCHAR, Column, Schema
@@ -63,7 +63,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class TranslatedStage:
     """A table that must be made before: `body` at some instants; `ordered` if it tells the order of arrival."""
 
     table: str
@@ -76,13 +76,13 @@ class Stage:
 class Translation:
     """Translates one query; `stages` are the tables that it needs, in order."""
 
-    world: World
-    place: Place
+    world: Dataset
+    place: NameScope
     dialect: Dialect
     origin: Instant | None  # of the whole query
     now: str = INSTANT  # the instant that the part at hand is about
-    stages: list[Stage] = field(default_factory=list)
-    _staged: dict[int, Stage] = field(default_factory=dict)
+    stages: list[TranslatedStage] = field(default_factory=list)
+    _staged: dict[int, TranslatedStage] = field(default_factory=dict)
     _names: int = 0
 
     def name(self, prefix: str) -> str:
@@ -113,7 +113,7 @@ class Translation:
                 assert_never(query)
 
     @contextmanager
-    def at_place(self, place: Place) -> Iterator[None]:
+    def at_place(self, place: NameScope) -> Iterator[None]:
         before, self.place = self.place, place
         yield
         self.place = before
@@ -272,12 +272,12 @@ class Translation:
         columns = _called(stage.body.columns, names)
         return Text(self.held(stage.table, columns, window, arrived=stage.ordered), columns)
 
-    def stage(self, query: ast.Query, window: ast.Window) -> Stage:
+    def stage(self, query: ast.Query, window: ast.Window) -> TranslatedStage:
         if id(query) not in self._staged:
             in_order = keeps_arrival_order(self.place.plan(query))
             with self.at_instant(INSTANT):
                 body = self.query(query, ordered=in_order)
-            made = Stage(self.name("stage"), occasions(query, self.place, self.world, window), body, in_order)
+            made = TranslatedStage(self.name("stage"), occasions(query, self.place, self.world, window), body, in_order)
             self._staged[id(query)] = made
             self.stages.append(made)
         return self._staged[id(query)]
@@ -302,22 +302,22 @@ class Translation:
                 since = "" if length is None else f"r.at_us >= {last} - {length.microseconds} AND "
                 return f"SELECT r.* FROM {table} AS r WHERE {since}r.at_us < {last}"
             case ast.RowsWindow(partition, rows, slide):
-                each = _partition(partition, columns)
+                item = _partition(partition, columns)
                 by = "e.seq" if arrived else ", ".join(f"e.{c.id} ASC NULLS LAST" for c in columns)
                 numbered = (
-                    f"SELECT e.*, row_number() OVER ({each} ORDER BY e.at_us, {by}) AS number, "
-                    f"count(*) OVER ({each}) AS c FROM {table} AS e WHERE e.at_us <= {self.now}"
+                    f"SELECT e.*, row_number() OVER ({item} ORDER BY e.at_us, {by}) AS number, "
+                    f"count(*) OVER ({item}) AS c FROM {table} AS e WHERE e.at_us <= {self.now}"
                 )
                 last = _last_multiple("r.c", slide)
                 return f"SELECT {listed} FROM ({numbered}) AS r WHERE r.number > {last} - {rows} AND r.number <= {last}"
             case ast.SessionWindow(partition, gap):
-                each = _partition(partition, columns)
-                later = f"lead(e.at_us) OVER ({each} ORDER BY e.at_us)"
+                item = _partition(partition, columns)
+                later = f"lead(e.at_us) OVER ({item} ORDER BY e.at_us)"
                 followed = f"SELECT e.*, {later} AS later FROM {table} AS e WHERE e.at_us <= {self.now}"
                 pause = f"CASE WHEN coalesce(e.later, {self.now}) - e.at_us >= {gap.microseconds} THEN 1 ELSE 0 END"
                 # In order of time backwards: the pauses between a row and now. Rows of one instant count alike.
                 pauses = (
-                    f"SELECT e.*, sum({pause}) OVER ({each} ORDER BY e.at_us DESC) AS pauses FROM ({followed}) AS e"
+                    f"SELECT e.*, sum({pause}) OVER ({item} ORDER BY e.at_us DESC) AS pauses FROM ({followed}) AS e"
                 )
                 return f"SELECT {listed} FROM ({pauses}) AS r WHERE r.pauses = 0"
             case _:
@@ -364,20 +364,23 @@ class Translation:
         listed, renamed = _exported(scope, alias := self.name("j"))
         mine = {c.id for relation in left_scope.relations for c in relation.columns}
         kinds = {c.id: c.type for relation in scope.relations for c in relation.columns}
-        missing = [f"{self._without(id, mine, kinds)} AS {text.rpartition(' AS ')[2]}" for id, text in listed.items()]
+        missing = [
+            f"{self._without(column_id, mine, kinds)} AS {text.rpartition(' AS ')[2]}"
+            for column_id, text in listed.items()
+        ]
         pairs = f"SELECT {', '.join(listed.values())} FROM {left} LEFT JOIN {right} ON {condition}"
         alone = f"SELECT {', '.join(missing)} FROM {right} WHERE NOT EXISTS (SELECT 1 FROM {left} WHERE {condition})"
         return f"({pairs} UNION ALL {alone}) AS {alias}", renamed
 
-    def _without(self, id: str, mine: set[str], kinds: Mapping[str, object]) -> str:
+    def _without(self, column_id: str, mine: set[str], kinds: Mapping[str, object]) -> str:
         """A column where the left side is missing."""
-        kind = kinds[id]
+        kind = kinds[column_id]
         nothing = self.dialect.literal(None, kind)  # type: ignore[arg-type]
-        if id in mine:
+        if column_id in mine:
             return nothing
-        if id.startswith("coalesce("):
-            return "coalesce(NULL, " + id.removeprefix("coalesce(").split(", ", 1)[1]
-        return id
+        if column_id.startswith("coalesce("):
+            return "coalesce(NULL, " + column_id.removeprefix("coalesce(").split(", ", 1)[1]
+        return column_id
 
 
 class Texts(Scalars):
@@ -405,10 +408,10 @@ class Texts(Scalars):
         return ColumnRef(f"({one} {node.operator} {node.quantifier} ({listed}))", BOOLEAN)
 
     def rank(self, node: ast.Ranking) -> Expression:
-        keys = ", ".join(self.dialect.sql(self.bind(each)) for each in node.partition)
-        each = f"PARTITION BY {keys} " if keys else ""
+        keys = ", ".join(self.dialect.sql(self.bind(entry)) for entry in node.partition)
+        entry = f"PARTITION BY {keys} " if keys else ""
         order = ", ".join(self.dialect.sql(self.bind(item.value)) + _direction(item) for item in node.order)
-        return ColumnRef(f"rank() OVER ({each}ORDER BY {order})", BIGINT)
+        return ColumnRef(f"rank() OVER ({entry}ORDER BY {order})", BIGINT)
 
     def grouping(self, node: ast.Function) -> Expression:
         """GROUPING(a, b): a bit for each key, 1 where it is left out."""
@@ -504,13 +507,13 @@ def _shared(join: ast.Join, left: Scope, right: Scope) -> list[tuple[Column, Col
 def _exported(scope: Scope, alias: str) -> tuple[dict[str, str], Scope]:
     """All columns of a scope as a SELECT list by id, and the scope of what that list makes."""
     ids = dict.fromkeys(c.id for relation in scope.relations for c in relation.columns)
-    short = {id: f"e{n}" for n, id in enumerate(ids, 1)}
+    short = {column_id: f"e{n}" for n, column_id in enumerate(ids, 1)}
     relations = tuple(
         replace(
             relation,
             columns=tuple(replace(c, id=f"{alias}.{short[c.id]}") for c in relation.columns),
-            merged=frozenset(f"{alias}.{short[id]}" for id in relation.merged if id in short),
+            merged=frozenset(f"{alias}.{short[column_id]}" for column_id in relation.merged if column_id in short),
         )
         for relation in scope.relations
     )
-    return {id: f"{id} AS {name}" for id, name in short.items()}, Scope(relations)
+    return {column_id: f"{column_id} AS {name}" for column_id, name in short.items()}, Scope(relations)

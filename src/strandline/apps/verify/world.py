@@ -19,25 +19,25 @@ Times = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedQuery:
     """A query with a name, from CREATE STREAM … AS, CREATE VIEW or WITH, and the place where its names are known."""
 
     query: ast.Query
     columns: tuple[str, ...]  # none: it keeps those of the query
-    place: Place
+    place: NameScope
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NameScope:
     """What names mean somewhere in a script; `catalog` holds the same queries, bound, and the base streams."""
 
     catalog: Catalog
-    queries: Mapping[str, Named] = field(default_factory=dict)  # by lower-case name
+    queries: Mapping[str, NamedQuery] = field(default_factory=dict)  # by lower-case name
 
-    def named(self, name: ast.Identifier) -> Named | None:
+    def named(self, name: ast.Identifier) -> NamedQuery | None:
         return self.queries.get(name.name.lower())
 
-    def with_query(self, name: str, query: ast.Query, columns: tuple[ast.Identifier, ...] = ()) -> Place:
+    def with_query(self, name: str, query: ast.Query, columns: tuple[ast.Identifier, ...] = ()) -> NameScope:
         """The place behind the definition of a query; it hides what had the name before."""
         plan = with_names(bind_query(query, self.catalog), columns, f'query "{name}"')
         catalog = Catalog()
@@ -46,10 +46,10 @@ class Place:
             if stream.name.lower() != name.lower():
                 catalog.add(stream)
         catalog.add(DerivedStream(name, plan, query.text, frozenset()))
-        added = Named(query, tuple(column.name for column in columns), self)
-        return Place(catalog, {**self.queries, name.lower(): added})
+        added = NamedQuery(query, tuple(column.name for column in columns), self)
+        return NameScope(catalog, {**self.queries, name.lower(): added})
 
-    def inside(self, query: ast.With) -> Place:
+    def inside(self, query: ast.With) -> NameScope:
         """The place behind the queries of a WITH."""
         place = self
         for table in query.tables:
@@ -61,7 +61,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class BaseTable:
     """The table with the rows of a base stream, and when each of them begins and ends to be valid."""
 
     table: str
@@ -70,27 +70,27 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Dataset:
     """The rows of all base streams by lower-case name, the last instant that anybody asks about, and the first at which
     the whole query has an answer."""
 
-    rows: Mapping[str, Rows]
+    rows: Mapping[str, BaseTable]
     latest: Instant = FOREVER
     begins: Instant | None = None
 
-    def origin(self, query: ast.Query, place: Place) -> Instant | None:
+    def origin(self, query: ast.Query, place: NameScope) -> Instant | None:
         """The first element of any stream that a query reads: before it the query has no answer."""
         read = base_streams(query, place)
         found = [int(self.rows[name].starts.min()) for name in read if len(self.rows[name].starts)]
         return min(found, default=None)
 
 
-def base_streams(node: ast.Node, place: Place) -> tuple[str, ...]:
+def base_streams(node: ast.Node, place: NameScope) -> tuple[str, ...]:
     """The base streams under a node, directly or through named queries, by lower-case name."""
     return tuple(dict.fromkeys(_base_streams(node, place)))
 
 
-def _base_streams(node: ast.Node, place: Place) -> Iterator[str]:
+def _base_streams(node: ast.Node, place: NameScope) -> Iterator[str]:
     match node:
         case ast.With():
             place = place.inside(node)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strandline.connectors.sinks.base import Arguments, Delivered, Outlet, Sink, Standing
+from strandline.connectors.sinks.base import SinkArguments, SinkBatch, SinkWriter, Sink, ResumePoint
 from strandline.connectors.sinks.callback import Callback
 from strandline.connectors.sinks.console import Console
 from strandline.connectors.sinks.delta import Delta
@@ -20,16 +20,16 @@ from strandline.logical.catalog import SourceCall
 __all__ = [
     "Callback",
     "Console",
-    "Delivered",
+    "SinkBatch",
     "Delta",
     "Kafka",
     "Memory",
-    "Outlet",
+    "SinkWriter",
     "Parquet",
     "PostgreSQL",
     "SQLite",
     "Sink",
-    "Standing",
+    "ResumePoint",
     "Webhook",
     "known_sinks",
     "make_sink",
@@ -58,9 +58,9 @@ def make_sink(
         )
     kind = known[call.function.lower()]
     if allow is None:
-        return kind.from_arguments(Arguments(call, span))
+        return kind.from_arguments(SinkArguments(call, span))
     secrets = secrets_in([*call.arguments, *call.options.values()])
     allow.check(call.function, is_foreign(kind), secrets, span)
-    sink = kind.from_arguments(Arguments(call, span))
+    sink = kind.from_arguments(SinkArguments(call, span))
     allow.check(call.function, is_foreign(kind), sink.reaches(), span)
     return sink.confined(allow)

@@ -1,8 +1,8 @@
 """What a sink is: where the answer of a query goes, as the user says it, and that place at work.
 
-A `Sink` is what users write: inert, the same in SQL and in Python. It opens an `Outlet` for a query. Before anything
-runs, the outlet says whether what it finds at its place fits to what the checkpoint remembers (`fit`, which changes
-nothing), and makes what it needs there (`begin`). Then it takes batch after batch.
+A `Sink` is what users write: inert, the same in SQL and in Python. It opens an `SinkWriter` for a query. Before anything
+runs, the outlet says whether what it finds at its place fits to what the checkpoint remembers (`validate`, which changes
+nothing), and makes what it needs there (`prepare`). Then it takes batch after batch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from strandline.runtime.result import VALID_FROM, VALID_UNTIL
 
 
 @dataclass(frozen=True, slots=True)
-class Delivered:
+class SinkBatch:
     """What a batch brings to a sink: perhaps no rows, but always the instant before which the answer is complete."""
 
     batch: int
@@ -36,7 +36,7 @@ class Delivered:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ResumePoint:
     """What the checkpoint remembers of a query.
 
     `owner` is the id of the checkpoint: what it has written says so. `batch` is the last batch that was delivered and
@@ -53,7 +53,7 @@ class Standing:
     replayed_until: int = -1
 
 
-class Arguments(CallArguments):
+class SinkArguments(CallArguments):
     """The arguments of a sink function."""
 
     def option(self, name: str, kind: type | tuple[type, ...], default: Argument) -> Any:
@@ -68,7 +68,7 @@ class Arguments(CallArguments):
         )
 
 
-class Outlet:
+class SinkWriter:
     """A sink at work for one query."""
 
     # Where tasks write the rows themselves, once begun; then batches come without rows.
@@ -76,28 +76,28 @@ class Outlet:
     # Where the files of such a sink are, and whether their readers may take them away.
     directory: Path | None = None
     consumed: bool = False
-    # Set when the query is being stopped: whoever waits in `take` gives up, and raises `interrupted()`.
+    # Set when the query is being stopped: whoever waits in `write` gives up, and raises `interrupted()`.
     stopping: threading.Event
     # Since when the outlet is taking a batch, by `time.monotonic`; None between batches.
-    taking_since: float | None = None
+    writing_since: float | None = None
 
     def __new__(cls, *arguments: object, **options: object) -> Self:
         # Here, so that an outlet of somebody else's need not call our constructor.
-        outlet = super().__new__(cls)
-        outlet.stopping = threading.Event()
-        return outlet
+        writer = super().__new__(cls)
+        writer.stopping = threading.Event()
+        return writer
 
-    def fit(self, standing: Standing) -> None:
+    def validate(self, resume_point: ResumePoint) -> None:
         """Refuse a place whose content does not go with the checkpoint. Nothing is changed."""
 
-    def begin(self, standing: Standing) -> None:
+    def prepare(self, resume_point: ResumePoint) -> None:
         """Make what is needed, so that a problem shows before anything runs."""
 
-    def take(self, delivered: Delivered) -> None:
+    def write(self, sink_batch: SinkBatch) -> None:
         """Take what a batch brings. It may be a batch that was taken before."""
 
     def interrupt(self) -> None:
-        """End what `take` waits for, from another thread: the query is being stopped. The batch runs again."""
+        """End what `write` waits for, from another thread: the query is being stopped. The batch runs again."""
         self.stopping.set()
 
     def kept(self) -> list[pa.Table] | None:
@@ -108,9 +108,9 @@ class Outlet:
         """Let go of connections; what was written stays."""
 
 
-def interrupted(place: str) -> SinkError:
-    """What ends a wait for `place` when the query is stopped; nobody sees it."""
-    return SinkError(f"the query was stopped while it waited for {place}", code="sink-interrupted")
+def interrupted(location: str) -> SinkError:
+    """What ends a wait for `location` when the query is stopped; nobody sees it."""
+    return SinkError(f"the query was stopped while it waited for {location}", code="sink-interrupted")
 
 
 class Sink(ABC):
@@ -122,27 +122,27 @@ class Sink(ABC):
 
     @classmethod
     @abstractmethod
-    def from_arguments(cls, arguments: Arguments) -> Self:
+    def from_arguments(cls, arguments: SinkArguments) -> Self:
         """The sink that `CREATE SINK … INTO kind(arguments)` means."""
 
     @abstractmethod
-    def open(self, query: str, columns: Schema) -> Outlet:
+    def open(self, query: str, columns: Schema) -> SinkWriter:
         """Ready to begin; nothing has been touched."""
 
     @property
-    def place(self) -> str | None:
+    def location(self) -> str | None:
         """Where results go; None if a restart finds nothing of them."""
         return None
 
     @property
     def identity(self) -> str | None:
         """What of it a checkpoint belongs to: no path of the machine, so that both may be moved together."""
-        return self.place
+        return self.location
 
     @property
-    def shown(self) -> str:
+    def display_location(self) -> str:
         """The same for people."""
-        return self.place or self.kind
+        return self.location or self.kind
 
     def reaches(self) -> list[Reach]:
         """The files and hosts that the sink writes to: what `allow` is asked about when SQL names it."""
@@ -153,12 +153,12 @@ class Sink(ABC):
         return self
 
     @property
-    def beside(self) -> Path | None:
+    def side_output_directory(self) -> Path | None:
         """A directory for the rows that are set aside, if this sink has one."""
         return None
 
 
-def refuse_twice(names: list[str]) -> None:
+def refuse_duplicate_columns(names: list[str]) -> None:
     """Names that differ only in case are one to many a database."""
     folded = [name.lower() for name in names]
     for name, lower in zip(names, folded, strict=True):
@@ -170,18 +170,18 @@ def refuse_twice(names: list[str]) -> None:
             )
 
 
-def refuse_unfit(place: str, found: int, standing: Standing, *, expected: int | None = None) -> None:
+def check_resume_point(location: str, found: int, resume_point: ResumePoint, *, expected: int | None = None) -> None:
     """Compare the last batch at a place with the last one of the checkpoint; the one after it may be there already."""
-    expected = standing.batch if expected is None else expected
-    if found > max(standing.batch + 1, standing.replayed_until):
+    expected = resume_point.batch if expected is None else expected
+    if found > max(resume_point.batch + 1, resume_point.replayed_until):
         raise SinkError(
-            f"{place} has results of batch {found}, but the checkpoint ends with batch {standing.batch}",
+            f"{location} has results of batch {found}, but the checkpoint ends with batch {resume_point.batch}",
             code="results-ahead",
             hint="The checkpoint is older than the results. Restore the newer one, or begin again at another place.",
         )
     if found < expected:
         raise SinkError(
-            f"{place} ends with batch {found}, but the checkpoint remembers batch {expected}",
+            f"{location} ends with batch {found}, but the checkpoint remembers batch {expected}",
             code="results-missing",
             hint="Put the missing results back, or begin again at another place, with another checkpoint.",
         )

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 import pyarrow as pa
 
-from strandline.connectors.sinks.base import Arguments, Delivered, Outlet, Sink
+from strandline.connectors.sinks.base import SinkArguments, SinkBatch, SinkWriter, Sink
 from strandline.connectors.traits import Traits
 from strandline.core.types import Schema
 
@@ -26,17 +26,17 @@ class Callback(Sink):
     function: Callable[[int, pa.Table], None]
 
     @classmethod
-    def from_arguments(cls, arguments: Arguments) -> Self:
+    def from_arguments(cls, arguments: SinkArguments) -> Self:
         raise arguments.error("callback() calls a function of Python's: db.sql(…, sink=sl.Callback(function))")
 
-    def open(self, query: str, columns: Schema) -> Outlet:
-        return _Calling(self.function)
+    def open(self, query: str, columns: Schema) -> SinkWriter:
+        return _CallbackWriter(self.function)
 
 
-class _Calling(Outlet):
+class _CallbackWriter(SinkWriter):
     def __init__(self, function: Callable[[int, pa.Table], None]) -> None:
         self._function = function
 
-    def take(self, delivered: Delivered) -> None:
-        if delivered.table.num_rows:
-            self._function(delivered.batch, delivered.table)
+    def write(self, sink_batch: SinkBatch) -> None:
+        if sink_batch.table.num_rows:
+            self._function(sink_batch.batch, sink_batch.table)

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from typing import ClassVar, Self, TextIO
 
-from strandline.connectors.sinks.base import Arguments, Delivered, Outlet, Sink
+from strandline.connectors.sinks.base import SinkArguments, SinkBatch, SinkWriter, Sink
 from strandline.connectors.traits import Traits
 from strandline.core.errors import one_line
 from strandline.core.types import Schema
@@ -23,21 +23,21 @@ class Console(Sink):
     stream: TextIO | None = None
 
     @classmethod
-    def from_arguments(cls, arguments: Arguments) -> Self:
+    def from_arguments(cls, arguments: SinkArguments) -> Self:
         arguments.done(most=0)
         return cls()
 
-    def open(self, query: str, columns: Schema) -> Outlet:
-        return _Printing(query, self.stream)
+    def open(self, query: str, columns: Schema) -> SinkWriter:
+        return _ConsoleWriter(query, self.stream)
 
 
-class _Printing(Outlet):
+class _ConsoleWriter(SinkWriter):
     def __init__(self, query: str, stream: TextIO | None) -> None:
         self._query, self._stream = query, stream
 
-    def take(self, delivered: Delivered) -> None:
+    def write(self, sink_batch: SinkBatch) -> None:
         out = self._stream or sys.stdout
-        for row in delivered.table.to_pylist():
+        for row in sink_batch.table.to_pylist():
             start, end = row.pop(VALID_FROM), row.pop(VALID_UNTIL)
             values = "  ".join(f"{name}={value}" for name, value in row.items())
             until = "…" if end is None else f"{end:%Y-%m-%d %H:%M:%S.%f}"

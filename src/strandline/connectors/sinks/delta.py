@@ -9,14 +9,22 @@ from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
-from strandline.connectors.sinks.base import Arguments, Delivered, Outlet, Sink, Standing, refuse_twice, refuse_unfit
+from strandline.connectors.sinks.base import (
+    SinkArguments,
+    SinkBatch,
+    SinkWriter,
+    Sink,
+    ResumePoint,
+    refuse_duplicate_columns,
+    check_resume_point,
+)
 from strandline.connectors.traits import Needs, Traits
 from strandline.core.errors import SinkError
 from strandline.core.security.allow import Reach, url_reaches
 from strandline.core.security.redaction import redact
 from strandline.core.temporal import show_instant
 from strandline.core.types import Schema
-from strandline.runtime.result import answer_schema
+from strandline.runtime.result import result_schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,39 +42,39 @@ class Delta(Sink):
     directory: str | os.PathLike[str]
 
     @classmethod
-    def from_arguments(cls, arguments: Arguments) -> Self:
+    def from_arguments(cls, arguments: SinkArguments) -> Self:
         directory = arguments.required(0, "directory")
         arguments.done(most=1)
         return cls(directory)
 
-    def open(self, query: str, columns: Schema) -> Outlet:
-        return _Table(self.needs.load(), self.place, query, columns)
+    def open(self, query: str, columns: Schema) -> SinkWriter:
+        return _DeltaWriter(self.needs.load(), self.location, query, columns)
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         where = str(self.directory)
         return where if "://" in where else str(Path(where).absolute())
 
     def reaches(self) -> list[Reach]:
-        return [url_reaches(self.place)]
+        return [url_reaches(self.location)]
 
     @property
     def identity(self) -> str:
         return self.kind
 
     @property
-    def shown(self) -> str:
+    def display_location(self) -> str:
         return redact(str(self.directory))
 
 
-class _Table(Outlet):
-    def __init__(self, library: Any, place: str, query: str, columns: Schema) -> None:
+class _DeltaWriter(SinkWriter):
+    def __init__(self, library: Any, location: str, query: str, columns: Schema) -> None:
         self._library = library
-        self._place, self._query = place, query
-        self._schema = pa.schema([_field(field) for field in answer_schema(columns)])
+        self._place, self._query = location, query
+        self._schema = pa.schema([_field(field) for field in result_schema(columns)])
         self._owner = ""
         self._opened: Any = None
-        refuse_twice(self._schema.names)
+        refuse_duplicate_columns(self._schema.names)
 
     @property
     def _table(self) -> Any:
@@ -83,14 +91,14 @@ class _Table(Outlet):
         version = None if table is None else table.transaction_version(self._owner)
         return -1 if version is None else int(version)
 
-    def fit(self, standing: Standing) -> None:
-        self._owner = f"strandline {standing.owner} {self._query}"
+    def validate(self, resume_point: ResumePoint) -> None:
+        self._owner = f"strandline {resume_point.owner} {self._query}"
         try:
             table, found = self._table, self._last_batch()
         except Exception as error:  # each object store has errors of its own
             raise self._unusable("cannot be read", error) from None
         # Only batches with rows are versions of the table.
-        if table is not None and found < 0 and standing.answered < 0:
+        if table is not None and found < 0 and resume_point.answered < 0:
             raise SinkError(
                 f"{self._place} is a Delta table already, and not one of this query",
                 code="results-exist",
@@ -102,7 +110,7 @@ class _Table(Outlet):
                 code="results-exist",
                 hint="Choose another directory.",
             )
-        refuse_unfit(self._place, found, standing, expected=standing.answered)
+        check_resume_point(self._place, found, resume_point, expected=resume_point.answered)
         if table is not None and (present := [field.name for field in table.schema().fields]) != self._schema.names:
             raise SinkError(
                 f"{self._place} has the columns {', '.join(present)}",
@@ -110,22 +118,22 @@ class _Table(Outlet):
                 detail=f"The query {self._query} needs {', '.join(self._schema.names)}, in this order.",
             )
 
-    def take(self, delivered: Delivered) -> None:
-        if not delivered.table.num_rows:
+    def write(self, sink_batch: SinkBatch) -> None:
+        if not sink_batch.table.num_rows:
             return
         try:
-            if self._last_batch() >= delivered.batch:
+            if self._last_batch() >= sink_batch.batch:
                 return  # it was written before a crash
             properties = self._library.CommitProperties(
                 custom_metadata={
                     "strandline.query": self._query,
-                    "strandline.batch": str(delivered.batch),
-                    "strandline.complete_until": show_instant(delivered.complete_until),
+                    "strandline.batch": str(sink_batch.batch),
+                    "strandline.complete_until": show_instant(sink_batch.complete_until),
                 },
-                app_transactions=[self._library.Transaction(self._owner, delivered.batch)],
+                app_transactions=[self._library.Transaction(self._owner, sink_batch.batch)],
             )
             target = self._opened if self._opened is not None else self._place
-            rows = delivered.table.cast(self._schema)
+            rows = sink_batch.table.cast(self._schema)
             self._library.write_deltalake(target, rows, mode="append", commit_properties=properties)
         except Exception as error:  # each object store has errors of its own
             raise self._unusable("refused what was to be written", error) from None

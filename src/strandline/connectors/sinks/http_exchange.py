@@ -66,7 +66,7 @@ def _is_ipv6(parts: SplitResult) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """The beginning of what a receiver answered."""
 
     status: int
@@ -98,22 +98,22 @@ class Exchange:
         timer.daemon = True
         timer.start()
 
-    def post(self, address: Address, body: bytes, headers: Mapping[str, str]) -> Answer:
+    def post(self, address: Address, body: bytes, headers: Mapping[str, str]) -> Response:
         """Send a body. Raises OSError where there is no answer, or none in time."""
         connection = http.client.HTTPConnection(address.host, address.port)
         try:
             connection.sock = _Timed(self._connect(address), self)
             connection.request("POST", address.target, body, dict(headers))
-            answer = connection.getresponse()
-            found = Answer(
-                answer.status,
-                answer.reason[:100],
-                answer.getheader("Location"),
-                answer.getheader("Retry-After", ""),
+            response = connection.getresponse()
+            found = Response(
+                response.status,
+                response.reason[:100],
+                response.getheader("Location"),
+                response.getheader("Retry-After", ""),
             )
             # The status has said it all. The rest is taken off the line as far as it is short and comes in time.
             with contextlib.suppress(OSError, http.client.HTTPException, Interrupted):
-                answer.read(MAX_ANSWER_BYTES)
+                response.read(MAX_ANSWER_BYTES)
             return found
         except http.client.HTTPException as error:
             raise ConnectionError(f"the answer is not HTTP: {type(error).__name__}") from None

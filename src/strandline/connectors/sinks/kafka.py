@@ -17,14 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.connectors.sinks.base import (
-    Arguments,
-    Delivered,
-    Outlet,
+    SinkArguments,
+    SinkBatch,
+    SinkWriter,
     Sink,
-    Standing,
+    ResumePoint,
     interrupted,
-    refuse_twice,
-    refuse_unfit,
+    refuse_duplicate_columns,
+    check_resume_point,
 )
 from strandline.connectors.sinks.row_format import iso_instant, json_rows
 from strandline.connectors.sinks.webhook import pairs
@@ -34,12 +34,12 @@ from strandline.core.security.allow import Reach
 from strandline.core.security.kafka import kafka_reaches
 from strandline.core.security.secret import Secret, reveal
 from strandline.core.types import Schema
-from strandline.runtime.result import answer_schema
+from strandline.runtime.result import result_schema
 
 BATCHES: Final = "strandline_batches"
 _SECONDS: Final = 60.0  # for a broker to answer
 _STEP: Final = 0.5  # seconds for which one call waits: nothing can interrupt it
-_PATIENCE: Final = 5.0  # for a topic to be made, which not every broker does
+_TOPIC_TIMEOUT_S: Final = 5.0  # for a topic to be made, which not every broker does
 _HANDED_OVER: Final = 10_000  # messages that wait in the library before it is asked to send
 
 
@@ -64,7 +64,7 @@ class Kafka(Sink):
     settings: Mapping[str, str | Secret] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def from_arguments(cls, arguments: Arguments) -> Self:
+    def from_arguments(cls, arguments: SinkArguments) -> Self:
         servers, topic = arguments.required(0, "servers"), arguments.required(1, "topic")
         key = arguments.option("key", str, None)
         transactional = arguments.option("transactional", bool, True)
@@ -77,41 +77,43 @@ class Kafka(Sink):
     def reaches(self) -> list[Reach]:
         return kafka_reaches(self.servers, self.settings)
 
-    def open(self, query: str, columns: Schema) -> Outlet:
-        names = answer_schema(columns).names
-        refuse_twice(names)
+    def open(self, query: str, columns: Schema) -> SinkWriter:
+        names = result_schema(columns).names
+        refuse_duplicate_columns(names)
         if self.key is not None and self.key not in names:
             raise SinkError(
                 f'the query has no column "{self.key}" to be the key of messages',
                 code="sink-columns",
                 hint=f"Columns are {', '.join(names)}.",
             )
-        return _Sending(self.needs.load(), self, query)
+        return _KafkaWriter(self.needs.load(), self, query)
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         return f"kafka {self.topic}"
 
     @property
-    def shown(self) -> str:
+    def display_location(self) -> str:
         return f"{self.servers}, topic {self.topic}"
 
 
-class _Sending(Outlet):
+class _KafkaWriter(SinkWriter):
     def __init__(self, library: Any, sink: Kafka, query: str) -> None:
         self._library, self._sink, self._query = library, sink, query
         self._name = ""
         self._producer: Any = None
         self._last = -1
 
-    def fit(self, standing: Standing) -> None:
-        self._name = f"strandline-{standing.owner}-{self._query}"
+    def validate(self, resume_point: ResumePoint) -> None:
+        self._name = f"strandline-{resume_point.owner}-{self._query}"
         if self._sink.transactional:
             found = self._last_batch()
             # A topic may forget what is old. Then nothing can be said.
-            refuse_unfit(f"topic {self._sink.topic}", found, standing, expected=-1 if found < 0 else standing.answered)
+            check_resume_point(
+                f"topic {self._sink.topic}", found, resume_point, expected=-1 if found < 0 else resume_point.answered
+            )
 
-    def begin(self, standing: Standing) -> None:
+    def prepare(self, resume_point: ResumePoint) -> None:
         settings: dict[str, Any] = {"enable.idempotence": True, "linger.ms": 5}
         if self._sink.transactional:
             settings["transactional.id"] = self._name
@@ -123,24 +125,24 @@ class _Sending(Outlet):
                 self._patiently(lambda: self._producer.init_transactions(_STEP))
                 self._last = self._last_batch()
 
-    def take(self, delivered: Delivered) -> None:
-        if not delivered.table.num_rows or delivered.batch <= self._last:
+    def write(self, sink_batch: SinkBatch) -> None:
+        if not sink_batch.table.num_rows or sink_batch.batch <= self._last:
             return
         with self._failures():
             if not self._sink.transactional:
-                self._send(delivered.table)
+                self._send(sink_batch.table)
                 return
             self._producer.begin_transaction()
             try:
-                until = iso_instant(delivered.complete_until)
-                mark = {"topic": self._sink.topic, "batch": delivered.batch, "complete_until": until}
+                until = iso_instant(sink_batch.complete_until)
+                mark = {"topic": self._sink.topic, "batch": sink_batch.batch, "complete_until": until}
                 self._producer.produce(BATCHES, json.dumps(mark), self._name, partition=0)
-                self._send(delivered.table)
+                self._send(sink_batch.table)
                 self._patiently(lambda: self._producer.commit_transaction(_STEP))
             except self._library.KafkaException:
                 self._patiently(lambda: self._producer.abort_transaction(_STEP))
                 raise
-        self._last = delivered.batch
+        self._last = sink_batch.batch
 
     def _send(self, table: pa.Table) -> None:
         """The library takes messages one by one and sends them in bulk."""
@@ -221,7 +223,7 @@ class _Sending(Outlet):
             return
         admin = Needs("confluent_kafka.admin", "kafka").load()
         topic = admin.NewTopic(BATCHES, 1, config={"cleanup.policy": "compact"})
-        made = admin.AdminClient(self._settings({})).create_topics([topic], request_timeout=_PATIENCE)
+        made = admin.AdminClient(self._settings({})).create_topics([topic], request_timeout=_TOPIC_TIMEOUT_S)
         with suppress(self._library.KafkaException):  # somebody else makes it, or the broker does when it is named
             made[BATCHES].result()
 

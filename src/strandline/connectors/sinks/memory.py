@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from strandline.connectors.sinks.base import Arguments, Outlet, Sink
+from strandline.connectors.sinks.base import SinkArguments, SinkWriter, Sink
 from strandline.connectors.traits import Traits
 from strandline.core.errors import SinkError
 from strandline.core.types import Schema
-from strandline.runtime.result_buffer import KEEP
+from strandline.runtime.result_buffer import DEFAULT_LIMIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Memory(Sink):
     kind: ClassVar[str] = "memory"
     traits: ClassVar[Traits] = Traits(False, True, False, "kept in this process; a restart keeps only what is new")
 
-    keep: int | None = KEEP
+    keep: int | None = DEFAULT_LIMIT
 
     def __post_init__(self) -> None:
         if self.keep is not None and self.keep < 1:
@@ -35,12 +35,12 @@ class Memory(Sink):
             )
 
     @classmethod
-    def from_arguments(cls, arguments: Arguments) -> Self:
-        keep = arguments.option("keep", (int, type(None)), KEEP)
+    def from_arguments(cls, arguments: SinkArguments) -> Self:
+        keep = arguments.option("keep", (int, type(None)), DEFAULT_LIMIT)
         arguments.done(most=0)
         if keep is not None and keep < 1:
             raise arguments.error("keep of memory() is at least 1, or NULL for all elements")
         return cls(keep)
 
-    def open(self, query: str, columns: Schema) -> Outlet:
-        return Outlet()
+    def open(self, query: str, columns: Schema) -> SinkWriter:
+        return SinkWriter()

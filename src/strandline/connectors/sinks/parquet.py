@@ -12,7 +12,7 @@ from typing import ClassVar, Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from strandline.connectors.sinks.base import Arguments, Outlet, Sink, Standing, refuse_unfit
+from strandline.connectors.sinks.base import SinkArguments, SinkWriter, Sink, ResumePoint, check_resume_point
 from strandline.connectors.sinks.parquet_parts import ParquetTarget
 from strandline.connectors.traits import Traits
 from strandline.core.durable import DocumentKind, read_document, sync_directory, write_document
@@ -39,17 +39,17 @@ class Parquet(Sink):
     consumed: bool = False
 
     @classmethod
-    def from_arguments(cls, arguments: Arguments) -> Self:
+    def from_arguments(cls, arguments: SinkArguments) -> Self:
         directory = arguments.required(0, "directory")
         consumed = arguments.option("consumed", bool, False)
         arguments.done(most=1)
         return cls(directory, consumed)
 
-    def open(self, query: str, columns: Schema) -> Outlet:
-        return _Files(Path(self.place), query, self.consumed)
+    def open(self, query: str, columns: Schema) -> SinkWriter:
+        return _ParquetWriter(Path(self.location), query, self.consumed)
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         return str(Path(self.directory).absolute())
 
     @property
@@ -57,22 +57,22 @@ class Parquet(Sink):
         return self.kind
 
     @property
-    def shown(self) -> str:
+    def display_location(self) -> str:
         return str(self.directory)
 
     def reaches(self) -> list[Reach]:
         # Files wait for their batch, and rows are set aside, beside the directory.
-        return [FilePath(self.place), FilePath(str(self.beside))]
+        return [FilePath(self.location), FilePath(str(self.side_output_directory))]
 
     @property
-    def beside(self) -> Path:
-        return Path(self.place).parent
+    def side_output_directory(self) -> Path:
+        return Path(self.location).parent
 
     def files(self) -> list[Path]:
         return sorted(Path(self.directory).glob("*.parquet"))
 
 
-class _Files(Outlet):
+class _ParquetWriter(SinkWriter):
     def __init__(self, directory: Path, query: str, consumed: bool) -> None:
         self.directory = self._path = directory
         self._query = query
@@ -89,26 +89,26 @@ class _Files(Outlet):
     def _files(self) -> list[Path]:
         return sorted(self._path.glob("*.parquet"))
 
-    def fit(self, standing: Standing) -> None:
+    def validate(self, resume_point: ResumePoint) -> None:
         files = self._files()
-        if standing.fresh and files:
+        if resume_point.fresh and files:
             raise SinkError(
                 f"{self._path} has results already, but no checkpoint says where they end",
                 code="results-exist",
                 hint="Choose another directory, or remove the old results.",
             )
-        if not standing.fresh and files:
-            self._refuse_others(standing)
+        if not resume_point.fresh and files:
+            self._refuse_others(resume_point)
         found = max(map(_batch, files), default=-1)
-        refuse_unfit(str(self._path), found, standing, expected=-1)
+        check_resume_point(str(self._path), found, resume_point, expected=-1)
 
-    def _refuse_others(self, standing: Standing) -> None:
+    def _refuse_others(self, resume_point: ResumePoint) -> None:
         """Files say to which checkpoint they belong: paths may change."""
         try:
             owner = read_document(self._owner_file, OWNER)["owner"]
         except CheckpointError:
             owner = None
-        if owner != standing.owner:
+        if owner != resume_point.owner:
             raise SinkError(
                 f"the results in {self._path} belong to another checkpoint",
                 code="results-exist" if owner is not None else "results-damaged",
@@ -118,15 +118,15 @@ class _Files(Outlet):
                 hint="Use the directory that belongs to this checkpoint, or choose another one for both.",
             )
 
-    def begin(self, standing: Standing) -> None:
+    def prepare(self, resume_point: ResumePoint) -> None:
         try:
             self._path.mkdir(parents=True, exist_ok=True)
             for name in [] if not self._staging.is_dir() else os.listdir(self._staging):
-                if name.startswith(f"{standing.owner}-"):  # of runs before this one
+                if name.startswith(f"{resume_point.owner}-"):  # of runs before this one
                     shutil.rmtree(self._staging / name, ignore_errors=True)
-            staging = self._staging / f"{standing.owner}-{standing.epoch}"
+            staging = self._staging / f"{resume_point.owner}-{resume_point.epoch}"
             staging.mkdir(parents=True)
-            write_document(self._owner_file, OWNER, {"owner": standing.owner, "query": self._query})
+            write_document(self._owner_file, OWNER, {"owner": resume_point.owner, "query": self._query})
             sync_directory(self._path)
         except OSError as error:
             raise SinkError(

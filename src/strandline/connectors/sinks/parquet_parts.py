@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from strandline.connectors.sinks.parquet_join import PartSums, sum_part
 from strandline.core.durable import encode_name
 from strandline.planner.physical.plan import Pipeline
-from strandline.runtime.exchange import DRIVER, Answer, Message
-from strandline.runtime.result import to_answer
+from strandline.runtime.exchange import DRIVER, ResultWriter, Message
+from strandline.runtime.result import to_result
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,12 @@ def _is_whole(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
 
-def answers_of(pipeline: Pipeline, targets: Mapping[str, ParquetTarget], batch: int, task: str) -> Answer:
+def open_result_writer(pipeline: Pipeline, targets: Mapping[str, ParquetTarget], batch: int, task: str) -> ResultWriter:
     """How this task turns answers into messages."""
     columns = {query.name: query.columns for query in pipeline.queries}
 
-    def answer(query: str, frame: pl.DataFrame) -> Message:
-        table = to_answer(frame, columns[query])
+    def write_result(query: str, frame: pl.DataFrame) -> Message:
+        table = to_result(frame, columns[query])
         target = targets.get(query)
         if target is None:
             return Message("answer", query, DRIVER, table=table)
@@ -76,4 +76,4 @@ def answers_of(pipeline: Pipeline, targets: Mapping[str, ParquetTarget], batch: 
         file = StagedFile(str(staged), table.num_rows, sum_part(staged))
         return Message("file", query, DRIVER, facts=asdict(file))
 
-    return answer
+    return write_result

@@ -11,12 +11,12 @@ from typing import Any, ClassVar, Final, Self
 
 import polars as pl
 
-from strandline.connectors.sinks.base import Arguments, Outlet
+from strandline.connectors.sinks.base import SinkArguments, SinkWriter
 from strandline.connectors.sinks.sql_table import (
     BATCHES,
     ROW_ID,
     SIDE_TABLES,
-    Known,
+    RecordedTable,
     Shows,
     Store,
     StoreBusy,
@@ -60,7 +60,7 @@ _CONNECTION: Final = {
 _CANCEL_SECONDS: Final = 1.0
 # SQLSTATEs of what another attempt may mend: lost connections, too many of them, deadlocks, a server that restarts.
 _TRANSIENT: Final = ("08", "40", "53300", "57P01", "57P02", "57P03")
-_MANY: Final = 50_000  # rows to delete in one statement
+_DELETE_ROWS: Final = 50_000  # rows to delete in one statement
 _LONGEST_NAME: Final = 63  # bytes; more are cut off
 _FILES: Final = ("passfile", "sslcert", "sslkey", "sslrootcert", "sslcrl", "sslcrldir", "sslkeylogfile")
 
@@ -83,7 +83,7 @@ class PostgreSQL(TableSink):
     password: str | Secret | None = field(default=None, repr=False)  # in the place of one in the DSN
 
     @classmethod
-    def from_arguments(cls, arguments: Arguments) -> Self:
+    def from_arguments(cls, arguments: SinkArguments) -> Self:
         dsn, table = arguments.required_or_secret(0, "dsn"), arguments.required(1, "table")
         shows = shows_of(arguments)
         password = arguments.secret(arguments.option("password", (str, Secret), None), "password")
@@ -91,9 +91,9 @@ class PostgreSQL(TableSink):
         return cls(dsn, table, shows, password)
 
     def store(self) -> Store:
-        return _Server(self._connection_string, self.needs.load(), self.table.rpartition(".")[0])
+        return _PostgreSQLStore(self._connection_string, self.needs.load(), self.table.rpartition(".")[0])
 
-    def open(self, query: str, columns: Schema) -> Outlet:
+    def open(self, query: str, columns: Schema) -> SinkWriter:
         _refuse_long_names(self.table, self.shows, columns)
         return TableSink.open(self, query, columns)
 
@@ -120,15 +120,15 @@ class PostgreSQL(TableSink):
             ) from None
 
     @property
-    def shown(self) -> str:
+    def display_location(self) -> str:
         return f"postgresql, table {self.table}"
 
 
-class _Server(Store):
+class _PostgreSQLStore(Store):
     """A connection that is opened when it is needed, and again after it was lost between two batches."""
 
     def __init__(self, dsn: Callable[[], str], psycopg: Any, schema: str) -> None:
-        self.place = "the PostgreSQL server"
+        self.location = "the PostgreSQL server"
         self.unreachable = "Look at the connection string, and whether the server runs."
         self._dsn, self._psycopg = dsn, psycopg
         self._batches = _quoted(f"{schema}.{BATCHES}" if schema else BATCHES)
@@ -153,7 +153,7 @@ class _Server(Store):
     @contextmanager
     def transaction(self) -> Iterator[None]:
         connection = self._open
-        with failures(self.place, (self._psycopg.Error, UnicodeError)):
+        with failures(self.location, (self._psycopg.Error, UnicodeError)):
             try:
                 try:
                     connection.execute("SELECT 1")
@@ -183,10 +183,10 @@ class _Server(Store):
             with socket.socket(fileno=os.dup(connection.fileno())) as line:
                 line.shutdown(socket.SHUT_RDWR)
 
-    def lock(self, sink: str) -> Known | None:
+    def lock(self, sink: str) -> RecordedTable | None:
         statement = f"SELECT owner, query, batch FROM {self._batches} WHERE sink = %s FOR UPDATE"
         row = self._open.execute(statement, (sink,)).fetchone()
-        return None if row is None else Known(*row)
+        return None if row is None else RecordedTable(*row)
 
     def make_batches_table(self) -> None:
         # Two sinks that begin at the same moment would both make it.
@@ -224,8 +224,8 @@ class _Server(Store):
             copy.write(data)
 
     def delete(self, table: TableSpec, rows: pl.Series) -> None:
-        for first in range(0, len(rows), _MANY):
-            wanted = rows.slice(first, _MANY).to_list()
+        for first in range(0, len(rows), _DELETE_ROWS):
+            wanted = rows.slice(first, _DELETE_ROWS).to_list()
             self._open.execute(f"DELETE FROM {_quoted(table.name)} WHERE {ROW_ID} = ANY(%s)", (wanted,))
 
     def read(self, table: TableSpec) -> pl.DataFrame:

@@ -29,16 +29,16 @@ def last_instant(complete_until: Instant) -> Instant:
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class SnapshotRows:
     """The elements that matter: those valid now, each with the row that shows it, and those that begin later."""
 
-    shown: pl.DataFrame  # ROW, payload, UNTIL
+    display_location: pl.DataFrame  # ROW, payload, UNTIL
     waiting: pl.DataFrame  # ROW, payload, FROM, UNTIL
     next_row: int
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class SnapshotChanges:
     """What a batch changes in the tables."""
 
     come: pl.DataFrame  # ROW, payload: rows to add
@@ -49,7 +49,9 @@ class Changes:
     begun: pl.Series  # elements that wait no longer
 
 
-def step(live: Live, new: pl.DataFrame, at: Instant, payload: Sequence[str]) -> tuple[Live, Changes]:
+def step(
+    live: SnapshotRows, new: pl.DataFrame, at: Instant, payload: Sequence[str]
+) -> tuple[SnapshotRows, SnapshotChanges]:
     """From the snapshot shown before, and the elements that a batch brings (payload, FROM, UNTIL), to that at `at`."""
     numbers = pl.int_range(live.next_row, live.next_row + new.height, dtype=pl.Int64, eager=True).alias(ROW)
     new = new.with_columns(numbers)
@@ -57,20 +59,26 @@ def step(live: Live, new: pl.DataFrame, at: Instant, payload: Sequence[str]) -> 
     later = pl.col(FROM) > at
     known = pl.concat([live.waiting.select(order), new.select(order)]).filter(pl.col(UNTIL) > at)
     arriving = _numbered(known.filter(~later), payload)
-    leaving = _numbered(live.shown.filter(pl.col(UNTIL) <= at), payload)
+    leaving = _numbered(live.display_location.filter(pl.col(UNTIL) <= at), payload)
     key = [*payload, _COPY]
     taken_over = leaving.select(*key, pl.col(ROW).alias("@old"))
     arriving = arriving.join(taken_over, on=key, how="left", nulls_equal=True, maintain_order="left")
     goes_on = arriving.filter(pl.col("@old").is_not_null()).with_columns(pl.col("@old").alias(ROW))
     come = arriving.filter(pl.col("@old").is_null())
     go = leaving.join(goes_on.select(ROW), on=ROW, how="anti").get_column(ROW)
-    shown = [ROW, *payload, UNTIL]
-    after = Live(
-        pl.concat([live.shown.filter(pl.col(UNTIL) > at).select(shown), goes_on.select(shown), come.select(shown)]),
+    display_location = [ROW, *payload, UNTIL]
+    after = SnapshotRows(
+        pl.concat(
+            [
+                live.display_location.filter(pl.col(UNTIL) > at).select(display_location),
+                goes_on.select(display_location),
+                come.select(display_location),
+            ]
+        ),
         known.filter(later),
         live.next_row + new.height,
     )
-    changes = Changes(
+    changes = SnapshotChanges(
         come.select(ROW, *payload),
         go,
         pl.concat([come.select(ROW, UNTIL), goes_on.select(ROW, UNTIL)]),

@@ -26,22 +26,22 @@ import polars as pl
 import pyarrow as pa
 
 from strandline.connectors.sinks.base import (
-    Arguments,
-    Delivered,
-    Outlet,
+    SinkArguments,
+    SinkBatch,
+    SinkWriter,
     Sink,
-    Standing,
+    ResumePoint,
     interrupted,
-    refuse_twice,
-    refuse_unfit,
+    refuse_duplicate_columns,
+    check_resume_point,
 )
-from strandline.connectors.sinks.snapshot import ROW, Changes, Live, last_instant, step
+from strandline.connectors.sinks.snapshot import ROW, SnapshotChanges, SnapshotRows, last_instant, step
 from strandline.core.errors import SinkError
 from strandline.core.log import SINK, WARNING, log_event
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.core.types import BIGINT, Column, Schema, Type
 from strandline.runtime.kernels.batch import FROM, UNTIL
-from strandline.runtime.result import VALID_FROM, VALID_UNTIL, from_answer
+from strandline.runtime.result import VALID_FROM, VALID_UNTIL, from_result
 
 Shows: TypeAlias = Literal["elements", "snapshot"]
 BATCHES: Final = "strandline_batches"
@@ -54,7 +54,7 @@ _INSTANT: Final = Type("INSTANT")  # an instant of ours; each database has its o
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class RecordedTable:
     """The row of a sink in `strandline_batches`."""
 
     owner: str
@@ -86,7 +86,7 @@ class StoreBusy(Exception):
 class Store(ABC):
     """A database as a sink needs it: what is different between them."""
 
-    place: str  # for messages
+    location: str  # for messages
     busy_seconds: float | None = None  # how long others may hold a lock; None for as long as they want
     unreachable: str = ""  # the hint for a database that cannot be opened
 
@@ -99,7 +99,7 @@ class Store(ABC):
         """All or nothing."""
 
     @abstractmethod
-    def lock(self, sink: str) -> Known | None:
+    def lock(self, sink: str) -> RecordedTable | None:
         """The row of a sink, kept from others until the end of the transaction; None without one."""
 
     @abstractmethod
@@ -147,7 +147,7 @@ class Store(ABC):
         raise AssertionError("each database writes arrays in its own way")
 
 
-class TableOutlet(Outlet):
+class TableWriter(SinkWriter):
     """Answers in a table; `table` may have the name of a schema before it."""
 
     def __init__(self, store: Store, table: str, shows: Shows, query: str, columns: Schema) -> None:
@@ -161,30 +161,30 @@ class TableOutlet(Outlet):
         times = ((VALID_FROM, BIGINT), (VALID_UNTIL, BIGINT))
         self._ends = TableSpec(f"{table}__ends", ((ROW_ID, BIGINT), times[1]), keyed=True)
         self._waiting = TableSpec(f"{table}__waiting", ((ROW_ID, BIGINT), *named, *times), keyed=True)
-        self._live: Live | None = None
+        self._live: SnapshotRows | None = None
         self._live_batch = -1
         self._is_writing = False
-        for each in (self._main, self._waiting):
-            refuse_twice(each.names)
+        for item in (self._main, self._waiting):
+            refuse_duplicate_columns(item.names)
 
     @property
     def _all(self) -> list[TableSpec]:
         return [self._main] if self._shows == "elements" else [self._main, self._ends, self._waiting]
 
-    def fit(self, standing: Standing) -> None:
+    def validate(self, resume_point: ResumePoint) -> None:
         if not self._store.exists():
-            self._fit_unknown(None, standing)
+            self._fit_unknown(None, resume_point)
             return
-        self._patiently(lambda: self._fit(standing), attempts=1)
+        self._patiently(lambda: self._fit(resume_point), attempts=1)
 
-    def _fit(self, standing: Standing) -> None:
+    def _fit(self, resume_point: ResumePoint) -> None:
         with self._store.transaction():
             known = self._store.lock(self._main.name) if self._store.columns(BATCHES) is not None else None
             present = self._store.columns(self._main.name)
             if known is None:
-                self._fit_unknown(present, standing)
+                self._fit_unknown(present, resume_point)
             else:
-                self._fit_known(known, present, standing)
+                self._fit_known(known, present, resume_point)
             if present is not None and present != self._main.names:
                 raise SinkError(
                     f"{self._place} has the columns {', '.join(present)}",
@@ -193,9 +193,9 @@ class TableOutlet(Outlet):
                     hint="Choose another table, or rename the columns of the query with AS.",
                 )
 
-    def _fit_unknown(self, present: list[str] | None, standing: Standing) -> None:
-        if standing.batch >= 0:
-            refuse_unfit(self._place, -1, standing)
+    def _fit_unknown(self, present: list[str] | None, resume_point: ResumePoint) -> None:
+        if resume_point.batch >= 0:
+            check_resume_point(self._place, -1, resume_point)
         if present is not None and not self._store.is_empty(self._main.name):
             raise SinkError(
                 f"{self._place} has rows already that no sink has written",
@@ -203,32 +203,32 @@ class TableOutlet(Outlet):
                 hint="Choose another table, or empty this one.",
             )
 
-    def _fit_known(self, known: Known, present: list[str] | None, standing: Standing) -> None:
-        if known.owner != standing.owner:
+    def _fit_known(self, known: RecordedTable, present: list[str] | None, resume_point: ResumePoint) -> None:
+        if known.owner != resume_point.owner:
             raise SinkError(
                 f"{self._place} belongs to the query {known.query} of another checkpoint",
                 code="results-exist",
                 hint="Choose another table, or continue that query. To begin anew, drop the table and its side tables "
                 f"and DELETE FROM {BATCHES} WHERE sink = '{self._main.name}'.",
             )
-        refuse_unfit(self._place, known.batch, standing)
+        check_resume_point(self._place, known.batch, resume_point)
         if present is None and known.batch >= 0:
-            refuse_unfit(self._place, -1, standing, expected=known.batch)
+            check_resume_point(self._place, -1, resume_point, expected=known.batch)
 
-    def begin(self, standing: Standing) -> None:
-        self._patiently(lambda: self._begin(standing), attempts=1)
+    def prepare(self, resume_point: ResumePoint) -> None:
+        self._patiently(lambda: self._begin(resume_point), attempts=1)
 
-    def _begin(self, standing: Standing) -> None:
+    def _begin(self, resume_point: ResumePoint) -> None:
         with self._store.transaction():
             self._store.make_batches_table()
             for table in self._all:
                 self._store.create(table)
             if self._store.lock(self._main.name) is None:
-                self._store.enter(self._main.name, standing.owner, self._query)
+                self._store.enter(self._main.name, resume_point.owner, self._query)
 
-    def take(self, delivered: Delivered) -> None:
+    def write(self, sink_batch: SinkBatch) -> None:
         """Write a batch; again where the connection broke. If it was committed after all, its number tells."""
-        self._patiently(lambda: self._write(delivered), _ATTEMPTS)
+        self._patiently(lambda: self._write(sink_batch), _ATTEMPTS)
 
     def interrupt(self) -> None:
         super().interrupt()
@@ -253,21 +253,21 @@ class TableOutlet(Outlet):
             except StoreBusy as busy:
                 waited = time.monotonic() - began
                 if self._store.busy_seconds is not None and waited > self._store.busy_seconds:
-                    raise _refused(self._store.place, f"{busy} (for {waited:.0f} s)") from None
+                    raise _refused(self._store.location, f"{busy} (for {waited:.0f} s)") from None
                 if time.monotonic() > next_line:
                     next_line += _LOG_EVERY
-                    log_event(SINK, WARNING, "sink locked", place=self._place, waited_s=waited)
+                    log_event(SINK, WARNING, "sink locked", location=self._place, waited_s=waited)
                 pause = 0.0
             except StoreLost as lost:
                 if attempts == 1:
                     raise _unreachable(self._store, str(lost)) from None
                 if attempt == attempts:
                     after = f"{lost} (after {attempts} attempts in {time.monotonic() - began:.0f} s)"
-                    raise _refused(self._store.place, after) from None
+                    raise _refused(self._store.location, after) from None
                 pause = _FIRST_PAUSE * 2 ** (attempt - 1)
                 attempt += 1
                 about = {"attempt": attempt, "attempts": attempts, "pause_s": pause}
-                log_event(SINK, WARNING, "sink retried", place=self._place, message=lost, **about)
+                log_event(SINK, WARNING, "sink retried", location=self._place, message=lost, **about)
             except SinkError:
                 if self.stopping.is_set():
                     raise interrupted(self._place) from None
@@ -277,34 +277,34 @@ class TableOutlet(Outlet):
             if self.stopping.wait(pause):
                 raise interrupted(self._place)
 
-    def _write(self, delivered: Delivered) -> None:
-        live: Live | None = None
+    def _write(self, sink_batch: SinkBatch) -> None:
+        live: SnapshotRows | None = None
         with self._store.transaction():
             known = self._store.lock(self._main.name)
-            if known is None or known.batch < delivered.batch - 1:
+            if known is None or known.batch < sink_batch.batch - 1:
                 raise SinkError(
                     f"{self._place} has lost its row in {BATCHES}, or an older one is back",
                     code="results-missing",
                     hint="Restore the table and its batches from one and the same moment.",
                 )
-            if known.batch >= delivered.batch:
+            if known.batch >= sink_batch.batch:
                 return  # it was written before a crash
-            frame = self._encoded(delivered.table)
+            frame = self._encoded(sink_batch.table)
             if self._shows == "elements":
                 self._append(frame)
             else:
                 # Whatever is in memory counts only if nobody has written since.
                 live = self._live if self._live is not None and self._live_batch == known.batch else self._loaded()
-                live, changes = step(live, frame, last_instant(delivered.complete_until), self._payload)
+                live, changes = step(live, frame, last_instant(sink_batch.complete_until), self._payload)
                 self._apply(changes)
-            self._store.remember(self._main.name, delivered.batch, delivered.complete_until)
-        self._live, self._live_batch = live, delivered.batch
+            self._store.remember(self._main.name, sink_batch.batch, sink_batch.complete_until)
+        self._live, self._live_batch = live, sink_batch.batch
 
     def _append(self, frame: pl.DataFrame) -> None:
         if frame.height:
             self._store.append(self._main, frame.select(*self._payload, instant_text(pl.col(FROM, UNTIL))))
 
-    def _apply(self, changes: Changes) -> None:
+    def _apply(self, changes: SnapshotChanges) -> None:
         store = self._store
         # An order in which no key is there twice.
         for table, rows in ((self._main, changes.go), (self._ends, changes.go), (self._ends, changes.go_on)):
@@ -317,33 +317,33 @@ class TableOutlet(Outlet):
             if frame.height:
                 store.append(table, frame)
 
-    def _loaded(self) -> Live:
+    def _loaded(self) -> SnapshotRows:
         """The elements that matter, as the tables say it."""
         ends = self._store.read(self._ends).rename({ROW_ID: ROW, VALID_UNTIL: UNTIL})
         rows = self._renamed(self._store.read(self._main), [*self._payload, ROW])
         waiting = self._renamed(self._store.read(self._waiting), [ROW, *self._payload, FROM, UNTIL])
-        shown = rows.join(ends, on=ROW, how="inner")
-        if shown.height != rows.height or rows.height != ends.height:
+        display_location = rows.join(ends, on=ROW, how="inner")
+        if display_location.height != rows.height or rows.height != ends.height:
             raise SinkError(
                 f"{self._place} was changed by somebody else: rows are missing or too many",
                 code="results-missing",
                 hint="Only this sink may write to the table and its side tables. Restore them, or begin anew.",
             )
         used = [frame.get_column(ROW).max() for frame in (rows, waiting) if frame.height]
-        return Live(shown, waiting, max((int(str(row)) for row in used), default=0) + 1)
+        return SnapshotRows(display_location, waiting, max((int(str(row)) for row in used), default=0) + 1)
 
     def _renamed(self, frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
         return frame.rename(dict(zip(frame.columns, names, strict=True)))
 
     def _encoded(self, table: pa.Table) -> pl.DataFrame:
-        frame = from_answer(table, self._columns)
+        frame = from_result(table, self._columns)
         kinds = zip(self._columns, self._payload, strict=True)
         values = [encoded(pl.col(column.id), column, self._store).alias(name) for column, name in kinds]
         return frame.select(*values, pl.col(FROM), pl.col(UNTIL))
 
     @property
     def _place(self) -> str:
-        return f'table "{self._main.name}" of {self._store.place}'
+        return f'table "{self._main.name}" of {self._store.location}'
 
     def close(self) -> None:
         self._store.close()
@@ -385,17 +385,17 @@ def progress_text(complete_until: Instant, forever: str) -> str | None:
 
 
 @contextmanager
-def failures(place: str, errors: tuple[type[Exception], ...]) -> Iterator[None]:
+def failures(location: str, errors: tuple[type[Exception], ...]) -> Iterator[None]:
     """What a database says, as an error of ours."""
     try:
         yield
     except errors as error:
-        raise _refused(place, " ".join(str(error).split())) from None
+        raise _refused(location, " ".join(str(error).split())) from None
 
 
-def _refused(place: str, reason: str) -> SinkError:
+def _refused(location: str, reason: str) -> SinkError:
     return SinkError(
-        f"{place} refused what was to be written",
+        f"{location} refused what was to be written",
         code="sink-failed",
         detail=reason,
         hint="Fix the cause and start the same query again: it resumes with this batch, which is written once.",
@@ -403,7 +403,9 @@ def _refused(place: str, reason: str) -> SinkError:
 
 
 def _unreachable(store: Store, reason: str) -> SinkError:
-    return SinkError(f"{store.place} cannot be opened", code="sink-unwritable", detail=reason, hint=store.unreachable)
+    return SinkError(
+        f"{store.location} cannot be opened", code="sink-unwritable", detail=reason, hint=store.unreachable
+    )
 
 
 class TableSink(Sink):
@@ -412,25 +414,25 @@ class TableSink(Sink):
     table: str
     shows: Shows
 
-    def open(self, query: str, columns: Schema) -> Outlet:
+    def open(self, query: str, columns: Schema) -> SinkWriter:
         if self.shows not in get_args(Shows):
             raise SinkError(
                 f"a table shows elements or a snapshot, not {self.shows!r}",
                 code="sink-argument",
                 hint="Write shows => 'elements' or shows => 'snapshot'.",
             )
-        return TableOutlet(self.store(), self.table, self.shows, query, columns)
+        return TableWriter(self.store(), self.table, self.shows, query, columns)
 
     @abstractmethod
     def store(self) -> Store: ...
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         # Where the server is may change; that it is the same table its row in strandline_batches says.
         return f"{self.kind} {self.table} {self.shows}"
 
 
-def shows_of(arguments: Arguments) -> Shows:
+def shows_of(arguments: SinkArguments) -> Shows:
     shows: Shows = arguments.option("shows", str, "elements")
     if shows not in get_args(Shows):
         raise arguments.error(f"option shows of {arguments.call.function}() is 'elements' or 'snapshot', not {shows!r}")

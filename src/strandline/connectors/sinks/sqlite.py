@@ -12,11 +12,11 @@ from typing import ClassVar, Final, Self
 
 import polars as pl
 
-from strandline.connectors.sinks.base import Arguments
+from strandline.connectors.sinks.base import SinkArguments
 from strandline.connectors.sinks.sql_table import (
     BATCHES,
     ROW_ID,
-    Known,
+    RecordedTable,
     Shows,
     Store,
     StoreBusy,
@@ -56,26 +56,26 @@ class SQLite(TableSink):
     shows: Shows = "elements"
 
     @classmethod
-    def from_arguments(cls, arguments: Arguments) -> Self:
+    def from_arguments(cls, arguments: SinkArguments) -> Self:
         path, table = arguments.required(0, "path"), arguments.required(1, "table")
         shows = shows_of(arguments)
         arguments.done(most=2)
         return cls(path, table, shows)
 
     def store(self) -> Store:
-        return _File(Path(self.path).absolute())
+        return _SQLiteStore(Path(self.path).absolute())
 
     def reaches(self) -> list[Reach]:
         return [FilePath(str(Path(self.path).absolute()))]
 
     @property
-    def shown(self) -> str:
+    def display_location(self) -> str:
         return f"{self.path}, table {self.table}"
 
 
-class _File(Store):
+class _SQLiteStore(Store):
     def __init__(self, path: Path) -> None:
-        self.place = str(path)
+        self.location = str(path)
         self.busy_seconds = _BUSY_SECONDS
         self.unreachable = "Choose another file, or correct its permissions."
         self._path = path
@@ -108,7 +108,7 @@ class _File(Store):
     @contextmanager
     def transaction(self) -> Iterator[None]:
         connection = self._open
-        with failures(self.place, _ERRORS):
+        with failures(self.location, _ERRORS):
             try:
                 connection.execute("BEGIN IMMEDIATE")
                 try:
@@ -122,9 +122,9 @@ class _File(Store):
                     raise StoreBusy(str(error)) from None
                 raise
 
-    def lock(self, sink: str) -> Known | None:
+    def lock(self, sink: str) -> RecordedTable | None:
         row = self._open.execute(f"SELECT owner, query, batch FROM {BATCHES} WHERE sink = ?", (sink,)).fetchone()
-        return None if row is None else Known(*row)
+        return None if row is None else RecordedTable(*row)
 
     def make_batches_table(self) -> None:
         self._open.execute(

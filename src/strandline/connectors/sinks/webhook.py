@@ -13,8 +13,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final, Self
 
-from strandline.connectors.sinks.base import Arguments, Delivered, Outlet, Sink, Standing, interrupted, refuse_twice
-from strandline.connectors.sinks.http_exchange import Address, Answer, Exchange, Interrupted
+from strandline.connectors.sinks.base import (
+    SinkArguments,
+    SinkBatch,
+    SinkWriter,
+    Sink,
+    ResumePoint,
+    interrupted,
+    refuse_duplicate_columns,
+)
+from strandline.connectors.sinks.http_exchange import Address, Response, Exchange, Interrupted
 from strandline.connectors.sinks.row_format import iso_instant, json_rows
 from strandline.connectors.traits import Traits
 from strandline.core.errors import SinkError
@@ -23,11 +31,11 @@ from strandline.core.security.allow import Allow, Host, Reach
 from strandline.core.security.redaction import HIDDEN, is_sensitive, redact
 from strandline.core.security.secret import Secret, concealed, reveal
 from strandline.core.types import Schema
-from strandline.runtime.result import answer_schema
+from strandline.runtime.result import result_schema
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0  # seconds; the pause doubles from one attempt to the next
 _GRACE = 1.0  # seconds for a request on its way when the query is stopped
-_WORTH_ANOTHER_TRY: Final = (408, 425, 429, 500, 502, 503, 504)
+_RETRIED_STATUSES: Final = (408, 425, 429, 500, 502, 503, 504)
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
@@ -67,10 +75,10 @@ class Webhook(Sink):
     allow: Allow | None = None  # what redirections must keep to
 
     def __repr__(self) -> str:
-        return f"Webhook({self.shown})"
+        return f"Webhook({self.display_location})"
 
     @classmethod
-    def from_arguments(cls, arguments: Arguments) -> Self:
+    def from_arguments(cls, arguments: SinkArguments) -> Self:
         url = arguments.required_or_secret(0, "url")
         rows = arguments.option("rows", int, 1000)
         attempts = arguments.option("attempts", int, 6)
@@ -92,9 +100,9 @@ class Webhook(Sink):
             raise arguments.error(f"headers of webhook() cannot be used: {error}") from None
         return cls(url, rows, attempts, float(timeout), parsed, redirects, token)
 
-    def open(self, query: str, columns: Schema) -> Outlet:
-        refuse_twice(answer_schema(columns).names)
-        return _Posting(self, query)
+    def open(self, query: str, columns: Schema) -> SinkWriter:
+        refuse_duplicate_columns(result_schema(columns).names)
+        return _WebhookWriter(self, query)
 
     def reaches(self) -> list[Reach]:
         try:
@@ -107,11 +115,11 @@ class Webhook(Sink):
         return replace(self, allow=allow)
 
     @property
-    def shown(self) -> str:
+    def display_location(self) -> str:
         return repr(self.url) if isinstance(self.url, Secret) else redact(self.url)
 
 
-def pairs(arguments: Arguments, option: str, values: list[object] | None, separator: str) -> dict[str, str]:
+def pairs(arguments: SinkArguments, option: str, values: list[object] | None, separator: str) -> dict[str, str]:
     """An option such as `('name=value', …)`."""
     found = {}
     for value in values or []:
@@ -154,7 +162,7 @@ def _unusable(reason: str) -> SinkError:
     )
 
 
-class _Posting(Outlet):
+class _WebhookWriter(SinkWriter):
     def __init__(self, sink: Webhook, query: str) -> None:
         self._sink, self._query = sink, query
         self._owner = ""
@@ -163,8 +171,8 @@ class _Posting(Outlet):
         self._address: Address | None = None
         self._credentials: dict[str, str] = {}
 
-    def begin(self, standing: Standing) -> None:
-        self._owner = standing.owner
+    def prepare(self, resume_point: ResumePoint) -> None:
+        self._owner = resume_point.owner
         try:
             self._address, self._credentials = self._revealed()
         except ValueError as error:
@@ -188,57 +196,57 @@ class _Posting(Outlet):
             headers[name] = value
         return Address.parse(url), headers
 
-    def take(self, delivered: Delivered) -> None:
-        rows = json_rows(delivered.table)
+    def write(self, sink_batch: SinkBatch) -> None:
+        rows = json_rows(sink_batch.table)
         parts = [rows[first : first + self._sink.rows] for first in range(0, len(rows), self._sink.rows)]
         for number, part in enumerate(parts):
             facts = {
                 "query": self._query,
-                "batch": delivered.batch,
+                "batch": sink_batch.batch,
                 "part": number + 1,
                 "parts": len(parts),
-                "complete_until": iso_instant(delivered.complete_until),
+                "complete_until": iso_instant(sink_batch.complete_until),
             }
             # The rows are JSON already.
             body = f'{json.dumps(facts)[:-1]}, "rows": [{", ".join(part)}]}}'
             # A name may have signs that a header cannot have.
             query = urllib.parse.quote(self._query, safe=" !#$&'()*+,/:;=?@[]~")
-            self._post(body.encode(), f"{self._owner}-{query}-{delivered.batch}-{number + 1}")
+            self._post(body.encode(), f"{self._owner}-{query}-{sink_batch.batch}-{number + 1}")
 
     def _post(self, body: bytes, key: str) -> None:
         pause = _FIRST_PAUSE
         for attempt in range(1, self._sink.attempts + 1):
             if self._closing.is_set():
-                raise interrupted(self._sink.shown)
+                raise interrupted(self._sink.display_location)
             try:
-                answer = self._exchanged(body, key)
-                if 200 <= answer.status < 300:
+                response = self._exchanged(body, key)
+                if 200 <= response.status < 300:
                     return
-                problem = f"the answer was {answer.status} {answer.reason}"
-                if answer.status not in _WORTH_ANOTHER_TRY:
+                problem = f"the answer was {response.status} {response.reason}"
+                if response.status not in _RETRIED_STATUSES:
                     break
-                pause = max(pause, _asked_pause(answer))
+                pause = max(pause, _asked_pause(response))
             except Interrupted:
-                raise interrupted(self._sink.shown) from None
+                raise interrupted(self._sink.display_location) from None
             except OSError as error:  # no connection, a connection that broke, or no answer in time
                 problem = str(error) or type(error).__name__
             if attempt < self._sink.attempts:
                 # Not all senders that one receiver has thrown out come back at the same moment.
                 wait = min(pause, _LONGEST_PAUSE) * random.uniform(0.75, 1.0)
                 about = {"attempt": attempt + 1, "attempts": self._sink.attempts, "pause_s": wait}
-                log_event(SINK, WARNING, "sink retried", place=self._sink.shown, message=problem, **about)
+                log_event(SINK, WARNING, "sink retried", location=self._sink.display_location, message=problem, **about)
                 self._closing.wait(wait)
                 pause *= 2
         if self._closing.is_set():
-            raise interrupted(self._sink.shown)
+            raise interrupted(self._sink.display_location)
         raise SinkError(
-            f"{self._sink.shown} did not take a batch of {self._query}",
+            f"{self._sink.display_location} did not take a batch of {self._query}",
             code="sink-failed",
             detail=f"After {attempt} attempts {problem}.",
             hint="Fix the cause and start the same query again: the batch is sent again.",
         )
 
-    def _exchanged(self, body: bytes, key: str) -> Answer:
+    def _exchanged(self, body: bytes, key: str) -> Response:
         """The answer to one attempt, after redirections as far as they are followed."""
         assert self._address is not None, "begin was called"
         deadline = time.monotonic() + self._sink.timeout
@@ -246,38 +254,38 @@ class _Posting(Outlet):
         for _ in range(self._sink.redirects + 1):
             headers = {"Content-Type": "application/json", **credentials, "Idempotency-Key": key}
             self._exchange = Exchange(deadline)
-            answer = self._exchange.post(address, body, headers)
-            if answer.status not in _REDIRECTS:
-                return answer
+            response = self._exchange.post(address, body, headers)
+            if response.status not in _REDIRECTS:
+                return response
             if not self._sink.redirects:
-                raise self._redirected(f"it answers {answer.status}", answer, address)
-            following = self._following(address, answer)
+                raise self._redirected(f"it answers {response.status}", response, address)
+            following = self._following(address, response)
             if following.origin != address.origin:
                 credentials = {}
             address = following
-        raise self._redirected(f"there were more than {self._sink.redirects}", answer, address)
+        raise self._redirected(f"there were more than {self._sink.redirects}", response, address)
 
-    def _following(self, address: Address, answer: Answer) -> Address:
+    def _following(self, address: Address, response: Response) -> Address:
         """Where a redirection leads, if it may be followed."""
         try:
             here = f"{address}{address.target}"
-            following = Address.parse(urllib.parse.urljoin(here, answer.location or "no location:"))
+            following = Address.parse(urllib.parse.urljoin(here, response.location or "no location:"))
         except ValueError:
-            raise self._redirected("its location is missing, or no URL of HTTP", answer, address) from None
+            raise self._redirected("its location is missing, or no URL of HTTP", response, address) from None
         if address.scheme == "https" and following.scheme != "https":
-            raise self._redirected("it leads from https to http", answer, address)
+            raise self._redirected("it leads from https to http", response, address)
         allow = self._sink.allow
         if allow is not None and not allow.permits_host(following.host, following.port):
-            raise self._redirected("it leads to a host that is not allowed", answer, address)
+            raise self._redirected("it leads to a host that is not allowed", response, address)
         return following
 
-    def _redirected(self, reason: str, answer: Answer, address: Address) -> SinkError:
+    def _redirected(self, reason: str, response: Response, address: Address) -> SinkError:
         try:
-            target = str(Address.parse(urllib.parse.urljoin(f"{address}/", answer.location or "no location:")))
+            target = str(Address.parse(urllib.parse.urljoin(f"{address}/", response.location or "no location:")))
         except ValueError:
             target = "nowhere"
         return SinkError(
-            f"{self._sink.shown} redirects a batch of {self._query}",
+            f"{self._sink.display_location} redirects a batch of {self._query}",
             code="webhook-redirect",
             detail=f"It leads to {target[:200]}, which was not followed: {reason}.",
             hint="Write the address where rows are taken, or redirects => 1 to follow. The batch is sent again then.",
@@ -293,7 +301,7 @@ class _Posting(Outlet):
         self.interrupt()
 
 
-def _asked_pause(answer: Answer) -> float:
+def _asked_pause(response: Response) -> float:
     """What the receiver asks for, if it says so in seconds."""
-    asked = answer.retry_after
+    asked = response.retry_after
     return float(asked) if asked.isascii() and asked.isdigit() and len(asked) < 6 else 0.0

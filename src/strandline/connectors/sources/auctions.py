@@ -173,7 +173,7 @@ class House:
 
 
 @dataclass(slots=True)
-class Events:
+class AuctionEvents:
     """Some events of one kind, and the draws for them."""
 
     house: House
@@ -219,32 +219,32 @@ class Events:
         return pool.gather(pl.Series(self.below(what, len(pool))))
 
 
-Column: TypeAlias = tuple[Type, Callable[[Events], pl.Series | Numbers]]
+Column: TypeAlias = tuple[Type, Callable[[AuctionEvents], pl.Series | Numbers]]
 
 
-def _time(rows: Events) -> pl.Series:
+def _time(rows: AuctionEvents) -> pl.Series:
     return pl.Series(rows.house.time(rows.event)).cast(pl.Datetime("us"))
 
 
-def _expires(rows: Events) -> pl.Series:
+def _expires(rows: AuctionEvents) -> pl.Series:
     opened = rows.house.time(rows.event)
     usual = (rows.house.time(rows.event + AHEAD) - opened) // MILLISECOND
     length = 1 + (rows.draw(20) % np.maximum(2 * usual, 1).view(np.uint64)).view(np.int64)
     return pl.Series(opened + length * MILLISECOND).cast(pl.Datetime("us"))
 
 
-def _email(rows: Events) -> pl.Series:
+def _email(rows: AuctionEvents) -> pl.Series:
     name, host = (rows.picked(what, _words(rows.house.seed, what, most)) for what, most in ((2, 7), (3, 5)))
     return pl.select(pl.concat_str(name.alias("n"), pl.lit("@"), host.alias("h"), pl.lit(".com"))).to_series()
 
 
-def _card(rows: Events) -> pl.Series:
+def _card(rows: AuctionEvents) -> pl.Series:
     drawn = rows.draw(4)
     groups = [pl.Series(f"g{n}", (drawn >> np.uint64(16 * n)) % np.uint64(10_000)) for n in range(4)]
     return pl.select(pl.concat_str((g.cast(pl.String).str.zfill(4) for g in groups), separator=" ")).to_series()
 
 
-def _filler(rows: Events, what: int, average: int, size: Numbers) -> pl.Series:
+def _filler(rows: AuctionEvents, what: int, average: int, size: Numbers) -> pl.Series:
     """Letters that bring an event to about its average size."""
     missing = average - size
     around = np.rint(0.2 * missing).astype(np.int64)
@@ -254,7 +254,7 @@ def _filler(rows: Events, what: int, average: int, size: Numbers) -> pl.Series:
     return rows.picked(what + 1, _letters(rows.house.seed, what)).str.slice(0, pl.Series(length).cast(pl.UInt64))
 
 
-def _size(rows: Events, columns: Mapping[str, Column]) -> Numbers:
+def _size(rows: AuctionEvents, columns: Mapping[str, Column]) -> Numbers:
     """Texts count by their length, numbers and times as 8 bytes."""
     texts = [name for name, (kind, _) in columns.items() if kind == VARCHAR and name != "extra"]
     made = [pl.Series(columns[name][1](rows)).str.len_bytes().cast(pl.Int64).to_numpy() for name in texts]
@@ -287,13 +287,13 @@ AUCTION: Final[Mapping[str, Column]] = {
 }
 
 
-def _auction_named(rows: Events) -> Numbers:
+def _auction_named(rows: AuctionEvents) -> Numbers:
     last = rows.last_auction()
     lowest = np.maximum(last - IN_FLIGHT, 0)
     return rows.hot_or(21, HOT_AUCTION_RATIO, last // HOT * HOT, lowest, last - lowest + 1 + LEAD)
 
 
-def _channel(rows: Events, texts: int) -> pl.Series:
+def _channel(rows: AuctionEvents, texts: int) -> pl.Series:
     """The name or the address of a channel: a hot one in half of all draws."""
     drawn = rows.draw(24)
     cold, hot = (drawn >> np.uint64(16)) % np.uint64(CHANNELS), (drawn >> np.uint64(8)) % np.uint64(len(HOT_CHANNELS))
@@ -317,12 +317,12 @@ KINDS: Final[Mapping[str, Mapping[str, Column]]] = {"person": PERSON, "auction":
 PER_EPOCH: Final = {"person": PEOPLE, "auction": AUCTIONS, "bid": EPOCH - PEOPLE - AUCTIONS}
 
 
-def events_of(house: House, kind: str, begin: int, end: int) -> Events:
+def events_of(house: House, kind: str, begin: int, end: int) -> AuctionEvents:
     """The events of a kind among those from `begin` to `end`, in order of arrival."""
     event = house.arriving(begin, end)
     place = event % EPOCH
     if kind == "person":
-        return Events(house, event[place < PEOPLE])
+        return AuctionEvents(house, event[place < PEOPLE])
     if kind == "auction":
-        return Events(house, event[(place >= PEOPLE) & (place < PEOPLE + AUCTIONS)])
-    return Events(house, event[place >= PEOPLE + AUCTIONS])
+        return AuctionEvents(house, event[(place >= PEOPLE) & (place < PEOPLE + AUCTIONS)])
+    return AuctionEvents(house, event[place >= PEOPLE + AUCTIONS])

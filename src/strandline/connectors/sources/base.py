@@ -118,7 +118,7 @@ class Source(ABC):
         right after `advance`, on the driver."""
         return None
 
-    def cuts(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
+    def split_points(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
         """Where the reading between two positions may be divided among tasks. None here: `latest` must be able to say,
         from a look at the earlier ones only, which rows of the later ones are late."""
         return ()
@@ -141,7 +141,7 @@ class Source(ABC):
         return end > start
 
 
-class Arguments(CallArguments):
+class SourceArguments(CallArguments):
     """The arguments of a source function."""
 
     def __init__(self, stream: BaseStream, span: Span | None = None) -> None:

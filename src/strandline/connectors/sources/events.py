@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 
-from strandline.connectors.sources.base import REJECT_SCHEMA, Arguments, Chunk, Source
+from strandline.connectors.sources.base import REJECT_SCHEMA, SourceArguments, Chunk, Source
 from strandline.connectors.sources.conversion import conform
 from strandline.connectors.sources.journal import Journal
 from strandline.connectors.traits import Traits
@@ -36,7 +36,7 @@ class EventsSource(Source):
         return {"function": "events"}
 
     def check(self, span: Span | None) -> None:
-        arguments = Arguments(self.stream, span)
+        arguments = SourceArguments(self.stream, span)
         arguments.done(most=1)
         if self.stream.source.arguments and not isinstance(self.stream.source.arguments[0], str):
             raise arguments.error("events() takes the name of a directory")

@@ -18,10 +18,10 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from strandline.connectors.sources.base import REJECT_SCHEMA, Arguments, Chunk, Source
+from strandline.connectors.sources.base import REJECT_SCHEMA, SourceArguments, Chunk, Source
 from strandline.connectors.sources.conversion import conform, converts_always
 from strandline.connectors.sources.files import planning
-from strandline.connectors.sources.files.content import Form, file_changed, known_encoding, read_range, show_bytes
+from strandline.connectors.sources.files.content import FileFormat, file_changed, known_encoding, read_range, show_bytes
 from strandline.connectors.sources.files.csv_rows import read_csv
 from strandline.connectors.sources.files.parquet import (
     READ_ERRORS,
@@ -31,8 +31,8 @@ from strandline.connectors.sources.files.parquet import (
     why_unreadable,
 )
 from strandline.connectors.sources.files.planning import FileOptions, InputFile, plan_file
-from strandline.connectors.sources.files.tracking import Folder, Tracker, static_base
-from strandline.connectors.sources.files.units import Unit, UnitLog, shared_log
+from strandline.connectors.sources.files.tracking import FollowedDirectory, FileTracker, static_base
+from strandline.connectors.sources.files.units import FileRange, FileRangeLog, shared_log
 from strandline.connectors.sources.json_lines import conform_lines, no_rows
 from strandline.connectors.traits import Traits
 from strandline.core.errors import SourceError, Span
@@ -60,7 +60,7 @@ class FileSource(Source):
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
         super().__init__(stream, directory)
-        arguments = Arguments(stream)
+        arguments = SourceArguments(stream)
         self.pattern = str(arguments.positional(0, "a path or a glob, as in file('trades/*.parquet')"))
         self.follow = bool(arguments.option("follow", bool, False))
         self.end_marker = str(arguments.option("end_marker", str, "_END"))
@@ -68,9 +68,9 @@ class FileSource(Source):
         arguments.done(most=1)
         if os.path.isdir(self.pattern):
             self.pattern = os.path.join(self.pattern, "*")
-        self.folder = Folder(self.pattern, self.options, stream.source.allow)
-        self.log = UnitLog(directory / "units.log" if directory is not None else None)
-        self._tracker: Tracker | None = None
+        self.folder = FollowedDirectory(self.pattern, self.options, stream.source.allow)
+        self.log = FileRangeLog(directory / "units.log" if directory is not None else None)
+        self._tracker: FileTracker | None = None
         self._rows: list[int] = [0]  # how many rows the log has up to each position
 
     def identity(self) -> dict[str, object]:
@@ -116,7 +116,7 @@ class FileSource(Source):
                 message = (
                     f"the format of {self.folder.full(path)} is not known; add format => 'parquet', 'csv' or 'json'"
                 )
-                raise Arguments(self.stream, span).error(message)
+                raise SourceArguments(self.stream, span).error(message)
         if not self.follow and len(files) <= FILES_CHECKED:
             self._check_columns(files, span)
 
@@ -179,13 +179,13 @@ class FileSource(Source):
         first = min(bisect_right(self._rows, before, lo=position), len(self.log))
         return max(first, bisect_right(self._rows, before + limit_rows, lo=position) - 1)
 
-    def _tracked(self) -> Tracker:
+    def _tracked(self) -> FileTracker:
         """What is known of the files; after a restart, from the log."""
         if self._tracker is None:
             self.log.load()
             self._rows = [0]
             self._count_rows()
-            self._tracker = Tracker(self.folder, self.end_marker)
+            self._tracker = FileTracker(self.folder, self.end_marker)
             if not self.follow and self.log.listing is None:
                 self.log.append_listing(sorted(self.folder.list_files(), key=lambda file: file.path))
                 self._count_rows()
@@ -205,7 +205,7 @@ class FileSource(Source):
     def brings_rows(self, start: int, end: int) -> bool:
         return self._rows[min(end, len(self._rows) - 1)] > self._rows[min(start, len(self._rows) - 1)]
 
-    def cuts(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
+    def split_points(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
         units = self.log.units[start:end]
         if not all(unit is None or unit.is_divisible for unit in units):
             return ()
@@ -217,7 +217,7 @@ class FileSource(Source):
 
     # On a worker: reading it.
 
-    def _shared(self) -> UnitLog:
+    def _shared(self) -> FileRangeLog:
         """The log: that of the driver in its own process, else what the tasks of this process share."""
         if self._tracker is not None or self.directory is None:
             return self.log
@@ -234,7 +234,7 @@ class FileSource(Source):
                 highs.append(self._latest_of(self._path_of_parquet(unit), unit))
         return max(highs)
 
-    def _latest_of(self, path: str, unit: Unit) -> Instant:
+    def _latest_of(self, path: str, unit: FileRange) -> Instant:
         """The latest usable time of a row group, whatever else is wrong with it. All its other columns convert for
         sure, so the times alone say which rows are well-formed."""
         names = self.stream.time_columns
@@ -245,7 +245,7 @@ class FileSource(Source):
             return BEFORE_ALL
         return int(times(conform(raw, only_time, unit.path, unit.row).rows, FROM).max(initial=BEFORE_ALL))
 
-    def _read_unit(self, unit: Unit, columns: frozenset[str]) -> Iterator[Chunk]:
+    def _read_unit(self, unit: FileRange, columns: frozenset[str]) -> Iterator[Chunk]:
         place = self.folder.full(unit.path)
         if unit.problem is not None:
             yield reject(self.stream, place, [(unit.row, unit.problem, unit.raw)])
@@ -257,7 +257,7 @@ class FileSource(Source):
         else:
             yield from self._read_json(unit, place)
 
-    def _read_json(self, unit: Unit, place: str) -> Iterator[Chunk]:
+    def _read_json(self, unit: FileRange, place: str) -> Iterator[Chunk]:
         data = self._bytes_of(unit)
         if b"\r" in data:  # JSON has no line break inside of texts
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -275,9 +275,9 @@ class FileSource(Source):
         if data.strip():
             yield from conform_lines(data, self.stream, place, numbers, skip_empty=True)
 
-    def _bytes_of(self, unit: Unit) -> bytes:
+    def _bytes_of(self, unit: FileRange) -> bytes:
         """The content of a unit, in UTF-8. It is the one that was planned, wherever the file lies by now."""
-        form = Form(unit.compression, unit.encoding, unit.skips)
+        form = FileFormat(unit.compression, unit.encoding, unit.skips)
         paths: list[str | None] = [unit.path, None]
         for path in paths:
             path = path or self.folder.named_by_inode(InputFile(unit.path, unit.inode))
@@ -293,7 +293,7 @@ class FileSource(Source):
 
     # Parquet.
 
-    def _path_of_parquet(self, unit: Unit) -> str:
+    def _path_of_parquet(self, unit: FileRange) -> str:
         """Where the file of a unit lies by now, with the footer that was planned."""
         for path in (unit.path, self.folder.named_by_inode(InputFile(unit.path, unit.inode))):
             if path is None:
@@ -305,7 +305,7 @@ class FileSource(Source):
                 continue
         raise file_changed(self.folder.full(unit.path))
 
-    def _read_parquet(self, unit: Unit, place: str, columns: frozenset[str]) -> Chunk:
+    def _read_parquet(self, unit: FileRange, place: str, columns: frozenset[str]) -> Chunk:
         path = self._path_of_parquet(unit)
         try:
             types = types_of(path)
@@ -328,11 +328,11 @@ class FileSource(Source):
             return chunk
         return replace(chunk, whole=lambda: self._read_parquet(unit, place, every).rows)
 
-    def _latest_if_timed(self, path: str, unit: Unit) -> Instant:
+    def _latest_if_timed(self, path: str, unit: FileRange) -> Instant:
         return self._latest_of(path, unit) if self.stream.time_column is not None else BEFORE_ALL
 
 
-def _options(stream: BaseStream, arguments: Arguments, follow: bool) -> FileOptions:
+def _options(stream: BaseStream, arguments: SourceArguments, follow: bool) -> FileOptions:
     format_ = arguments.option("format", str, None)
     if format_ not in (None, "parquet", "csv", "json"):
         raise arguments.error(f"format of file() is 'parquet', 'csv' or 'json', not '{format_}'")

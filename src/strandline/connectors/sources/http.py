@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from strandline.connectors.sources.base import Arguments, Chunk, Source
+from strandline.connectors.sources.base import SourceArguments, Chunk, Source
 from strandline.connectors.sources.receiver import Receiver, address_of, address_reached, listen, refuse_open_door
 from strandline.connectors.traits import Traits
 from strandline.core.errors import Span
@@ -35,7 +35,7 @@ class HttpSource(Source):
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
         super().__init__(stream, directory)
-        arguments = Arguments(stream)
+        arguments = SourceArguments(stream)
         self.host, self.port = address_of(arguments)
         self.path = str(arguments.option("path", str, "/"))
         token = arguments.option("token", (str, Secret), None)
@@ -57,7 +57,7 @@ class HttpSource(Source):
         return {"function": "http"}  # where it listens, and who may come in, decides nothing about what was taken
 
     def check(self, span: Span | None) -> None:
-        arguments = Arguments(self.stream, span)
+        arguments = SourceArguments(self.stream, span)
         address_of(arguments)
         refuse_open_door("http", self.host, self.token, span)
         if self.max_connections < 1:
@@ -69,7 +69,7 @@ class HttpSource(Source):
 
     def open(self) -> None:
         from strandline.connectors.sources.http_requests import (  # a web server is much to load for who needs none
-            Door,
+            ListenerOptions,
             Server,
         )
 
@@ -77,7 +77,9 @@ class HttpSource(Source):
         self.receiver.open()
         listener = listen("http", self.host, self.port, self.token)
         self.port = listener.getsockname()[1]
-        self._server = Server(listener, Door(self.receiver, self.path, token, self.max_body, self.max_connections))
+        self._server = Server(
+            listener, ListenerOptions(self.receiver, self.path, token, self.max_body, self.max_connections)
+        )
         threading.Thread(target=self._server.serve, name="strandline-http", daemon=True).start()
 
     def close(self) -> None:

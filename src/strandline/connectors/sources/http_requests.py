@@ -41,7 +41,7 @@ _LENGTH = re.compile(r"[0-9]{1,15}")
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class ListenerOptions:
     """Where rows are taken, from whom, how many at a time, and who keeps them."""
 
     receiver: Receiver
@@ -51,7 +51,7 @@ class Door:
     max_connections: int = 256
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that is answered with something else than 200."""
 
     def __init__(self, status: HTTPStatus, message: str, **headers: str) -> None:
@@ -63,7 +63,7 @@ class Refused(Exception):
 class Server:
     """Takes connections until it is closed, each in a thread of its own."""
 
-    def __init__(self, listener: socket.socket, door: Door) -> None:
+    def __init__(self, listener: socket.socket, door: ListenerOptions) -> None:
         self.door = door
         self._listener = listener
         self._closing = threading.Event()
@@ -96,7 +96,7 @@ class Server:
 
     def _serve_one(self, connection: socket.socket) -> None:
         try:
-            Conversation(connection, self.door).run()
+            ClientConnection(connection, self.door).run()
         finally:
             with self._lock:
                 self._connections.discard(connection)
@@ -134,7 +134,7 @@ class Request:
         """The value of a header that stands there at most once."""
         values = self.headers.get(name, [])
         if len(values) > 1:
-            raise Refused(HTTPStatus.BAD_REQUEST, f"{name} is there twice")
+            raise RequestRefused(HTTPStatus.BAD_REQUEST, f"{name} is there twice")
         return values[0] if values else default
 
     @property
@@ -143,14 +143,16 @@ class Request:
         lengths = self.headers.get("content-length", [])
         if "transfer-encoding" in self.headers:
             if lengths:
-                raise Refused(HTTPStatus.BAD_REQUEST, "Content-Length beside Transfer-Encoding")
-            raise Refused(HTTPStatus.NOT_IMPLEMENTED, "send the body with Content-Length, without Transfer-Encoding")
+                raise RequestRefused(HTTPStatus.BAD_REQUEST, "Content-Length beside Transfer-Encoding")
+            raise RequestRefused(
+                HTTPStatus.NOT_IMPLEMENTED, "send the body with Content-Length, without Transfer-Encoding"
+            )
         if len(lengths) > 1:
-            raise Refused(HTTPStatus.BAD_REQUEST, "Content-Length is there twice")
+            raise RequestRefused(HTTPStatus.BAD_REQUEST, "Content-Length is there twice")
         if lengths and not _LENGTH.fullmatch(lengths[0]):
-            raise Refused(HTTPStatus.BAD_REQUEST, "Content-Length is not a number")
+            raise RequestRefused(HTTPStatus.BAD_REQUEST, "Content-Length is not a number")
         if not lengths:
-            raise Refused(HTTPStatus.LENGTH_REQUIRED, "say how long the body is: Content-Length")
+            raise RequestRefused(HTTPStatus.LENGTH_REQUIRED, "say how long the body is: Content-Length")
         return int(lengths[0])
 
     @property
@@ -169,32 +171,32 @@ def parse_head(head: bytes) -> Request:
     first, *lines = head.split(b"\r\n")
     line = _REQUEST_LINE.fullmatch(first)
     if line is None:
-        raise Refused(HTTPStatus.BAD_REQUEST, "this is no request of HTTP")
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, "this is no request of HTTP")
     if line[3] != b"1":
-        raise Refused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "speak HTTP/1.1")
+        raise RequestRefused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "speak HTTP/1.1")
     if len(lines) > MAX_HEADERS:
-        raise Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"at most {MAX_HEADERS} headers")
+        raise RequestRefused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"at most {MAX_HEADERS} headers")
     headers: dict[str, list[str]] = {}
     for text in lines:
         # A line that goes on in the next, a break that is none, a blank before the colon: nothing of this fits.
         header = _HEADER.fullmatch(text)
         if header is None:
-            raise Refused(HTTPStatus.BAD_REQUEST, "a header cannot be read")
+            raise RequestRefused(HTTPStatus.BAD_REQUEST, "a header cannot be read")
         headers.setdefault(header[1].decode().lower(), []).append(header[2].decode("latin-1").rstrip(" \t"))
     try:
         path = urlsplit(line[2].decode()).path
     except ValueError:
-        raise Refused(HTTPStatus.BAD_REQUEST, "the path cannot be read") from None
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, "the path cannot be read") from None
     request = Request(line[1].decode(), path, line[4] != b"0", headers)
     if request.is_latest and len(headers.get("host", [])) != 1:
-        raise Refused(HTTPStatus.BAD_REQUEST, "a request has one Host")
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, "a request has one Host")
     return request
 
 
-class Conversation:
+class ClientConnection:
     """The requests of one connection, one after the other."""
 
-    def __init__(self, connection: socket.socket, door: Door) -> None:
+    def __init__(self, connection: socket.socket, door: ListenerOptions) -> None:
         self._connection, self._door = connection, door
         self._buffer = bytearray()
 
@@ -214,7 +216,7 @@ class Conversation:
                 return False
             request = parse_head(head)
             rows = self._take(request)
-        except Refused as refused:
+        except RequestRefused as refused:
             self._refuse(refused)
             return False
         self._send(answer(HTTPStatus.OK, {"rows": rows}, closes=not request.stays))
@@ -225,7 +227,7 @@ class Conversation:
         length = self._admit(request)
         expects = request.header("expect").lower()
         if expects not in ("", "100-continue"):
-            raise Refused(HTTPStatus.EXPECTATION_FAILED, "only 100-continue can be expected")
+            raise RequestRefused(HTTPStatus.EXPECTATION_FAILED, "only 100-continue can be expected")
         if expects and len(self._buffer) < length:
             self._send(b"HTTP/1.1 100 Continue\r\n\r\n")
         lines = rows_in(self._body(length), request.content_type)
@@ -233,31 +235,33 @@ class Conversation:
             return self._door.receiver.take(lines)
         except OSError as error:
             self._door.receiver.failure = error
-            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, f"the rows cannot be kept: {error}") from None
+            raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, f"the rows cannot be kept: {error}") from None
 
     def _admit(self, request: Request) -> int:
         """The length of the body of a request that may be taken."""
         door = self._door
         length = request.length if request.method == "POST" else 0
         if request.path != door.path:
-            raise Refused(HTTPStatus.NOT_FOUND, f"rows are taken at {door.path}")
+            raise RequestRefused(HTTPStatus.NOT_FOUND, f"rows are taken at {door.path}")
         if request.method != "POST":
-            raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "rows are sent by POST", Allow="POST")
+            raise RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED, "rows are sent by POST", Allow="POST")
         if door.token is not None:
             shown = request.header("authorization").encode("latin-1")
             if not hmac.compare_digest(shown, f"Bearer {door.token}".encode()):
-                raise Refused(HTTPStatus.UNAUTHORIZED, "the token is missing or wrong", WWW_Authenticate="Bearer")
+                raise RequestRefused(
+                    HTTPStatus.UNAUTHORIZED, "the token is missing or wrong", WWW_Authenticate="Bearer"
+                )
         elif "origin" in request.headers:
             # A page in a browser on this machine reaches this address, too, wherever the page comes from.
-            raise Refused(HTTPStatus.FORBIDDEN, "requests of web pages need a token")
+            raise RequestRefused(HTTPStatus.FORBIDDEN, "requests of web pages need a token")
         if door.receiver.received.ended:
-            raise Refused(HTTPStatus.GONE, "the stream has ended")
+            raise RequestRefused(HTTPStatus.GONE, "the stream has ended")
         if door.receiver.is_full:
-            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "too many rows wait to be read", Retry_After="1")
+            raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, "too many rows wait to be read", Retry_After="1")
         if length > door.max_body:
-            raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {door.max_body} bytes at a time")
+            raise RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {door.max_body} bytes at a time")
         if request.header("content-encoding", "identity").lower() != "identity":
-            raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send the body as it is, without Content-Encoding")
+            raise RequestRefused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send the body as it is, without Content-Encoding")
         return length
 
     def _head(self) -> bytes | None:
@@ -272,7 +276,9 @@ class Conversation:
             if not self._receive(deadline):
                 raise ConnectionError("the head broke off")
         if end < 0 or end > MAX_HEAD_BYTES:
-            raise Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"at most {MAX_HEAD_BYTES} bytes of headers")
+            raise RequestRefused(
+                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"at most {MAX_HEAD_BYTES} bytes of headers"
+            )
         head = bytes(self._buffer[:end])
         del self._buffer[: end + 4]
         return head
@@ -300,7 +306,7 @@ class Conversation:
         self._connection.settimeout(ANSWER_SECONDS)
         self._connection.sendall(data)
 
-    def _refuse(self, refused: Refused) -> None:
+    def _refuse(self, refused: RequestRefused) -> None:
         """Answer and hang up: what follows on the connection cannot be trusted to be a request."""
         self._send(answer(refused.status, {"error": str(refused)}, refused.headers))
         self._connection.shutdown(socket.SHUT_WR)
@@ -334,7 +340,7 @@ def rows_in(body: bytes, content_type: str) -> list[bytes]:
         whole = text.removeprefix("[").removesuffix("]") if text.startswith("[") and text.endswith("]") else text
         return [part.replace("\n", " ").replace("\r", " ").encode() for part in _values(whole)]
     except (ValueError, RecursionError) as error:
-        raise Refused(HTTPStatus.BAD_REQUEST, f"the body is not JSON: {error}") from None
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, f"the body is not JSON: {error}") from None
 
 
 def _values(text: str) -> Iterator[str]:

@@ -37,7 +37,7 @@ _MOST_CHECKED: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class JournalEntry:
     """What lies at the positions from `start` to `end`: rows, those of a batch with a number, or a promise."""
 
     start: int
@@ -55,12 +55,12 @@ class Entry:
         return f"{self.start:015d}-{self.end:015d}.{self.kind}.{self.number}"
 
     @staticmethod
-    def of(name: str) -> Entry | None:
+    def of(name: str) -> JournalEntry | None:
         match = _NAME.fullmatch(name)
         if match is None:
             return None
         start, end, kind, number, checksum = match.groups()
-        return Entry(int(start), int(end), kind, int(number), int(checksum, 16))  # type: ignore[arg-type]
+        return JournalEntry(int(start), int(end), kind, int(number), int(checksum, 16))  # type: ignore[arg-type]
 
 
 class Journal:
@@ -73,7 +73,7 @@ class Journal:
         self.directory = directory
         self.forgetful = forgetful
         self._head = HeadFile(directory / HEAD)
-        self._entries: list[Entry] = []
+        self._entries: list[JournalEntry] = []
 
     @property
     def reach(self) -> int:
@@ -103,7 +103,7 @@ class Journal:
             return
         names = os.listdir(self.directory)
         seen = self.reach
-        entries = [entry for name in names if (entry := Entry.of(name)) is not None and entry.start >= seen]
+        entries = [entry for name in names if (entry := JournalEntry.of(name)) is not None and entry.start >= seen]
         if entries and HEAD not in names:
             raise damaged(self._head.path)
         for entry in sorted(entries, key=lambda entry: (entry.start, entry.end)):
@@ -130,12 +130,12 @@ class Journal:
 
     def append(self, table: pa.Table) -> None:
         if table.num_rows:
-            self._write(Entry(self.reach, self.reach + table.num_rows), [table])
+            self._write(JournalEntry(self.reach, self.reach + table.num_rows), [table])
 
     def append_batch(self, number: int, rows: int, tables: Iterable[pa.Table]) -> None:
         """The rows of a batch, all or none; `rows` is how many there are in the tables together."""
         if rows:
-            self._write(Entry(self.reach, self.reach + rows, "batch", number), tables)
+            self._write(JournalEntry(self.reach, self.reach + rows, "batch", number), tables)
             del self._entries[:-1]  # whoever writes batches reads none, and may write for years
 
     def forget(self, position: int) -> None:
@@ -145,14 +145,14 @@ class Journal:
 
     def promise(self, until: Instant) -> None:
         """No row will follow with a time before `until`."""
-        self._write(Entry(self.reach, self.reach + 1, "until", until), None)
+        self._write(JournalEntry(self.reach, self.reach + 1, "until", until), None)
 
     def close(self) -> None:
         """No row will follow."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self._head.write([self.reach, True])
 
-    def _write(self, entry: Entry, tables: Iterable[pa.Table] | None) -> None:
+    def _write(self, entry: JournalEntry, tables: Iterable[pa.Table] | None) -> None:
         """Add an entry; it is on disk, and so is the head, when this returns."""
         if not self.directory.is_dir() or not self._head.path.exists():
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -193,7 +193,7 @@ class Journal:
             low = max(start, entry.start)
             yield low, self._read(entry).slice(low - entry.start, min(end, entry.end) - low)
 
-    def _check(self, entry: Entry) -> None:
+    def _check(self, entry: JournalEntry) -> None:
         """Compare the content of an entry with its checksum, once in a process."""
         path = self.directory / entry.name
         if str(path) in _checked:
@@ -208,7 +208,7 @@ class Journal:
             _checked.clear()
         _checked.add(str(path))
 
-    def _read(self, entry: Entry) -> pa.Table:
+    def _read(self, entry: JournalEntry) -> pa.Table:
         self._check(entry)
         path = self.directory / entry.name
         try:

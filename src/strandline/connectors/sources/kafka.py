@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from strandline.connectors.sources.base import Arguments, Chunk, Source
+from strandline.connectors.sources.base import SourceArguments, Chunk, Source
 from strandline.connectors.sources.json_lines import conform_lines
-from strandline.connectors.sources.kafka_offsets import OffsetLog, Reading, Round, fair_shares
+from strandline.connectors.sources.kafka_offsets import OffsetLog, PartitionRead, ReadRound, fair_shares
 from strandline.connectors.sources.kafka_topic import Messages, Topic
 from strandline.connectors.traits import Needs, Traits
 from strandline.core.errors import SourceError, Span, damaged
@@ -45,7 +45,7 @@ class KafkaSource(Source):
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
         super().__init__(stream, directory)
-        arguments = Arguments(stream)
+        arguments = SourceArguments(stream)
         servers = str(arguments.positional(0, "the brokers, as in kafka('localhost:9092', topic => 'trades')"))
         name = arguments.option("topic", str, None)
         self.format = arguments.option("format", str, "json")
@@ -80,7 +80,7 @@ class KafkaSource(Source):
         }
 
     def check(self, span: Span | None) -> None:
-        arguments = Arguments(self.stream, span)
+        arguments = SourceArguments(self.stream, span)
         if self.format != "json":
             raise arguments.error(f"kafka() reads format => 'json', not '{self.format}'")
         if self.until not in (None, "latest"):
@@ -137,11 +137,11 @@ class KafkaSource(Source):
         here = self.log.round_at(position)
         return here.end, here.end == self.log.end and self._is_complete([here])
 
-    def _is_complete(self, newest: list[Round]) -> bool:
+    def _is_complete(self, newest: list[ReadRound]) -> bool:
         ends = self.log.ends
-        return bool(newest) and ends is not None and all(newest[0].next[each] >= ends[each] for each in ends)
+        return bool(newest) and ends is not None and all(newest[0].next[end] >= ends[end] for end in ends)
 
-    def _look(self, limit: int) -> Round | None:
+    def _look(self, limit: int) -> ReadRound | None:
         """What has come since the last round; None if that is nothing."""
         now = time.monotonic()
         if now - self._looked < QUIET_SECONDS:
@@ -152,14 +152,14 @@ class KafkaSource(Source):
             known |= self._news_of_partitions(known)
             self._asked_partitions = now
         reached = self.log.ends if self.log.ends is not None else self.topic.offsets("latest", known)
-        waiting = {each: reached[each] - offset for each, offset in known.items() if reached[each] != offset}
-        for each, rows in waiting.items():
+        waiting = {share: reached[share] - offset for share, offset in known.items() if reached[share] != offset}
+        for share, rows in waiting.items():
             if rows < 0:
-                raise self.topic.gone(each, reached[each], known[each])
+                raise self.topic.gone(share, reached[share], known[share])
         shares = fair_shares(waiting, limit)
-        reads = tuple(Reading(each, known[each], known[each] + shares[each]) for each in sorted(shares))
-        after = known | {each.partition: each.end for each in reads}
-        found = Round(last.end, reads, after, self._resting(last, after, waiting, now))
+        reads = tuple(PartitionRead(share, known[share], known[share] + shares[share]) for share in sorted(shares))
+        after = known | {share.partition: share.end for share in reads}
+        found = ReadRound(last.end, reads, after, self._resting(last, after, waiting, now))
         if not self.log.rounds:
             found = replace(found, at=0)
         elif not reads and (found.next, found.resting) == (last.next, last.resting):
@@ -167,14 +167,14 @@ class KafkaSource(Source):
             return None
         return found
 
-    def _beginning(self) -> Round:
+    def _beginning(self) -> ReadRound:
         """Where reading begins, before anything is read."""
         partitions = self.topic.partitions()
         begin = self.topic.offsets(self.start if (at := self._start_time()) is None else at, partitions)
         if self.until is not None:
             self.log.ends = self.topic.offsets("latest", partitions)
-            begin = {each: min(offset, self.log.ends[each]) for each, offset in begin.items()}
-        return Round(0, (), begin)
+            begin = {item: min(offset, self.log.ends[item]) for item, offset in begin.items()}
+        return ReadRound(0, (), begin)
 
     def _news_of_partitions(self, known: Mapping[int, int]) -> dict[int, int]:
         """Partitions that were added, from their first message on; and nothing that was not read may have been deleted.
@@ -183,32 +183,36 @@ class KafkaSource(Source):
         """
         partitions = self.topic.partitions()
         first = self.topic.offsets("earliest", partitions)
-        for each, offset in known.items():
-            if first.get(each, offset) > offset:
-                raise self.topic.gone(each, offset, first[each])
-        return {} if self.log.ends is not None else {each: first[each] for each in partitions if each not in known}
+        for partition, offset in known.items():
+            if first.get(partition, offset) > offset:
+                raise self.topic.gone(partition, offset, first[partition])
+        return (
+            {}
+            if self.log.ends is not None
+            else {partition: first[partition] for partition in partitions if partition not in known}
+        )
 
     def _resting(
-        self, last: Round, after: Mapping[int, int], waiting: Mapping[int, int], now: float
+        self, last: ReadRound, after: Mapping[int, int], waiting: Mapping[int, int], now: float
     ) -> tuple[int, ...]:
         """The partitions that time need not wait for: those read to their end, and those without a row for as long as
         IDLE AFTER says. Where that is all of them, it is for the stream as a whole to be idle."""
         if self.log.ends is not None:
-            return tuple(each for each, offset in sorted(after.items()) if offset >= self.log.ends[each])
+            return tuple(item for item, offset in sorted(after.items()) if offset >= self.log.ends[item])
         patience = self.stream.idle_after_us
-        for each in after:
-            if each in waiting or each not in self._rows_seen:
-                self._rows_seen[each] = now
+        for item in after:
+            if item in waiting or item not in self._rows_seen:
+                self._rows_seen[item] = now
         silent = {
-            each
-            for each in after
-            if patience is not None and (each in last.resting or now - self._rows_seen[each] >= patience / SECOND)
+            item
+            for item in after
+            if patience is not None and (item in last.resting or now - self._rows_seen[item] >= patience / SECOND)
         }
         silent -= set(waiting)
         return tuple(sorted(silent)) if len(silent) < len(after) else last.resting
 
-    def cuts(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
-        ends = np.cumsum([each.end - each.begin for each in self.log.readings(start, end)])
+    def split_points(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
+        ends = np.cumsum([reading.end - reading.begin for reading in self.log.readings(start, end)])
         tasks = min(tasks, int(ends[-1]) // PIECE_ROWS) if len(ends) else 0
         found = start + 1 + np.searchsorted(ends, ends[-1] * np.arange(1, tasks) / tasks) if tasks > 1 else ()
         return tuple(sorted({int(cut) for cut in found if start < cut < end}))
@@ -222,7 +226,7 @@ class KafkaSource(Source):
         if end == 0:
             return {}
         here = self.log.round_at(end - 1)
-        return {str(each): each in here.resting for each in sorted(here.next)}
+        return {str(item): item in here.resting for item in sorted(here.next)}
 
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
         for partition, messages in self.topic.read(self.log.readings(start, end)):

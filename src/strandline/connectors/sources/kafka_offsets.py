@@ -22,7 +22,7 @@ ROUNDS_KEPT = 20  # Spark repeats at most the batch that is under way
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PartitionRead:
     """The messages of a partition from one offset to another."""
 
     partition: int
@@ -31,12 +31,12 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class ReadRound:
     """What a batch reads. `next` has the offset at which each partition goes on, so all partitions that are known;
     `resting` are those that time need not wait for. `digest` is that of the chain of rounds up to this one."""
 
     at: int
-    reads: tuple[Reading, ...]
+    reads: tuple[PartitionRead, ...]
     next: Mapping[int, int]
     resting: tuple[int, ...] = ()
     digest: str = START
@@ -46,16 +46,16 @@ class Round:
         return self.at + max(1, len(self.reads))
 
     def to_json(self) -> dict[str, Any]:
-        reads = [[each.partition, each.begin, each.end] for each in self.reads]
+        reads = [[read.partition, read.begin, read.end] for read in self.reads]
         facts = {"at": self.at, "reads": reads, "next": list(self.next.items()), "resting": self.resting}
         return {**facts, "digest": self.digest}
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Round:
-        reads = tuple(Reading(*each) for each in data["reads"])
-        return Round(data["at"], reads, dict(map(tuple, data["next"])), tuple(data["resting"]), data["digest"])
+    def from_json(data: Mapping[str, Any]) -> ReadRound:
+        reads = tuple(PartitionRead(*item) for item in data["reads"])
+        return ReadRound(data["at"], reads, dict(map(tuple, data["next"])), tuple(data["resting"]), data["digest"])
 
-    def after(self, previous: str, ends: object) -> Round:
+    def after(self, previous: str, ends: object) -> ReadRound:
         """The round with its digest, behind the one that has the previous digest."""
         facts = json.dumps([{**self.to_json(), "digest": None}, ends])
         return replace(self, digest=digest(f"{previous}{facts}".encode()))
@@ -66,7 +66,7 @@ class OffsetLog:
     """The newest rounds. `ends` are the offsets at which a bounded reading stops."""
 
     directory: Path | None
-    rounds: list[Round] = field(default_factory=list)
+    rounds: list[ReadRound] = field(default_factory=list)
     ends: Mapping[int, int] | None = None
     forgotten: str = START  # the digest of the last round that is not kept any more
 
@@ -80,7 +80,7 @@ class OffsetLog:
 
     def seal(self, position: int) -> str:
         """The digest of the rounds up to a position, at which one ends."""
-        return next((each.digest for each in self.rounds if each.end == position), "")
+        return next((item.digest for item in self.rounds if item.end == position), "")
 
     def verify(self, position: int, seal: str) -> None:
         """Make sure that the rounds up to a position are those whose digest was kept."""
@@ -92,7 +92,7 @@ class OffsetLog:
 
     def cut(self, position: int) -> None:
         """Drop the rounds after a position."""
-        self.rounds = [each for each in self.rounds if each.end <= position]
+        self.rounds = [item for item in self.rounds if item.end <= position]
         if not self.rounds:
             self.ends, self.forgotten = None, START
             if self.path is not None:
@@ -105,16 +105,16 @@ class OffsetLog:
         data = read_document(self.path, KIND)
         try:
             self.ends = None if data["ends"] is None else dict(map(tuple, data["ends"]))
-            self.rounds = [Round.from_json(each) for each in data["rounds"]]
+            self.rounds = [ReadRound.from_json(item) for item in data["rounds"]]
             self.forgotten = previous = data["forgotten"]
-            for each in self.rounds:
-                if each.after(previous, data["ends"]).digest != each.digest:
+            for item in self.rounds:
+                if item.after(previous, data["ends"]).digest != item.digest:
                     raise damaged(self.path)
-                previous = each.digest
+                previous = item.digest
         except (ValueError, TypeError, KeyError):
             raise damaged(self.path) from None
 
-    def append(self, found: Round) -> None:
+    def append(self, found: ReadRound) -> None:
         """Write a round down before anybody hears of it."""
         ends = None if self.ends is None else [list(pair) for pair in self.ends.items()]
         previous = self.rounds[-1].digest if self.rounds else self.forgotten
@@ -125,17 +125,17 @@ class OffsetLog:
         if self.path is None:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        rounds = [each.to_json() for each in self.rounds]
+        rounds = [item.to_json() for item in self.rounds]
         write_document(self.path, KIND, {"ends": ends, "rounds": rounds, "forgotten": self.forgotten})
         sync_directory(self.path.parent)
 
-    def round_at(self, position: int) -> Round:
+    def round_at(self, position: int) -> ReadRound:
         """The round in which a position lies."""
         if position >= self.end:
             self.load()
-        for each in self.rounds:
-            if each.at <= position < each.end:
-                return each
+        for item in self.rounds:
+            if item.at <= position < item.end:
+                return item
         if self.rounds and position < self.rounds[0].at:
             raise SourceError(
                 f"the offsets of position {position} are forgotten; the log begins with {self.rounds[0].at}",
@@ -144,9 +144,9 @@ class OffsetLog:
             )
         raise damaged(self.path or Path("offsets.json"))
 
-    def readings(self, start: int, end: int) -> list[Reading]:
+    def readings(self, start: int, end: int) -> list[PartitionRead]:
         """What is read between two positions."""
-        found: list[Reading] = []
+        found: list[PartitionRead] = []
         while start < end:
             here = self.round_at(start)
             found += here.reads[start - here.at : end - here.at]
@@ -158,7 +158,7 @@ def fair_shares(waiting: Mapping[int, int], limit: int) -> dict[int, int]:
     """How many rows of each partition are read at once: all that wait, but not more than a fair part of the limit. What
     one partition does not need, the others may have. One row of each in any case, so that none is starved."""
     left, shares = limit, {}
-    for number, partition in enumerate(sorted(waiting, key=lambda each: waiting[each])):
+    for number, partition in enumerate(sorted(waiting, key=lambda item: waiting[item])):
         part = max(1, left // (len(waiting) - number))
         shares[partition] = min(waiting[partition], part)
         left = max(0, left - shares[partition])

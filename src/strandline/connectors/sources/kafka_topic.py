@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from strandline.connectors.sources.kafka_offsets import Reading
+from strandline.connectors.sources.kafka_offsets import PartitionRead
 from strandline.core.errors import SetupError, SourceError
 from strandline.core.log import INPUT
 from strandline.core.security.secret import Secret, reveal
@@ -145,14 +145,14 @@ class Topic:
                 )
                 self._admin = admin.AdminClient({k: v for k, v in self._configuration().items() if k not in ours})
             asked = self._admin.list_offsets(
-                {module.TopicPartition(self.name, each): kind for each in partitions},
+                {module.TopicPartition(self.name, partition): kind for partition in partitions},
                 isolation_level=self._isolation(module),
                 request_timeout=ANSWER_SECONDS,
             )
             found = {where.partition: answer.result().offset for where, answer in asked.items()}
         except module.KafkaException as error:
             raise self._unreachable(error) from None
-        beyond = [each for each, offset in found.items() if offset < 0]
+        beyond = [partition for partition, offset in found.items() if offset < 0]
         return found | self.offsets("latest", beyond) if beyond else found
 
     def _isolation(self, module: Any) -> Any:
@@ -161,29 +161,31 @@ class Topic:
 
     # Reading.
 
-    def read(self, readings: Sequence[Reading]) -> Iterator[tuple[int, Messages]]:
+    def read(self, readings: Sequence[PartitionRead]) -> Iterator[tuple[int, Messages]]:
         """The messages of each reading, whatever the order in which the brokers send them."""
         if not readings:
             return
         with self._consumer() as consumer:
-            found, partitions, offsets = self._collect(consumer, {each.partition: each for each in readings})
-        for each in readings:
-            chosen = np.flatnonzero((partitions == each.partition) & (offsets < each.end))
+            found, partitions, offsets = self._collect(consumer, {reading.partition: reading for reading in readings})
+        for reading in readings:
+            chosen = np.flatnonzero((partitions == reading.partition) & (offsets < reading.end))
             if len(chosen):
-                yield each.partition, Messages([found[i] for i in chosen.tolist()], pl.Series(offsets[chosen]))
+                yield reading.partition, Messages([found[i] for i in chosen.tolist()], pl.Series(offsets[chosen]))
 
-    def _collect(self, consumer: Any, left: dict[int, Reading]) -> tuple[list[Any], Any, Any]:
+    def _collect(self, consumer: Any, left: dict[int, PartitionRead]) -> tuple[list[Any], Any, Any]:
         module = kafka()
-        assigned = [module.TopicPartition(self.name, each.partition, each.begin) for each in left.values()]
+        assigned = [
+            module.TopicPartition(self.name, partition.partition, partition.begin) for partition in left.values()
+        ]
         consumer.assign(assigned)
         found: list[Any] = []
         partitions: list[int] = []
         offsets: list[int] = []
-        reached = {each.partition: each.begin for each in left.values()}
+        reached = {partition.partition: partition.begin for partition in left.values()}
         heard = time.monotonic()
         try:
             while left:
-                rows = sum(each.end - reached[each.partition] for each in left.values())
+                rows = sum(partition.end - reached[partition.partition] for partition in left.values())
                 came = consumer.consume(min(AT_ONCE, max(rows, 1)), GLANCE_SECONDS)
                 errors = [message for message in came if message.error() is not None]
                 if errors:
@@ -191,26 +193,28 @@ class Topic:
                     reached |= self._ends_among(errors, left, module)
                 new_partitions = [message.partition() for message in came]
                 new_offsets = [message.offset() for message in came]
-                reached |= {each: offset + 1 for each, offset in zip(new_partitions, new_offsets, strict=True)}
+                reached |= {
+                    partition: offset + 1 for partition, offset in zip(new_partitions, new_offsets, strict=True)
+                }
                 found += came
                 partitions += new_partitions
                 offsets += new_offsets
-                done = [each for each, reading in left.items() if reached[each] >= reading.end]
+                done = [partition for partition, reading in left.items() if reached[partition] >= reading.end]
                 if came or done:
                     heard = time.monotonic()
                 elif time.monotonic() - heard > STALLED_SECONDS:
                     raise self._stalled(left, reached)
-                for each in done:
-                    del left[each]
+                for partition in done:
+                    del left[partition]
                 if done and left:  # what follows in these is for the next batch
-                    consumer.pause([module.TopicPartition(self.name, each) for each in done])
+                    consumer.pause([module.TopicPartition(self.name, partition) for partition in done])
             consumer.resume(assigned)  # a pause would outlive the assignment
             consumer.unassign()
         except module.KafkaException as error:
             raise self._unreachable(error) from None
         return found, np.array(partitions, np.int64), np.array(offsets, np.int64)
 
-    def _ends_among(self, errors: list[Any], left: Mapping[int, Reading], module: Any) -> dict[int, int]:
+    def _ends_among(self, errors: list[Any], left: Mapping[int, PartitionRead], module: Any) -> dict[int, int]:
         """Where partitions end: behind the last message there may be offsets of transactions, which nobody sends."""
         ends: dict[int, int] = {}
         for message in errors:
@@ -261,7 +265,7 @@ class Topic:
             hint="Begin again with another checkpoint, and let the topic keep its messages for longer.",
         )
 
-    def _stalled(self, left: Mapping[int, Reading], reached: Mapping[int, int]) -> SourceError:
+    def _stalled(self, left: Mapping[int, PartitionRead], reached: Mapping[int, int]) -> SourceError:
         partition, reading = next(iter(left.items()))
         return SourceError(
             f"{self.name}/{partition} has not sent offset {reached[partition]} for {STALLED_SECONDS:.0f} seconds,"

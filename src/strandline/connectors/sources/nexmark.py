@@ -12,7 +12,7 @@ from typing import Final
 import polars as pl
 
 from strandline.connectors.sources.auctions import EPOCH, KINDS, PER_EPOCH, SHUFFLE, House, events_of
-from strandline.connectors.sources.base import Arguments, Chunk, Source
+from strandline.connectors.sources.base import SourceArguments, Chunk, Source
 from strandline.connectors.sources.clock import first_start, now
 from strandline.connectors.sources.conversion import conform, converts_always
 from strandline.connectors.traits import Traits
@@ -38,7 +38,7 @@ class NexmarkSource(Source):
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
         super().__init__(stream, directory)
         self._began: Instant | None = None
-        arguments = Arguments(stream)
+        arguments = SourceArguments(stream)
         self.kind = _kind(arguments)
         events = arguments.option("events", (int, NoneType), 100000)
         rate = arguments.option("rate", (int, float, str), 10000)
@@ -73,7 +73,7 @@ class NexmarkSource(Source):
     def check(self, span: Span | None) -> None:
         for name, _ in self.stream.columns:
             if name not in KINDS[self.kind]:
-                raise Arguments(self.stream, span).error(
+                raise SourceArguments(self.stream, span).error(
                     f'nexmark() has no column "{name}"; a {self.kind} has {", ".join(KINDS[self.kind])}'
                 )
 
@@ -104,7 +104,7 @@ class NexmarkSource(Source):
         made = {name: pl.Series(name, KINDS[self.kind][name][1](rows)) for name in columns}
         return conform(pl.DataFrame(made), self.stream, f"nexmark of {self.stream.name}", begin + 1)
 
-    def cuts(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
+    def split_points(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
         kinds = KINDS[self.kind]
         if self.stream.time_column not in ("date_time", None):
             return ()  # by another column the rows have no order
@@ -125,7 +125,7 @@ class NexmarkSource(Source):
         return self._began
 
 
-def _kind(arguments: Arguments) -> str:
+def _kind(arguments: SourceArguments) -> str:
     kind = arguments.positional(0, "what to make: nexmark('person'), nexmark('auction') or nexmark('bid')")
     if not isinstance(kind, str) or kind not in KINDS:
         raise arguments.error(f"nexmark() makes {', '.join(map(repr, KINDS))}, not {kind!r}")

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from strandline.connectors.sources.base import Arguments, Chunk, Source
+from strandline.connectors.sources.base import SourceArguments, Chunk, Source
 from strandline.connectors.sources.clock import first_start, now
 from strandline.connectors.sources.conversion import conform
 from strandline.connectors.traits import Traits
@@ -68,7 +68,7 @@ class RateSource(Source):
 
     def check(self, span: Span | None) -> None:
         options = self._options(span)
-        arguments = Arguments(self.stream, span)
+        arguments = SourceArguments(self.stream, span)
         keys = _key_names(options)
         for name, kind in self.stream.columns:
             if name == self.stream.time_column:
@@ -83,7 +83,7 @@ class RateSource(Source):
                 )
 
     def _options(self, span: Span | None = None) -> _Options:
-        arguments = Arguments(self.stream, span)
+        arguments = SourceArguments(self.stream, span)
         rate = arguments.option("rows_per_second", (int, float, str), 100)
         total = arguments.option("total", int, None)
         start = arguments.option("start", str, None)
@@ -94,8 +94,8 @@ class RateSource(Source):
         burst_seconds = arguments.option("burst_seconds", (int, float, str), 0)
         arguments.done(most=0)
         try:
-            numbers = [float(each) for each in (rate, burst, burst_seconds)]  # type: ignore[arg-type]
-            listed = tuple(int(each) for each in (keys if isinstance(keys, list) else [keys]))  # type: ignore[arg-type]
+            numbers = [float(item) for item in (rate, burst, burst_seconds)]  # type: ignore[arg-type]
+            listed = tuple(int(item) for item in (keys if isinstance(keys, list) else [keys]))  # type: ignore[arg-type]
             if start is not None:
                 instant(str(start))
         except (ValueError, TypeError) as error:

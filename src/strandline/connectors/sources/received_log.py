@@ -30,7 +30,7 @@ BATCHES_KEPT = 3  # Spark repeats at most the batch that is under way; the other
 _BLOCK_HEAD = re.compile(rb"#(\d+) (\d+) ([0-9a-f]{8})\n")
 
 
-class Head(NamedTuple):
+class ReceivedHead(NamedTuple):
     """How far lines were acknowledged: how many, in which file the last ones are, and how long it was then. `first` is
     the oldest file that is still needed."""
 
@@ -41,7 +41,7 @@ class Head(NamedTuple):
     first: int
 
 
-class Received:
+class ReceivedLog:
     """The lines of one stream on disk. One process writes; any process may read what has a position."""
 
     def __init__(self, directory: Path) -> None:
@@ -105,12 +105,12 @@ class Received:
         self.written = self.kept = lines
         return size
 
-    def _read_head(self) -> Head | None:
+    def _read_head(self) -> ReceivedHead | None:
         value = self._head.read()
-        return None if value is None else Head(*value)
+        return None if value is None else ReceivedHead(*value)
 
     def _write_head(self, size: int) -> None:
-        self._head.write(Head(self.kept, self._starts[-1], size, self.ended, self._starts[0]))
+        self._head.write(ReceivedHead(self.kept, self._starts[-1], size, self.ended, self._starts[0]))
 
     def close(self) -> None:
         with self._syncing, self._writing:

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from strandline.connectors.sources.base import Arguments, Chunk
-from strandline.connectors.sources.received_log import Received
+from strandline.connectors.sources.base import SourceArguments, Chunk
+from strandline.connectors.sources.received_log import ReceivedLog
 from strandline.core.errors import SourceError, Span
 from strandline.core.security.allow import Host, Reach
 from strandline.core.security.secret import Secret
@@ -23,7 +23,7 @@ SHOWN_OF_LONG_LINE = 1_000
 GLANCE_SECONDS = 0.2  # how often a thread that waits looks whether it should stop
 
 
-def address_of(arguments: Arguments) -> tuple[str, int]:
+def address_of(arguments: SourceArguments) -> tuple[str, int]:
     """The host and the port of `'host:port'`; a port alone is one of this machine."""
     function = arguments.call.function
     text = str(arguments.positional(0, f"an address, as in {function}('localhost:9999')"))
@@ -36,7 +36,7 @@ def address_of(arguments: Arguments) -> tuple[str, int]:
 def address_reached(call: SourceCall) -> list[Reach]:
     """What a source at an address reaches, whether it connects or listens there."""
     stream = BaseStream("", (), call, None)
-    return [Host(*address_of(Arguments(stream)))]
+    return [Host(*address_of(SourceArguments(stream)))]
 
 
 def refuse_open_door(function: str, host: str, token: Secret | None, span: Span | None) -> None:
@@ -121,7 +121,7 @@ class Receiver:
         self.stream = stream
         self._in_memory = directory is None
         self._temporary: Path | None = None
-        self.received = Received(directory / "received" if directory is not None else Path())
+        self.received = ReceivedLog(directory / "received" if directory is not None else Path())
         self.end_marker = str(end_marker).encode() if end_marker is not None else None
         self.most_bytes = most_bytes  # what may wait on disk; who sends must wait then
         self.failure: Exception | None = None

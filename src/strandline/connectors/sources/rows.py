@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from strandline.connectors.sources.base import Arguments, Chunk, Source
+from strandline.connectors.sources.base import SourceArguments, Chunk, Source
 from strandline.connectors.sources.conversion import conform
 from strandline.connectors.traits import Traits
 from strandline.core.errors import Span
@@ -19,7 +19,7 @@ class RowsSource(Source):
     traits = Traits(True, True, True, "the rows stand in the statement")
 
     def check(self, span: Span | None) -> None:
-        arguments = Arguments(self.stream, span)
+        arguments = SourceArguments(self.stream, span)
         arguments.done(most=len(self.stream.source.arguments))
         width = len(self.stream.columns)
         for number, row in enumerate(self.stream.source.arguments, 1):

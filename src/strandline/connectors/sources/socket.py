@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from strandline.connectors.sources.base import Arguments, Chunk, Source
+from strandline.connectors.sources.base import SourceArguments, Chunk, Source
 from strandline.connectors.sources.receiver import (
     GLANCE_SECONDS,
     LineBuffer,
@@ -53,7 +53,7 @@ class SocketSource(Source):
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
         super().__init__(stream, directory)
-        arguments = Arguments(stream)
+        arguments = SourceArguments(stream)
         self.host, self.port = address_of(arguments)
         self.listens = bool(arguments.option("listen", bool, False))
         self.reconnects = bool(arguments.option("reconnect", bool, False))
@@ -78,7 +78,7 @@ class SocketSource(Source):
         return {"function": "socket"}
 
     def check(self, span: Span | None) -> None:
-        arguments = Arguments(self.stream, span)
+        arguments = SourceArguments(self.stream, span)
         address_of(arguments)
         if self.listens and self.reconnects:
             raise arguments.error("socket() either listens or connects; reconnect does not go with listen")

@@ -9,37 +9,37 @@ from pathlib import Path
 
 from strandline.core.errors import QueryError
 from strandline.core.temporal import BEFORE_ALL, FOREVER, show_instant
-from strandline.planner.physical.graph import SOURCE, Flow, flow_of
+from strandline.planner.physical.graph import SOURCE, OperatorGraph, build_operator_graph
 from strandline.planner.physical.plan import Pipeline
 from strandline.runtime.checkpoint.records import BatchRecords
 from strandline.runtime.commit import Delivery
-from strandline.runtime.stage import Counts
-from strandline.runtime.watermark import Heartbeat, progress_of
+from strandline.runtime.stage import OperatorCounters
+from strandline.runtime.watermark import SourceStatus, watermark_of
 
 FLOW = "flow.json"
 _JOINS = ("HashJoin", "OuterHashJoin")
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class QueryDiagnostics:
     """All that is known of a query from outside: its operators, what they did, what its streams said."""
 
     query: str
-    flow: Flow
-    heartbeats: Mapping[str, Heartbeat]
-    counts: Mapping[str, Counts]
+    flow: OperatorGraph
+    statuses: Mapping[str, SourceStatus]
+    counts: Mapping[str, OperatorCounters]
     rows_out: int
 
     @property
-    def streams(self) -> list[Heartbeat]:
+    def streams(self) -> list[SourceStatus]:
         names = self.flow.streams[self.query]
-        return [self.heartbeats.get(name) or Heartbeat(name) for name in names]
+        return [self.statuses.get(name) or SourceStatus(name) for name in names]
 
     def passed(self, step: str) -> int:
         """How many elements have left a step, or a stream for this query, whose drop box may take some."""
         if step.startswith(SOURCE):
-            beat = self.heartbeats.get(step.removeprefix(SOURCE))
-            return beat.rows - beat.dropped.get(self.query, 0) if beat is not None else 0
+            status = self.statuses.get(step.removeprefix(SOURCE))
+            return status.rows - status.dropped.get(self.query, 0) if status is not None else 0
         return self._count(step, "passed")
 
     def kept(self, step: str) -> int:
@@ -51,45 +51,45 @@ class Evidence:
         return int(getattr(counts, what)[at.number]) if counts is not None else 0
 
 
-def write_flow(directory: Path, pipeline: Pipeline) -> None:
+def write_operator_graph(directory: Path, pipeline: Pipeline) -> None:
     """Leave in the checkpoint what another process needs to explain the queries of a pipeline."""
-    (directory / FLOW).write_text(json.dumps(flow_of(pipeline).to_json()))
+    (directory / FLOW).write_text(json.dumps(build_operator_graph(pipeline).to_json()))
 
 
-def evidence_of(query: str, delivery: Delivery) -> Evidence:
+def collect_diagnostics(query: str, delivery: Delivery) -> QueryDiagnostics:
     """What this process knows of a query that it runs."""
-    flow = flow_of(delivery.pipeline)
-    return Evidence(query, flow, delivery.heartbeats, delivery.operators, delivery.rows_out[query])
+    flow = build_operator_graph(delivery.pipeline)
+    return QueryDiagnostics(query, flow, delivery.statuses, delivery.operators, delivery.rows_out[query])
 
 
-def evidence_in(out: Path, query: str) -> Evidence:
+def read_diagnostics(out: Path, query: str) -> QueryDiagnostics:
     """What `strandline run` has written down of a query, while it runs or afterwards."""
     known: set[str] = set()
     for path in sorted(out.glob(f"**/{FLOW}")):
-        flow = Flow.from_json(json.loads(path.read_text()))
-        known |= set(flow.answers)
-        if query in flow.answers:
+        flow = OperatorGraph.from_json(json.loads(path.read_text()))
+        known |= set(flow.results)
+        if query in flow.results:
             return _recorded_evidence(query, flow, BatchRecords(path.parent))
     listed = f"There are {', '.join(sorted(known))}." if known else "It is the --out, or --checkpoint, of a run."
     raise QueryError(f'{out} knows no query "{query}"', code="unknown-query", hint=listed)
 
 
-def _recorded_evidence(query: str, flow: Flow, records: BatchRecords) -> Evidence:
+def _recorded_evidence(query: str, flow: OperatorGraph, records: BatchRecords) -> QueryDiagnostics:
     """What the newest batch record says."""
     listed = records.listed()
     newest = records.newest(listed[-1].batch) if listed else None
     if newest is None:
-        return Evidence(query, flow, {}, {}, 0)
+        return QueryDiagnostics(query, flow, {}, {}, 0)
     record, _ = newest
-    beats = {name: Heartbeat.from_json(beat) for name, beat in record.heartbeats.items()}
-    counts = {name: Counts(**each) for name, each in record.totals["operators"].items()}
-    return Evidence(query, flow, beats, counts, record.totals["rows_out"].get(query, 0))
+    statuses = {name: SourceStatus.from_json(status) for name, status in record.statuses.items()}
+    counts = {name: OperatorCounters(**total) for name, total in record.totals["operators"].items()}
+    return QueryDiagnostics(query, flow, statuses, counts, record.totals["rows_out"].get(query, 0))
 
 
-def explain_why(evidence: Evidence) -> str:
+def explain_why(diagnostics: QueryDiagnostics) -> str:
     """The verdict in a sentence, the streams, the operators with what passed each of them, and what can be done."""
-    verdict, marked, hint = next(_verdicts(evidence))
-    lines = [f"{evidence.query} {verdict}", "", *_streams(evidence, marked), "", *_operators(evidence, marked)]
+    verdict, marked, hint = next(_verdicts(diagnostics))
+    lines = [f"{diagnostics.query} {verdict}", "", *_streams(diagnostics, marked), "", *_operators(diagnostics, marked)]
     return "\n".join([*lines, "", f"hint: {hint}"] if hint else lines)
 
 
@@ -97,86 +97,86 @@ def explain_why(evidence: Evidence) -> str:
 _Verdict = tuple[str, str | None, str | None]
 
 
-def _verdicts(evidence: Evidence) -> Iterator[_Verdict]:
-    if evidence.rows_out:
-        yield f"has {_number(evidence.rows_out, 'result')}", None, None
-    for beat in evidence.streams:
-        if not beat.rows and (beat.late or beat.rejected):
-            kind, word = ("late", "WITHIN") if beat.late else ("malformed", "the declared types")
+def _verdicts(diagnostics: QueryDiagnostics) -> Iterator[_Verdict]:
+    if diagnostics.rows_out:
+        yield f"has {_number(diagnostics.rows_out, 'result')}", None, None
+    for status in diagnostics.streams:
+        if not status.rows and (status.late or status.rejected):
+            kind, word = ("late", "WITHIN") if status.late else ("malformed", "the declared types")
             yield (
-                f"has no result: every row of {beat.stream} was {kind}",
-                f"{SOURCE}{beat.stream}",
-                f"Look at them: _{'late' if beat.late else 'rejected'}/{beat.stream} beside the results, or "
-                f'query.{"late" if beat.late else "rejected"}("{beat.stream}"). Does {word} fit?',
+                f"has no result: every row of {status.stream} was {kind}",
+                f"{SOURCE}{status.stream}",
+                f"Look at them: _{'late' if status.late else 'rejected'}/{status.stream} beside the results, or "
+                f'query.{"late" if status.late else "rejected"}("{status.stream}"). Does {word} fit?',
             )
-    silent = [beat for beat in evidence.streams if not beat.rows]
-    if len(silent) == len(evidence.streams):
-        ended = all(beat.ended for beat in silent)
+    silent = [status for status in diagnostics.streams if not status.rows]
+    if len(silent) == len(diagnostics.streams):
+        ended = all(status.ended for status in silent)
         what = "its streams have ended without a row" if ended else "no row has arrived yet"
         yield f"has no result: {what}", f"{SOURCE}{silent[0].stream}", None
-    yield from _stuck(evidence)
-    for step in steps_of(evidence):
-        at = evidence.flow.steps[step]
-        into = sum(evidence.passed(source) for source in at.inputs)
-        if into and at.kind not in _JOINS and not evidence.passed(step) and not evidence.kept(step):
-            yield f"has no result: {_blamed(evidence, step)} lets nothing through", step, _remedy(evidence, step)
-    yield from _unmatched(evidence)
+    yield from _stuck(diagnostics)
+    for step in steps_of(diagnostics):
+        at = diagnostics.flow.steps[step]
+        into = sum(diagnostics.passed(source) for source in at.inputs)
+        if into and at.kind not in _JOINS and not diagnostics.passed(step) and not diagnostics.kept(step):
+            yield f"has no result: {_blamed(diagnostics, step)} lets nothing through", step, _remedy(diagnostics, step)
+    yield from _unmatched(diagnostics)
     yield "has no result yet", None, "Rows are under way: an answer is known when time has come past it."
 
 
-def _stuck(evidence: Evidence) -> Iterator[_Verdict]:
+def _stuck(diagnostics: QueryDiagnostics) -> Iterator[_Verdict]:
     """A stream without rows, or one that lags behind, holds the time of all others."""
-    active = [beat for beat in evidence.streams if not beat.idle and not beat.ended]
-    waiting = any(evidence.kept(step) for step in steps_of(evidence))
+    active = [status for status in diagnostics.streams if not status.idle and not status.ended]
+    waiting = any(diagnostics.kept(step) for step in steps_of(diagnostics))
     if not active or not waiting:
         return
-    slowest = min(active, key=lambda beat: beat.progress)
-    if slowest.progress == BEFORE_ALL:
+    slowest = min(active, key=lambda status: status.watermark)
+    if slowest.watermark == BEFORE_ALL:
         yield (
             f"has no result: {_holder(slowest)} has sent no row, and nobody knows how far time has come there",
             f"{SOURCE}{slowest.stream}",
             f"If it may stay silent, declare {slowest.stream} with IDLE AFTER n SECONDS.",
         )
-    ahead = max(evidence.streams, key=lambda beat: beat.high)
-    if slowest.progress < min(beat.low for beat in evidence.streams) or slowest.progress < ahead.progress:
+    ahead = max(diagnostics.streams, key=lambda status: status.high)
+    if slowest.watermark < min(status.low for status in diagnostics.streams) or slowest.watermark < ahead.watermark:
         yield (
-            f"has no result: time stands at {show_instant(slowest.progress)}, held by {_holder(slowest)}",
+            f"has no result: time stands at {show_instant(slowest.watermark)}, held by {_holder(slowest)}",
             f"{SOURCE}{slowest.stream}",
             f"Nothing later is known before {slowest.stream} gets there. A large WITHIN delays answers by as much; "
             "IDLE AFTER lets others go on while it is silent.",
         )
 
 
-def _holder(beat: Heartbeat) -> str:
+def _holder(status: SourceStatus) -> str:
     """Who holds time back: a stream or, where it has partitions, the slowest of them."""
-    active = [name for name in beat.partitions if name not in beat.resting]
+    active = [name for name in status.partitions if name not in status.resting]
     if not active:
-        return beat.stream
-    return f"partition {min(active, key=lambda name: beat.partitions[name])} of {beat.stream}"
+        return status.stream
+    return f"partition {min(active, key=lambda name: status.partitions[name])} of {status.stream}"
 
 
-def _unmatched(evidence: Evidence) -> Iterator[_Verdict]:
+def _unmatched(diagnostics: QueryDiagnostics) -> Iterator[_Verdict]:
     """A join that keeps rows and has never found a pair."""
-    for step in steps_of(evidence):
-        at = evidence.flow.steps[step]
-        if at.kind in _JOINS and not evidence.passed(step) and all(evidence.passed(i) for i in at.inputs):
-            yield f"has no result: {_blamed(evidence, step)} has found no pair", step, _remedy(evidence, step)
+    for step in steps_of(diagnostics):
+        at = diagnostics.flow.steps[step]
+        if at.kind in _JOINS and not diagnostics.passed(step) and all(diagnostics.passed(i) for i in at.inputs):
+            yield f"has no result: {_blamed(diagnostics, step)} has found no pair", step, _remedy(diagnostics, step)
 
 
-def _blamed(evidence: Evidence, step: str) -> str:
-    at = evidence.flow.steps[step]
+def _blamed(diagnostics: QueryDiagnostics, step: str) -> str:
+    at = diagnostics.flow.steps[step]
     return f'the filter "{at.text.removeprefix("Filter ")}"' if at.kind == "Filter" else f'"{at.text}"'
 
 
-def _remedy(evidence: Evidence, step: str) -> str | None:
-    at = evidence.flow.steps[step]
+def _remedy(diagnostics: QueryDiagnostics, step: str) -> str | None:
+    at = diagnostics.flow.steps[step]
     if at.kind == "Filter":
         return "No row satisfies it so far. Are units and spelling those of the data?"
     if at.kind not in _JOINS:
         return None
-    spans = [beat for beat in evidence.streams if beat.rows]
-    late_start = max(spans, key=lambda beat: beat.low)
-    early_end = min(spans, key=lambda beat: beat.high)
+    spans = [status for status in diagnostics.streams if status.rows]
+    late_start = max(spans, key=lambda status: status.low)
+    early_end = min(spans, key=lambda status: status.high)
     if late_start.low > early_end.high:
         return (
             f"{early_end.stream} ends at {show_instant(early_end.high)}, {late_start.stream} begins at "
@@ -185,57 +185,57 @@ def _remedy(evidence: Evidence, step: str) -> str | None:
     return "Rows meet when they are in their windows at the same time. Are the keys spelled alike on both sides?"
 
 
-def steps_of(evidence: Evidence) -> list[str]:
+def steps_of(diagnostics: QueryDiagnostics) -> list[str]:
     """The steps behind an answer, each after those that it reads."""
     found: dict[str, None] = {}
 
     def visit(name: str) -> None:
         if name.startswith(SOURCE) or name in found:
             return
-        for source in evidence.flow.steps[name].inputs:
+        for source in diagnostics.flow.steps[name].inputs:
             visit(source)
         found[name] = None
 
-    for name in evidence.flow.answers[evidence.query]:
+    for name in diagnostics.flow.results[diagnostics.query]:
         visit(name)
     return list(found)
 
 
-def _streams(evidence: Evidence, marked: str | None) -> list[str]:
-    until = progress_of(evidence.heartbeats, evidence.flow.streams[evidence.query]).until
+def _streams(diagnostics: QueryDiagnostics, marked: str | None) -> list[str]:
+    until = watermark_of(diagnostics.statuses, diagnostics.flow.streams[diagnostics.query]).until
     at = "the end" if until == FOREVER else "no instant yet" if until == BEFORE_ALL else show_instant(until)
     lines = [f"streams, complete up to {at}"]
-    width = max(len(beat.stream) for beat in evidence.streams)
-    for beat in evidence.streams:
-        facts = [_number(beat.rows, "row")]
-        facts += [f"{beat.late:,} late"] if beat.late else []
-        facts += [f"{beat.rejected:,} malformed"] if beat.rejected else []
-        if beat.rows:
-            facts.append(f"{show_instant(beat.low)} to {show_instant(beat.high)}")
-        facts += [word for word, holds in (("idle", beat.idle), ("ended", beat.ended)) if holds]
-        mark = "   ← here" if marked == f"{SOURCE}{beat.stream}" else ""
-        lines.append(f"  {beat.stream.ljust(width)}  {', '.join(facts)}{mark}")
+    width = max(len(status.stream) for status in diagnostics.streams)
+    for status in diagnostics.streams:
+        facts = [_number(status.rows, "row")]
+        facts += [f"{status.late:,} late"] if status.late else []
+        facts += [f"{status.rejected:,} malformed"] if status.rejected else []
+        if status.rows:
+            facts.append(f"{show_instant(status.low)} to {show_instant(status.high)}")
+        facts += [word for word, holds in (("idle", status.idle), ("ended", status.ended)) if holds]
+        mark = "   ← here" if marked == f"{SOURCE}{status.stream}" else ""
+        lines.append(f"  {status.stream.ljust(width)}  {', '.join(facts)}{mark}")
     return lines
 
 
-def _operators(evidence: Evidence, marked: str | None) -> list[str]:
+def _operators(diagnostics: QueryDiagnostics, marked: str | None) -> list[str]:
     rows: list[tuple[str, str, str, str]] = []
     shown: set[str] = set()
 
     def visit(name: str, depth: int) -> None:
         if name.startswith(SOURCE):
-            rows.append(("  " * depth + f"Read {name.removeprefix(SOURCE)}", f"{evidence.passed(name):,}", "", ""))
+            rows.append(("  " * depth + f"Read {name.removeprefix(SOURCE)}", f"{diagnostics.passed(name):,}", "", ""))
             return
-        step = evidence.flow.steps[name]
-        kept = evidence.kept(name)
+        step = diagnostics.flow.steps[name]
+        kept = diagnostics.kept(name)
         again = name in shown
         words = "  " * depth + step.text + (", as above" if again else "")
-        rows.append((_short(words), f"{evidence.passed(name):,}", f"{kept:,}" if kept else "", name))
+        rows.append((_short(words), f"{diagnostics.passed(name):,}", f"{kept:,}" if kept else "", name))
         shown.add(name)
         for source in step.inputs if not again else ():
             visit(source, depth + 1)
 
-    for name in evidence.flow.answers[evidence.query]:
+    for name in diagnostics.flow.results[diagnostics.query]:
         visit(name, 1)
     wide, out, kept = (max(len(row[i]) for row in [("operators", "passed", "kept"), *rows]) for i in range(3))
     lines = [f"{'operators'.ljust(wide)}  {'passed'.rjust(out)}  {'kept'.rjust(kept)}"]

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from strandline.core.temporal import BEFORE_ALL, FOREVER, SECOND, Instant, show_instant
-from strandline.database.introspection.statistics import OperatorStatistics, Statistics
-from strandline.runtime.watermark import Heartbeat
+from strandline.database.introspection.statistics import OperatorStatistics, QueryStatistics
+from strandline.runtime.watermark import SourceStatus
 
 _WIDE = 72  # characters of an operator
 
@@ -28,36 +28,38 @@ class Estimate(Protocol):
 
 
 def analyzed(
-    known: Statistics,
-    answers: Sequence[str],
-    heartbeats: Mapping[str, Heartbeat],
+    known: QueryStatistics,
+    results: Sequence[str],
+    statuses: Mapping[str, SourceStatus],
     progress: Instant,
     estimates: Mapping[str, Estimate],
 ) -> str:
-    """The operators behind an answer as a tree; `answers` are the steps that it comes from."""
-    seconds = stream_seconds(heartbeats.values())
-    table = [_head(bool(estimates)), *_rows(known, answers, seconds, estimates)]
+    """The operators behind an answer as a tree; `results` are the steps that it comes from."""
+    seconds = stream_seconds(statuses.values())
+    table = [_head(bool(estimates)), *_rows(known, results, seconds, estimates)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = [_line(row, widths) for row in table]
-    return "\n".join([_summary(known, heartbeats, progress, seconds), "", *lines])
+    return "\n".join([_summary(known, statuses, progress, seconds), "", *lines])
 
 
-def stream_seconds(beats: Iterable[Heartbeat]) -> float | None:
+def stream_seconds(statuses: Iterable[SourceStatus]) -> float | None:
     """How much time of the streams has gone by; None before there is any."""
-    seen = [beat for beat in beats if beat.rows]
+    seen = [status for status in statuses if status.rows]
     if not seen:
         return None
-    span = (max(beat.high for beat in seen) - min(beat.low for beat in seen)) / SECOND
+    span = (max(status.high for status in seen) - min(status.low for status in seen)) / SECOND
     return span or None
 
 
-def _summary(known: Statistics, heartbeats: Mapping[str, Heartbeat], progress: Instant, seconds: float | None) -> str:
+def _summary(
+    known: QueryStatistics, statuses: Mapping[str, SourceStatus], progress: Instant, seconds: float | None
+) -> str:
     until = "the end" if progress == FOREVER else "no instant yet" if progress == BEFORE_ALL else show_instant(progress)
-    rows = sum(beat.rows for beat in heartbeats.values())
-    cpu = sum(each.cpu_seconds for each in known.operators)
-    share = f", {cpu / seconds * 1000:,.3g} ms per second" if seconds else ""
+    rows = sum(status.rows for status in statuses.values())
+    cpu = sum(operator.cpu_seconds for operator in known.operators)
+    sampling_rate = f", {cpu / seconds * 1000:,.3g} ms per second" if seconds else ""
     span = f" in {seconds:,.6g} s of stream time" if seconds else ""
-    return f"{known.query}, complete up to {until}: {rows:,} rows{span}, {cpu * 1000:,.3g} ms of CPU{share}"
+    return f"{known.query}, complete up to {until}: {rows:,} rows{span}, {cpu * 1000:,.3g} ms of CPU{sampling_rate}"
 
 
 def _head(with_estimates: bool) -> tuple[str, ...]:
@@ -69,9 +71,9 @@ def _head(with_estimates: bool) -> tuple[str, ...]:
 
 
 def _rows(
-    known: Statistics, answers: Sequence[str], seconds: float | None, estimates: Mapping[str, Estimate]
+    known: QueryStatistics, results: Sequence[str], seconds: float | None, estimates: Mapping[str, Estimate]
 ) -> list[tuple[str, ...]]:
-    operators = {each.step: each for each in known.operators}
+    operators = {item.step: item for item in known.operators}
     rows: list[tuple[str, ...]] = []
     shown: set[str] = set()
 
@@ -86,7 +88,7 @@ def _rows(
         for source in operator.inputs:
             visit(source, depth + 1)
 
-    for step in answers:
+    for step in results:
         visit(step, 0)
     return rows
 

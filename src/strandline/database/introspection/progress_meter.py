@@ -10,11 +10,11 @@ from typing import Any, Final, NamedTuple
 
 from strandline.core.temporal import BEFORE_ALL, DAY, FOREVER, SECOND, Instant, instant, show_instant
 from strandline.database.query import Query
-from strandline.runtime.stage import Counts
+from strandline.runtime.stage import OperatorCounters
 
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _RATE_SECONDS: Final = 5.0  # rates are means over so long
-_WORTH_A_WORD: Final = 2.0  # seconds of input that lie ahead before we speak of catching up
+_MIN_BACKLOG_S: Final = 2.0  # seconds of input that lie ahead before we speak of catching up
 _BAR: Final = 24
 
 
@@ -29,27 +29,27 @@ def bar(part: float) -> str:
     return "█" * full + "░" * (_BAR - full)
 
 
-class Seen(NamedTuple):
+class ProgressSample(NamedTuple):
     """The counters at one look; `operators` are those of the first query."""
 
     at: float
     rows_in: int
     rows_out: int
-    operators: Mapping[str, Counts]
+    operators: Mapping[str, OperatorCounters]
 
 
 @dataclass(slots=True)
-class Meter:
+class ProgressMeter:
     """Rates of some queries that run together or not, from looking at their counters now and then."""
 
     queries: Sequence[Query]
-    seen: deque[Seen] = field(default_factory=deque)
+    seen: deque[ProgressSample] = field(default_factory=deque)
     metrics: list[dict[str, Any]] = field(default_factory=list)
 
     def look(self) -> None:
         self.metrics = [query.metrics() for query in self.queries]
         now = time.monotonic()
-        self.seen.append(Seen(now, self.rows_in, self.rows_out, self.queries[0].operators()))
+        self.seen.append(ProgressSample(now, self.rows_in, self.rows_out, self.queries[0].operators()))
         while len(self.seen) > 2 and now - self.seen[1].at > _RATE_SECONDS:
             self.seen.popleft()
 
@@ -96,7 +96,7 @@ class Meter:
         if any(query.progress == BEFORE_ALL for query in self.queries):
             return "first batch" if not any(m["batches"] for m in self.metrics) else "waiting for the first rows"
         left = self.rows_left
-        if not left or left < max(1_000.0, _WORTH_A_WORD * self.rates()[0]):
+        if not left or left < max(1_000.0, _MIN_BACKLOG_S * self.rates()[0]):
             return None
         done = self.rows_in / (self.rows_in + left)
         return f"catching up, about {left:,} rows left  {bar(done)} {done:.0%}"

@@ -10,17 +10,26 @@ import pyarrow as pa
 from strandline.connectors.sinks import Sink
 from strandline.core.security.redaction import HIDDEN, is_sensitive, redact
 from strandline.core.security.secret import Secret
-from strandline.core.table import Listing
+from strandline.core.table import TextTable
 from strandline.core.temporal import BEFORE_ALL, FOREVER, show_duration, to_datetime
 from strandline.core.types import Type
 from strandline.database.query import Query
-from strandline.logical.catalog import SYSTEM, Argument, BaseStream, Catalog, DerivedStream, Reader, SourceCall, Stream
+from strandline.logical.catalog import (
+    SYSTEM,
+    Argument,
+    BaseStream,
+    Catalog,
+    DerivedStream,
+    Dependent,
+    SourceCall,
+    Stream,
+)
 from strandline.logical.schema import schema
 
 _SHORT = 60  # characters of a definition in a list; DESCRIBE has all of them
 
 
-def show_streams(catalog: Catalog) -> Listing:
+def show_streams(catalog: Catalog) -> TextTable:
     """Every stream: where its rows come from, its columns, and its source or query."""
     rows = []
     for stream in catalog:
@@ -28,50 +37,50 @@ def show_streams(catalog: Catalog) -> Listing:
             rows.append((stream.name, "source", _columns(stream), _short(show_source(stream.source))))
         elif not stream.is_view:
             rows.append((stream.name, "query", _columns(stream), _short(stream.text)))
-    return Listing.of(dict.fromkeys(("name", "kind", "columns", "definition"), pa.string()), rows)
+    return TextTable.of(dict.fromkeys(("name", "kind", "columns", "definition"), pa.string()), rows)
 
 
-def show_views(catalog: Catalog) -> Listing:
+def show_views(catalog: Catalog) -> TextTable:
     """Every view: its columns and its query."""
     views = (s for s in catalog if isinstance(s, DerivedStream) and s.is_view)
     rows = [(view.name, _columns(view), _short(view.text)) for view in views]
-    return Listing.of(dict.fromkeys(("name", "columns", "definition"), pa.string()), rows)
+    return TextTable.of(dict.fromkeys(("name", "columns", "definition"), pa.string()), rows)
 
 
-def show_queries(queries: Iterable[Query], waiting: Sequence[Reader] = ()) -> Listing:
+def show_queries(queries: Iterable[Query], waiting: Sequence[Dependent] = ()) -> TextTable:
     """Every query that was started here, and those of a script that are going to be."""
     rows: list[tuple[object, ...]] = []
     for query in queries:
         progress = query.progress
         at = to_datetime(progress) if BEFORE_ALL < progress < FOREVER else None
         rows.append((query.name, query.state, _names(query.reads - {query.name}), query.metrics()["rows_out"], at))
-    rows += [(each.name, "waiting", _names(each.reads - {each.name}), 0, None) for each in waiting]
+    rows += [(item.name, "waiting", _names(item.reads - {item.name}), 0, None) for item in waiting]
     text = pa.string()
     kinds = {"name": text, "state": text, "reads": text, "rows_out": pa.int64(), "progress": pa.timestamp("us", "UTC")}
-    return Listing.of(kinds, rows)
+    return TextTable.of(kinds, rows)
 
 
-def show_sinks(queries: Iterable[Query], waiting: Mapping[str, Sink]) -> Listing:
+def show_sinks(queries: Iterable[Query], waiting: Mapping[str, Sink]) -> TextTable:
     """Every sink by the name of its query: of what kind it is, where it leads, what it promises, and its state."""
     sinks = [(query.name, query.sink, str(query.state)) for query in queries if query.has_sink]
     sinks += [(name, sink, "waiting") for name, sink in waiting.items()]
-    rows = [(name, sink.kind, redact(sink.shown), str(sink.traits), state) for name, sink, state in sinks]
-    return Listing.of(dict.fromkeys(("name", "kind", "place", "traits", "state"), pa.string()), rows)
+    rows = [(name, sink.kind, redact(sink.display_location), str(sink.traits), state) for name, sink, state in sinks]
+    return TextTable.of(dict.fromkeys(("name", "kind", "place", "traits", "state"), pa.string()), rows)
 
 
-def show_shedding(queries: Iterable[Query]) -> Listing:
+def show_shedding(queries: Iterable[Query]) -> TextTable:
     """Of every query that may lose rows, stream by stream: what is kept now, what was dropped so far, and which part of
     the answer is left by the model of the plan."""
     rows: list[tuple[object, ...]] = []
     for query in queries:
-        for each in query.shedding():
-            rows.append((query.name, each.stream, each.kept, each.rows, each.dropped, each.completeness, each.lag))
+        for item in query.shedding():
+            rows.append((query.name, item.stream, item.kept, item.rows, item.dropped, item.completeness, item.lag))
     whole, part = pa.int64(), pa.float64()
     kinds = {"query": pa.string(), "stream": pa.string(), "kept": part, "rows": whole, "dropped": whole}
-    return Listing.of({**kinds, "completeness": part, "lag_seconds": part}, rows)
+    return TextTable.of({**kinds, "completeness": part, "lag_seconds": part}, rows)
 
 
-def describe(stream: Stream) -> Listing:
+def describe(stream: Stream) -> TextTable:
     """All that is known of a stream or view, a fact per row."""
     facts: list[tuple[str, str | None, str | None]] = [("kind", None, _kind(stream))]
     facts += [("column", name, str(kind)) for name, kind in _typed(stream)]
@@ -79,7 +88,7 @@ def describe(stream: Stream) -> Listing:
         facts += _source_facts(stream)
     else:
         facts += [("reads", None, _names(stream.reads)), ("query", None, stream.text)]
-    return Listing.of(dict.fromkeys(("property", "name", "value"), pa.string()), facts)
+    return TextTable.of(dict.fromkeys(("property", "name", "value"), pa.string()), facts)
 
 
 def _source_facts(stream: BaseStream) -> list[tuple[str, str | None, str | None]]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from strandline.core.table import Listing
+from strandline.core.table import TextTable
 from strandline.core.temporal import SECOND
-from strandline.database.introspection.diagnose import Evidence, evidence_of, steps_of
+from strandline.database.introspection.diagnose import QueryDiagnostics, collect_diagnostics, steps_of
 from strandline.planner.physical.graph import SOURCE
 from strandline.runtime.commit import Delivery
-from strandline.runtime.edge_metrics import Edge, Starts
-from strandline.runtime.watermark import Heartbeat
+from strandline.runtime.edge_metrics import EdgeMetrics, Starts
+from strandline.runtime.watermark import SourceStatus
 
 ANSWER = "answer"  # where the last edge of a query leads
 
@@ -54,7 +54,7 @@ class EdgeStatistics:
     begin: str
     end: str
     rows: int
-    measured: Edge
+    measured: EdgeMetrics
 
     @property
     def rate(self) -> float | None:
@@ -84,7 +84,7 @@ class EdgeStatistics:
 
 
 @dataclass(frozen=True, slots=True)
-class Statistics:
+class QueryStatistics:
     """All that is known of a query at one moment: its operators, the reading of its streams first, each after those
     that it reads; and its edges."""
 
@@ -105,33 +105,35 @@ class Statistics:
              show_distinct(e.distinct) or "")
             for e in self.edges
         ]  # fmt: skip
-        return f"{Listing.text(done, operators)}\n\n{Listing.text(flow, edges)}"
+        return f"{TextTable.text(done, operators)}\n\n{TextTable.text(flow, edges)}"
 
 
-def statistics_of(query: str, delivery: Delivery) -> Statistics:
+def statistics_of(query: str, delivery: Delivery) -> QueryStatistics:
     """What this process knows of a query that it runs."""
-    evidence = evidence_of(query, delivery)
-    steps = steps_of(evidence)
-    reading = tuple(_reading(evidence, beat.stream) for beat in evidence.streams)
-    operators = tuple(_operator(evidence, step) for step in steps)
-    return Statistics(query, reading + operators, tuple(_edges(evidence, operators, delivery.measurements.edges)))
+    diagnostics = collect_diagnostics(query, delivery)
+    steps = steps_of(diagnostics)
+    reading = tuple(_reading(diagnostics, status.stream) for status in diagnostics.streams)
+    operators = tuple(_operator(diagnostics, step) for step in steps)
+    return QueryStatistics(
+        query, reading + operators, tuple(_edges(diagnostics, operators, delivery.measurements.edges))
+    )
 
 
-def _reading(evidence: Evidence, stream: str) -> OperatorStatistics:
+def _reading(diagnostics: QueryDiagnostics, stream: str) -> OperatorStatistics:
     """Reading a stream as an operator: late rows come and do not leave."""
     name = f"{SOURCE}{stream}"
-    counts = evidence.counts.get(name)
+    counts = diagnostics.counts.get(name)
     came, seconds = (counts.passed[0], counts.seconds[0]) if counts is not None else (0, 0.0)
-    return OperatorStatistics(name, "", 0, "Read", f"Read {stream}", (), came, evidence.passed(name), seconds, 0, 0)
+    return OperatorStatistics(name, "", 0, "Read", f"Read {stream}", (), came, diagnostics.passed(name), seconds, 0, 0)
 
 
-def _operator(evidence: Evidence, step: str) -> OperatorStatistics:
-    at = evidence.flow.steps[step]
-    counts = evidence.counts.get(at.fragment)
+def _operator(diagnostics: QueryDiagnostics, step: str) -> OperatorStatistics:
+    at = diagnostics.flow.steps[step]
+    counts = diagnostics.counts.get(at.fragment)
     return OperatorStatistics(
         step, at.fragment, at.number, at.kind, at.text, at.inputs,
-        sum(map(evidence.passed, at.inputs)),
-        evidence.passed(step),
+        sum(map(diagnostics.passed, at.inputs)),
+        diagnostics.passed(step),
         counts.seconds[at.number] if counts is not None else 0.0,
         counts.rows[at.number] if counts is not None else 0,
         counts.bytes[at.number] if counts is not None else 0,
@@ -139,21 +141,21 @@ def _operator(evidence: Evidence, step: str) -> OperatorStatistics:
 
 
 def _edges(
-    evidence: Evidence, operators: tuple[OperatorStatistics, ...], measured: Mapping[str, Edge]
+    diagnostics: QueryDiagnostics, operators: tuple[OperatorStatistics, ...], measured: Mapping[str, EdgeMetrics]
 ) -> Iterator[EdgeStatistics]:
-    ends = [(source, each.step) for each in operators for source in each.inputs]
-    ends += [(step, ANSWER) for step in evidence.flow.answers[evidence.query]]
+    ends = [(source, operator.step) for operator in operators for source in operator.inputs]
+    ends += [(step, ANSWER) for step in diagnostics.flow.results[diagnostics.query]]
     for begin, end in ends:
-        found = measured.get(begin, Edge())
-        beat = evidence.heartbeats.get(begin.removeprefix(SOURCE)) if begin.startswith(SOURCE) else None
-        if beat is not None and beat.rows and found.starts is None:
-            found = Edge(starts_of(beat), found.lengths, found.granules, found.values)
-        yield EdgeStatistics(begin, end, evidence.passed(begin), found)
+        found = measured.get(begin, EdgeMetrics())
+        status = diagnostics.statuses.get(begin.removeprefix(SOURCE)) if begin.startswith(SOURCE) else None
+        if status is not None and status.rows and found.starts is None:
+            found = EdgeMetrics(starts_of(status), found.lengths, found.granules, found.values)
+        yield EdgeStatistics(begin, end, diagnostics.passed(begin), found)
 
 
-def starts_of(beat: Heartbeat) -> Starts:
+def starts_of(status: SourceStatus) -> Starts:
     """What a stream tells of its rate in any case."""
-    return Starts(beat.rows, beat.low, beat.high)
+    return Starts(status.rows, status.low, status.high)
 
 
 def show_distinct(values: Mapping[str, float]) -> str | None:

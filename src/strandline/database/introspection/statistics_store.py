@@ -20,14 +20,14 @@ from strandline.database.introspection.statistics import starts_of
 from strandline.logical.catalog import BaseStream, Catalog, StreamStatistics
 from strandline.planner.physical.graph import SOURCE
 from strandline.runtime.commit import BatchReport, Delivery, Listener
-from strandline.runtime.edge_metrics import Edge
+from strandline.runtime.edge_metrics import EdgeMetrics
 
 FILE: Final = "statistics.json"
 LEAST_ROWS: Final = 100  # fewer do not tell a rate
 EVERY: Final = 10.0  # seconds between two times that the file is written
 
 
-class Learned:
+class StatisticsStore:
     """Listens to the batches of all queries of a database."""
 
     def __init__(self, catalog: Catalog, directory: Path | None) -> None:
@@ -47,7 +47,7 @@ class Learned:
 
         def take(report: BatchReport) -> None:
             for stream in delivery.pipeline.streams:
-                if stream.name in report.heartbeats:
+                if stream.name in report.statuses:
                     self._learn(stream, delivery)
             if time.monotonic() - self._written >= EVERY:
                 self.save()
@@ -57,10 +57,10 @@ class Learned:
     def _learn(self, stream: BaseStream, delivery: Delivery) -> None:
         if stream.name not in self.catalog:
             return
-        starts = starts_of(delivery.heartbeats[stream.name])
+        starts = starts_of(delivery.statuses[stream.name])
         known = self.catalog.measured.get(stream.name.lower()) or StreamStatistics()
         rate = starts.rate if starts.count >= LEAST_ROWS else None
-        sketches = delivery.measurements.edges.get(f"{SOURCE}{stream.name}", Edge()).values or {}
+        sketches = delivery.measurements.edges.get(f"{SOURCE}{stream.name}", EdgeMetrics()).values or {}
         values = {column: sketch.count for column, sketch in sketches.items()}
         if rate is None and not values:
             return

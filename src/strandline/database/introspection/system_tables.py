@@ -17,11 +17,11 @@ import polars as pl
 from strandline.connectors.sources.base import REJECT_SCHEMA, Chunk, Source
 from strandline.connectors.traits import Traits
 from strandline.core.errors import CatalogError, Span
-from strandline.core.table import Listing
+from strandline.core.table import TextTable
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, to_datetime
 from strandline.core.types import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP, VARCHAR, Type
 from strandline.database.introspection.show import show_source
-from strandline.database.introspection.statistics import Statistics, show_distinct, starts_of
+from strandline.database.introspection.statistics import QueryStatistics, show_distinct, starts_of
 from strandline.database.query import Query
 from strandline.engines.local import LocalRun
 from strandline.logical.catalog import SYSTEM, BaseStream, Catalog, DerivedStream, SourceCall, Stream
@@ -34,8 +34,8 @@ from strandline.runtime.expressions.compile import evaluate_columns
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch
 from strandline.runtime.kernels.columns import polars_type
 from strandline.runtime.kernels.ranking import order_ranks
-from strandline.runtime.result import from_answer, to_answer
-from strandline.runtime.watermark import Heartbeat
+from strandline.runtime.result import from_result, to_result
+from strandline.runtime.watermark import SourceStatus
 from strandline.sql import ast
 from strandline.sql.binder.binder import bind_query
 
@@ -43,7 +43,7 @@ NOW: Final = 0  # the instant of asking; any would do
 ALL: Final = "listing"
 
 
-class Table(NamedTuple):
+class SystemTable(NamedTuple):
     """A table: its columns, and what puts its rows together."""
 
     columns: tuple[tuple[str, Type], ...]
@@ -85,14 +85,14 @@ class SystemTables(Catalog):
         return self.others.get(name, span)  # which says that there is none
 
 
-def ask(query: ast.Query, catalog: Catalog, queries: Sequence[Query]) -> Listing:
+def ask(query: ast.Query, catalog: Catalog, queries: Sequence[Query]) -> TextTable:
     """The answer of a query over tables of the system."""
     tables = SystemTables(catalog)
     query, most = _without_bare_limit(query)
     plan = bind_query(query, tables)
     frame = _in_order(plan, lambda name: list(TABLES[name].rows(catalog, queries)))
     columns = schema(plan)
-    return Listing(to_answer(frame[:most], columns).select([column.name for column in columns]))
+    return TextTable(to_result(frame[:most], columns).select([column.name for column in columns]))
 
 
 def _without_bare_limit(query: ast.Query) -> tuple[ast.Query, int | None]:
@@ -122,20 +122,20 @@ def _in_order(plan: Plan, rows: Look) -> pl.DataFrame:
 def _snapshot(plan: Plan, rows: Look) -> pl.DataFrame:
     # At the border of the engine rows have their time with them, whatever it is called.
     streams = [BaseStream(name, table.columns, SourceCall("system"), FROM) for name, table in TABLES.items()]
-    pipeline = choose([(ALL, optimize(plan))], streams, buckets=1)
+    pipeline = choose([(ALL, optimize(plan))], streams, shards=1)
     found: list[Any] = []
 
     def take(report: BatchReport) -> None:
-        found.extend(report.answers.get(ALL, ()))
+        found.extend(report.results.get(ALL, ()))
 
     sources = {stream.name: _Rows(stream, rows(stream.name)) for stream in pipeline.streams}
     run = LocalRun(pipeline, Delivery(pipeline, None, None, [take]), sources=sources)
     # Time begins for all tables, also for those without a row: a count over nothing is 0.
-    run.heartbeats = {name: Heartbeat(name, low=NOW) for name in sources}
+    run.statuses = {name: SourceStatus(name, low=NOW) for name in sources}
     run.run()
     run.close()
     columns = schema(plan)
-    frames = [from_answer(table, columns) for table in found]
+    frames = [from_result(table, columns) for table in found]
     whole = pl.concat([Batch.empty(columns).frame, *frames])
     return whole.filter((pl.col(FROM) <= NOW) & (pl.col(UNTIL) > NOW))
 
@@ -170,22 +170,22 @@ def _streams(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, 
             kind = "view" if stream.is_view else "query"
             yield (stream.name, kind, " ".join(stream.text.split()), *[None] * 9)
             continue
-        beat = _freshest(stream.name, queries)
+        status = _freshest(stream.name, queries)
         declared = stream.statistics.rate
         learned = catalog.measured.get(stream.name.lower())
-        seen = starts_of(beat).rate if beat is not None else None
+        seen = starts_of(status).rate if status is not None else None
         measured = seen if seen is not None or learned is None else learned.rate
-        counts = (beat.rows, beat.late, beat.rejected) if beat is not None else (0, 0, 0)
-        until = beat.progress if beat is not None else BEFORE_ALL
-        state = (beat.idle, beat.ended) if beat is not None else (None, None)
+        counts = (status.rows, status.late, status.rejected) if status is not None else (0, 0, 0)
+        until = status.watermark if status is not None else BEFORE_ALL
+        state = (status.idle, status.ended) if status is not None else (None, None)
         lag = (datetime.now(UTC) - at).total_seconds() if (at := _instant(until)) is not None else None
         yield (stream.name, "source", show_source(stream.source), declared, measured, *counts, at, lag, *state)
 
 
-def _freshest(stream: str, queries: Iterable[Query]) -> Heartbeat | None:
+def _freshest(stream: str, queries: Iterable[Query]) -> SourceStatus | None:
     """What the query knows that has read most of a stream."""
-    beats = (query.heartbeats().get(stream) for query in queries)
-    return max((beat for beat in beats if beat is not None), key=lambda beat: beat.rows, default=None)
+    statuses = (query.heartbeats().get(stream) for query in queries)
+    return max((status for status in statuses if status is not None), key=lambda status: status.rows, default=None)
 
 
 def _queries(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, ...]]:
@@ -197,10 +197,10 @@ def _queries(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, 
             ", ".join(sorted(query.reads - {query.name})),
             metrics["progress"],
             metrics["rows_out"],
-            sum(each.state_rows for each in operators),
-            sum(each.state_bytes for each in operators),
+            sum(operator.state_rows for operator in operators),
+            sum(operator.state_bytes for operator in operators),
             metrics["batches"],
-            sum(each.cpu_seconds for each in operators),
+            sum(operator.cpu_seconds for operator in operators),
             metrics["rows_left"],
         )
 
@@ -222,12 +222,12 @@ def _edges(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, ..
 def _metrics(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, ...]]:
     for query in queries:
         for name, value in query.metrics().items():
-            for stream, each in value.items() if isinstance(value, dict) else [(None, value)]:
-                number = float(each) if isinstance(each, int | float) else None
-                yield (query.name, name, stream, number, None if each is None else str(each))
+            for stream, item in value.items() if isinstance(value, dict) else [(None, value)]:
+                number = float(item) if isinstance(item, int | float) else None
+                yield (query.name, name, stream, number, None if item is None else str(item))
 
 
-def _all_statistics(queries: Sequence[Query]) -> Iterator[Statistics]:
+def _all_statistics(queries: Sequence[Query]) -> Iterator[QueryStatistics]:
     return (query.statistics() for query in queries)
 
 
@@ -235,8 +235,8 @@ def _instant(at: Instant) -> datetime | None:
     return to_datetime(at) if BEFORE_ALL < at < FOREVER else None
 
 
-TABLES: Final[dict[str, Table]] = {
-    "sys.streams": Table(
+TABLES: Final[dict[str, SystemTable]] = {
+    "sys.streams": SystemTable(
         (
             ("name", VARCHAR),
             ("kind", VARCHAR),
@@ -253,7 +253,7 @@ TABLES: Final[dict[str, Table]] = {
         ),
         _streams,
     ),
-    "sys.queries": Table(
+    "sys.queries": SystemTable(
         (
             ("name", VARCHAR),
             ("state", VARCHAR),
@@ -268,7 +268,7 @@ TABLES: Final[dict[str, Table]] = {
         ),
         _queries,
     ),
-    "sys.operators": Table(
+    "sys.operators": SystemTable(
         (
             ("query", VARCHAR),
             ("fragment", VARCHAR),
@@ -285,7 +285,7 @@ TABLES: Final[dict[str, Table]] = {
         ),
         _operators,
     ),
-    "sys.edges": Table(
+    "sys.edges": SystemTable(
         (
             ("query", VARCHAR),
             ("source", VARCHAR),
@@ -299,7 +299,7 @@ TABLES: Final[dict[str, Table]] = {
         ),
         _edges,
     ),
-    "sys.metrics": Table(
+    "sys.metrics": SystemTable(
         (
             ("query", VARCHAR),
             ("name", VARCHAR),

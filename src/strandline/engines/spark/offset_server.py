@@ -22,30 +22,36 @@ from strandline.planner.physical.plan import Pipeline
 from strandline.runtime.checkpoint.chain import CheckpointChain
 from strandline.runtime.checkpoint.replay import forget_replayed, planned_again
 from strandline.runtime.checkpoint.verify import resume_sources
-from strandline.runtime.edge_metrics import Wish
-from strandline.runtime.offsets import Advance, Offset, pieces
-from strandline.shedding.controller import Shedder
+from strandline.runtime.edge_metrics import MetricSet
+from strandline.runtime.offsets import OffsetPlanner, PipelineOffset, plan_splits
+from strandline.shedding.controller import SheddingController
 
 _CLOSE_SECONDS = 2.0
 
 
-class Planner:
+class OffsetServer:
     """Serves the planning process of one running pipeline; ends with it."""
 
     def __init__(
         self,
         pipeline: Pipeline,
         chain: CheckpointChain,
-        last: Offset | None,
+        last: PipelineOffset | None,
         batch_rows: int,
         secret: str,
-        shedder: Shedder | None = None,
-        wish: Callable[[], Wish] = tuple,
+        shedding_controller: SheddingController | None = None,
+        requested_metrics: Callable[[], MetricSet] = tuple,
     ) -> None:
         self._chain = chain
         self.planned_at: float | None = None  # when the last batch was, by `time.monotonic`
         sources = resume_sources(pipeline, chain.path, last)
-        self._advance = Advance(sources, batch_rows, tasks=pipeline.buckets, shedder=shedder, wish=wish)
+        self._advance = OffsetPlanner(
+            sources,
+            batch_rows,
+            tasks=pipeline.shards,
+            shedding_controller=shedding_controller,
+            requested_metrics=requested_metrics,
+        )
         # A Unix socket in a directory that only we can enter, and only for those who have the secret of the run: Spark
         # starts the other end on this machine.
         self._secret = secret
@@ -92,7 +98,7 @@ class Planner:
         try:
             match what:
                 case "beginning":
-                    return {"value": Offset(0, self._advance.beginning()).to_json()}
+                    return {"value": PipelineOffset(0, self._advance.beginning()).to_json()}
                 case "next":
                     return {"value": self._next(about[0])}
                 case "tasks":
@@ -116,12 +122,12 @@ class Planner:
         if positions == before.positions and before.n > 0:
             return start  # of a query without any batch Spark makes one in any case
         self.planned_at = time.monotonic()
-        return Offset(before.n + 1, positions, self._chain.before(before.n)).to_json()
+        return PipelineOffset(before.n + 1, positions, self._chain.before(before.n)).to_json()
 
     def _tasks(self, start: dict[str, Any], end: dict[str, Any]) -> int:
         """How many tasks a batch has, which is about to run."""
         before, after = read_offset(start, self._chain.path), read_offset(end, self._chain.path)
-        return len(pieces(before.positions, after.positions))
+        return len(plan_splits(before.positions, after.positions))
 
 
 def _hang_up(connection: Connection) -> None:
@@ -139,9 +145,9 @@ def _heard(connection: Connection) -> bytes | None:
         return None
 
 
-def read_offset(data: Mapping[str, Any], checkpoint: Path) -> Offset:
+def read_offset(data: Mapping[str, Any], checkpoint: Path) -> PipelineOffset:
     try:
-        return Offset.from_json(data)
+        return PipelineOffset.from_json(data)
     except ValueError:
         batch = data.get("n")
         name = str(batch - 1) if isinstance(batch, int) else ""

@@ -20,14 +20,14 @@ from strandline.core.interrupts import STOP_SECONDS, finishes_within
 from strandline.core.log import ENGINE, SPARK, WARNING, log_event, log_query_end
 from strandline.engines.spark.failure import explain_failure
 from strandline.engines.spark.launcher.session import is_broken_connection
-from strandline.engines.spark.offset_server import Planner
+from strandline.engines.spark.offset_server import OffsetServer
 from strandline.engines.spark.source import SCHEMA, PipelineSource
 from strandline.engines.spark.worker import Job, stage_function
 from strandline.runtime.checkpoint.chain import CheckpointChain
 from strandline.runtime.commit import Delivery
 from strandline.runtime.exchange import decode
-from strandline.runtime.offsets import Offset
-from strandline.shedding.controller import Shedder
+from strandline.runtime.offsets import PipelineOffset
+from strandline.shedding.controller import SheddingController
 
 _RESTARTS = 3  # of Spark's query in one batch, when processes of Spark's are lost
 
@@ -44,10 +44,10 @@ class SparkRun:
         spark: SparkSession,
         job: Job,
         chain: CheckpointChain,
-        last_offset: Offset | None,
+        last_offset: PipelineOffset | None,
         batch_rows: int,
         delivery: Delivery,
-        shedder: Shedder | None,
+        shedding_controller: SheddingController | None,
         name: str,
         log_file: str | None,
         lost: Callable[[bool], StrandlineError | None],
@@ -71,8 +71,14 @@ class SparkRun:
         self._restarts, self._restarted_after = 0, delivery.last_batch
         spark.dataSource.register(PipelineSource)
         self._secret = job.secret
-        self.planner = Planner(
-            job.pipeline, chain, last_offset, batch_rows, job.secret, shedder, delivery.subscriptions.wish
+        self.planner = OffsetServer(
+            job.pipeline,
+            chain,
+            last_offset,
+            batch_rows,
+            job.secret,
+            shedding_controller,
+            delivery.subscriptions.requested_metrics,
         )
         try:
             self.query = self._start(*self._wiring)
@@ -87,7 +93,7 @@ class SparkRun:
         source = source.option("secret", job.secret)
         frame = source.option("job", job.to_text()).load()
         for stage in range(1, job.pipeline.stages + 1):
-            frame = frame.repartitionById(job.pipeline.buckets, "bucket")
+            frame = frame.repartitionById(job.pipeline.shards, "bucket")
             frame = frame.mapInArrow(stage_function(job, stage), SCHEMA)
         return (
             frame.writeStream.queryName(f"{name} {uuid.uuid4().hex[:8]}")  # Spark wants names to be unique

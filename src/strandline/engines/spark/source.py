@@ -64,13 +64,13 @@ class PipelineReader(DataSourceStreamReader):
         if self._connection is None:
             self._connection = Client(self.planner, authkey=bytes.fromhex(self.secret))
         self._connection.send_bytes(json.dumps([what, *about]).encode())
-        answer = json.loads(self._connection.recv_bytes())
-        if "error" in answer:
-            raise RuntimeError(answer["error"])
-        return answer["value"]
+        response = json.loads(self._connection.recv_bytes())
+        if "error" in response:
+            raise RuntimeError(response["error"])
+        return response["value"]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from strandline.engines.spark.worker import read_piece
+        from strandline.engines.spark.worker import read_split
 
         assert isinstance(partition, PipelinePartition)
-        yield read_piece(self.job, partition.number, partition.start, partition.end)
+        yield read_split(self.job, partition.number, partition.start, partition.end)

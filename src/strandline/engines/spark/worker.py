@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark import TaskContext
 
-from strandline.connectors.sinks.parquet_parts import ParquetTarget, answers_of
+from strandline.connectors.sinks.parquet_parts import ParquetTarget, open_result_writer
 from strandline.connectors.sources.base import Source, open_source
 from strandline.core.errors import StrandlineError, damaged
 from strandline.engines.spark.failure import seal_error
@@ -29,11 +29,11 @@ from strandline.runtime.checkpoint.chain import STATE, source_directory
 from strandline.runtime.checkpoint.records import BatchRecords
 from strandline.runtime.exchange import DRIVER, Message, decode, encode
 from strandline.runtime.ingest import ingest
-from strandline.runtime.offsets import Offset, pieces
-from strandline.runtime.stage import Outbox, run_stage
+from strandline.runtime.offsets import PipelineOffset, plan_splits
+from strandline.runtime.stage import StageOutput, run_stage
 from strandline.runtime.state.segments import States
 from strandline.runtime.state.store import StateStore
-from strandline.runtime.watermark import Heartbeat
+from strandline.runtime.watermark import SourceStatus
 
 EXCHANGE = "exchange"  # what workers on one machine hand over; of no use to a restart
 
@@ -67,34 +67,34 @@ class Job:
         return job
 
 
-def read_piece(job_text: str, number: int, start: Mapping[str, Any], end: Mapping[str, Any]) -> pa.RecordBatch:
+def read_split(job_text: str, number: int, start: Mapping[str, Any], end: Mapping[str, Any]) -> pa.RecordBatch:
     """Stage 0: one piece of the batch between two offsets."""
     job = Job.from_text(job_text)
     try:
-        return _read_piece(job, number, start, end)
+        return _read_split(job, number, start, end)
     except StrandlineError as error:
         raise RuntimeError(seal_error(error, job.secret)) from None
 
 
-def _read_piece(job: Job, number: int, start: Mapping[str, Any], end: Mapping[str, Any]) -> pa.RecordBatch:
+def _read_split(job: Job, number: int, start: Mapping[str, Any], end: Mapping[str, Any]) -> pa.RecordBatch:
     before, after = read_offset(start, Path(job.checkpoint)), read_offset(end, Path(job.checkpoint))
-    piece = pieces(before.positions, after.positions)[number]
+    piece = plan_splits(before.positions, after.positions)[number]
     source, position = job.source(piece.stream), after.positions[piece.stream]
     source.check_seal(position.at, position.seal)
     # Batches are counted here by offsets, so that files of an answer are named alike when Spark runs one again.
-    answer = answers_of(job.pipeline, job.targets, after.batch, f"0-{number}")
-    out = Outbox(job.pipeline.buckets, number, answer)
-    ingest(job.pipeline, source, piece, _heartbeats(job, after), out)
+    write_result = open_result_writer(job.pipeline, job.targets, after.batch, f"0-{number}")
+    out = StageOutput(job.pipeline.shards, number, write_result)
+    ingest(job.pipeline, source, piece, _statuses(job, after), out)
     out.close()
     return _rows(job, out, after.batch, stage=0, own=0)
 
 
-def _heartbeats(job: Job, offset: Offset) -> dict[str, Heartbeat]:
+def _statuses(job: Job, offset: PipelineOffset) -> dict[str, SourceStatus]:
     """What the streams knew of their time after the batch before, in the record that the offset names."""
     if offset.after.batch < 0:
         return {}
     record = job.records.read(offset.after)
-    return {name: Heartbeat.from_json(beat) for name, beat in record.heartbeats.items()}
+    return {name: SourceStatus.from_json(status) for name, status in record.statuses.items()}
 
 
 # Later stages.
@@ -111,26 +111,28 @@ def stage_function(job: Job, stage: int) -> Callable[[Iterator[pa.RecordBatch]],
         batch = int(context.getLocalProperty("streaming.sql.batchId") or 0)
         inboxes: dict[int, list[Message]] = {}
         for received in batches:
-            for bucket, data in zip(received["bucket"].to_pylist(), received["data"], strict=True):
-                inboxes.setdefault(bucket, []).extend(decode(data.as_buffer()))
-        for bucket in sorted(inboxes):
+            for shard, data in zip(received["bucket"].to_pylist(), received["data"], strict=True):
+                inboxes.setdefault(shard, []).extend(decode(data.as_buffer()))
+        for shard in sorted(inboxes):
             try:
-                yield _run_bucket(job, stage, batch, bucket, inboxes[bucket])
+                yield _run_shard(job, stage, batch, shard, inboxes[shard])
             except StrandlineError as error:
                 raise RuntimeError(seal_error(error, job.secret)) from None
 
     return run
 
 
-def _run_bucket(job: Job, stage: int, batch: int, bucket: int, inbox: list[Message]) -> pa.RecordBatch:
-    store = StateStore(Path(job.checkpoint) / STATE, stage, bucket, job.epoch)
-    answer = answers_of(job.pipeline, job.targets, batch, f"{stage}-{bucket}")
-    out = Outbox(job.pipeline.buckets, bucket, answer)
-    states = run_stage(job.pipeline, stage, bucket, inbox, _state_before(job, store, batch, f"{stage}/{bucket}"), out)
+def _run_shard(job: Job, stage: int, batch: int, shard: int, messages_in: list[Message]) -> pa.RecordBatch:
+    store = StateStore(Path(job.checkpoint) / STATE, stage, shard, job.epoch)
+    write_result = open_result_writer(job.pipeline, job.targets, batch, f"{stage}-{shard}")
+    out = StageOutput(job.pipeline.shards, shard, write_result)
+    states = run_stage(
+        job.pipeline, stage, shard, messages_in, _state_before(job, store, batch, f"{stage}/{shard}"), out
+    )
     stored = store.write(batch, states)
     out.close()
-    out.for_driver.append(Message("state", f"{stage}/{bucket}", DRIVER, facts=asdict(stored)))
-    return _rows(job, out, batch, stage, own=bucket)
+    out.for_driver.append(Message("state", f"{stage}/{shard}", DRIVER, facts=asdict(stored)))
+    return _rows(job, out, batch, stage, own=shard)
 
 
 def _state_before(job: Job, store: StateStore, batch: int, shard: str) -> States:
@@ -146,14 +148,14 @@ def _state_before(job: Job, store: StateStore, batch: int, shard: str) -> States
     return store.read(*record.state[shard])
 
 
-def _rows(job: Job, out: Outbox, batch: int, stage: int, own: int) -> pa.RecordBatch:
+def _rows(job: Job, out: StageOutput, batch: int, stage: int, own: int) -> pa.RecordBatch:
     """One row per bucket; what is for the driver goes along the task's own bucket until the last stage."""
-    rows = {} if stage == job.pipeline.stages else dict(out.by_bucket)
+    rows = {} if stage == job.pipeline.stages else dict(out.by_shard)
     rows[own] = [*rows.get(own, []), *(replace(m, origin=out.origin) for m in out.for_driver)]
     values: list[bytes] = []
     spools = _spools(job, batch, stage, out.origin) if job.spools else None
-    for bucket, messages in rows.items():
-        values.append(encode(messages, spools / f"{batch}-{bucket}" if spools is not None else None))
+    for shard, messages in rows.items():
+        values.append(encode(messages, spools / f"{batch}-{shard}" if spools is not None else None))
     return pa.RecordBatch.from_arrays(
         [pa.array(list(rows), pa.int32()), pa.array(values, pa.binary())], names=["bucket", "data"]
     )

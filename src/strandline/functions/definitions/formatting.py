@@ -135,7 +135,7 @@ def _piece(word: str, bare: bool) -> Piece:
     name = _NAMES[word.capitalize()]
     change = str.upper if word.isupper() else str.capitalize if word[0].isupper() else str.lower
     width = 0 if bare or (len(word) <= 3 and word.capitalize() != "Day") else 9
-    return Name(name.part, tuple(change(each).ljust(width) for each in name.names))
+    return Name(name.part, tuple(change(item).ljust(width) for item in name.names))
 
 
 def _to_char(moment: datetime, form: str) -> str | None:

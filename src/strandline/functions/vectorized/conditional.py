@@ -14,7 +14,7 @@ from strandline.runtime.kernels.columns import Step, let, polars_type
 def _in(call: Call, value: pl.Expr, *items: pl.Expr) -> pl.Expr:
     known = [item.value for item in call.arguments[1:] if isinstance(item, Literal)]
     if len(known) < len(items):
-        return let((value, *items), lambda v, *each: pl.any_horizontal(v == item for item in each))
+        return let((value, *items), lambda v, *entry: pl.any_horizontal(v == item for item in entry))
     kind = polars_type(call.arguments[0].type)
     found = value.is_in(pl.Series([item for item in known if item is not None], dtype=kind).implode())
     return pl.when(found).then(True).otherwise(None) if None in known else found

@@ -41,7 +41,7 @@ Key: TypeAlias = frozenset[str]
 Keys: TypeAlias = tuple[Key, ...]
 Pair: TypeAlias = tuple[str, str]
 
-MOST: Final = 6  # keys of a plan; products of them would not end
+MAX_KEYS: Final = 6  # keys of a plan; products of them would not end
 
 
 def is_duplicate_free(plan: Plan) -> bool:
@@ -91,14 +91,14 @@ def keys(plan: Plan) -> Keys:
 def _joined(predicate: Expression | None, left: Plan, right: Plan, both: bool) -> Keys:
     of_left, of_right = keys(left), keys(right)
     found = [one | two for one, two in product(of_left, of_right)]
-    if has_one_partner(predicate, left, right):
+    if has_unique_match(predicate, left, right):
         found += of_left
-    if both and has_one_partner(predicate, right, left):
+    if both and has_unique_match(predicate, right, left):
         found += of_right
     return _few(found)
 
 
-def has_one_partner(predicate: Expression | None, left: Plan, right: Plan) -> bool:
+def has_unique_match(predicate: Expression | None, left: Plan, right: Plan) -> bool:
     """Whether an element of the left never has two partners: the condition fixes a key of the right."""
     own = frozenset(c.id for c in schema(left))
     fixed = [two if one in own else one for one, two in _pairs(predicate) if (one in own) != (two in own)]
@@ -142,7 +142,7 @@ def _few(found: Iterable[Key]) -> Keys:
     for key in sorted(set(found), key=lambda key: (len(key), sorted(key))):
         if not any(other <= key for other in kept):
             kept.append(key)
-    return tuple(kept[:MOST])
+    return tuple(kept[:MAX_KEYS])
 
 
 def equalities(plan: Plan) -> tuple[Pair, ...]:

@@ -34,7 +34,7 @@ from strandline.logical.plan import (
 from strandline.logical.tree import sources, walk
 
 
-def is_chronon(plan: Plan) -> bool:
+def is_point_stream(plan: Plan) -> bool:
     """Whether no element of the plan is valid for longer than one instant."""
     match plan:
         case Scan():
@@ -44,21 +44,21 @@ def is_chronon(plan: Plan) -> bool:
         case TimeWindow() | CountWindow() | SessionWindow() | Granularity():
             return False
         case Filter() | Map() | Distinct() | TopRows() | Rank():
-            return is_chronon(plan.source)
+            return is_point_stream(plan.source)
         case Join(_, left, right):  # valid while both are
-            return is_chronon(left) or is_chronon(right)
+            return is_point_stream(left) or is_point_stream(right)
         case OuterJoin(full, _, left, right):
-            return is_chronon(left) and (not full or is_chronon(right))
+            return is_point_stream(left) and (not full or is_point_stream(right))
         case SemiJoin() | MarkJoin() | Apply():
-            return is_chronon(plan.left)
+            return is_point_stream(plan.left)
         case Aggregate(keys, _, source):  # the one group of an aggregation without keys is always there
-            return bool(keys) and is_chronon(source)
+            return bool(keys) and is_point_stream(source)
         case Union(_, inputs):
-            return all(map(is_chronon, inputs))
+            return all(map(is_point_stream, inputs))
         case SetOperation(kind, _, left, right):
             if kind in ("intersect", "intersect all"):
-                return is_chronon(left) or is_chronon(right)
-            return is_chronon(left) and (kind != "union max" or is_chronon(right))
+                return is_point_stream(left) or is_point_stream(right)
+            return is_point_stream(left) and (kind != "union max" or is_point_stream(right))
 
 
 def lasts(plan: Plan) -> bool:
@@ -95,7 +95,7 @@ def granule(plan: Plan) -> int | None:
             return granule(source) if keys else None
         case _:
             known = [granule(source) for source in sources(plan)]
-            return math.gcd(*(each for each in known if each is not None)) if None not in known else None
+            return math.gcd(*(item for item in known if item is not None)) if None not in known else None
 
 
 def keeps_arrival_order(plan: Plan) -> bool:

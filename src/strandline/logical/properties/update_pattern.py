@@ -33,7 +33,7 @@ from strandline.logical.plan import (
     TopRows,
     Union,
 )
-from strandline.logical.properties.temporal import is_chronon
+from strandline.logical.properties.temporal import is_point_stream
 from strandline.logical.tree import walk
 
 
@@ -53,7 +53,7 @@ class UpdatePattern(Enum):
 
 def update_pattern(plan: Plan) -> UpdatePattern:
     """The strongest promise about how elements leave."""
-    if is_chronon(plan):
+    if is_point_stream(plan):
         return UpdatePattern.MONOTONIC
     if not has_certain_ends(plan):
         return UpdatePattern.STRICT
@@ -75,9 +75,9 @@ def constant_duration(plan: Plan) -> int | None:
             durations = {constant_duration(source) for source in inputs}
             return durations.pop() if len(durations) == 1 else None
         case Scan() | CountWindow() | SessionWindow() | Changes() | TopRows() | Rank() | Aggregate() | Distinct():
-            return 1 if is_chronon(plan) else None
+            return 1 if is_point_stream(plan) else None
         case Join() | OuterJoin() | SemiJoin() | MarkJoin() | Apply() | SetOperation():
-            return 1 if is_chronon(plan) else None
+            return 1 if is_point_stream(plan) else None
         case _:
             assert_never(plan)
 
@@ -115,7 +115,7 @@ def has_certain_ends(plan: Plan) -> bool:
     away: it changes an aggregate, ends loneliness, cancels a copy or a change to come, pushes another row out of its
     window or from the first places.
     """
-    if is_chronon(plan) and not any(isinstance(node, Changes) for node in walk(plan)):
+    if is_point_stream(plan) and not any(isinstance(node, Changes) for node in walk(plan)):
         return True  # each instant has its own rows, and nothing is foreseen
     match plan:
         case Scan():

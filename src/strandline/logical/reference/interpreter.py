@@ -41,7 +41,7 @@ from strandline.logical.plan import (
     TopRows,
     Union,
 )
-from strandline.logical.properties.temporal import granule, is_chronon, keeps_arrival_order
+from strandline.logical.properties.temporal import granule, is_point_stream, keeps_arrival_order
 from strandline.logical.schema import schema
 from strandline.logical.tree import sources, streams_read, substitute_columns
 
@@ -72,7 +72,7 @@ def snapshot(plan: Plan, streams: RawStreams, at: Instant) -> list[Row]:
 
 def snapshots(plan: Plan, streams: RawStreams, instants: Iterable[Instant]) -> Iterator[list[Row]]:
     """The snapshots at some instants, one after the other; what two of them have in common is computed once."""
-    meaning = _Meaning(streams, _origin(plan, streams))
+    meaning = _Interpreter(streams, _origin(plan, streams))
     return (meaning.at(plan, t) for t in instants)
 
 
@@ -81,7 +81,7 @@ def _origin(plan: Plan, streams: RawStreams) -> Instant | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Meaning:
+class _Interpreter:
     streams: RawStreams
     origin: Instant | None  # the first element of any input: from then on the query has an answer
     known: dict[tuple[int, Instant], list[Row]] = field(default_factory=dict)  # by the identity of the node
@@ -164,7 +164,7 @@ class _Meaning:
     def _apply(self, plan: Apply, row: Row, t: Instant) -> Iterator[Row]:
         """What a subquery makes of one row of the left: its outer references have the values of this row."""
         values: dict[str, Expression] = {c.id: Literal(row[c.id], c.type) for c in schema(plan.left)}
-        rows = _Meaning(self.streams, self.origin).at(substitute_columns(plan.right, values), t)
+        rows = _Interpreter(self.streams, self.origin).at(substitute_columns(plan.right, values), t)
         if plan.kind == "single":
             assert plan.column is not None and plan.value is not None and len(rows) <= 1, "a single value"
             yield {**row, plan.column.id: evaluate(plan.value, {**row, **rows[0]}) if rows else None}
@@ -222,7 +222,7 @@ class _Meaning:
 
     def _occasions(self, plan: Plan, before: Instant) -> list[Instant]:
         """The instants before another at which a plan that takes a window has elements, in order."""
-        if is_chronon(plan):
+        if is_point_stream(plan):
             return sorted(t for t in _changes(plan, self.streams, self.origin) if t < before)
         length = granule(plan)
         assert length is not None, "a window is over a chronon stream or a granular one"
@@ -294,7 +294,7 @@ def _changes(plan: Plan, streams: RawStreams, origin: Instant | None) -> set[Ins
         case TimeWindow(range_us, slide_us, source):
             found = below(source)
             length = granule(source)
-            if not is_chronon(source) and length is not None and found:
+            if not is_point_stream(source) and length is not None and found:
                 last = max(found) + length  # what is valid for long occurs in every granule
                 found = set(range(min(found) // length * length, last, length))
             edges = set(found)

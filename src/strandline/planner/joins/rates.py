@@ -10,7 +10,7 @@ window stays as it is if it counts rows, and shrinks by x if it goes by time. So
 
     rate(S)(x) = Π over the streams by time of x · (alpha + Σ over those by rows of beta · x)
 
-and a plan costs a weighted sum of the rates of the sets that it forms: see `Load`.
+and a plan costs a weighted sum of the rates of the sets that it forms: see `JoinLoad`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Mask: TypeAlias = int
 Tree: TypeAlias = "int | tuple[Tree, Tree]"
 
 
-LEAST = 1e-12  # a share that is nothing, but has a logarithm
+TINY = 1e-12  # a share that is nothing, but has a logarithm
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class JoinInput:
     """A stream of a join: rows per second, and its window, which counts rows or goes by time."""
 
     name: str
@@ -64,7 +64,7 @@ class JoinCosts:
 class JoinQuery:
     """Streams to be joined: the selectivity between two of them is 1 where nothing is said."""
 
-    inputs: tuple[Input, ...]
+    inputs: tuple[JoinInput, ...]
     selectivity: Mapping[frozenset[int], float]
     costs: JoinCosts
     keyed: frozenset[frozenset[int]] = frozenset()  # the pairs whose condition has a key to look up
@@ -80,14 +80,14 @@ class JoinQuery:
 
     @cached_property
     def by_time(self) -> NDArray[np.bool_]:
-        return np.array([each.rows is None for each in self.inputs])
+        return np.array([item.rows is None for item in self.inputs])
 
     @cached_property
-    def flows(self) -> Flows:
-        return Flows(self)
+    def flows(self) -> JoinRates:
+        return JoinRates(self)
 
     @cached_property
-    def loads(self) -> dict[Tree, Load]:
+    def loads(self) -> dict[Tree, JoinLoad]:
         """The loads that have been asked for."""
         return {}
 
@@ -103,13 +103,13 @@ class JoinQuery:
         return any(frozenset((i, k)) in self.keyed for i in members(one) for k in members(two))
 
 
-class Flows:
+class JoinRates:
     """The coefficients alpha and beta of the rate of every set of streams, and how many rows its window holds."""
 
     def __init__(self, query: JoinQuery) -> None:
         n = query.size
-        windows = np.array([each.window for each in query.inputs])
-        rates = np.array([each.rate for each in query.inputs])
+        windows = np.array([item.window for item in query.inputs])
+        rates = np.array([item.rate for item in query.inputs])
         self.alpha = np.zeros(1 << n)
         self.beta = np.zeros((1 << n, n))
         self.state = np.zeros(1 << n)
@@ -163,7 +163,7 @@ def joins_of(tree: Tree) -> Iterator[tuple[Mask, Mask]]:
 
 
 @dataclass(frozen=True)
-class Load:
+class JoinLoad:
     """What a plan costs, as a function of the shares that drop boxes keep: Σ of weight(S) · rate(S)(x)."""
 
     query: JoinQuery
@@ -171,7 +171,7 @@ class Load:
     weights: Floats
 
     @staticmethod
-    def of(query: JoinQuery, tree: Tree) -> Load:
+    def of(query: JoinQuery, tree: Tree) -> JoinLoad:
         """The load of a plan: eq. (9) per join, and what results and pairs cost."""
         if tree in query.loads:  # a search meets the same part again and again
             return query.loads[tree]
@@ -186,7 +186,7 @@ class Load:
                 weight += costs.pair / factor if factor else 0.0
             if weight:
                 weights[left | right] = weights.get(left | right, 0.0) + weight
-        query.loads[tree] = Load(query, tuple(weights), np.array(list(weights.values())))
+        query.loads[tree] = JoinLoad(query, tuple(weights), np.array(list(weights.values())))
         return query.loads[tree]
 
     @cached_property
@@ -206,23 +206,23 @@ class Load:
         found: NDArray[np.bool_] = inside & self.query.by_time
         return found
 
-    def at(self, shares: Floats) -> float:
+    def at(self, sampling_rates: Floats) -> float:
         """Seconds of work per second."""
-        return float(np.sum(self.parts(shares)))
+        return float(np.sum(self.parts(sampling_rates)))
 
-    def parts(self, shares: Floats) -> Floats:
+    def parts(self, sampling_rates: Floats) -> Floats:
         """The same, set by set."""
-        thinned = np.where(self.inside, shares, 1.0).prod(axis=1)
-        found: Floats = thinned * (self._alpha + self._beta @ shares)
+        thinned = np.where(self.inside, sampling_rates, 1.0).prod(axis=1)
+        found: Floats = thinned * (self._alpha + self._beta @ sampling_rates)
         return found
 
-    def passing(self, shares: Floats, held: Floats) -> float:
+    def passing(self, sampling_rates: Floats, held: Floats) -> float:
         """The load while windows still hold what was kept before: of each result one row is new, the others are held.
         Which one is new is averaged geometrically, which is exact where all streams are thinned alike."""
         new = 1.0 / np.maximum(self.inside.sum(axis=1), 1)[:, None]
-        logs = new * np.log(np.maximum(shares, LEAST)) + (1 - new) * np.log(np.maximum(held, LEAST))
+        logs = new * np.log(np.maximum(sampling_rates, TINY)) + (1 - new) * np.log(np.maximum(held, TINY))
         thinned = np.exp(np.where(self.inside, logs, 0.0).sum(axis=1))
-        return float(np.sum(thinned * (self._alpha + self._beta @ shares)))
+        return float(np.sum(thinned * (self._alpha + self._beta @ sampling_rates)))
 
     def linear(self) -> Floats:
         """The coefficients a of eq. (19), where all windows count rows."""
@@ -230,19 +230,19 @@ class Load:
         found: Floats = self._beta.sum(axis=0)
         return found
 
-    def per_share(self, shares: Floats, stream: int) -> float:
+    def per_sampling_rate(self, sampling_rates: Floats, stream: int) -> float:
         """How the load grows with the share of one stream, the others as they are."""
-        others = np.where(self.inside, shares, 1.0)
+        others = np.where(self.inside, sampling_rates, 1.0)
         others[:, stream] = 1.0
         thinned = others.prod(axis=1)
         if self.query.by_time[stream]:
             has = self.inside[:, stream]
-            return float(np.sum((thinned * (self._alpha + self._beta @ shares))[has]))
+            return float(np.sum((thinned * (self._alpha + self._beta @ sampling_rates))[has]))
         return float(np.sum(thinned * self._beta[:, stream]))
 
 
-def output_rate(query: JoinQuery, mask: Mask, shares: Floats) -> float:
+def output_rate(query: JoinQuery, mask: Mask, sampling_rates: Floats) -> float:
     """What flows out of the join of a set, in rows per second: eq. (5) and (18)."""
     inside = np.array([mask >> i & 1 for i in range(query.size)], np.bool_)
-    thinned = float(np.where(query.by_time & inside, shares, 1.0).prod())
-    return thinned * float(query.flows.alpha[mask] + query.flows.beta[mask] @ shares)
+    thinned = float(np.where(query.by_time & inside, sampling_rates, 1.0).prod())
+    return thinned * float(query.flows.alpha[mask] + query.flows.beta[mask] @ sampling_rates)

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from strandline.planner.joins.rates import Floats, JoinQuery, Load, Mask, Tree, members, output_rate
+from strandline.planner.joins.rates import Floats, JoinQuery, JoinLoad, Mask, Tree, members, output_rate
 from strandline.planner.joins.shedding import Shedding, shed
 
 Shape: TypeAlias = Literal["bushy", "left-deep"]
@@ -21,7 +21,7 @@ EXHAUSTIVE = 6  # streams; with more of them there are too many plans to look at
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class JoinTreeChoice:
     """A plan, what it would cost with nothing dropped, and what it keeps and gives within the capacity."""
 
     tree: Tree
@@ -38,11 +38,13 @@ class Choice:
         return self.shedding.output / self.shedding.load if self.shedding.load else float("inf")
 
 
-def consider(query: JoinQuery, tree: Tree, capacity: float = 1.0, quick: bool = False) -> Choice:
-    return Choice(tree, Load.of(query, tree).at(np.ones(query.size)), shed(query, tree, capacity, quick=quick))
+def consider(query: JoinQuery, tree: Tree, capacity: float = 1.0, quick: bool = False) -> JoinTreeChoice:
+    return JoinTreeChoice(
+        tree, JoinLoad.of(query, tree).at(np.ones(query.size)), shed(query, tree, capacity, quick=quick)
+    )
 
 
-def best_plan(query: JoinQuery, capacity: float = 1.0, shape: Shape = "bushy") -> Choice:
+def best_plan(query: JoinQuery, capacity: float = 1.0, shape: Shape = "bushy") -> JoinTreeChoice:
     """The best plan: of all if they are few, else the cheapest if it keeps up, else by the heuristic."""
     if query.size <= EXHAUSTIVE:
         return ranked(query, capacity, shape)[0]
@@ -52,7 +54,7 @@ def best_plan(query: JoinQuery, capacity: float = 1.0, shape: Shape = "bushy") -
     return max((cheapest, heuristic(query, capacity)), key=lambda choice: choice.worth)
 
 
-def ranked(query: JoinQuery, capacity: float = 1.0, shape: Shape = "bushy") -> list[Choice]:
+def ranked(query: JoinQuery, capacity: float = 1.0, shape: Shape = "bushy") -> list[JoinTreeChoice]:
     """All plans, the best first. Where there are many, only those that look best at a glance are looked at closely."""
     all_trees = list(trees(query.size, shape))
     quick = len(all_trees) > CLOSELY
@@ -106,7 +108,7 @@ def last_joins(query: JoinQuery) -> list[tuple[float, Tree]]:
         (best[left][0] + best[right][0] + _own_cost(query, left, right), (best[left][1], best[right][1]))
         for left, right in _halves(query.everything, "bushy")
     ]
-    return sorted(found, key=lambda each: each[0])
+    return sorted(found, key=lambda item: item[0])
 
 
 def _own_cost(query: JoinQuery, left: Mask, right: Mask) -> float:
@@ -148,7 +150,7 @@ def _halves(mask: Mask, shape: Shape) -> Iterator[tuple[Mask, Mask]]:
         part = (part - 1) & rest
 
 
-def heuristic(query: JoinQuery, capacity: float = 1.0) -> Choice:
+def heuristic(query: JoinQuery, capacity: float = 1.0) -> JoinTreeChoice:
     """A left-deep plan by the dynamic programming of section 5.2.
 
     The best plan of each set is kept with the drop boxes that make it keep up; they are filters from then on, and a
@@ -164,12 +166,12 @@ def heuristic(query: JoinQuery, capacity: float = 1.0) -> Choice:
             settings = shed(query, joined, capacity, most=best[left][1], quick=True)
             worth = settings.output / settings.load if settings.load else float("inf")
             if found is None or worth > found[0]:
-                found = worth, joined, settings.shares
+                found = worth, joined, settings.sampling_rates
         assert found is not None, "a set of two or more has a last stream"
         best[mask] = found[1], found[2]
-    tree, shares = best[query.everything]
-    load = Load.of(query, tree)
+    tree, sampling_rates = best[query.everything]
+    load = JoinLoad.of(query, tree)
     if query.by_time.any() and not query.by_time.all():
         return consider(query, tree, capacity)  # on the way there was no time to look closely
-    settled = Shedding(shares, load.at(shares), output_rate(query, query.everything, shares))
-    return Choice(tree, load.at(np.ones(query.size)), settled)
+    settled = Shedding(sampling_rates, load.at(sampling_rates), output_rate(query, query.everything, sampling_rates))
+    return JoinTreeChoice(tree, load.at(np.ones(query.size)), settled)

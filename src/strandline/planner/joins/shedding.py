@@ -20,7 +20,7 @@ from itertools import product
 
 import numpy as np
 
-from strandline.planner.joins.rates import Floats, JoinQuery, Load, Mask, Tree, mask_of, members, output_rate
+from strandline.planner.joins.rates import Floats, JoinQuery, JoinLoad, Mask, Tree, mask_of, members, output_rate
 
 ROUNDS = 60
 CLOSE = 1e-9
@@ -34,14 +34,14 @@ SLACK = 1e-6
 class Shedding:
     """The shares that the drop boxes keep, what that costs of the capacity, and the results per second that remain."""
 
-    shares: Floats
+    sampling_rates: Floats
     load: float
     output: float
 
     @property
     def whole(self) -> bool:
         """Whether nothing is dropped."""
-        return bool((self.shares == 1.0).all())
+        return bool((self.sampling_rates == 1.0).all())
 
 
 def shed(
@@ -52,7 +52,7 @@ def shed(
     `most` is what other drop boxes have left of the streams; the tree may join only some of them. Where windows are of
     both kinds the search takes long; `quick` is for whoever compares many plans.
     """
-    plan = _Plan(query, Load.of(query, tree), mask_of(tree), np.ones(query.size) if most is None else most)
+    plan = _Plan(query, JoinLoad.of(query, tree), mask_of(tree), np.ones(query.size) if most is None else most)
     if plan.load.at(plan.most) <= capacity:
         return plan.settled(plan.most)
     if not query.by_time.any():
@@ -63,14 +63,14 @@ def shed(
     way = _in_turn if quick else _within
     starts = _corners(plan)
     found = [plan.settled(way(plan, capacity, start)) for start in (starts[:1] if quick else starts)]
-    fitting = [each for each in found if each.load <= capacity * (1 + SLACK)]
-    return max(fitting or found, key=lambda each: each.output)
+    fitting = [item for item in found if item.load <= capacity * (1 + SLACK)]
+    return max(fitting or found, key=lambda item: item.output)
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
     query: JoinQuery
-    load: Load
+    load: JoinLoad
     mask: Mask
     most: Floats
 
@@ -79,41 +79,41 @@ class _Plan:
         found: Floats = self.query.flows.beta[self.mask]
         return found
 
-    def output(self, shares: Floats) -> float:
-        return output_rate(self.query, self.mask, shares)
+    def output(self, sampling_rates: Floats) -> float:
+        return output_rate(self.query, self.mask, sampling_rates)
 
-    def settled(self, shares: Floats) -> Shedding:
-        return Shedding(shares, self.load.at(shares), self.output(shares))
+    def settled(self, sampling_rates: Floats) -> Shedding:
+        return Shedding(sampling_rates, self.load.at(sampling_rates), self.output(sampling_rates))
 
 
 def knapsack(gains: Floats, costs: Floats, most: Floats, capacity: float) -> Floats:
     """The continuous knapsack: as much as there is of what gains most for its cost, while there is room."""
-    shares = np.zeros(len(gains))
+    sampling_rates = np.zeros(len(gains))
     with np.errstate(divide="ignore", invalid="ignore"):
         worth = np.where(costs > 0, gains / costs, np.inf)
     for stream in np.argsort(-worth, kind="stable"):
         cost = costs[stream] * most[stream]
-        shares[stream] = most[stream] if cost <= capacity else max(capacity, 0.0) / costs[stream]
-        capacity -= shares[stream] * costs[stream]
-    return shares
+        sampling_rates[stream] = most[stream] if cost <= capacity else max(capacity, 0.0) / costs[stream]
+        capacity -= sampling_rates[stream] * costs[stream]
+    return sampling_rates
 
 
 def _balanced(plan: _Plan, capacity: float, start: Floats, by_time: list[int]) -> Floats:
     """The optimum of the streams by time, the others as they are: who is thinned carries the same load as the others
     that are. Who would have to be more than whole is whole, and the rest is balanced anew."""
-    shares = start.copy()
-    shares[by_time] = plan.most[by_time]
-    if plan.load.at(shares) <= capacity:
-        return shares
-    free = [i for i in by_time if shares[i] > 0]
+    sampling_rates = start.copy()
+    sampling_rates[by_time] = plan.most[by_time]
+    if plan.load.at(sampling_rates) <= capacity:
+        return sampling_rates
+    free = [i for i in by_time if sampling_rates[i] > 0]
     while free:
-        shares[free] *= np.exp(_balance(plan, capacity, shares, free))
-        whole = [i for i in free if shares[i] >= plan.most[i]]
+        sampling_rates[free] *= np.exp(_balance(plan, capacity, sampling_rates, free))
+        whole = [i for i in free if sampling_rates[i] >= plan.most[i]]
         if not whole:
-            return shares
-        shares[whole] = plan.most[whole]
+            return sampling_rates
+        sampling_rates[whole] = plan.most[whole]
         free = [i for i in free if i not in whole]
-    return shares
+    return sampling_rates
 
 
 def _balance(plan: _Plan, capacity: float, start: Floats, free: list[int]) -> Floats:
@@ -184,10 +184,10 @@ def _in_turn(plan: _Plan, capacity: float, start: Floats) -> Floats:
     by_time = [i for i in members(plan.mask) if plan.query.by_time[i]]
     best, output = _thinned_alike(plan, capacity, start), -1.0
     for _ in range(TURNS):
-        shares = _filled(plan, capacity, _balanced(plan, capacity, best, by_time))
-        if not plan.output(shares) > output * (1 + TURN_PAYS):
+        sampling_rates = _filled(plan, capacity, _balanced(plan, capacity, best, by_time))
+        if not plan.output(sampling_rates) > output * (1 + TURN_PAYS):
             break
-        best, output = shares, plan.output(shares)
+        best, output = sampling_rates, plan.output(sampling_rates)
     return best
 
 
@@ -196,9 +196,9 @@ def _corners(plan: _Plan) -> list[Floats]:
     by_rows = [i for i in members(plan.mask) if not plan.query.by_time[i]]
     starts: list[Floats] = []
     for kept in product((1.0, 0.0), repeat=len(by_rows)):
-        shares = plan.most.copy()
-        shares[by_rows] *= kept
-        starts.append(shares)
+        sampling_rates = plan.most.copy()
+        sampling_rates[by_rows] *= kept
+        starts.append(sampling_rates)
     return starts
 
 
@@ -218,32 +218,34 @@ def _within(plan: _Plan, capacity: float, start: Floats) -> Floats:
 
 def _at_price(plan: _Plan, price: float, start: Floats) -> Floats:
     """The best shares if a unit of load costs `price` of the logarithm of the output."""
-    shares = start.copy()
+    sampling_rates = start.copy()
     alpha, beta = float(plan.query.flows.alpha[plan.mask]), plan.gains
     for _ in range(ROUNDS):
-        before = shares.copy()
+        before = sampling_rates.copy()
         for stream in members(plan.mask):
-            cost = price * plan.load.per_share(shares, stream)
+            cost = price * plan.load.per_sampling_rate(sampling_rates, stream)
             if plan.query.by_time[stream]:
                 best = 1.0 / cost if cost > 0 else 1.0
             else:
                 # The output is thinned · (rest + beta · x): its logarithm grows by beta / (rest + beta · x).
-                rest = alpha + float(beta @ shares) - beta[stream] * shares[stream]
+                rest = alpha + float(beta @ sampling_rates) - beta[stream] * sampling_rates[stream]
                 best = 1.0 / cost - rest / beta[stream] if cost > 0 and beta[stream] > 0 else 1.0
-            shares[stream] = min(plan.most[stream], max(0.0, best))
-        if np.abs(shares - before).max() <= CLOSE:
+            sampling_rates[stream] = min(plan.most[stream], max(0.0, best))
+        if np.abs(sampling_rates - before).max() <= CLOSE:
             break
-    return shares
+    return sampling_rates
 
 
-def _filled(plan: _Plan, capacity: float, shares: Floats) -> Floats:
+def _filled(plan: _Plan, capacity: float, sampling_rates: Floats) -> Floats:
     """The same shares by time, and those by rows that fill what is left: exactly, since that is a knapsack."""
     by_rows = [i for i in members(plan.mask) if not plan.query.by_time[i]]
     if not by_rows:
-        return shares
-    filled = shares.copy()
+        return sampling_rates
+    filled = sampling_rates.copy()
     filled[by_rows] = 0.0
-    costs = np.array([plan.load.per_share(shares, stream) for stream in by_rows])
+    costs = np.array([plan.load.per_sampling_rate(sampling_rates, stream) for stream in by_rows])
     room = capacity - plan.load.at(filled)
     filled[by_rows] = knapsack(plan.gains[by_rows], costs, plan.most[by_rows], room)
-    return max((shares, filled), key=lambda each: (plan.load.at(each) <= capacity * (1 + CLOSE), plan.output(each)))
+    return max(
+        (sampling_rates, filled), key=lambda item: (plan.load.at(item) <= capacity * (1 + CLOSE), plan.output(item))
+    )

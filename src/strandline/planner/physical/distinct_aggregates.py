@@ -37,22 +37,28 @@ def sweep(keys: tuple[str, ...], aggregates: Calls, source: Node, lasts: bool) -
     # The values of ARRAY_AGG are in arrays of one element each; an order is one of the elements.
     inner = {c.argument.id: Column(f"element {c.argument.id}", "element", c.argument.type.element)
              for _, c in aggregates if c.distinct and c.order and c.argument and c.argument.type.element}  # fmt: skip
-    columns = (*(by_id[id] for id in (*keys, *plain)), *copies.values(), here, *once.values(), *inner.values())
+    columns = (
+        *(by_id[column_id] for column_id in (*keys, *plain)),
+        *copies.values(),
+        here,
+        *once.values(),
+        *inner.values(),
+    )
 
     def way(node: Node, known: dict[str, Expression]) -> Node:
         return physical.Project(tuple((c, known.get(c.id, Literal(None, c.type))) for c in columns), node)
 
     def same(*ids: str) -> dict[str, Expression]:
-        return {id: ColumnRef(id, by_id[id].type) for id in ids}
+        return {column_id: ColumnRef(column_id, by_id[column_id].type) for column_id in ids}
 
-    copied: dict[str, Expression] = {copy.id: ColumnRef(id, copy.type) for id, copy in copies.items()}
+    copied: dict[str, Expression] = {copy.id: ColumnRef(column_id, copy.type) for column_id, copy in copies.items()}
     ways = [way(source, {**same(*keys, *plain), **copied, here.id: Literal(True, BOOLEAN)})]
-    for id, column in once.items():
-        values = tuple((by_id[key], value) for key, value in same(*dict.fromkeys((*keys, id))).items())
-        value = ColumnRef(id, column.type)
+    for column_id, column in once.items():
+        values = tuple((by_id[key], value) for key, value in same(*dict.fromkeys((*keys, column_id))).items())
+        value = ColumnRef(column_id, column.type)
         known = {**same(*keys), column.id: value}
-        if id in inner:
-            known[inner[id].id] = Call("[]", (value, Literal(1, BIGINT)), inner[id].type)
+        if column_id in inner:
+            known[inner[column_id].id] = Call("[]", (value, Literal(1, BIGINT)), inner[column_id].type)
         ways.append(way(physical.Distinct(physical.Project(values, source)), known))
     calls = tuple((column, _rerouted(call, here, copies, once, inner)) for column, call in aggregates)
     return physical.IncrementalAggregate(keys, calls, physical.UnionAll(columns, tuple(ways)))
@@ -72,7 +78,7 @@ def _sweep_first_values(keys: tuple[str, ...], aggregates: Calls, source: Node) 
         value = once[call.argument.id]
         return replace(call, argument=ColumnRef(value.id, value.type), distinct=False)
 
-    marked = physical.FirstOccurrence(keys, tuple((column, id) for id, column in once.items()), source)
+    marked = physical.FirstOccurrence(keys, tuple((column, column_id) for column_id, column in once.items()), source)
     return physical.IncrementalAggregate(keys, tuple((column, rerouted(call)) for column, call in aggregates), marked)
 
 

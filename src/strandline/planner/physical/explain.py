@@ -21,7 +21,7 @@ from strandline.planner.physical.plan import Fragment, Node, Pipeline, numbers, 
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PlanLine:
     """A line of a plan, and what it is about: a step, by its name (`f1.0`), a stream that is read (`source:name`) or a
     fragment that sends its output on (`f1`)."""
 
@@ -34,15 +34,15 @@ def show_pipeline(pipeline: Pipeline) -> str:
     return "\n".join(line.text for line in pipeline_lines(pipeline))
 
 
-def pipeline_lines(pipeline: Pipeline) -> list[Line]:
+def pipeline_lines(pipeline: Pipeline) -> list[PlanLine]:
     """The same line by line."""
-    lines: list[Line] = []
+    lines: list[PlanLine] = []
     feeders = {f.route.port: f.id for f in pipeline.fragments if isinstance(f.route, physical.ExchangeTo)}
     for stage in range(pipeline.stages + 1):
-        where = "at the sources" if stage == 0 else f"in {pipeline.buckets} shards"
-        lines.append(Line(f"stage {stage}, {where}"))
+        where = "at the sources" if stage == 0 else f"in {pipeline.shards} shards"
+        lines.append(PlanLine(f"stage {stage}, {where}"))
         for fragment in pipeline.at(stage):
-            lines.append(Line(f"  {fragment.id} → {_show_route(fragment)}", fragment.id))
+            lines.append(PlanLine(f"  {fragment.id} → {_show_route(fragment)}", fragment.id))
             lines += _show_tree(fragment.root, 2, feeders, fragment.id, numbers(fragment.root), set())
     return lines
 
@@ -67,17 +67,17 @@ def show_exchange(route: physical.ExchangeTo) -> str:
 
 def _show_tree(
     node: Node, depth: int, feeders: Mapping[str, str], fragment: str, known: Mapping[Node, int], shown: set[int]
-) -> Iterator[Line]:
+) -> Iterator[PlanLine]:
     """A tree; what appears twice in it runs once and is shown once."""
     text = "  " * depth + show_node(node, feeders)
     if isinstance(node, physical.Input):
-        yield Line(text, node.name if node.name.startswith("source:") else None)
+        yield PlanLine(text, node.name if node.name.startswith("source:") else None)
         return
     number = known[node]
     if number in shown:
-        yield Line(f"{text}, as above")
+        yield PlanLine(f"{text}, as above")
         return
-    yield Line(text, f"{fragment}.{number}")
+    yield PlanLine(text, f"{fragment}.{number}")
     shown.add(number)
     for source in sources(node):
         yield from _show_tree(source, depth + 1, feeders, fragment, known, shown)
@@ -128,7 +128,7 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             return "Distinct"
         case physical.FirstOccurrence(keys, values, _):
             by = f" by {', '.join(keys)}" if keys else ""
-            return f"FirstOccurrence{by}: {', '.join(f'{column.id} := {id}' for column, id in values)}"
+            return f"FirstOccurrence{by}: {', '.join(f'{column.id} := {column_id}' for column, column_id in values)}"
         case physical.UnionAll(columns, _):
             return f"UnionAll ({', '.join(c.id for c in columns)})"
         case physical.Repeat(copies, _):

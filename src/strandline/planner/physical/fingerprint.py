@@ -42,7 +42,7 @@ _TAGS: Final[dict[type, str]] = {
 def fingerprint_plan(pipeline: physical.Pipeline) -> str:
     """A digest of the fragments and the queries of a pipeline."""
     digests = _Digests()
-    content = [FORMAT, pipeline.buckets, digests.encode(pipeline.fragments), digests.encode(pipeline.queries)]
+    content = [FORMAT, pipeline.shards, digests.encode(pipeline.fragments), digests.encode(pipeline.queries)]
     return _digest(content)
 
 

@@ -14,7 +14,7 @@ SOURCE = "source:"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class GraphNode:
     """One operator: its kind, what it does in words, and what it reads: other steps, or streams (`source:name`).
 
     `fragment` and `number` are where it is counted.
@@ -28,24 +28,24 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class OperatorGraph:
     """The steps by name, and for each query the steps whose output is its answer and the streams that it reads."""
 
-    steps: Mapping[str, Step]
-    answers: Mapping[str, tuple[str, ...]]
+    steps: Mapping[str, GraphNode]
+    results: Mapping[str, tuple[str, ...]]
     streams: Mapping[str, tuple[str, ...]]
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Flow:
-        steps = {name: Step(**{**step, "inputs": tuple(step["inputs"])}) for name, step in data["steps"].items()}
-        answers = {query: tuple(names) for query, names in data["answers"].items()}
-        return Flow(steps, answers, {query: tuple(names) for query, names in data["streams"].items()})
+    def from_json(data: Mapping[str, Any]) -> OperatorGraph:
+        steps = {name: GraphNode(**{**step, "inputs": tuple(step["inputs"])}) for name, step in data["steps"].items()}
+        results = {query: tuple(names) for query, names in data["answers"].items()}
+        return OperatorGraph(steps, results, {query: tuple(names) for query, names in data["streams"].items()})
 
 
-def flow_of(pipeline: Pipeline) -> Flow:
+def build_operator_graph(pipeline: Pipeline) -> OperatorGraph:
     """The graph of a pipeline; exchanges are left out, since nothing is lost in them."""
     feeders = {f.route.port: f for f in pipeline.fragments if isinstance(f.route, physical.ExchangeTo)}
 
@@ -57,13 +57,13 @@ def flow_of(pipeline: Pipeline) -> Flow:
         feeder = feeders[node.name]
         return name_of(feeder, feeder.root)
 
-    steps: dict[str, Step] = {}
-    answers: dict[str, tuple[str, ...]] = {query.name: () for query in pipeline.queries}
+    steps: dict[str, GraphNode] = {}
+    results: dict[str, tuple[str, ...]] = {query.name: () for query in pipeline.queries}
     for fragment in pipeline.fragments:
         for number, node in enumerate(numbered(fragment.root)):
             inputs = tuple(name_of(fragment, source) for source in sources(node))
             words = show_node(node, {})
-            steps[f"{fragment.id}.{number}"] = Step(fragment.id, number, node.tag, words, inputs)
+            steps[f"{fragment.id}.{number}"] = GraphNode(fragment.id, number, node.tag, words, inputs)
         if isinstance(fragment.route, physical.ResultOf):
-            answers[fragment.route.query] += (name_of(fragment, fragment.root),)
-    return Flow(steps, answers, {query.name: tuple(sorted(query.streams)) for query in pipeline.queries})
+            results[fragment.route.query] += (name_of(fragment, fragment.root),)
+    return OperatorGraph(steps, results, {query.name: tuple(sorted(query.streams)) for query in pipeline.queries})

@@ -23,7 +23,7 @@ from strandline.logical.expressions import (
     conjuncts,
 )
 from strandline.logical.plan import Plan
-from strandline.logical.properties.temporal import granule, is_chronon, keeps_arrival_order, lasts
+from strandline.logical.properties.temporal import granule, is_point_stream, keeps_arrival_order, lasts
 from strandline.logical.schema import schema as logical_schema
 from strandline.logical.tree import sources as logical_sources
 from strandline.logical.tree import streams_read
@@ -35,24 +35,24 @@ KEPT_SHARE: Final = Column("kept_share", "kept_share", DOUBLE)  # of an answer t
 
 
 @dataclass(frozen=True, slots=True)
-class Hashed:
+class HashPartitioned:
     """Elements lie in the bucket of the hash of some columns; each key is the set of columns known to equal it."""
 
     keys: tuple[frozenset[str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class RoundRobin:
     """Elements lie in some bucket each."""
 
 
 @dataclass(frozen=True, slots=True)
-class InOne:
+class Single:
     """All elements lie in bucket 0."""
 
 
 @dataclass(frozen=True, slots=True)
-class AtSource:
+class SourceOrdered:
     """Elements are where they were read and in order of arrival; a window and then granules may still have to be
     applied."""
 
@@ -66,17 +66,17 @@ class AtSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class LoweredPlan:
     """A physical subplan and where its elements lie."""
 
     node: Node
-    where: Hashed | Spread | InOne | AtSource
+    where: HashPartitioned | RoundRobin | Single | SourceOrdered
 
 
 def choose(
     plans: Sequence[tuple[str, Plan]],
     streams: Sequence[BaseStream],
-    buckets: int,
+    shards: int,
     shed: frozenset[str] = frozenset(),
 ) -> Pipeline:
     """The pipeline that answers named queries together; the answers of those in `shed` tell which share was kept."""
@@ -91,7 +91,7 @@ def choose(
         queries.append(QueryPlan(name, columns, read))
         fragments += _cut(built, name, read, len(fragments))
     used = frozenset().union(*(query.streams for query in queries))
-    return Pipeline(tuple(s for s in streams if s.name in used), tuple(fragments), tuple(queries), buckets)
+    return Pipeline(tuple(s for s in streams if s.name in used), tuple(fragments), tuple(queries), shards)
 
 
 def windows_of(plan: Plan) -> tuple[tuple[str, int | None], ...]:
@@ -105,22 +105,22 @@ def windows_of(plan: Plan) -> tuple[tuple[str, int | None], ...]:
             return tuple(found for source in logical_sources(plan) for found in windows_of(source))
 
 
-def _build(plan: Plan) -> Built:
+def _build(plan: Plan) -> LoweredPlan:
     match plan:
         case logical.Scan(stream, _, columns):
-            return Built(physical.Input(f"source:{stream}", columns), AtSource())
+            return LoweredPlan(physical.Input(f"source:{stream}", columns), SourceOrdered())
         case logical.Filter(predicate, source):
             built = _build(source)
             return replace(built, node=physical.Filter(predicate, built.node))
         case logical.Map(outputs, source):
             built = _build(source)
-            return Built(physical.Project(outputs, built.node), _after_map(built.where, outputs))
+            return LoweredPlan(physical.Project(outputs, built.node), _after_map(built.where, outputs))
         case logical.TimeWindow(range_us, slide_us, source):
             built = _build(source)
-            if not is_chronon(source):
+            if not is_point_stream(source):
                 length = granule(source)
                 assert length is not None and range_us is not None, "the binder admits nothing else over intervals"
-                built = _exchange(built, "spread", ()) if isinstance(built.where, AtSource) else built
+                built = _exchange(built, "spread", ()) if isinstance(built.where, SourceOrdered) else built
                 # Pieces may be cut anywhere; one that begins within a granule says nothing about its beginning.
                 built = replace(
                     built,
@@ -163,25 +163,27 @@ def _build(plan: Plan) -> Built:
             built = _build(source)
             built = _to_keys(built, keys) if keys else _to_one(built)
             node = sweep(keys, aggregates, built.node, lasts(source))
-            return Built(node, _restricted(built.where, frozenset(keys)) if keys else InOne())
+            return LoweredPlan(node, _restricted(built.where, frozenset(keys)) if keys else Single())
         case logical.Distinct(source):
             built = _to_keys(_build(source), tuple(column.id for column in logical_schema(source)))
-            return Built(physical.Distinct(built.node), built.where)
+            return LoweredPlan(physical.Distinct(built.node), built.where)
         case logical.Union(columns, inputs):
             return _union(columns, [_build(source) for source in inputs])
         case logical.SetOperation():
             return _set_operation(plan)
 
 
-def _partitioned(built: Built, partition: tuple[str, ...]) -> Built:
+def _partitioned(built: LoweredPlan, partition: tuple[str, ...]) -> LoweredPlan:
     return _to_keys(built, partition) if partition else _to_one(built)
 
 
-def _brought_together(built: Built, partition: tuple[str, ...], order: tuple[SortKey, ...], limit: int | None) -> Built:
+def _brought_together(
+    built: LoweredPlan, partition: tuple[str, ...], order: tuple[SortKey, ...], limit: int | None
+) -> LoweredPlan:
     """All elements of a partition in one place, as far as they can be among the first."""
-    if limit is None or isinstance(built.where, InOne):
+    if limit is None or isinstance(built.where, Single):
         return _partitioned(built, partition)
-    if isinstance(built.where, AtSource) and built.where.window is not None:
+    if isinstance(built.where, SourceOrdered) and built.where.window is not None:
         range_us, slide_us = built.where.window
         # In a window that moves with every instant each row has a time of its own, when it alone is still there.
         if range_us is None or slide_us > 1:
@@ -190,91 +192,91 @@ def _brought_together(built: Built, partition: tuple[str, ...], order: tuple[Sor
     if partition:
         return _to_keys(built, partition)
     # Whoever is not among the first in its bucket is not among the first of all.
-    built = _exchange(built, "spread", ()) if isinstance(built.where, AtSource) else built
+    built = _exchange(built, "spread", ()) if isinstance(built.where, SourceOrdered) else built
     return _to_one(replace(built, node=physical.TopK((), order, limit, built.node)))
 
 
-def _granular(built: Built, granule_us: int) -> Built:
-    if isinstance(built.where, AtSource) and built.where.granule is None:
+def _granular(built: LoweredPlan, granule_us: int) -> LoweredPlan:
+    if isinstance(built.where, SourceOrdered) and built.where.granule is None:
         return replace(built, where=replace(built.where, granule=granule_us))
-    built = _exchange(built, "spread", ()) if isinstance(built.where, AtSource) else built
+    built = _exchange(built, "spread", ()) if isinstance(built.where, SourceOrdered) else built
     return replace(built, node=physical.Reorder(physical.AlignTime(granule_us, built.node)))
 
 
-def _window(built: Built, range_us: int | None, slide_us: int) -> Built:
-    if isinstance(built.where, AtSource):
+def _window(built: LoweredPlan, range_us: int | None, slide_us: int) -> LoweredPlan:
+    if isinstance(built.where, SourceOrdered):
         # Which elements a window holds depends on time only, so it waits until after the exchange: rows travel with
         # one timestamp instead of two.
-        assert built.where == AtSource(), "the binder admits a window over a chronon stream only"
-        return replace(built, where=AtSource((range_us, slide_us)))
+        assert built.where == SourceOrdered(), "the binder admits a window over a chronon stream only"
+        return replace(built, where=SourceOrdered((range_us, slide_us)))
     node: Node = physical.TimeWindow(range_us, slide_us, built.node)
     return replace(built, node=physical.Reorder(node) if slide_us > 1 else node)
 
 
-def _arrivals(built: Built) -> Built:
+def _arrivals(built: LoweredPlan) -> LoweredPlan:
     """ISTREAM of what never ends: nothing can go on in another piece, so nobody has to be compared with others."""
-    if built.where == AtSource((None, 1)):
-        return replace(built, where=AtSource())  # the rows as they were read
-    built = _exchange(built, "spread", ()) if isinstance(built.where, AtSource) else built
+    if built.where == SourceOrdered((None, 1)):
+        return replace(built, where=SourceOrdered())  # the rows as they were read
+    built = _exchange(built, "spread", ()) if isinstance(built.where, SourceOrdered) else built
     return replace(built, node=physical.InsertStream(built.node))
 
 
-def _join(plan: logical.Join) -> Built:
+def _join(plan: logical.Join) -> LoweredPlan:
     left, right = _build(plan.left), _build(plan.right)
     l_keys, r_keys, rest = _equalities(plan.predicate, left.node, right.node)
     columns = schema(left.node) + schema(right.node)
     if not l_keys:
         # Any bucket can pair its share of the left with all of the right.
-        left = left if isinstance(left.where, Hashed | Spread | InOne) else _exchange(left, "spread", ())
-        right = _to_one(right) if isinstance(left.where, InOne) else _exchange(right, "all", ())
-        return Built(physical.HashJoin((), (), rest, left.node, right.node), left.where)
+        left = left if isinstance(left.where, HashPartitioned | RoundRobin | Single) else _exchange(left, "spread", ())
+        right = _to_one(right) if isinstance(left.where, Single) else _exchange(right, "all", ())
+        return LoweredPlan(physical.HashJoin((), (), rest, left.node, right.node), left.where)
     left, l_refs = _with_keys(left, l_keys, "left")
     right, r_refs = _with_keys(right, r_keys, "right")
     left_ids, right_ids = tuple(k.id for k in l_refs), tuple(k.id for k in r_refs)
     left, right, fit = _side_by_side(left, left_ids, right, right_ids)
-    if isinstance(left.where, InOne) and isinstance(right.where, InOne):
-        where: Hashed | Spread | InOne = InOne()
+    if isinstance(left.where, Single) and isinstance(right.where, Single):
+        where: HashPartitioned | RoundRobin | Single = Single()
     else:
-        where = Hashed(tuple(frozenset((left_ids[i], right_ids[i])) for i in fit))
+        where = HashPartitioned(tuple(frozenset((left_ids[i], right_ids[i])) for i in fit))
     node: Node = physical.HashJoin(l_refs, r_refs, rest, left.node, right.node)
     if schema(node) != columns:  # computed keys have served
         node = physical.Project(tuple((c, ColumnRef(c.id, c.type)) for c in columns), node)
         where = _restricted(where, frozenset(c.id for c in columns))
-    return Built(node, where)
+    return LoweredPlan(node, where)
 
 
 def _match_join(
     plan: logical.OuterJoin | logical.SemiJoin | logical.MarkJoin, kind: MatchKind, mark: Column | None = None
-) -> Built:
+) -> LoweredPlan:
     left, right = _build(plan.left), _build(plan.right)
     l_keys, r_keys, rest = _equalities(plan.predicate, left.node, right.node)
     columns = logical_schema(plan)
     if not l_keys and kind == "full":
         # Whether nobody matches an element can be said only where all of the other side is, and here for both.
         left, right = _to_one(left), _to_one(right)
-        return Built(physical.OuterHashJoin(kind, (), (), rest, left.node, right.node), InOne())
+        return LoweredPlan(physical.OuterHashJoin(kind, (), (), rest, left.node, right.node), Single())
     if not l_keys:
-        left = left if isinstance(left.where, Hashed | Spread | InOne) else _exchange(left, "spread", ())
-        right = _to_one(right) if isinstance(left.where, InOne) else _exchange(right, "all", ())
-        return Built(physical.OuterHashJoin(kind, (), (), rest, left.node, right.node, mark), left.where)
+        left = left if isinstance(left.where, HashPartitioned | RoundRobin | Single) else _exchange(left, "spread", ())
+        right = _to_one(right) if isinstance(left.where, Single) else _exchange(right, "all", ())
+        return LoweredPlan(physical.OuterHashJoin(kind, (), (), rest, left.node, right.node, mark), left.where)
     left, l_refs = _with_keys(left, l_keys, "left")
     right, r_refs = _with_keys(right, r_keys, "right")
     left_ids, right_ids = tuple(k.id for k in l_refs), tuple(k.id for k in r_refs)
     left, right, fit = _side_by_side(left, left_ids, right, right_ids)
     node: Node = physical.OuterHashJoin(kind, l_refs, r_refs, rest, left.node, right.node, mark)
     # An element of the right without a partner lies by its own key, and has NULL for that of the left.
-    where: Hashed | Spread | InOne = (
-        Spread() if kind == "full" else Hashed(tuple(frozenset((left_ids[i],)) for i in fit))
+    where: HashPartitioned | RoundRobin | Single = (
+        RoundRobin() if kind == "full" else HashPartitioned(tuple(frozenset((left_ids[i],)) for i in fit))
     )
     if schema(node) != columns:
         node = physical.Project(tuple((c, ColumnRef(c.id, c.type)) for c in columns), node)
         where = _restricted(where, frozenset(c.id for c in columns))
-    return Built(node, where)
+    return LoweredPlan(node, where)
 
 
 def _side_by_side(
-    left: Built, left_ids: tuple[str, ...], right: Built, right_ids: tuple[str, ...]
-) -> tuple[Built, Built, tuple[int, ...]]:
+    left: LoweredPlan, left_ids: tuple[str, ...], right: LoweredPlan, right_ids: tuple[str, ...]
+) -> tuple[LoweredPlan, LoweredPlan, tuple[int, ...]]:
     """Both sides of a join with equal keys in one bucket, and by which of the keys; moves as few as it can."""
     if (fit := _fits(left.where, left_ids)) is not None:
         return left, _to_exact_keys(right, tuple(right_ids[i] for i in fit)), fit
@@ -306,7 +308,9 @@ def _equalities(
     return tuple(l_keys), tuple(r_keys), conjunction(tuple(rest))
 
 
-def _with_keys(built: Built, keys: tuple[Expression, ...], side: str) -> tuple[Built, tuple[ColumnRef, ...]]:
+def _with_keys(
+    built: LoweredPlan, keys: tuple[Expression, ...], side: str
+) -> tuple[LoweredPlan, tuple[ColumnRef, ...]]:
     """Join keys as columns: keys that are expressions are computed once, before the exchange."""
     columns = schema(built.node)
     refs: list[ColumnRef] = []
@@ -324,20 +328,20 @@ def _with_keys(built: Built, keys: tuple[Expression, ...], side: str) -> tuple[B
     return replace(built, node=physical.Project((*kept, *computed), built.node)), tuple(refs)
 
 
-def _union(columns: tuple[Column, ...], inputs: list[Built]) -> Built:
-    placed = [b if not isinstance(b.where, AtSource) else _exchange(b, "spread", ()) for b in inputs]
-    if any(isinstance(b.where, InOne) for b in placed):
+def _union(columns: tuple[Column, ...], inputs: list[LoweredPlan]) -> LoweredPlan:
+    placed = [b if not isinstance(b.where, SourceOrdered) else _exchange(b, "spread", ()) for b in inputs]
+    if any(isinstance(b.where, Single) for b in placed):
         placed = [_to_one(b) for b in placed]
-        return Built(physical.UnionAll(columns, tuple(b.node for b in placed)), InOne())
+        return LoweredPlan(physical.UnionAll(columns, tuple(b.node for b in placed)), Single())
     where = _union_place(columns, placed)
-    return Built(physical.UnionAll(columns, tuple(b.node for b in placed)), where)
+    return LoweredPlan(physical.UnionAll(columns, tuple(b.node for b in placed)), where)
 
 
-def _set_operation(plan: logical.SetOperation) -> Built:
+def _set_operation(plan: logical.SetOperation) -> LoweredPlan:
     """Count the copies of each payload on either side, then repeat it as often as the operation says."""
     keys = tuple(column.id for column in plan.columns)
     left, right = (_renamed(_build(source), plan.columns) for source in (plan.left, plan.right))
-    if isinstance(left.where, InOne) or isinstance(right.where, InOne):
+    if isinstance(left.where, Single) or isinstance(right.where, Single):
         left, right = _to_one(left), _to_one(right)
     else:
         fit = _fits(left.where, keys) or _fits(right.where, keys) or tuple(range(len(keys)))
@@ -350,13 +354,13 @@ def _set_operation(plan: logical.SetOperation) -> Built:
     calls = (AggregateCall("count", ColumnRef(mark.id, BOOLEAN), BIGINT) for mark in marks)
     node = physical.IncrementalAggregate(keys, tuple(zip(counts, calls, strict=True)), node)
     node = physical.Repeat(_copies(plan.kind, *(ColumnRef(column.id, BIGINT) for column in counts)), node)
-    return Built(physical.Project(tuple((c, ColumnRef(c.id, c.type)) for c in plan.columns), node), left.where)
+    return LoweredPlan(physical.Project(tuple((c, ColumnRef(c.id, c.type)) for c in plan.columns), node), left.where)
 
 
-def _renamed(built: Built, columns: tuple[Column, ...]) -> Built:
+def _renamed(built: LoweredPlan, columns: tuple[Column, ...]) -> LoweredPlan:
     """The same elements under other column names, by position."""
     outputs = tuple((c, ColumnRef(s.id, s.type)) for c, s in zip(columns, schema(built.node), strict=True))
-    return Built(physical.Project(outputs, built.node), _after_map(built.where, outputs))
+    return LoweredPlan(physical.Project(outputs, built.node), _after_map(built.where, outputs))
 
 
 def _marked(node: Node, columns: tuple[Column, ...], marks: tuple[Column, ...], side: int) -> Node:
@@ -387,80 +391,84 @@ def _copies(kind: logical.SetKind, left: ColumnRef, right: ColumnRef) -> Express
             return call("greatest", left, right)
 
 
-def _union_place(columns: tuple[Column, ...], inputs: list[Built]) -> Hashed | Spread:
+def _union_place(columns: tuple[Column, ...], inputs: list[LoweredPlan]) -> HashPartitioned | RoundRobin:
     """Where all inputs are hashed by the columns at the same positions, so is the union."""
     positions: list[tuple[frozenset[int], ...]] = []
     for built in inputs:
-        if not isinstance(built.where, Hashed):
-            return Spread()
+        if not isinstance(built.where, HashPartitioned):
+            return RoundRobin()
         ids = [c.id for c in schema(built.node)]
         positions.append(tuple(frozenset(i for i, c in enumerate(ids) if c in key) for key in built.where.keys))
     if len({len(p) for p in positions}) != 1:
-        return Spread()
+        return RoundRobin()
     common = tuple(frozenset.intersection(*key) for key in zip(*positions, strict=True))
     if not all(common):
-        return Spread()
-    return Hashed(tuple(frozenset(columns[i].id for i in key) for key in common))
+        return RoundRobin()
+    return HashPartitioned(tuple(frozenset(columns[i].id for i in key) for key in common))
 
 
 def _after_map(
-    where: Hashed | Spread | InOne | AtSource, outputs: tuple[tuple[Column, Expression], ...]
-) -> Hashed | Spread | InOne | AtSource:
+    where: HashPartitioned | RoundRobin | Single | SourceOrdered, outputs: tuple[tuple[Column, Expression], ...]
+) -> HashPartitioned | RoundRobin | Single | SourceOrdered:
     """A map keeps elements where they are; keys live on under the names of the columns that copy them."""
-    if not isinstance(where, Hashed):
+    if not isinstance(where, HashPartitioned):
         return where
     copies: dict[str, set[str]] = {}
     for column, expression in outputs:
         if isinstance(expression, ColumnRef):
             copies.setdefault(expression.id, set()).add(column.id)
     keys = tuple(frozenset(new for old in key for new in copies.get(old, ())) for key in where.keys)
-    return Hashed(keys) if all(keys) else Spread()
+    return HashPartitioned(keys) if all(keys) else RoundRobin()
 
 
-def _restricted(where: Hashed | Spread | InOne | AtSource, columns: frozenset[str]) -> Hashed | Spread | InOne:
-    assert not isinstance(where, AtSource), "stateful operators follow an exchange"
-    if not isinstance(where, Hashed):
+def _restricted(
+    where: HashPartitioned | RoundRobin | Single | SourceOrdered, columns: frozenset[str]
+) -> HashPartitioned | RoundRobin | Single:
+    assert not isinstance(where, SourceOrdered), "stateful operators follow an exchange"
+    if not isinstance(where, HashPartitioned):
         return where
     keys = tuple(key & columns for key in where.keys)
-    return Hashed(keys) if all(keys) else Spread()
+    return HashPartitioned(keys) if all(keys) else RoundRobin()
 
 
-def _fits(where: Hashed | Spread | InOne | AtSource, keys: tuple[str, ...]) -> tuple[int, ...] | None:
+def _fits(
+    where: HashPartitioned | RoundRobin | Single | SourceOrdered, keys: tuple[str, ...]
+) -> tuple[int, ...] | None:
     """Which of the keys the elements are hashed by already, if by nothing else."""
-    if not isinstance(where, Hashed):
+    if not isinstance(where, HashPartitioned):
         return None
     fit = tuple(next((i for i, key in enumerate(keys) if key in known), -1) for known in where.keys)
     return fit if -1 not in fit else None
 
 
-def _to_keys(built: Built, keys: tuple[str, ...]) -> Built:
+def _to_keys(built: LoweredPlan, keys: tuple[str, ...]) -> LoweredPlan:
     """Elements with equal keys in one bucket, by whatever part of the keys."""
-    if isinstance(built.where, InOne) or _fits(built.where, keys) is not None:
+    if isinstance(built.where, Single) or _fits(built.where, keys) is not None:
         return built
     return _to_exact_keys(built, keys)
 
 
-def _to_exact_keys(built: Built, keys: tuple[str, ...]) -> Built:
+def _to_exact_keys(built: LoweredPlan, keys: tuple[str, ...]) -> LoweredPlan:
     fit = _fits(built.where, keys)
     if fit == tuple(range(len(keys))):
         return built
-    return replace(_exchange(built, "hash", keys), where=Hashed(tuple(frozenset((key,)) for key in keys)))
+    return replace(_exchange(built, "hash", keys), where=HashPartitioned(tuple(frozenset((key,)) for key in keys)))
 
 
-def _to_one(built: Built) -> Built:
-    return built if isinstance(built.where, InOne) else replace(_exchange(built, "one", ()), where=InOne())
+def _to_one(built: LoweredPlan) -> LoweredPlan:
+    return built if isinstance(built.where, Single) else replace(_exchange(built, "one", ()), where=Single())
 
 
-def _exchange(built: Built, mode: Mode, keys: tuple[str, ...]) -> Built:
+def _exchange(built: LoweredPlan, mode: Mode, keys: tuple[str, ...]) -> LoweredPlan:
     node: Node = physical.Exchange(mode, keys, built.node)
-    if isinstance(built.where, AtSource):
+    if isinstance(built.where, SourceOrdered):
         node = physical.Reorder(built.where.applied(node))
-    return Built(node, Spread())
+    return LoweredPlan(node, RoundRobin())
 
 
-def _cut(built: Built, query: str, streams: frozenset[str], first: int) -> list[Fragment]:
+def _cut(built: LoweredPlan, query: str, streams: frozenset[str], first: int) -> list[Fragment]:
     """Cut a physical plan at its exchanges; fragments come in stage order, the one that answers last."""
-    root = built.where.applied(built.node) if isinstance(built.where, AtSource) else built.node
+    root = built.where.applied(built.node) if isinstance(built.where, SourceOrdered) else built.node
     done: list[Fragment] = []
     numbers = count()
 

@@ -343,7 +343,7 @@ class Pipeline:
     streams: tuple[BaseStream, ...]
     fragments: tuple[Fragment, ...]
     queries: tuple[QueryPlan, ...]
-    buckets: int
+    shards: int
 
     @property
     def stages(self) -> int:
@@ -355,13 +355,13 @@ class Pipeline:
 
 # Operators that pass an element on with all of its interval at once. Others tell as much of it as is sure, batch by
 # batch: the last rows, sessions, groups and partners of an element change with what comes.
-_WHOLE = (Input, Filter, Project, TimeWindow, AlignTime, HashJoin, UnionAll, Exchange, Reorder)
+_KEEPS_ELEMENTS = (Input, Filter, Project, TimeWindow, AlignTime, HashJoin, UnionAll, Exchange, Reorder)
 
 
 def has_whole_elements(pipeline: Pipeline, query: str) -> bool:
     """Whether no element of a query's answer comes in pieces, however its streams are cut into batches."""
     roots = [fragment.root for fragment in pipeline.fragments if fragment.query == query]
-    return all(isinstance(node, _WHOLE) for root in roots for node in numbered(root))
+    return all(isinstance(node, _KEEPS_ELEMENTS) for root in roots for node in numbered(root))
 
 
 def numbered(root: Node) -> list[Node]:

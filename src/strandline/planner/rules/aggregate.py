@@ -22,7 +22,7 @@ from strandline.planner.rules.equality import respects_equality
 Calls: TypeAlias = tuple[tuple[Column, AggregateCall], ...]
 Outputs: TypeAlias = tuple[tuple[Column, Expression], ...]
 
-ROOM: Final = 10  # digits that a sum may be longer than its numbers, so that no part of it is too long
+SPARE_DIGITS: Final = 10  # digits that a sum may be longer than its numbers, so that no part of it is too long
 
 
 def drop_grouping_by_key(plan: Plan) -> Plan | None:
@@ -80,7 +80,7 @@ def group_below_join(plan: Plan) -> Iterator[Plan]:
             read = frozenset(keys) | (columns_of(condition) if condition is not None else frozenset())
             for here, other, on_left in ((left, right, True), (right, left, False)):
                 own = [c.id for c in schema(here)]
-                by = tuple(id for id in own if id in read)
+                by = tuple(column_id for column_id in own if column_id in read)
                 if not by or not _reads_only(aggregates, own) or determines(here, by):
                     continue
                 below = Aggregate(by, parts.below, here)
@@ -180,7 +180,7 @@ def _is_additive(call: AggregateCall) -> bool:
 
 def _adds_up(kind: Type) -> bool:
     """Whether sums of numbers of a type are exact and parts of them never too long."""
-    return kind.name in ("INT", "BIGINT") or (kind.name == "DECIMAL" and kind.precision + ROOM <= MAX_PRECISION)
+    return kind.name in ("INT", "BIGINT") or (kind.name == "DECIMAL" and kind.precision + SPARE_DIGITS <= MAX_PRECISION)
 
 
 def _reads_only(aggregates: Calls, columns: list[str]) -> bool:

@@ -14,10 +14,10 @@ MAX_NODES = 1_000
 
 def stays_small(expression: Expression, values: Mapping[str, Expression]) -> bool:
     """Whether an expression may have its columns replaced by these values: it does not grow, or not too far."""
-    read = {id: value for id in columns_of(expression) if (value := values.get(id)) is not None}
+    read = {column_id: value for column_id in columns_of(expression) if (value := values.get(column_id)) is not None}
     if all(isinstance(value, ColumnRef | Literal) for value in read.values()):
         return True
     before = extent(expression)
-    after = extent(expression, {id: extent(value) for id, value in read.items()})
+    after = extent(expression, {column_id: extent(value) for column_id, value in read.items()})
     # A long list of constants does not matter, but what grows from map to map does.
     return after.height <= MAX_HEIGHT and after.nodes <= max(MAX_NODES, before.nodes * 11 // 10)

@@ -27,9 +27,9 @@ def merge_maps(plan: Plan) -> Plan | None:
     """μf(μg(S)) = μ(f∘g)(S), where no computed value of g would be computed twice and none would get too high."""
     match plan:
         case Map(outer, Map(inner, source)):
-            uses = Counter(id for _, expression in outer for id in _references(expression))
+            uses = Counter(column_id for _, expression in outer for column_id in _references(expression))
             costly = (c.id for c, e in inner if not isinstance(e, ColumnRef | Literal))
-            if any(uses[id] > 1 for id in costly):
+            if any(uses[column_id] > 1 for column_id in costly):
                 return None
             values = {column.id: expression for column, expression in inner}
             if not all(stays_small(expression, values) for _, expression in outer):
@@ -69,4 +69,4 @@ def _references(expression: Expression) -> list[str]:
     """The columns that an expression reads, as often as it reads them."""
     if isinstance(expression, ColumnRef):
         return [expression.id]
-    return [id for child in children(expression) for id in _references(child)]
+    return [column_id for child in children(expression) for column_id in _references(child)]

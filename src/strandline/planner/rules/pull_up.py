@@ -133,7 +133,7 @@ def push_map_below_join(plan: Plan) -> Iterator[Plan]:
                 early = {c.id for c, e in outputs if _is_computed(e) and columns_of(e) <= own}
                 if not early:
                     continue
-                named = {id: f"early {id}" for id in early}
+                named = {column_id: f"early {column_id}" for column_id in early}
                 passed = tuple((c, ColumnRef(c.id, c.type)) for c in schema(here))
                 computed = tuple((replace(c, id=named[c.id]), e) for c, e in outputs if c.id in early)
                 below = Map((*passed, *computed), here)

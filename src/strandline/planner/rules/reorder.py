@@ -44,7 +44,7 @@ def _joined(parts: tuple[Expression, ...], left: Plan | tuple[Plan, Plan], right
     sides: list[Plan] = []
     for side in (left, right):
         if isinstance(side, tuple):
-            there = frozenset(c.id for each in side for c in schema(each))
+            there = frozenset(c.id for item in side for c in schema(item))
             early = tuple(part for part in parts if columns_of(part) and columns_of(part) <= there)
             parts = tuple(part for part in parts if part not in early)
             sides.append(Join(conjunction(early), *side))
@@ -54,7 +54,7 @@ def _joined(parts: tuple[Expression, ...], left: Plan | tuple[Plan, Plan], right
 
 
 def _parts(*conditions: Expression | None) -> tuple[Expression, ...]:
-    return tuple(part for each in conditions if each is not None for part in conjuncts(each))
+    return tuple(part for condition in conditions if condition is not None for part in conjuncts(condition))
 
 
 def _in_order(plan: Plan, before: Plan) -> Plan:

@@ -17,7 +17,7 @@ def flatten_unions(plan: Plan) -> Plan | None:
     match plan:
         case Union(columns, inputs) if any(isinstance(source, Union) for source in inputs):
             parts = (source.sources if isinstance(source, Union) else (source,) for source in inputs)
-            return Union(columns, tuple(each for part in parts for each in part))
+            return Union(columns, tuple(item for part in parts for item in part))
     return None
 
 
@@ -108,15 +108,15 @@ def _without_names(plan: Plan) -> object:
     """A form of a plan that is the same for plans that differ in ids, aliases and names of results alone."""
     numbers: dict[str, int] = {}
 
-    def number(id: str) -> int:
-        return numbers.setdefault(id, len(numbers))
+    def number(column_id: str) -> int:
+        return numbers.setdefault(column_id, len(numbers))
 
     def form(part: object) -> object:
         match part:
             case Scan(stream, _, columns, intervals):
                 return "Scan", stream, intervals, tuple((c.name, number(c.id)) for c in columns)
             case Column(id, _, kind) | ColumnRef(id, kind):
-                return number(id), kind
+                return number(column_id), kind
             case tuple():
                 return tuple(map(form, part))
         if is_dataclass(part) and not isinstance(part, type):

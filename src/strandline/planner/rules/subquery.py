@@ -17,7 +17,7 @@ from strandline.logical.expressions import (
     conjuncts,
 )
 from strandline.logical.plan import Distinct, Filter, Join, Map, MarkJoin, OuterJoin, Plan, SemiJoin
-from strandline.logical.properties.keys import has_one_partner
+from strandline.logical.properties.keys import has_unique_match
 from strandline.logical.schema import schema
 from strandline.planner.rules.equality import respects_equality
 
@@ -32,10 +32,10 @@ def flatten_semi_join(plan: Plan) -> Plan | None:
             if not columns:
                 return None
             values: Plan = Map(columns, right) if len(columns) < len(schema(right)) else right
-            for partners in (values, Distinct(values)):
-                if has_one_partner(predicate, left, partners):
+            for matches in (values, Distinct(values)):
+                if has_unique_match(predicate, left, matches):
                     kept = tuple((c, ColumnRef(c.id, c.type)) for c in schema(left))
-                    return Map(kept, Join(predicate, left, partners))
+                    return Map(kept, Join(predicate, left, matches))
     return None
 
 
@@ -58,7 +58,7 @@ def _semi(outputs: tuple[tuple[object, Expression], ...], join: Join, counted: b
     read = frozenset().union(*(columns_of(expression) for _, expression in outputs))
     for left, right in ((join.left, join.right), (join.right, join.left)):
         if read <= frozenset(c.id for c in schema(left)) and (
-            not counted or has_one_partner(join.predicate, left, right)
+            not counted or has_unique_match(join.predicate, left, right)
         ):
             return SemiJoin(False, join.predicate, left, right)
     return None
@@ -72,7 +72,7 @@ def mark_as_semi_join(plan: Plan) -> Plan | None:
             asked = ColumnRef(mark.id, mark.type)
             for part, anti in ((asked, False), (Call("not", (asked,), BOOLEAN), True)):
                 if part in parts:
-                    rest = conjunction(tuple(each for each in parts if each != part))
+                    rest = conjunction(tuple(item for item in parts if item != part))
                     kept = tuple((c, ColumnRef(c.id, c.type)) for c in schema(left))
                     known = (mark, Literal(not anti, BOOLEAN))
                     found = Map((*kept, known), SemiJoin(anti, condition, left, right))
@@ -107,7 +107,7 @@ def _is_null_without(expression: Expression, columns: frozenset[str]) -> bool:
         case ColumnRef(id, _):
             return id in columns
         case Call(function, arguments, _):
-            return FUNCTIONS[function].strict and any(_is_null_without(each, columns) for each in arguments)
+            return FUNCTIONS[function].strict and any(_is_null_without(argument, columns) for argument in arguments)
         case Cast(operand, _):
             return _is_null_without(operand, columns)
     return False

@@ -32,7 +32,7 @@ from strandline.logical.plan import (
     TopRows,
     Union,
 )
-from strandline.logical.properties.temporal import granule, is_chronon, keeps_arrival_order
+from strandline.logical.properties.temporal import granule, is_point_stream, keeps_arrival_order
 from strandline.logical.tree import sources, with_sources
 from strandline.planner.rules.filter import takes_whole_groups
 
@@ -40,9 +40,9 @@ from strandline.planner.rules.filter import takes_whole_groups
 def drop_default_window(plan: Plan) -> Plan | None:
     """ω1(S) = S, rule (10.7), for a chronon stream; and ωg(S) = S for one that is seen once per granule of g."""
     match plan:
-        case TimeWindow(1, 1, source) if is_chronon(source):
+        case TimeWindow(1, 1, source) if is_point_stream(source):
             return source
-        case TimeWindow(int(range_us), 1, source) if not is_chronon(source) and granule(source) == range_us:
+        case TimeWindow(int(range_us), 1, source) if not is_point_stream(source) and granule(source) == range_us:
             return source
     return None
 
@@ -158,8 +158,8 @@ def _under_window(plan: Plan) -> TimeWindow | None:
 
 def _one_clock(inputs: Sequence[Plan]) -> bool:
     """Whether the inputs of a window have elements at their own instants, or all once per the same granule."""
-    return all(map(is_chronon, inputs)) or (
-        not any(map(is_chronon, inputs)) and len({granule(source) for source in inputs}) == 1
+    return all(map(is_point_stream, inputs)) or (
+        not any(map(is_point_stream, inputs)) and len({granule(source) for source in inputs}) == 1
     )
 
 
@@ -171,7 +171,7 @@ def push_granules_down(plan: Plan) -> Plan | None:
     """
     match plan:
         case Granularity(_, source) if _is_of_the_instant(source):
-            return with_sources(source, tuple(replace(plan, source=each) for each in sources(source)))
+            return with_sources(source, tuple(replace(plan, source=item) for item in sources(source)))
     return None
 
 
@@ -181,9 +181,9 @@ def pull_granules_up(plan: Plan) -> Plan | None:
         return None
     inputs = sources(plan)
     granules = [source for source in inputs if isinstance(source, Granularity)]
-    if len(granules) < len(inputs) or len({each.granule_us for each in granules}) != 1:
+    if len(granules) < len(inputs) or len({item.granule_us for item in granules}) != 1:
         return None
-    return replace(granules[0], source=with_sources(plan, tuple(each.source for each in granules)))
+    return replace(granules[0], source=with_sources(plan, tuple(item.source for item in granules)))
 
 
 def _is_of_the_instant(plan: Plan) -> bool:

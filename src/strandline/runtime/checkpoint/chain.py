@@ -82,7 +82,7 @@ class CheckpointChain:
         batch: int,
         state: Mapping[str, tuple[str, str]],
         files: Sequence[DeliveredFile],
-        heartbeats: Mapping[str, Any],
+        statuses: Mapping[str, Any],
         totals: Mapping[str, Any],
     ) -> None:
         """Write the record of a batch, the last act of it."""
@@ -100,7 +100,7 @@ class CheckpointChain:
             metadata=digest_file(self.path / "spark" / "metadata"),
             state=dict(state),
             delivered=(self.delivered.count, self.delivered.last.digest),
-            heartbeats=heartbeats,
+            statuses=statuses,
             totals=totals,
         )
         self.head, self.record = self.records.write(record, self.lease.epoch), record

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from strandline.connectors.sources.journal import Journal
 from strandline.connectors.sources.kafka_offsets import OffsetLog
-from strandline.connectors.sources.received_log import Received
+from strandline.connectors.sources.received_log import ReceivedLog
 from strandline.core.durable import (
     ChainedLog,
     DocumentKind,
@@ -34,7 +34,7 @@ from strandline.runtime.checkpoint.verify import (
     read_forgotten,
     verify_state,
 )
-from strandline.runtime.offsets import Offset
+from strandline.runtime.offsets import PipelineOffset
 
 OUTPUTS: Final = "outputs.json"
 KIND: Final = DocumentKind("outputs", 1)
@@ -131,7 +131,7 @@ class _collecting:
         return False
 
 
-Offsets = dict[int, tuple[Offset, str]]
+Offsets = dict[int, tuple[PipelineOffset, str]]
 
 
 def _offsets(log: SparkLog, problems: list[Problem]) -> Offsets:
@@ -196,19 +196,19 @@ def _examine_state(path: Path, recorded: Mapping[int, BatchRecord], problems: li
     return size
 
 
-def _examine_sources(path: Path, offset: Offset, problems: list[Problem]) -> None:
+def _examine_sources(path: Path, offset: PipelineOffset, problems: list[Problem]) -> None:
     for check in _source_checks(path, offset):
         with _collecting(problems):
             check()
 
 
-def check_sources(path: Path, offset: Offset) -> None:
+def check_sources(path: Path, offset: PipelineOffset) -> None:
     """Make sure that what the sources have written down up to an offset is whole."""
     for check in _source_checks(path, offset):
         check()
 
 
-def _source_checks(path: Path, offset: Offset) -> Iterator[Callable[[], None]]:
+def _source_checks(path: Path, offset: PipelineOffset) -> Iterator[Callable[[], None]]:
     for name, position in offset.positions.items():
         yield from _log_checks(source_directory(path, name), position.at, position.seal)
 
@@ -220,7 +220,7 @@ def _log_checks(directory: Path, position: int, seal: str) -> Iterator[Callable[
     if seal and (directory / "offsets.json").exists():
         yield lambda: OffsetLog(directory).verify(position, seal)
     if (directory / "received").is_dir():
-        yield lambda: Received(directory / "received").check(position)
+        yield lambda: ReceivedLog(directory / "received").check(position)
     if (directory / "rows").is_dir():
         yield lambda: Journal(directory / "rows", forgetful=True).verify(position)
 

@@ -84,7 +84,7 @@ class Checkpoint:
     def _known(self) -> dict[str, Any]:
         return read_identity(self.path)
 
-    def buckets(self) -> int | None:
+    def shards(self) -> int | None:
         """How many buckets the state was written with; a restart must use as many."""
         return None if self.fresh else int(self._known()["buckets"])
 
@@ -141,7 +141,7 @@ class Checkpoint:
             return
         own = {"id": uuid.uuid4().hex, "fingerprint": fingerprint}
         used = {s.name: asdict(made_with[s.name]) for s in pipeline.streams if s.name in made_with}
-        self._claimed = {**own, "buckets": pipeline.buckets, "queries": names, "plan": plan, "statistics": used}
+        self._claimed = {**own, "buckets": pipeline.shards, "queries": names, "plan": plan, "statistics": used}
 
     def claim(self) -> None:
         """Say in the checkpoint whose it is: the first file of it, there whole or not at all."""

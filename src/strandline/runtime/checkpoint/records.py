@@ -56,7 +56,7 @@ class BatchRecord:
     """Everything that a restart needs to know of a batch.
 
     `offset` and `metadata` are the digests of Spark's files, `state` the manifest and its digest by shard
-    (`stage/shard`), `delivered` the number of lines of `delivered.log` and the digest of its chain. `heartbeats` and
+    (`stage/shard`), `delivered` the number of lines of `delivered.log` and the digest of its chain. `statuses` and
     `totals` are those after it.
     """
 
@@ -66,7 +66,7 @@ class BatchRecord:
     metadata: str
     state: Mapping[str, tuple[str, str]]
     delivered: tuple[int, str]
-    heartbeats: Mapping[str, Any]
+    statuses: Mapping[str, Any]
     totals: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class BatchRecord:
             metadata=data["metadata"],
             state=state,
             delivered=(int(count), str(digest)),
-            heartbeats=data["heartbeats"],
+            statuses=data["heartbeats"],
             totals=data["totals"],
         )
 

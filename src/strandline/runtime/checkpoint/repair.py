@@ -24,7 +24,7 @@ from strandline.runtime.checkpoint.replay import keep_for_replay
 from strandline.runtime.checkpoint.spark_log import SparkLog
 from strandline.runtime.checkpoint.verify import OutputDirectories, verify_chain, verify_delivered, write_forgotten
 from strandline.runtime.commit import side_output
-from strandline.runtime.offsets import Offset
+from strandline.runtime.offsets import PipelineOffset
 
 DISCARDED: Final = "discarded"
 
@@ -111,9 +111,9 @@ def _go_back(path: Path, target: int, outputs: OutputDirectories, sinks: dict[st
     return done
 
 
-def _intact_offsets(path: Path, log: SparkLog, target: int) -> dict[int, Offset]:
+def _intact_offsets(path: Path, log: SparkLog, target: int) -> dict[int, PipelineOffset]:
     """The offsets from a batch on, as long as each of them, and what the sources have written down for it, is whole."""
-    intact: dict[int, Offset] = {}
+    intact: dict[int, PipelineOffset] = {}
     for batch in log.offset_batches():
         if batch >= target:
             try:
@@ -158,7 +158,7 @@ def _cut_delivered(path: Path, record: BatchRecord) -> None:
     log.cut(record.delivered[0])
 
 
-def _output_directories(outputs: OutputDirectories, offset: Offset) -> list[Path]:
+def _output_directories(outputs: OutputDirectories, offset: PipelineOffset) -> list[Path]:
     side = outputs.side_outputs
     results = list(outputs.results.values())
     if side is None:

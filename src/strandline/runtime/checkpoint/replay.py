@@ -12,13 +12,13 @@ from typing import Final
 
 from strandline.core.durable import DocumentKind, read_document, sync_directory, write_document
 from strandline.core.errors import damaged
-from strandline.runtime.offsets import Offset
+from strandline.runtime.offsets import PipelineOffset
 
 DIRECTORY: Final = "replay"
 KIND: Final = DocumentKind("replay", 1)
 
 
-def keep_for_replay(checkpoint: Path, before: Offset, offset: Offset) -> None:
+def keep_for_replay(checkpoint: Path, before: PipelineOffset, offset: PipelineOffset) -> None:
     """Keep the offset of a batch that is discarded, with the one before it."""
     directory = checkpoint / DIRECTORY
     directory.mkdir(exist_ok=True)
@@ -26,7 +26,7 @@ def keep_for_replay(checkpoint: Path, before: Offset, offset: Offset) -> None:
     sync_directory(directory)
 
 
-def planned_again(checkpoint: Path, before: Offset) -> Offset | None:
+def planned_again(checkpoint: Path, before: PipelineOffset) -> PipelineOffset | None:
     """The offset of the batch after `before`, if it was planned before a repair."""
     path = checkpoint / DIRECTORY / f"{before.n}.json"
     if not path.exists():
@@ -35,9 +35,9 @@ def planned_again(checkpoint: Path, before: Offset) -> Offset | None:
     return offset if start.positions == before.positions else None
 
 
-def _offset(data: dict[str, object], path: Path) -> Offset:
+def _offset(data: dict[str, object], path: Path) -> PipelineOffset:
     try:
-        return Offset.from_json(data)
+        return PipelineOffset.from_json(data)
     except ValueError:
         raise damaged(path) from None
 
@@ -51,7 +51,7 @@ def replayed_until(checkpoint: Path) -> int:
     return max((int(name[:-5]) for name in names if name[:-5].isdigit()), default=-1)
 
 
-def last_replayed(checkpoint: Path) -> Offset | None:
+def last_replayed(checkpoint: Path) -> PipelineOffset | None:
     """The last offset that is planned again: logs of sources are needed up to there."""
     batch = replayed_until(checkpoint)
     if batch < 0:

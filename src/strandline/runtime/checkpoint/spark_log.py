@@ -14,7 +14,7 @@ from typing import Final
 
 from strandline.core.durable import digest
 from strandline.core.errors import damaged
-from strandline.runtime.offsets import Offset
+from strandline.runtime.offsets import PipelineOffset
 
 SPARK: Final = "spark"
 _VERSION: Final = "v1"
@@ -36,13 +36,13 @@ class SparkLog:
     def commit_batches(self) -> list[int]:
         return _numbers(self.commits)
 
-    def read_offset(self, batch: int) -> tuple[Offset, str]:
+    def read_offset(self, batch: int) -> tuple[PipelineOffset, str]:
         """Our offset of a batch, and the digest of the file."""
         path = self.offsets / str(batch)
         content = _read(path)
         try:
             version, settings, payload = content.decode().splitlines()
-            offset = Offset.from_json(json.loads(payload))
+            offset = PipelineOffset.from_json(json.loads(payload))
             if version != _VERSION or not isinstance(json.loads(settings), dict) or offset.n != batch + 1:
                 raise damaged(path)
         except ValueError:

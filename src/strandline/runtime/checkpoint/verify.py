@@ -40,7 +40,7 @@ from strandline.runtime.checkpoint.records import RECORDS_KEPT, BatchRecord, Bat
 from strandline.runtime.checkpoint.replay import last_replayed
 from strandline.runtime.checkpoint.spark_log import SparkLog, is_empty, remove_entry
 from strandline.runtime.commit import side_output
-from strandline.runtime.offsets import Offset, Position
+from strandline.runtime.offsets import PipelineOffset, SourceOffset
 from strandline.runtime.state.store import verify_version
 
 FULL_CHECK_BYTES: Final = 4 * 2**30  # of delivered files whose content is read at a start; of the others only the size
@@ -52,7 +52,7 @@ class VerifiedChain:
     """What a start needs to know of a checkpoint: the chain to go on, and the last offset, if there is one."""
 
     chain: CheckpointChain
-    last_offset: Offset | None
+    last_offset: PipelineOffset | None
     is_committed: bool  # whether the batch of the last offset is over for Spark
     unsynced: tuple[Path, ...] = ()  # entries of Spark's logs that a power cut has left empty
 
@@ -176,7 +176,7 @@ def _check_commits(log: SparkLog, commits: list[int], batches: list[int], unsync
     return committed
 
 
-def _check_links(records: BatchRecords, offsets: Mapping[int, tuple[Offset, str]]) -> None:
+def _check_links(records: BatchRecords, offsets: Mapping[int, tuple[PipelineOffset, str]]) -> None:
     """Every offset names the record of the batch before, and every record the offset of its batch."""
     oldest = max(min(offsets), max(offsets) - RECORDS_KEPT)  # what is older may have been forgotten
     for batch, (offset, _) in offsets.items():
@@ -189,7 +189,7 @@ def _check_links(records: BatchRecords, offsets: Mapping[int, tuple[Offset, str]
 
 
 def check_newest(
-    recorded: tuple[BatchRecord, RecordReference], last: Offset, checksum: str, records: BatchRecords
+    recorded: tuple[BatchRecord, RecordReference], last: PipelineOffset, checksum: str, records: BatchRecords
 ) -> None:
     record, reference = recorded
     if record.before != last.after:
@@ -202,7 +202,7 @@ def _offset_path(records: BatchRecords, batch: int) -> Path:
     return SparkLog(records.directory.parent).offsets / str(batch)
 
 
-def _before(records: BatchRecords, last: Offset) -> tuple[BatchRecord, RecordReference] | None:
+def _before(records: BatchRecords, last: PipelineOffset) -> tuple[BatchRecord, RecordReference] | None:
     return (records.read(last.after), last.after) if last.after.batch >= 0 else None
 
 
@@ -226,13 +226,13 @@ def verify_state(path: Path, record: BatchRecord) -> int:
 # Sources
 
 
-def verify_sources(pipeline: Pipeline, path: Path, last: Offset | None) -> None:
+def verify_sources(pipeline: Pipeline, path: Path, last: PipelineOffset | None) -> None:
     """Compare what the sources have written down with the last offset. Nothing is changed."""
     for source, position in _sources(pipeline, path, last):
         source.verify(position.at, position.seal)
 
 
-def resume_sources(pipeline: Pipeline, path: Path, last: Offset | None) -> dict[str, Source]:
+def resume_sources(pipeline: Pipeline, path: Path, last: PipelineOffset | None) -> dict[str, Source]:
     """The sources, ready to go on after the last offset: what no batch has read is dropped from their logs."""
     sources = {}
     for source, position in _sources(pipeline, path, last):
@@ -242,11 +242,11 @@ def resume_sources(pipeline: Pipeline, path: Path, last: Offset | None) -> dict[
     return sources
 
 
-def _sources(pipeline: Pipeline, path: Path, last: Offset | None) -> Iterator[tuple[Source, Position]]:
+def _sources(pipeline: Pipeline, path: Path, last: PipelineOffset | None) -> Iterator[tuple[Source, SourceOffset]]:
     # Batches that are to be repeated after a repair need the logs as far as they reached.
     reached = last_replayed(path) or last
     for stream in pipeline.streams:
-        position = Position() if reached is None else reached.positions[stream.name]
+        position = SourceOffset() if reached is None else reached.positions[stream.name]
         yield open_source(stream, source_directory(path, stream.name)), position
 
 

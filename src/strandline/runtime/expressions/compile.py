@@ -23,7 +23,7 @@ from strandline.functions.vectorized import formatting as formats
 from strandline.functions.vectorized import strings as texts
 from strandline.functions.vectorized.casts import cast_column
 from strandline.logical.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, UserCall, children, rebuilt
-from strandline.runtime.expressions.optimize import dear_last, thrifty
+from strandline.runtime.expressions.optimize import short_circuit_and, optimize
 from strandline.runtime.kernels.columns import constant, polars_type
 
 _CALLS: Final[Mapping[str, Callable[..., pl.Expr]]] = {
@@ -48,7 +48,7 @@ def evaluate_columns(
         types = {name: polars_type(expression.type) for name, expression in outputs}
         return pl.DataFrame(schema={**types, **{name: frame.schema[name] for name in keep}})
     frame, expressions = _called(_spelled_out(frame), [_fold(expression) for _, expression in outputs])
-    frame, expressions = thrifty(frame, expressions, _plainly)
+    frame, expressions = optimize(frame, expressions, _plainly)
     return _with_outputs(frame, names, expressions).select(*names, *keep)
 
 
@@ -58,7 +58,7 @@ def filter_frame(frame: pl.DataFrame, predicate: Expression) -> pl.DataFrame:
         return frame
     columns = frame.columns
     frame, (condition,) = _called(_spelled_out(frame), [_fold(predicate)])
-    frame, (condition,) = thrifty(frame, [dear_last(condition)], _plainly)
+    frame, (condition,) = optimize(frame, [short_circuit_and(condition)], _plainly)
     return frame.filter(_compile(condition)).select(columns)
 
 
@@ -88,11 +88,11 @@ def _called(frame: pl.DataFrame, expressions: Sequence[Expression]) -> tuple[pl.
             return expression
         if expression not in known:
             function = expression.function
-            id = f"@call {len(known)}"
+            column_id = f"@call {len(known)}"
             arguments = [(str(number), argument) for number, argument in enumerate(expression.arguments)]
             result = function.over([column.to_arrow() for column in evaluate_columns(frame, arguments)])
-            frame = frame.with_columns(pl.Series(id, result, dtype=polars_type(function.returns)))
-            known[expression] = ColumnRef(id, function.returns)
+            frame = frame.with_columns(pl.Series(column_id, result, dtype=polars_type(function.returns)))
+            known[expression] = ColumnRef(column_id, function.returns)
         return known[expression]
 
     changed = [call(expression) for expression in expressions]

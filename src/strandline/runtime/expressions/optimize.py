@@ -33,14 +33,14 @@ from strandline.logical.expressions import (
 )
 from strandline.runtime.expressions.granularity import granule
 from strandline.runtime.kernels.columns import polars_type
-from strandline.runtime.kernels.distinct_values import Different, different, runs
+from strandline.runtime.kernels.distinct_values import DistinctValues, different, runs
 
 # The values of expressions over a frame: as many as it has rows each.
 Compute: TypeAlias = Callable[[pl.DataFrame, Sequence[Expression]], list[pl.Series]]
 Thrifty: TypeAlias = tuple[pl.DataFrame, list[Expression]]
 
 # Nanoseconds that a way must have to save, by all rows together: to think of it takes some, too.
-WORTH: Final = 3_000_000
+MIN_SAVING_NS: Final = 3_000_000
 # What a part must cost for each row so that a way pays off: what the way costs itself, and more.
 BY_RUNS: Final = 20
 BY_NUMBERS: Final = 60
@@ -58,30 +58,30 @@ def _new_name() -> str:
     return f"@{next(_counter)}"
 
 
-def thrifty(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Thrifty:
+def optimize(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Thrifty:
     """The frame with columns for the dear parts of expressions, and the expressions that read these columns."""
     if sum(map(_whole_cost, expressions)) < _least_cost(frame):
         return frame, list(expressions)
     expressions = [_in_steps(expression) for expression in expressions]
-    return _all_rows(*_over_few_values(frame, expressions, plain), plain)
+    return _all_rows(*_evaluate_distinct(frame, expressions, plain), plain)
 
 
 def _least_cost(frame: pl.DataFrame) -> float:
-    return WORTH / max(frame.height, 1)
+    return MIN_SAVING_NS / max(frame.height, 1)
 
 
 def _all_rows(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Thrifty:
     """The ways that are left where every row has a value of its own."""
-    return _where_taken(*_once(frame, expressions, plain), plain)
+    return _evaluate_lazily(*_once(frame, expressions, plain), plain)
 
 
-def dear_last(predicate: Expression) -> Expression:
+def short_circuit_and(predicate: Expression) -> Expression:
     """A predicate that is true for the same rows, and asks what is dear only where all else is true."""
     cheap: list[Expression] = []
-    dear: list[Expression] = []
+    expensive: list[Expression] = []
     for part in conjuncts(predicate):
-        (dear if _whole_cost(part) >= WHERE_TAKEN else cheap).append(part)
-    first, then = conjunction(tuple(cheap)), conjunction(tuple(dear))
+        (expensive if _whole_cost(part) >= WHERE_TAKEN else cheap).append(part)
+    first, then = conjunction(tuple(cheap)), conjunction(tuple(expensive))
     if first is None or then is None:
         return predicate
     return Case(((first, then),), Literal(False, BOOLEAN), BOOLEAN)
@@ -89,7 +89,7 @@ def dear_last(predicate: Expression) -> Expression:
 
 def computed(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> list[pl.Series]:
     """The values of expressions over a frame. `plain` computes those for which there is no shorter way."""
-    return plain(*thrifty(frame, expressions, plain))
+    return plain(*optimize(frame, expressions, plain))
 
 
 def _whole_cost(expression: Expression) -> int:
@@ -108,15 +108,15 @@ def _in_steps(expression: Expression) -> Expression:
 # ---- over few values -------------------------------------------------------------------------------------------------
 
 
-def _over_few_values(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Thrifty:
+def _evaluate_distinct(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Thrifty:
     parts = Parts(expressions)
     found: dict[int, Expression] = {}
-    for (id, length), numbers in _by_column(parts, frame).items():
+    for (column_id, length), numbers in _by_column(parts, frame).items():
         cost = parts.cost(numbers)
-        values = _few(frame.get_column(id), length, cost) if cost >= _least_cost(frame) else None
+        values = _few(frame.get_column(column_id), length, cost) if cost >= _least_cost(frame) else None
         if values is None:
             continue
-        fewer = frame.select(id)[values.rows]
+        fewer = frame.select(column_id)[values.rows]
         fewer, inner = _all_rows(fewer, [parts.all[number].expression for number in numbers], plain)
         names = [_new_name() for _ in numbers]
         results = (result.alias(name) for name, result in zip(names, plain(fewer, inner), strict=True))
@@ -139,18 +139,18 @@ def _by_column(parts: Parts, frame: pl.DataFrame) -> dict[tuple[str, int], list[
         if len(part.columns) > 1:
             for below in part.below:
                 visit(below)
-        for id in part.columns if len(part.columns) == 1 else ():
-            kind = frame.schema[id]
+        for column_id in part.columns if len(part.columns) == 1 else ():
+            kind = frame.schema[column_id]
             if kind in _TOLD_APART:
                 length = granule(part.expression) if kind == pl.Datetime else 1
-                found.setdefault((id, length), []).append(number)
+                found.setdefault((column_id, length), []).append(number)
 
     for root in parts.roots:
         visit(root)
     return found
 
 
-def _few(column: pl.Series, length: int, cost: int) -> Different | None:
+def _few(column: pl.Series, length: int, cost: int) -> DistinctValues | None:
     """The different values of a column, or granules of its instants, if they are few and worth to be told apart."""
     if cost < BY_RUNS:
         return None
@@ -168,7 +168,7 @@ def _once(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute
     parts = Parts(expressions)
     found: dict[int, Expression] = {}
     for number in parts.shared(_least_cost(frame)):
-        wider, (expression,) = _where_taken(frame, [parts.written(number, found)], plain)
+        wider, (expression,) = _evaluate_lazily(frame, [parts.written(number, found)], plain)
         name = _new_name()
         frame = frame.with_columns(plain(wider, [expression])[0].alias(name))
         found[number] = ColumnRef(name, expression.type)
@@ -178,7 +178,7 @@ def _once(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute
 # ---- where it is taken -----------------------------------------------------------------------------------------------
 
 
-def _where_taken(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Thrifty:
+def _evaluate_lazily(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Thrifty:
     if not any(map(_has_case, expressions)):
         return frame, list(expressions)
     parts = Parts(expressions)
@@ -191,7 +191,7 @@ def _where_taken(frame: pl.DataFrame, expressions: Sequence[Expression], plain: 
         found[number] = ColumnRef(name, parts.all[number].expression.type)
 
     least = max(WHERE_TAKEN, _least_cost(frame))
-    for conditions, choices in _dear_cases(parts, least):
+    for conditions, choices in _expensive_cases(parts, least):
         left = pl.repeat(True, frame.height, eager=True)
         results = plain(frame, [parts.written(number, found) for number in conditions])
         for condition, choice, values in zip((*conditions, None), choices, (*results, None), strict=True):
@@ -199,7 +199,7 @@ def _where_taken(frame: pl.DataFrame, expressions: Sequence[Expression], plain: 
             left &= ~taken
             if condition is not None and values is not None and not parts.all[condition].is_leaf:
                 put(condition, values)
-            if _is_dear(parts, choice, least):
+            if _is_expensive(parts, choice, least):
                 chosen = _for_rows(frame, taken, parts.all[choice], plain)
                 if chosen is not None:
                     put(choice, chosen)
@@ -210,7 +210,7 @@ def _has_case(expression: Expression) -> bool:
     return isinstance(expression, Case) or any(map(_has_case, children(expression)))
 
 
-def _dear_cases(parts: Parts, least_cost: float) -> list[tuple[Sequence[int], Sequence[int]]]:
+def _expensive_cases(parts: Parts, least_cost: float) -> list[tuple[Sequence[int], Sequence[int]]]:
     """The conditions and choices of each CASE with a dear choice that is not in the choice of such a CASE itself."""
     found: dict[int, tuple[Sequence[int], Sequence[int]]] = {}
 
@@ -220,7 +220,7 @@ def _dear_cases(parts: Parts, least_cost: float) -> list[tuple[Sequence[int], Se
             return
         if isinstance(part.expression, Case):
             conditions, choices = part.below[:-1:2], (*part.below[1::2], part.below[-1])
-            if any(_is_dear(parts, choice, least_cost) for choice in choices):
+            if any(_is_expensive(parts, choice, least_cost) for choice in choices):
                 found[number] = conditions, choices
                 return
         for below in part.below:
@@ -231,7 +231,7 @@ def _dear_cases(parts: Parts, least_cost: float) -> list[tuple[Sequence[int], Se
     return list(found.values())
 
 
-def _is_dear(parts: Parts, number: int, least_cost: float) -> bool:
+def _is_expensive(parts: Parts, number: int, least_cost: float) -> bool:
     part = parts.all[number]
     # What is asked for elsewhere, too, is needed in other rows.
     return part.uses == 1 and bool(part.columns) and not part.is_leaf and parts.cost((number,)) >= least_cost

@@ -81,6 +81,6 @@ def working_seconds() -> float:
 
 def load_all() -> None:
     """Have the machine code ready that most queries need, so that processes forked from this one start with it."""
-    for each in _ALL:
-        if not each.on_demand:
-            each.load()
+    for item in _ALL:
+        if not item.on_demand:
+            item.load()

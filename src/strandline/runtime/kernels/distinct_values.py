@@ -9,14 +9,14 @@ import numpy as np
 import polars as pl
 
 # One in so many rows may have a value of its own; with more of them there is little to gain.
-FEW: Final = 4
+MIN_ROWS_PER_VALUE: Final = 4
 # A sample with more different values than this is one of a column of many.
-MOSTLY: Final = 0.75
+MAX_DISTINCT_FRACTION: Final = 0.75
 _SAMPLE: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Different:
+class DistinctValues:
     """Which value each row has, by number, and a row that has the value of each number."""
 
     numbers: pl.Series
@@ -27,31 +27,31 @@ class Different:
         return values[self.numbers]
 
 
-def runs(column: pl.Series) -> Different | None:
+def runs(column: pl.Series) -> DistinctValues | None:
     """The runs of equal values, if there are few of them: for what comes in an order, as times do."""
-    if int(column.head(_SAMPLE).rle_id()[-1]) >= _SAMPLE * MOSTLY:
+    if int(column.head(_SAMPLE).rle_id()[-1]) >= _SAMPLE * MAX_DISTINCT_FRACTION:
         return None
     numbers = column.rle_id()
-    if int(numbers[-1]) >= len(column) // FEW:
+    if int(numbers[-1]) >= len(column) // MIN_ROWS_PER_VALUE:
         return None
     first = np.flatnonzero(np.diff(numbers.to_numpy(), prepend=np.uint32(2**32 - 1)))
-    return Different(numbers, pl.Series(first))
+    return DistinctValues(numbers, pl.Series(first))
 
 
-def different(column: pl.Series) -> Different | None:
+def different(column: pl.Series) -> DistinctValues | None:
     """The different values, if there are few of them. What has many is seen from a sample."""
     sample = column.head(_SAMPLE)
-    if sample.n_unique() > len(sample) * MOSTLY:
+    if sample.n_unique() > len(sample) * MAX_DISTINCT_FRACTION:
         return None
     # Numbers are told apart sooner than texts, and that different texts had one number shows when they are compared.
     keys = column.hash() if column.dtype == pl.String else column
-    if keys.to_frame().select(pl.first().approx_n_unique()).item() > len(column) // FEW:
+    if keys.to_frame().select(pl.first().approx_n_unique()).item() > len(column) // MIN_ROWS_PER_VALUE:
         return None
     encoded = keys.to_arrow().dictionary_encode(null_encoding="encode")
     numbers = encoded.indices.to_numpy()
     first = np.empty(len(encoded.dictionary), dtype=np.int64)
     first[numbers[::-1]] = np.arange(len(numbers) - 1, -1, -1)  # the first row of each comes last
-    found = Different(pl.Series(numbers), pl.Series(first))
+    found = DistinctValues(pl.Series(numbers), pl.Series(first))
     if column.dtype == pl.String:
         frame = column.to_frame()
         if not found.spread(frame[found.rows]).to_series().eq_missing(column).all():

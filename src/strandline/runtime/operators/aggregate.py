@@ -19,9 +19,9 @@ from strandline.runtime.kernels.grouping import group_codes
 from strandline.runtime.kernels.ranking import Ranking
 from strandline.runtime.kernels.sweep import lay_out, running_maxima, running_totals
 from strandline.runtime.kernels.variance import numbers, odd, squares, variances
-from strandline.runtime.operators.base import Operator, Progress
-from strandline.runtime.operators.ordered_aggregates import Comings, Members
-from strandline.runtime.operators.user_aggregates import Lives, Moves, pooled, restored, run_totals, stored
+from strandline.runtime.operators.base import Operator, Watermark
+from strandline.runtime.operators.ordered_aggregates import MemberEvents, GroupMembers
+from strandline.runtime.operators.user_aggregates import GroupEpochs, GroupUpdates, pooled, restored, run_totals, stored
 from strandline.runtime.state.segments import Segment, SortedLog, State
 
 # Names of the running totals, kept per group between slices as columns of a frame.
@@ -51,7 +51,7 @@ class Timeline:
         return running_totals(self.by_time, self.codes, self.run_of, len(self.last), len(self.code), changes)
 
 
-class AggregateOperator(Operator):
+class IncrementalAggregateOperator(Operator):
     """One element per group with the aggregates over the elements of the group that are valid.
 
     Law    snapshot(out, t) = γ(snapshot(in, t)); without keys one row for every t since the first element of any input
@@ -78,24 +78,24 @@ class AggregateOperator(Operator):
         self.dispersed = sorted({c.argument.id for _, c in aggregates if c.argument and c.function in DISPERSIONS})
         self.looks_at_members = any(looks_at_members(call) for _, call in aggregates)
         self.stored = {name: polars_type(types[name]) for name in dict.fromkeys([*keys, *sorted(read)])}
-        self.progress: Instant = BEFORE_ALL
+        self.watermark: Instant = BEFORE_ALL
         self.valid = SortedLog(UNTIL)
         self.candidates: dict[tuple[str, str], pl.DataFrame] = {}
         self.restore(State())
 
-    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
-        if progress.until <= self.progress:
+    def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
+        if watermark.time <= self.watermark:
             assert not len(inputs[0]), "a slice has no elements before the progress of the one before"
             return Batch.empty(self.output)
-        before, self.progress = self.progress, progress.until
+        before, self.watermark = self.watermark, watermark.time
         arrived = inputs[0].frame.select([*self.stored, FROM, UNTIL])
-        leaving = self.valid.take_before(progress.until)
+        leaving = self.valid.take_before(watermark.time)
         ended = pl.concat([f.select([*self.stored, UNTIL]) for f in leaving]) if leaving else arrived.head(0).drop(FROM)
         staying = [f.select([*self.stored]) for f in self.valid.rows()] if self.looks_at_members else []
-        return self._sweep(arrived, ended, pl.concat([ended.head(0).drop(UNTIL), *staying]), before, progress)
+        return self._sweep(arrived, ended, pl.concat([ended.head(0).drop(UNTIL), *staying]), before, watermark)
 
     def _sweep(
-        self, arrived: pl.DataFrame, ended: pl.DataFrame, staying: pl.DataFrame, before: Instant, progress: Progress
+        self, arrived: pl.DataFrame, ended: pl.DataFrame, staying: pl.DataFrame, before: Instant, watermark: Watermark
     ) -> Batch:
         carried = self.totals
         parts = [carried, ended, arrived, staying, *self.candidates.values()]
@@ -108,9 +108,9 @@ class AggregateOperator(Operator):
             codes, representative = group_codes(groups, self.keys)
         at_carried, at_ended, at_arrived, at_staying, *at_held = np.split(codes, sizes[:-1])
         ends = times(arrived, UNTIL)
-        over = ends < progress.until
+        over = ends < watermark.time
 
-        origin = [] if self.keys else self._origin(carried, before, progress)
+        origin = [] if self.keys else self._origin(carried, before, watermark)
         events = _Events(
             carried=(at_carried, np.full(carried.height, before)),
             entering=(at_arrived, times(arrived, FROM)),
@@ -119,7 +119,7 @@ class AggregateOperator(Operator):
             over_at=(at_arrived[over], ends[over]),
             origin=(np.zeros(len(origin), np.int64), np.array(origin, dtype=np.int64)),
         )
-        line = events.timeline(1 if representative is None else len(representative), progress.until)
+        line = events.timeline(1 if representative is None else len(representative), watermark.time)
         if not len(line.code):
             return Batch.empty(self.output)
 
@@ -129,7 +129,7 @@ class AggregateOperator(Operator):
         exists = line.time < line.until
         if self.keys:
             exists &= sums[ROWS] > 0
-        slice_ = _Slice(line, events, arrived, progress.until, exists)
+        slice_ = _Slice(line, events, arrived, watermark.time, exists)
         extremes = {
             side: self._extremes(side, held, slice_, sums[VALUES + side[1]][exists] > 0)
             for side, held in zip(self.candidates, at_held, strict=True)
@@ -138,8 +138,8 @@ class AggregateOperator(Operator):
         if self.looks_at_members:
             elements = pl.concat([ended.drop(UNTIL), staying, arrived.drop(FROM, UNTIL)], rechunk=True)
             groups_of = np.concatenate([at_ended, at_staying, at_arrived])
-            comings = events.comings(line, groups_of[: len(groups_of) - arrived.height])
-            members = Members(comings, elements, groups_of, len(line.last))
+            member_events = events.member_events(line, groups_of[: len(groups_of) - arrived.height])
+            members = GroupMembers(member_events, elements, groups_of, len(line.last))
         folds = {
             column.id: self._fold(column.id, call.user, call.argument.id, slice_, carried, ended, sums)
             for column, call in self.aggregates
@@ -153,9 +153,9 @@ class AggregateOperator(Operator):
         frame = pl.DataFrame([*columns, pl.Series(FROM, line.time[exists]), pl.Series(UNTIL, line.until[exists])])
         return Batch(frame.select(list(frame_schema(self.output))))
 
-    def _origin(self, carried: pl.DataFrame, before: Instant, progress: Progress) -> list[Instant]:
+    def _origin(self, carried: pl.DataFrame, before: Instant, watermark: Watermark) -> list[Instant]:
         """Where the one group of a scalar aggregation begins, if that is in this slice."""
-        return [progress.origin] if not carried.height and before <= progress.origin < progress.until else []
+        return [watermark.origin] if not carried.height and before <= watermark.origin < watermark.time else []
 
     def _totals(
         self, line: Timeline, events: _Events, carried: pl.DataFrame, arrived: pl.DataFrame, ended: pl.DataFrame
@@ -196,7 +196,7 @@ class AggregateOperator(Operator):
         self,
         sums: dict[str, Index],
         extremes: dict[tuple[str, str], pl.Series],
-        members: Members | None,
+        members: GroupMembers | None,
         folds: dict[str, _Fold],
         exists: Mask,
     ) -> list[pl.Series]:
@@ -264,7 +264,7 @@ class AggregateOperator(Operator):
 
     def _fold(
         self,
-        id: str,
+        column_id: str,
         user: UserAggregate,
         name: str,
         here: _Slice,
@@ -274,7 +274,7 @@ class AggregateOperator(Operator):
     ) -> _Fold:
         """The states of an aggregate of the user's in each piece."""
         line, counts = here.line, sums[VALUES + name]
-        known = restored(user, carried, id)
+        known = restored(user, carried, column_id)
         kept = np.flatnonzero(carried.get_column(VALUES + name).to_numpy() > 0) if known is not None else _NOBODY
         entering, leaving = (np.flatnonzero(_present(frame[name])) for frame in (here.arrived, ended))
         values = pl.concat([here.arrived[name][entering], ended[name][leaving]])
@@ -282,9 +282,9 @@ class AggregateOperator(Operator):
         wanted = here.exists & (counts > 0)  # the last run of a group that lives on is one of these
         if pool is None or not wanted.any():
             return _Fold(user, wanted, None)
-        coming, going = here.events.moves(line, kept, entering, leaving)
-        lives = Lives.of(line.code, counts)
-        return _Fold(user, wanted, run_totals(user, pool, coming, going, lives, np.flatnonzero(wanted)))
+        coming, going = here.events.updates(line, kept, entering, leaving)
+        epochs = GroupEpochs.of(line.code, counts)
+        return _Fold(user, wanted, run_totals(user, pool, coming, going, epochs, np.flatnonzero(wanted)))
 
     def _carry(
         self,
@@ -311,7 +311,7 @@ class AggregateOperator(Operator):
         )
 
     def restore(self, state: State) -> None:
-        self.progress = state.numbers.get("progress", BEFORE_ALL)
+        self.watermark = state.numbers.get("progress", BEFORE_ALL)
         self.valid = SortedLog(UNTIL, state.segments.get("valid", ()))
         stored = state.segments.get("totals", [])
         self.totals = stored[0].frame if stored else pl.DataFrame(schema={k: self.stored[k] for k in self.keys})
@@ -329,7 +329,7 @@ class AggregateOperator(Operator):
         segments = {name: [Segment.of(f)] for name, f in small.items() if f.height}
         if self.totals.height:
             segments["totals"] = [Segment.of(self.totals)]
-        return State({"progress": self.progress}, {"valid": self.valid.segments, **segments})
+        return State({"progress": self.watermark}, {"valid": self.valid.segments, **segments})
 
 
 _EXTREME = ("min", "max")
@@ -392,7 +392,7 @@ class _Events:
     def first_entering(self) -> int:
         return len(self.carried[0])
 
-    def comings(self, line: Timeline, held: Index) -> Comings:
+    def member_events(self, line: Timeline, held: Index) -> MemberEvents:
         """The same as who comes and goes; the elements are those that end, those that stay, those that arrive."""
         entering, leaving = len(self.entering[0]), len(self.leaving[0])
         nobody = [np.zeros(len(part[0]), np.int64) for part in (self.carried, self.origin)]
@@ -400,9 +400,13 @@ class _Events:
         over = arrived[self.over]
         elements = [nobody[0], arrived, np.arange(leaving), over, nobody[1]]
         changes = [nobody[0], np.ones(entering, np.int64), np.full(leaving, -1), np.full(len(over), -1), nobody[1]]
-        return Comings(line.by_time, line.codes, line.run_of, np.concatenate(elements), np.concatenate(changes), held)
+        return MemberEvents(
+            line.by_time, line.codes, line.run_of, np.concatenate(elements), np.concatenate(changes), held
+        )
 
-    def moves(self, line: Timeline, kept: Index, entering: Index, leaving: Index) -> tuple[Moves, Moves]:
+    def updates(
+        self, line: Timeline, kept: Index, entering: Index, leaving: Index
+    ) -> tuple[GroupUpdates, GroupUpdates]:
         """The same as values that come and go: those of the groups `kept` among the carried ones, of the elements
         `entering` among those that arrive, of `leaving` among those that end. So they stand in the pool, too."""
         runs = np.empty(len(line.by_time), np.int64)
@@ -415,7 +419,7 @@ class _Events:
         going = np.concatenate([at_leaving[leaving], over_runs])
         first, ended = len(kept), len(kept) + len(entering)
         gone = np.concatenate([ended + np.arange(len(leaving)), first + over])
-        return Moves(coming, np.arange(len(coming))), Moves(going, gone)
+        return GroupUpdates(coming, np.arange(len(coming))), GroupUpdates(going, gone)
 
     def changes(self, carried: Index, entering: Index, leaving: Index) -> Index:
         """What each event adds to a total."""

@@ -17,24 +17,24 @@ from dataclasses import dataclass, field
 from strandline.core.temporal import FOREVER, Instant
 from strandline.runtime.kernels.batch import Batch
 from strandline.runtime.state.segments import State
-from strandline.shedding.sampler import Settings
+from strandline.shedding.sampler import RateHistory
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class Watermark:
     """Up to which instant the inputs are complete, when the first element of any of them came, and what drop boxes
     kept of each stream."""
 
     until: Instant
     origin: Instant = FOREVER
-    kept: Mapping[str, Settings] = field(default_factory=dict)
+    kept: Mapping[str, RateHistory] = field(default_factory=dict)
 
 
 class Operator(ABC):
     """A running operator. Stateless ones inherit `restore` and `save`."""
 
     @abstractmethod
-    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+    def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         """Consume a slice of each input, produce the slice of the output."""
 
     def restore(self, state: State) -> None:

@@ -10,11 +10,11 @@ from strandline.core.types import Schema
 from strandline.logical.plan import ChangeKind
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, frame_schema, gather, times
 from strandline.runtime.kernels.grouping import group_codes
-from strandline.runtime.operators.base import Operator, Progress
+from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.state.segments import SortedLog, State
 
 
-class NetChangesOperator(Operator):
+class ChangeStreamOperator(Operator):
     """Each element for the one instant at which it comes, or at which it is gone.
 
     Law    snapshot(out, t) = snapshot(in, t) - snapshot(in, t - 1), or the other way round
@@ -31,11 +31,11 @@ class NetChangesOperator(Operator):
         self.columns = [column.id for column in schema]
         self.ends = SortedLog(UNTIL)
 
-    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+    def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         arrived = inputs[0].frame.select(list(self.shape))
-        ended = self.ends.take_before(progress.until)
+        ended = self.ends.take_before(watermark.time)
         ends = times(arrived, UNTIL)
-        over = ends < progress.until
+        over = ends < watermark.time
         self.ends.append(arrived.filter(pl.Series(~over & (ends < FOREVER))))
         leaving = pl.concat([*ended, arrived.filter(pl.Series(over))])
         events = pl.concat([arrived, leaving], rechunk=True)

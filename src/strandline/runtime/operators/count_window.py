@@ -11,7 +11,7 @@ from strandline.logical.expressions import ColumnRef, SortKey
 from strandline.runtime.kernels.batch import FROM, Batch, Index, Mask, Times, frame_schema, gather, times
 from strandline.runtime.kernels.grouping import group_codes, group_order
 from strandline.runtime.kernels.ranking import order_ranks
-from strandline.runtime.operators.base import Operator, Progress
+from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.state.segments import Segment, State
 
 INDEX = "@index"  # the how-manieth of its partition a row is, from 1
@@ -36,14 +36,14 @@ class CountWindowOperator(Operator):
         self.rows, self.slide = rows, slide
         self.ties = tuple(SortKey(ColumnRef(c.id, c.type)) for c in schema) if by_value else ()
         self.shape = frame_schema(schema)
-        self.progress: Instant = BEFORE_ALL
+        self.watermark: Instant = BEFORE_ALL
         self.held = self._nothing()
 
     def _nothing(self) -> pl.DataFrame:
         return pl.DataFrame(schema={**self.shape, INDEX: pl.Int64()})
 
-    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
-        before, self.progress = self.progress, max(progress.until, self.progress)
+    def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
+        before, self.watermark = self.watermark, max(watermark.time, self.watermark)
         arrived = self._ordered(inputs[0]).with_columns(pl.lit(0, pl.Int64).alias(INDEX)).select(self.held.columns)
         known = pl.concat([self.held, arrived], rechunk=True)
         if not known.height:
@@ -57,7 +57,7 @@ class CountWindowOperator(Operator):
         start, seen = _time_of(_up(index, self.slide), index, first, count, time)
         end, over = _time_of(_up(index + self.rows, self.slide), index, first, count, time)
         start = np.maximum(start, before)
-        end = np.where(over, end, self.progress)
+        end = np.where(over, end, self.watermark)
         visible = seen & (start < end)
         pieces = Batch(known.drop(INDEX)).with_times(start, end).keep(visible)
         self.held = known.with_columns(pl.Series(INDEX, index)).filter(pl.Series(~over))
@@ -80,13 +80,13 @@ class CountWindowOperator(Operator):
         return index, first, count
 
     def restore(self, state: State) -> None:
-        self.progress = state.numbers.get("progress", BEFORE_ALL)
+        self.watermark = state.numbers.get("progress", BEFORE_ALL)
         kept = state.segments.get("held", [])
         self.held = kept[0].frame if kept else self._nothing()
 
     def save(self) -> State:
         segments = {"held": [Segment.of(self.held)]} if self.held.height else {}
-        return State({"progress": self.progress}, segments)
+        return State({"progress": self.watermark}, segments)
 
 
 def _up(index: Index, slide: int) -> Index:

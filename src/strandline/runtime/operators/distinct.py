@@ -13,7 +13,7 @@ from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Mask, Ti
 from strandline.runtime.kernels.grouping import group_codes
 from strandline.runtime.kernels.hashing import Hashes, hash_rows, is_bijective
 from strandline.runtime.kernels.sweep import uncovered
-from strandline.runtime.operators.base import Operator, Progress
+from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.operators.hash_join import PAIRS_AT_ONCE
 from strandline.runtime.operators.reorder import ReorderOperator
 from strandline.runtime.state.segments import HashedLog, State, column
@@ -38,11 +38,11 @@ class DistinctOperator(Operator):
         self.seen = HashedLog()
         self.later = ReorderOperator()
 
-    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
-        fresh = self._uncovered(inputs[0].ordered().frame, progress)
-        return self.later.step([fresh], progress)
+    def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
+        fresh = self._uncovered(inputs[0].ordered().frame, watermark)
+        return self.later.step([fresh], watermark)
 
-    def _uncovered(self, frame: pl.DataFrame, progress: Progress) -> Batch:
+    def _uncovered(self, frame: pl.DataFrame, watermark: Watermark) -> Batch:
         hashes = hash_rows(frame, self.columns)
         # By hash, and elements of one payload by start: what precedes an element may cover its beginning.
         order = np.argsort(hashes, kind="stable")
@@ -54,8 +54,8 @@ class DistinctOperator(Operator):
         begins = uncovered(begins_group, start, end, self._covered_before(frame, hashes))
         rows = np.flatnonzero(begins < end)
         fresh = gather(frame, rows)
-        self.seen.expire(progress.until)
-        self.seen.append(fresh, hashes[rows], progress.until)
+        self.seen.expire(watermark.time)
+        self.seen.append(fresh, hashes[rows], watermark.time)
         return Batch(fresh).with_times(begins[rows], end[rows])
 
     def _agree(self, frame: pl.DataFrame, rows: Index) -> bool:

@@ -12,13 +12,13 @@ from strandline.core.types import Column, Schema
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Mask, gather
 from strandline.runtime.kernels.grouping import group_codes, identities, pair_codes
 from strandline.runtime.kernels.hashing import hash_rows
-from strandline.runtime.operators.base import Operator, Progress
+from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.operators.distinct import same_payloads
 from strandline.runtime.operators.hash_join import PAIRS_AT_ONCE
 from strandline.runtime.state.segments import HashedLog, State
 
 
-class FirstValuesOperator(Operator):
+class FirstOccurrenceOperator(Operator):
     """Each element with copies of some values, NULL unless they come for the first time; no element ever ends.
 
     Law    the non-NULL copies in snapshot(out, t) = the different non-NULL values in snapshot(in, t), group by group
@@ -32,29 +32,29 @@ class FirstValuesOperator(Operator):
     def __init__(self, keys: Sequence[str], values: Sequence[tuple[Column, str]], source: Schema) -> None:
         self.keys = list(keys)
         self.columns = [column.id for column in source]
-        self.values = [(copy.id, id) for copy, id in values]
-        self.seen = {id: HashedLog() for _, id in self.values}
+        self.values = [(copy.id, column_id) for copy, column_id in values]
+        self.seen = {column_id: HashedLog() for _, column_id in self.values}
 
-    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+    def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         frame = inputs[0].ordered().frame
         groups, _ = group_codes(frame, self.keys)
         copies = []
-        for name, id in self.values:
-            value = frame.get_column(id)
+        for name, column_id in self.values:
+            value = frame.get_column(column_id)
             present: Mask = value.is_not_null().to_numpy()
             _, first = pair_codes(groups, identities(value), present)
-            first = self._not_seen(id, frame, first, progress)
+            first = self._not_seen(column_id, frame, first, watermark)
             is_first = np.zeros(frame.height, dtype=np.bool_)
             is_first[first] = True
-            copies.append(pl.when(pl.Series(is_first)).then(pl.col(id)).alias(name))
+            copies.append(pl.when(pl.Series(is_first)).then(pl.col(column_id)).alias(name))
         return Batch(frame.with_columns(copies).select(*self.columns, *(name for name, _ in self.values), FROM, UNTIL))
 
-    def _not_seen(self, id: str, frame: pl.DataFrame, rows: Index, progress: Progress) -> Index:
+    def _not_seen(self, column_id: str, frame: pl.DataFrame, rows: Index, watermark: Watermark) -> Index:
         """Those of the rows whose values earlier slices did not have; from now on they have had them."""
-        seen = self.seen[id]
-        if not seen.segments and progress.until == FOREVER:
+        seen = self.seen[column_id]
+        if not seen.segments and watermark.time == FOREVER:
             return rows  # nothing was and nothing will be
-        columns = list(dict.fromkeys([*self.keys, id]))
+        columns = list(dict.fromkeys([*self.keys, column_id]))
         payload = gather(frame.select(columns), rows)
         hashes = hash_rows(payload, columns)
         order = np.argsort(hashes)
@@ -64,11 +64,11 @@ class FirstValuesOperator(Operator):
             same = same_payloads(gather(payload, mine), gather(segment.frame.select(columns), theirs))
             fresh[mine[same]] = False
         ever = payload.filter(pl.Series(fresh)).with_columns(pl.lit(FOREVER, pl.Int64).alias(UNTIL))
-        seen.append(ever, hashes[fresh], progress.until)
+        seen.append(ever, hashes[fresh], watermark.time)
         return rows[fresh]
 
     def restore(self, state: State) -> None:
-        self.seen = {id: HashedLog(state.segments.get(id, ())) for _, id in self.values}
+        self.seen = {column_id: HashedLog(state.segments.get(column_id, ())) for _, column_id in self.values}
 
     def save(self) -> State:
-        return State(segments={id: seen.segments for id, seen in self.seen.items()})
+        return State(segments={column_id: seen.segments for column_id, seen in self.seen.items()})

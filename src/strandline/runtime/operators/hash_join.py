@@ -13,7 +13,7 @@ from strandline.runtime.expressions.compile import filter_frame
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Times, gather, is_sorted
 from strandline.runtime.kernels.hashing import Hashes, hash_rows, is_bijective
 from strandline.runtime.kernels.intervals import intersect
-from strandline.runtime.operators.base import Operator, Progress
+from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.state.segments import HASH, HashedLog, Segment, State, column, probe_segment
 
 # Pairs of rows looked at in one go: bounds the memory of a join that multiplies, whatever the state.
@@ -23,7 +23,7 @@ PAIRS_AT_ONCE = 2_000_000
 WITHIN_CACHE = 2**16
 
 
-class JoinOperator(Operator):
+class HashJoinOperator(Operator):
     """Pair the elements that are valid together, agree on the keys and satisfy the condition.
 
     Law    snapshot(out, t) = snapshot(left, t) ⋈ snapshot(right, t)
@@ -50,22 +50,22 @@ class JoinOperator(Operator):
         self.output = (*left, *right)
         self.sides = (HashedLog(), HashedLog())
 
-    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+    def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         arrived = [_with_hashes(batch.frame, keys) for batch, keys in zip(inputs, self.keys, strict=True)]
         # The smaller of what has come is looked up by the larger.
         small = 0 if arrived[0].height < arrived[1].height else 1
         large = 1 - small
         for side, batch in enumerate(inputs):
             others = [segment.rows for segment in self.sides[1 - side].segments] + [arrived[1 - side].height]
-            if side == small or max(others) > WITHIN_CACHE or bool((batch.end > progress.until).any()):
+            if side == small or max(others) > WITHIN_CACHE or bool((batch.end > watermark.time).any()):
                 arrived[side] = _by_hash(arrived[side])
         found: list[pl.DataFrame] = []
         new = [Segment.of(frame) for frame in arrived]
         found += self._meet(new[large], [*self.sides[small].segments, new[small]], mine_is_left=large == 0)
         found += self._meet(new[small], self.sides[large].segments, mine_is_left=small == 0)
         for log, frame in zip(self.sides, arrived, strict=True):
-            log.expire(progress.until)
-            log.append(frame.drop(HASH), frame.get_column(HASH).to_numpy(), progress.until)
+            log.expire(watermark.time)
+            log.append(frame.drop(HASH), frame.get_column(HASH).to_numpy(), watermark.time)
         if not found:
             return Batch.empty(self.output)
         return Batch(pl.concat(found, rechunk=True))

@@ -29,7 +29,7 @@ _MOST_LISTED: Final = 2**23  # members in memory at a time
 
 
 @dataclass(frozen=True, slots=True)
-class Comings:
+class MemberEvents:
     """Who comes and goes when: the events of a slice, and the run of each (see `Timeline`)."""
 
     by_time: Index
@@ -45,10 +45,10 @@ class Comings:
 
 
 @dataclass(slots=True)
-class Members:
+class GroupMembers:
     """The elements of a slice and their groups."""
 
-    comings: Comings
+    member_events: MemberEvents
     elements: pl.DataFrame
     groups: Index  # of each element
     group_count: int
@@ -95,14 +95,14 @@ class Members:
         numbers = values.cast(pl.Float64).fill_null(0.0).to_numpy()
         below, above = numbers[low[wanted]], numbers[high[wanted]]
         with np.errstate(invalid="ignore", over="ignore"):
-            share = (place - lower)[wanted]
-            result = np.where(below == above, below, below + share * (above - below))
+            sampling_rate = (place - lower)[wanted]
+            result = np.where(below == above, below, below + sampling_rate * (above - below))
         return _spread(pl.Series(result), wanted[exists])
 
     def _find(self, call: AggregateCall, lower: Index, upper: Index) -> tuple[Index, Index]:
         """The elements at two positions in their groups."""
         order, first, place_of = self._ordered(call)
-        found = running_places(*self.comings.arrays, first, place_of, lower, upper)
+        found = running_places(*self.member_events.arrays, first, place_of, lower, upper)
         if not len(order):
             return found
         return order[found[0]], order[found[1]]
@@ -122,7 +122,7 @@ class Members:
         for part in range(int(part_of[-1]) + 1 if len(part_of) else 0):
             mine = part_of == part
             begin_of = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.where(mine, sizes, 0))])
-            listed = list_members(*self.comings.arrays, first, place_of, begin_of)
+            listed = list_members(*self.member_events.arrays, first, place_of, begin_of)
             yield listed, sizes[wanted & mine]
 
     def _merged(

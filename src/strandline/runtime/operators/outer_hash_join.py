@@ -14,9 +14,9 @@ from strandline.planner.physical.plan import MatchKind
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Times, frame_schema, gather, times
 from strandline.runtime.kernels.hashing import hash_column
 from strandline.runtime.kernels.sweep import gaps
-from strandline.runtime.operators.base import Operator, Progress
+from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.operators.distinct import DistinctOperator
-from strandline.runtime.operators.hash_join import PAIRS_AT_ONCE, JoinOperator
+from strandline.runtime.operators.hash_join import PAIRS_AT_ONCE, HashJoinOperator
 from strandline.runtime.state.segments import HashedLog, Segment, SortedLog, State
 
 # The numbers of the elements of either side; they are columns of the pairs that the join below finds.
@@ -24,11 +24,11 @@ LEFT, RIGHT = "@left", "@right"
 SINCE = "@since"
 
 
-class MatchJoinOperator(Operator):
+class OuterHashJoinOperator(Operator):
     """Join with a look at who has no partner.
 
     Law    left   snapshot(out, t) = snapshot(left, t) ⟕ snapshot(right, t), and so on for each kind
-    State  what the inner join keeps; for a side whose lonely elements matter, see `Lonely`
+    State  what the inner join keeps; for a side whose lonely elements matter, see `UnmatchedTracker`
     Emits  pairs as the inner join does; an element without a partner piece by piece, up to the progress
 
         left     a.......        right   ..b.....
@@ -49,37 +49,41 @@ class MatchJoinOperator(Operator):
     ) -> None:
         self.kind, self.mark = kind, mark
         numbered = (*left, Column(LEFT, LEFT, BIGINT))
-        self.join = JoinOperator(left_keys, right_keys, condition, numbered, (*right, Column(RIGHT, RIGHT, BIGINT)))
+        self.join = HashJoinOperator(left_keys, right_keys, condition, numbered, (*right, Column(RIGHT, RIGHT, BIGINT)))
         self.output = (*left, *right) if kind in ("left", "full") else left
         self.left_columns = [column.id for column in left]
         self.numbers = {LEFT: 0, RIGHT: 0}
-        self.lonely: dict[str, Lonely] = {}
+        self.unmatched: dict[str, UnmatchedTracker] = {}
         if kind != "semi":
-            self.lonely[LEFT] = Lonely(left, LEFT)
+            self.unmatched[LEFT] = UnmatchedTracker(left, LEFT)
         if kind == "full":
-            self.lonely[RIGHT] = Lonely(right, RIGHT)
+            self.unmatched[RIGHT] = UnmatchedTracker(right, RIGHT)
         self.matched = DistinctOperator(numbered, identity=[LEFT])
 
-    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+    def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         arrived = {name: self._numbered(batch.frame, name) for name, batch in zip((LEFT, RIGHT), inputs, strict=True)}
-        pairs = self.join.step([Batch(frame) for frame in arrived.values()], progress).frame
+        pairs = self.join.step([Batch(frame) for frame in arrived.values()], watermark).frame
         shape = frame_schema(self.output)
         found: list[pl.DataFrame] = []
         if self.kind in ("left", "full"):
             found.append(pairs.select(list(shape)))
         if self.kind in ("semi", "mark"):
-            once = self.matched.step([Batch(pairs.select(*self.left_columns, LEFT, FROM, UNTIL))], progress)
+            once = self.matched.step([Batch(pairs.select(*self.left_columns, LEFT, FROM, UNTIL))], watermark)
             found.append(self._marked(once.frame.select(list(shape)), True))
-        for name, lonely in self.lonely.items():
-            alone = lonely.step(arrived[name], pairs, progress.until)
-            missing = [pl.lit(None, dtype).alias(id) for id, dtype in shape.items() if id not in alone.columns]
-            found.append(self._marked(alone.with_columns(missing).select(list(shape)), False))
+        for name, unmatched in self.unmatched.items():
+            unmatched_rows = unmatched.step(arrived[name], pairs, watermark.time)
+            missing = [
+                pl.lit(None, dtype).alias(column_id)
+                for column_id, dtype in shape.items()
+                if column_id not in unmatched_rows.columns
+            ]
+            found.append(self._marked(unmatched_rows.with_columns(missing).select(list(shape)), False))
         return Batch(pl.concat(found, rechunk=True))
 
-    def _marked(self, frame: pl.DataFrame, has_partner: bool) -> pl.DataFrame:
+    def _marked(self, frame: pl.DataFrame, has_match: bool) -> pl.DataFrame:
         if self.mark is None:
             return frame
-        marked = frame.with_columns(pl.lit(has_partner).alias(self.mark.id))
+        marked = frame.with_columns(pl.lit(has_match).alias(self.mark.id))
         return marked.select(*self.left_columns, self.mark.id, FROM, UNTIL)
 
     def _numbered(self, frame: pl.DataFrame, name: str) -> pl.DataFrame:
@@ -91,12 +95,12 @@ class MatchJoinOperator(Operator):
         self.numbers = {name: state.numbers.get(name, 0) for name in (LEFT, RIGHT)}
         self.join.restore(_part(state, "join"))
         self.matched.restore(_part(state, "matched"))
-        for name, lonely in self.lonely.items():
-            lonely.restore(_part(state, name))
+        for name, unmatched in self.unmatched.items():
+            unmatched.restore(_part(state, name))
 
     def save(self) -> State:
         parts = {"join": self.join.save(), "matched": self.matched.save()}
-        parts |= {name: lonely.save() for name, lonely in self.lonely.items()}
+        parts |= {name: unmatched.save() for name, unmatched in self.unmatched.items()}
         numbers = {f"{name}/{key}": value for name, part in parts.items() for key, value in part.numbers.items()}
         segments = {f"{name}/{key}": value for name, part in parts.items() for key, value in part.segments.items()}
         return State({**self.numbers, **numbers}, segments)
@@ -111,7 +115,7 @@ def _part(state: State, name: str) -> State:
     )
 
 
-class Lonely:
+class UnmatchedTracker:
     """The elements of one side of a join, and when they are without a partner.
 
     State  open     elements that have no partner at the progress: each batch emits a piece of them
@@ -124,16 +128,16 @@ class Lonely:
         self.number = number
         self.shape = {**frame_schema(schema), number: pl.Int64(), SINCE: pl.Int64()}
         self.shape.pop(FROM)
-        self.progress: Instant = BEFORE_ALL
+        self.watermark: Instant = BEFORE_ALL
         self.open = pl.DataFrame(schema=self.shape)
         self.asleep = SortedLog(SINCE)
         self.covers = HashedLog()
 
     def step(self, arrived: pl.DataFrame, pairs: pl.DataFrame, until: Instant) -> pl.DataFrame:
         """The pieces without a partner up to `until`, given the pairs that begin before it."""
-        if until <= self.progress:
+        if until <= self.watermark:
             return self.open.head(0).select(*self.payload, pl.col(SINCE).alias(FROM), UNTIL)
-        self.progress = until
+        self.watermark = until
         woken = self.asleep.take_before(until)
         fresh = arrived.with_columns(pl.col(FROM).alias(SINCE)).select(list(self.shape))
         known = [self.open, *woken, fresh]
@@ -144,13 +148,13 @@ class Lonely:
         first = np.searchsorted(owner, np.arange(len(ids) + 1))
         limit = np.minimum(ends, until)
         who, begin, stop, reach = gaps(first, start, end, times(elements, SINCE), limit)
-        alone = gather(elements, who).with_columns(pl.Series(FROM, begin), pl.Series(UNTIL, stop))
+        unmatched_rows = gather(elements, who).with_columns(pl.Series(FROM, begin), pl.Series(UNTIL, stop))
         goes_on = (ends > until) & (reach < ends)
         elements = elements.with_columns(pl.Series(SINCE, np.maximum(reach, until)))
         self.open = elements.filter(pl.Series(goes_on & (reach <= until)))
         self.asleep.append(elements.filter(pl.Series(goes_on & (reach > until))))
-        self._remember(ids, pairs, until)
-        return alone.select(*self.payload, FROM, UNTIL)
+        self._store_pairs(ids, pairs, until)
+        return unmatched_rows.select(*self.payload, FROM, UNTIL)
 
     def _covers(self, ids: Index, woken: list[pl.DataFrame], pairs: pl.DataFrame) -> tuple[Index, Times, Times]:
         """When the elements with these numbers have partners: position of the element, start and end, in order."""
@@ -169,7 +173,7 @@ class Lonely:
         mine_too[mine_too] = ids[owner[mine_too]] == number[mine_too]
         return owner[mine_too], start[mine_too], end[mine_too]
 
-    def _remember(self, ids: Index, pairs: pl.DataFrame, until: Instant) -> None:
+    def _store_pairs(self, ids: Index, pairs: pl.DataFrame, until: Instant) -> None:
         """Keep the pairs of elements that are asleep; those of the others have been looked at."""
         self.covers.expire(until)
         number: Index = pairs.get_column(self.number).to_numpy()
@@ -181,7 +185,7 @@ class Lonely:
         self.covers.append(gather(later, order), hashes[order], until)
 
     def restore(self, state: State) -> None:
-        self.progress = state.numbers.get("progress", BEFORE_ALL)
+        self.watermark = state.numbers.get("progress", BEFORE_ALL)
         kept = state.segments.get("open", [])
         self.open = kept[0].frame if kept else pl.DataFrame(schema=self.shape)
         self.asleep = SortedLog(SINCE, state.segments.get("asleep", ()))
@@ -191,4 +195,4 @@ class Lonely:
         segments = {"asleep": self.asleep.segments, "covers": self.covers.segments}
         if self.open.height:
             segments["open"] = [Segment.of(self.open)]
-        return State({"progress": self.progress}, segments)
+        return State({"progress": self.watermark}, segments)

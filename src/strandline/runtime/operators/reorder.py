@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from strandline.runtime.kernels.batch import FROM, Batch
-from strandline.runtime.operators.base import Operator, Progress
+from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.state.segments import SortedLog, State
 
 
@@ -21,10 +21,10 @@ class ReorderOperator(Operator):
     def __init__(self) -> None:
         self.waiting = SortedLog(FROM)
 
-    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
-        released = [Batch(frame) for frame in self.waiting.take_before(progress.until)]
+    def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
+        released = [Batch(frame) for frame in self.waiting.take_before(watermark.time)]
         arrived = inputs[0].ordered()
-        due = arrived.count_before(progress.until)
+        due = arrived.count_before(watermark.time)
         self.waiting.append(arrived.frame.slice(due))
         return Batch.concat([*released, arrived.slice(0, due)]).ordered()
 

@@ -9,7 +9,7 @@ from strandline.core.temporal import BEFORE_ALL, Instant
 from strandline.core.types import Schema
 from strandline.runtime.kernels.batch import FROM, Batch, frame_schema, gather, times
 from strandline.runtime.kernels.grouping import group_codes, group_order
-from strandline.runtime.operators.base import Operator, Progress
+from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.state.segments import Segment, State
 
 
@@ -30,11 +30,11 @@ class SessionWindowOperator(Operator):
     def __init__(self, partition: tuple[str, ...], gap_us: int, schema: Schema) -> None:
         self.partition, self.gap_us = list(partition), gap_us
         self.shape = frame_schema(schema)
-        self.progress: Instant = BEFORE_ALL
+        self.watermark: Instant = BEFORE_ALL
         self.held = pl.DataFrame(schema=self.shape)
 
-    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
-        before, self.progress = self.progress, max(progress.until, self.progress)
+    def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
+        before, self.watermark = self.watermark, max(watermark.time, self.watermark)
         known = pl.concat([self.held, inputs[0].ordered().frame.select(list(self.shape))], rechunk=True)
         if not known.height:
             return Batch(known)
@@ -47,15 +47,15 @@ class SessionWindowOperator(Operator):
         session = np.cumsum(begins) - 1
         last = np.append(np.flatnonzero(begins)[1:], len(time)) - 1
         end = (time[last] + self.gap_us)[session]
-        pieces = Batch(known).with_times(np.maximum(time, before), np.minimum(end, self.progress))
-        self.held = known.filter(pl.Series(end > self.progress))
+        pieces = Batch(known).with_times(np.maximum(time, before), np.minimum(end, self.watermark))
+        self.held = known.filter(pl.Series(end > self.watermark))
         return pieces.keep(pieces.start < pieces.end)
 
     def restore(self, state: State) -> None:
-        self.progress = state.numbers.get("progress", BEFORE_ALL)
+        self.watermark = state.numbers.get("progress", BEFORE_ALL)
         kept = state.segments.get("held", [])
         self.held = kept[0].frame if kept else pl.DataFrame(schema=self.shape)
 
     def save(self) -> State:
         segments = {"held": [Segment.of(self.held)]} if self.held.height else {}
-        return State({"progress": self.progress}, segments)
+        return State({"progress": self.watermark}, segments)

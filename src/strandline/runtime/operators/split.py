@@ -10,7 +10,7 @@ from strandline.core.types import Schema
 from strandline.runtime.kernels.batch import FROM, Batch, gather
 from strandline.runtime.kernels.changes import coalesce
 from strandline.runtime.kernels.intervals import expand
-from strandline.runtime.operators.base import Operator, Progress
+from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.state.segments import SortedLog, State
 
 
@@ -26,7 +26,7 @@ class CoalesceOperator(Operator):
     def __init__(self, schema: Schema) -> None:
         self.columns = [column.id for column in schema]
 
-    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+    def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         return Batch(coalesce(inputs[0].frame, self.columns).select(inputs[0].frame.columns))
 
 
@@ -47,10 +47,10 @@ class SplitOperator(Operator):
         self.length_us, self.repeats = length_us, repeats
         self.rest = SortedLog(FROM)
 
-    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
-        batch = Batch.concat([*(Batch(f) for f in self.rest.take_before(progress.until)), inputs[0]])
+    def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
+        batch = Batch.concat([*(Batch(f) for f in self.rest.take_before(watermark.time)), inputs[0]])
         start, end = batch.start, batch.end
-        reach = np.minimum(end, progress.until)
+        reach = np.minimum(end, watermark.time)
         count = -((start - reach) // self.length_us)  # pieces that begin before the slice or the element ends
         endless = reach == FOREVER
         if endless.any():
@@ -64,7 +64,7 @@ class SplitOperator(Operator):
         until = np.where(left_over <= np.uint64(self.length_us), end[rows], begin + self.length_us)
         until = np.where(endless[rows], FOREVER, until)
         pieces = Batch(gather(batch.frame, rows)).with_times(begin, until)
-        goes_on = (end > progress.until) & (start + count * self.length_us < end)
+        goes_on = (end > watermark.time) & (start + count * self.length_us < end)
         left = batch.keep(goes_on)
         moved = start[goes_on] + count[goes_on] * self.length_us
         self.rest.append(left.frame.with_columns(pl.Series(FROM, moved)))

@@ -12,7 +12,7 @@ from strandline.logical.expressions import Expression
 from strandline.runtime.expressions.compile import evaluate_columns, filter_frame
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch
 from strandline.runtime.kernels.intervals import window
-from strandline.runtime.operators.base import Operator, Progress
+from strandline.runtime.operators.base import Operator, Watermark
 
 
 class FilterOperator(Operator):
@@ -24,11 +24,11 @@ class FilterOperator(Operator):
     def __init__(self, predicate: Expression) -> None:
         self.predicate = predicate
 
-    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+    def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         return Batch(filter_frame(inputs[0].frame, self.predicate))
 
 
-class MapOperator(Operator):
+class ProjectOperator(Operator):
     """Compute the output columns from the payload; validity stays.
 
     Law    snapshot(out, t) = π(snapshot(in, t)), duplicates kept
@@ -37,11 +37,11 @@ class MapOperator(Operator):
     def __init__(self, outputs: tuple[tuple[Column, Expression], ...]) -> None:
         self.outputs = [(column.id, expression) for column, expression in outputs]
 
-    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+    def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         return Batch(evaluate_columns(inputs[0].frame, self.outputs, keep=(FROM, UNTIL)))
 
 
-class WindowOperator(Operator):
+class TimeWindowOperator(Operator):
     """Time window: extend each chronon by the range, aligned to the slide.
 
     Law    snapshot(out, t) = the elements of in with T - range <= s < T, T = floor((t + 1) / slide) * slide
@@ -55,7 +55,7 @@ class WindowOperator(Operator):
     def __init__(self, range_us: int | None, slide_us: int) -> None:
         self.range_us, self.slide_us = range_us, slide_us
 
-    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+    def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         start, end = window(inputs[0].start, self.range_us, self.slide_us)
         end = np.where(inputs[0].end == FOREVER, FOREVER, end)  # one of the pieces that stand for all of their kind
         moved = inputs[0].with_times(start, end)
@@ -63,7 +63,7 @@ class WindowOperator(Operator):
         return moved if sees_all else moved.keep(start < end)
 
 
-class RoundUpOperator(Operator):
+class AlignTimeOperator(Operator):
     """Granularity: the stream as it is at the beginning of each granule.
 
     Law    snapshot(out, t) = snapshot(in, floor(t / granule) * granule)
@@ -76,19 +76,19 @@ class RoundUpOperator(Operator):
     def __init__(self, granule_us: int) -> None:
         self.granule_us = granule_us
 
-    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+    def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         start, end = (-(-times // self.granule_us) * self.granule_us for times in (inputs[0].start, inputs[0].end))
         end = np.where(inputs[0].end == FOREVER, FOREVER, end)
         return inputs[0].with_times(start, end).keep(start < end)
 
 
-class ArrivalsOperator(Operator):
+class InsertStreamOperator(Operator):
     """Each element for the one instant at which it comes; none of them ever ends.
 
     Law    snapshot(out, t) = snapshot(in, t) - snapshot(in, t - 1)
     """
 
-    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+    def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         start = inputs[0].start
         return inputs[0].with_times(start, start + 1)
 
@@ -102,12 +102,12 @@ class RepeatOperator(Operator):
     def __init__(self, copies: Expression) -> None:
         self.copies = copies
 
-    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+    def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         copies = evaluate_columns(inputs[0].frame, [("copies", self.copies)]).get_column("copies").to_numpy()
         return inputs[0].take(np.repeat(np.arange(len(copies)), copies))
 
 
-class MergeOperator(Operator):
+class UnionAllOperator(Operator):
     """UNION ALL: the elements of all inputs.
 
     Law    snapshot(out, t) = snapshot(in_1, t) ⊎ … ⊎ snapshot(in_n, t)
@@ -116,7 +116,7 @@ class MergeOperator(Operator):
     def __init__(self, columns: tuple[Column, ...]) -> None:
         self.names = [column.id for column in columns]
 
-    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+    def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         frames = []
         for batch in inputs:
             frame = batch.frame

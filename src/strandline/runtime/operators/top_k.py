@@ -26,7 +26,7 @@ from strandline.runtime.kernels.grouping import group_codes, group_order
 from strandline.runtime.kernels.intervals import window
 from strandline.runtime.kernels.ranking import order_levels
 from strandline.runtime.kernels.top_k import among_first, running_top
-from strandline.runtime.operators.base import Operator, Progress
+from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.state.segments import SortedLog, State
 
 NO_LIMIT = 2**62
@@ -43,11 +43,11 @@ class _Elements:
     end: Times
 
     def take(self, rows: Index) -> _Elements:
-        taken = (each[rows] for each in (self.group, self.level, self.start, self.end))
+        taken = (item[rows] for item in (self.group, self.level, self.start, self.end))
         return _Elements(gather(self.frame, rows), *taken)
 
 
-class TopOperator(Operator):
+class TopKOperator(Operator):
     """Keep the first `limit` rows in an order, or of each partition, and all that are level with the last of them; with
     a column for the `place`, say in which place each of them is.
 
@@ -72,13 +72,13 @@ class TopOperator(Operator):
         self.limit = NO_LIMIT if limit is None else limit
         self.shape = frame_schema(schema)
         self.named = list(frame_schema(schema if place is None else (*schema, place)))
-        self.progress: Instant = BEFORE_ALL
+        self.watermark: Instant = BEFORE_ALL
         self.valid = SortedLog(UNTIL)
 
-    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
-        before, self.progress = self.progress, max(progress.until, self.progress)
+    def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
+        before, self.watermark = self.watermark, max(watermark.time, self.watermark)
         arrived = inputs[0].frame.select(list(self.shape))
-        held = pl.concat([arrived.head(0), *self.valid.take_before(self.progress), *self.valid.rows()])
+        held = pl.concat([arrived.head(0), *self.valid.take_before(self.watermark), *self.valid.rows()])
         frame = pl.concat([held, arrived], rechunk=True)
         group, _ = group_codes(frame, self.partition)
         start = np.concatenate([np.full(held.height, before), times(arrived, FROM)])
@@ -88,7 +88,7 @@ class TopOperator(Operator):
 
     def _keep(self, elements: _Elements, held: int) -> None:
         """Have in the state who may yet be among the first."""
-        goes_on = np.flatnonzero(elements.end >= self.progress)
+        goes_on = np.flatnonzero(elements.end >= self.watermark)
         by_end = goes_on[_descending(elements.end[goes_on])]
         useful = np.zeros(len(elements.end), np.bool_)
         useful[by_end] = self._among_first(elements, by_end, -elements.end[by_end], np.ones(len(by_end), np.bool_))
@@ -99,26 +99,28 @@ class TopOperator(Operator):
 
     def _pieces(self, elements: _Elements) -> Batch:
         """When the elements are among the first, up to the progress."""
-        stays = elements.end >= self.progress
+        stays = elements.end >= self.watermark
         by_start = np.arange(len(stays)) if is_sorted(elements.start) else np.argsort(elements.start, kind="stable")
         seen = self._among_first(elements, by_start, elements.start[by_start], stays[by_start])
         rows = np.sort(by_start[seen])
         group, start = elements.group[rows], elements.start[rows]
         # Where nobody comes and nobody goes, who is there is among the first all the time.
-        moves = np.zeros(int(group.max(initial=-1)) + 1, np.bool_)
-        moves[group[(start > elements.start.min(initial=self.progress)) | ~stays[rows]]] = True
-        still = ~moves[group] if self.place is None else np.zeros(len(rows), np.bool_)
+        updates = np.zeros(int(group.max(initial=-1)) + 1, np.bool_)
+        updates[group[(start > elements.start.min(initial=self.watermark)) | ~stays[rows]]] = True
+        still = ~updates[group] if self.place is None else np.zeros(len(rows), np.bool_)
         moving = elements.take(rows[~still])
         who, rank, begin, end = self._swept(moving)
-        calm = gather(elements.frame, rows[still & (start < self.progress)])
-        calm = Batch(calm).with_times(start[still & (start < self.progress)], np.full(calm.height, self.progress)).frame
+        calm = gather(elements.frame, rows[still & (start < self.watermark)])
+        calm = (
+            Batch(calm).with_times(start[still & (start < self.watermark)], np.full(calm.height, self.watermark)).frame
+        )
         swept = Batch(gather(moving.frame, who)).with_times(begin, end).frame
         if self.place is not None:
             return Batch(swept.with_columns(pl.Series(self.place.id, rank)).select(self.named))
         return Batch(pl.concat([calm, swept]))
 
     def _swept(self, elements: _Elements) -> tuple[Index, Index, Times, Times]:
-        leaves = np.flatnonzero(elements.end < self.progress)
+        leaves = np.flatnonzero(elements.end < self.watermark)
         element = np.concatenate([np.arange(len(elements.start)), leaves])
         time = np.concatenate([elements.start, elements.end[leaves]])
         change = np.concatenate([np.ones(len(elements.start), np.int64), np.full(len(leaves), -1)])
@@ -142,7 +144,7 @@ class TopOperator(Operator):
             places,
             self.limit,
             self.place is not None,
-            self.progress,
+            self.watermark,
         )
 
     def _among_first(self, elements: _Elements, rows: Index, turn: Times, stands: Mask) -> Mask:
@@ -151,14 +153,14 @@ class TopOperator(Operator):
         return among_first(elements.group[rows], elements.level[rows], turn, stands, self.limit)
 
     def restore(self, state: State) -> None:
-        self.progress = state.numbers.get("progress", BEFORE_ALL)
+        self.watermark = state.numbers.get("progress", BEFORE_ALL)
         self.valid = SortedLog(UNTIL, state.segments.get("valid", ()))
 
     def save(self) -> State:
-        return State({"progress": self.progress}, {"valid": self.valid.segments})
+        return State({"progress": self.watermark}, {"valid": self.valid.segments})
 
 
-class FirstRowsOperator(Operator):
+class TopKPrefilterOperator(Operator):
     """Before an exchange: drop the rows that can never be among the first, seen from those that were read with them.
 
     Law    top(window(out)) = top(window(in)), for every input that is added to both
@@ -171,7 +173,7 @@ class FirstRowsOperator(Operator):
         self.partition, self.order, self.limit = partition, order, limit
         self.range_us, self.slide_us = range_us, slide_us
 
-    def step(self, inputs: list[Batch], progress: Progress) -> Batch:
+    def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         batch = inputs[0]
         start, end = window(batch.start, self.range_us, self.slide_us)
         group, _ = group_codes(batch.frame, self.partition)

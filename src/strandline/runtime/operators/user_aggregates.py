@@ -22,7 +22,7 @@ STATE: Final = "@state:"  # + number of the column, none if the state is that co
 
 
 @dataclass(frozen=True, slots=True)
-class Moves:
+class GroupUpdates:
     """Values that come to their groups, or go: the run of each, and where its state is in the pool."""
 
     run: Index
@@ -30,14 +30,14 @@ class Moves:
 
 
 @dataclass(frozen=True, slots=True)
-class Lives:
+class GroupEpochs:
     """The runs of a group between two times that it is empty, one life after the other."""
 
     rank: Index  # of each run: group by group, in order of time
     number: Index  # the life of each run
 
     @staticmethod
-    def of(groups: Index, counts: Index) -> Lives:
+    def of(groups: Index, counts: Index) -> GroupEpochs:
         """From the group of each run, in order of time, and how many values the group has after it."""
         order = np.argsort(groups, kind="stable")
         begins = np.ones(len(order), bool)
@@ -45,15 +45,17 @@ class Lives:
         rank, number = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
         number[order] = np.cumsum(begins)
-        return Lives(rank, number)
+        return GroupEpochs(rank, number)
 
 
-def run_totals(user: UserAggregate, pool: States, coming: Moves, going: Moves, lives: Lives, runs: Index) -> States:
+def run_totals(
+    user: UserAggregate, pool: States, coming: GroupUpdates, going: GroupUpdates, epochs: GroupEpochs, runs: Index
+) -> States:
     """The state of its group after each of some runs that leave the group with values."""
-    came, last = _up_to(user, pool, coming, lives, runs)
+    came, last = _up_to(user, pool, coming, epochs, runs)
     assert came is not None and (last >= 0).all(), "a group with values has got them"
     totals = came.take(last)
-    gone, last = _up_to(user, pool, going, lives, runs)
+    gone, last = _up_to(user, pool, going, epochs, runs)
     lost = np.flatnonzero(last >= 0)
     if gone is None or not len(lost):
         return totals
@@ -63,17 +65,19 @@ def run_totals(user: UserAggregate, pool: States, coming: Moves, going: Moves, l
     return totals.followed_by(rest).take(where)
 
 
-def _up_to(user: UserAggregate, pool: States, moves: Moves, lives: Lives, runs: Index) -> tuple[States | None, Index]:
+def _up_to(
+    user: UserAggregate, pool: States, updates: GroupUpdates, epochs: GroupEpochs, runs: Index
+) -> tuple[States | None, Index]:
     """What has moved since the group's life began, after each move; and which was the last move for each of `runs`,
     -1 if there was none."""
-    if not len(moves.run):
+    if not len(updates.run):
         return None, np.full(len(runs), -1)
-    order = np.argsort(lives.rank[moves.run], kind="stable")
-    rank, life = lives.rank[moves.run][order], lives.number[moves.run][order]
+    order = np.argsort(epochs.rank[updates.run], kind="stable")
+    rank, life = epochs.rank[updates.run][order], epochs.number[updates.run][order]
     begins = np.flatnonzero(np.concatenate([[True], life[1:] != life[:-1]]))
-    merged = running(pool.take(moves.place[order]), np.diff(np.append(begins, len(life))), user.merged)
-    last = np.searchsorted(rank, lives.rank[runs], side="right") - 1
-    return merged, np.where((last >= 0) & (life[last] == lives.number[runs]), last, -1)
+    merged = running(pool.take(updates.place[order]), np.diff(np.append(begins, len(life))), user.merged)
+    last = np.searchsorted(rank, epochs.rank[runs], side="right") - 1
+    return merged, np.where((last >= 0) & (life[last] == epochs.number[runs]), last, -1)
 
 
 def pooled(user: UserAggregate, carried: States | None, values: pl.Series) -> States | None:

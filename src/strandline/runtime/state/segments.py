@@ -24,7 +24,7 @@ from strandline.runtime.kernels.probing import matches
 HASH = "@hash"
 
 
-class Rows:
+class StateRows:
     """Rows that never change: in memory, or in a file that is opened when somebody looks."""
 
     def __init__(
@@ -62,12 +62,12 @@ class Rows:
 class Segment:
     """A view of stored rows with a few facts, such as how many of them are consumed or when the last one ends."""
 
-    stored: Rows
+    stored: StateRows
     facts: Mapping[str, int]
 
     @staticmethod
     def of(frame: pl.DataFrame, **facts: int) -> Segment:
-        return Segment(Rows(frame.height, frame=frame), facts)
+        return Segment(StateRows(frame.height, frame=frame), facts)
 
     @property
     def rows(self) -> int:

@@ -31,7 +31,7 @@ from strandline.core.durable import (
 )
 from strandline.core.errors import damaged
 from strandline.runtime.exchange import to_table
-from strandline.runtime.state.segments import Rows, Segment, State, States
+from strandline.runtime.state.segments import StateRows, Segment, State, States
 
 VERSIONS_KEPT = 10
 CLEAN_EVERY = 8
@@ -41,7 +41,7 @@ _SEGMENT_NAME: Final = re.compile(r"s(\d{9})-(\d{6})-\d+\.arrow")
 
 # Rows that this process has opened: verified once, with the arrays derived from them. Keyed by path and checksum,
 # so that a segment that was written again is not mistaken for its predecessor.
-_opened: dict[tuple[str, int], Rows] = {}
+_opened: dict[tuple[str, int], StateRows] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class StateStore:
         opened = _opened.get(key)
         if opened is None:
             path, checksum = key
-            opened = Rows(
+            opened = StateRows(
                 entry["rows"],
                 load=lambda: _open(Path(path), checksum),
                 name=entry["file"],
@@ -119,7 +119,7 @@ class StateStore:
             _opened[key] = opened
         return Segment(opened, entry["facts"])
 
-    def _write_rows(self, rows: Rows, name: str) -> None:
+    def _write_rows(self, rows: StateRows, name: str) -> None:
         table = to_table(rows.frame)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, table.schema) as writer:

@@ -104,7 +104,7 @@ def _fitted(user: UserAggregate, value: Expression, order: tuple[Sorted, ...]) -
     if not widens(value.type, kind):
         raise FunctionError(f"{user.name} does not accept ({value.type})", f"It is declared as {user}.")
     fitted = cast_to(value, kind)
-    return fitted, tuple(replace(each, value=fitted) if each.value == value else each for each in order)
+    return fitted, tuple(replace(item, value=fitted) if item.value == value else item for item in order)
 
 
 def _check_form(function: AggregateFunction, node: ast.Function) -> None:
@@ -184,7 +184,7 @@ def _by_time(name: str, node: ast.Function, time: Expression | None) -> Sorted:
 
 def _check_distinct(name: str, node: ast.Function, value: Expression | None, order: tuple[Sorted, ...]) -> None:
     by_order = name in ("string_agg", "array_agg") or isinstance(node.definition, UserAggregate)
-    if node.distinct and by_order and any(each.value != value for each in order):
+    if node.distinct and by_order and any(item.value != value for item in order):
         raise BindError(
             "an aggregate with DISTINCT is ordered by something else than its values",
             code="aggregate-order",

@@ -113,7 +113,7 @@ def _written(name: str) -> str:
 def bind_connector(connector: ast.Connector) -> SourceCall:
     """A source or sink with its values; whether it exists, or is allowed, is not asked."""
     options = {_folded(name): value.value for name, value in connector.options}
-    return SourceCall(_folded(connector.function), tuple(each.value for each in connector.arguments), options)
+    return SourceCall(_folded(connector.function), tuple(argument.value for argument in connector.arguments), options)
 
 
 def _columns(statement: ast.CreateStream, known: KnownRows | None) -> tuple[tuple[str, Type], ...]:

@@ -184,8 +184,8 @@ class Groups:
             raise self.ungrouped(value.id, places.span(value) or clause)
         return rebuilt(value, lambda part: self.regroup(part, places, clause))
 
-    def ungrouped(self, id: str, span: Span | None) -> BindError:
-        name = self.named[id].name
+    def ungrouped(self, column_id: str, span: Span | None) -> BindError:
+        name = self.named[column_id].name
         grouped = "Add it to GROUP BY" if self.keys else f"Add GROUP BY {name}"
         return BindError(
             f'column "{name}" is neither grouped nor inside of an aggregate',

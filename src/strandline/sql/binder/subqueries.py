@@ -168,7 +168,7 @@ def _has_one_row(plan: Plan, scope: Scope) -> bool:
     fixed: list[str] = []
     while isinstance(plan, Filter | Apply):
         if isinstance(plan, Filter):
-            fixed += [id for part in conjuncts(plan.predicate) for id in _fixed_columns(part, outer)]
+            fixed += [column_id for part in conjuncts(plan.predicate) for column_id in _fixed_columns(part, outer)]
         plan = plan.source if isinstance(plan, Filter) else plan.left
     return determines(plan, fixed)
 

@@ -69,7 +69,7 @@ codecs.register_error(_MARK, _mark)
 codecs.register_error(_MARK_WIDE, _mark_wide)
 
 
-class Damaged(Exception):
+class DamagedContent(Exception):
     """Compressed content that cannot be decompressed further. `rest_only`: what came before is whole."""
 
     def __init__(self, reason: str, *, rest_only: bool) -> None:
@@ -101,7 +101,7 @@ def known_encoding(name: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class FileFormat:
     """How the content of a file is written down."""
 
     compression: str | None = None
@@ -120,7 +120,7 @@ class Form:
         return data.decode(self.encoding, _MARK).encode("utf-8", "surrogatepass")
 
 
-def form_of(path: str, compression: str | None, encoding: str | None) -> Form:
+def form_of(path: str, compression: str | None, encoding: str | None) -> FileFormat:
     """How a file is written down; a byte order mark tells where nothing is declared."""
     with open(path, "rb") as file:
         start = file.read(4)
@@ -128,7 +128,7 @@ def form_of(path: str, compression: str | None, encoding: str | None) -> Form:
             file.seek(0)
             try:
                 start = _decompressed(file, compression).read(4)
-            except Damaged:
+            except DamagedContent:
                 start = b""
     if encoding in (None, "utf-8", "utf-8-sig", "utf-16", "utf-32"):
         marks = (
@@ -140,15 +140,15 @@ def form_of(path: str, compression: str | None, encoding: str | None) -> Form:
         )
         for mark, marked in marks:
             if start.startswith(mark) and (encoding is None or marked.startswith(encoding.removesuffix("-sig"))):
-                return Form(compression, marked, len(mark))
+                return FileFormat(compression, marked, len(mark))
     default = {None: "utf-8", "utf-8-sig": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
-    return Form(compression, default.get(encoding, encoding or "utf-8"))
+    return FileFormat(compression, default.get(encoding, encoding or "utf-8"))
 
 
 # Streams
 
 
-class Stream(Protocol):
+class ByteStream(Protocol):
     """Content from some offset on. `read` gives at least a byte and at most so many, none at the end."""
 
     def read(self, size: int, /) -> bytes: ...
@@ -186,7 +186,7 @@ class _Decompressed:
             return data
         self._at_end = True
         if not self._fresh:
-            raise Damaged(f"the {self._compression} stream is cut off", rest_only=True)
+            raise DamagedContent(f"the {self._compression} stream is cut off", rest_only=True)
         return b""
 
     def _step(self, size: int) -> bytes:
@@ -204,10 +204,10 @@ class _Decompressed:
         except (zlib.error, OSError, ValueError) as error:
             self._at_end = True
             if self._fresh and self._members:
-                raise Damaged(
+                raise DamagedContent(
                     f"something that is not {self._compression} follows the content", rest_only=True
                 ) from None
-            raise Damaged(f"the {self._compression} stream is damaged: {error}", rest_only=False) from None
+            raise DamagedContent(f"the {self._compression} stream is damaged: {error}", rest_only=False) from None
         self._fresh = False
         if ended:
             self._members += 1
@@ -253,7 +253,7 @@ class _Zstandard:
                     reason = "the zstd stream is cut off" if cut else f"the zstd stream is damaged: {error}"
                     if garbage:
                         reason = "something that is not zstd follows the content"
-                    raise Damaged(reason, rest_only=cut or garbage) from None
+                    raise DamagedContent(reason, rest_only=cut or garbage) from None
                 self._step = max(1, self._step >> 6)
                 self._open()
                 _skip(self._stream, self._reached)
@@ -262,7 +262,7 @@ class _Zstandard:
             return data
 
 
-def _skip(stream: Stream, count: int) -> None:
+def _skip(stream: ByteStream, count: int) -> None:
     while count > 0:
         data = stream.read(min(count, _STEP))
         if not data:
@@ -270,7 +270,7 @@ def _skip(stream: Stream, count: int) -> None:
         count -= len(data)
 
 
-def _decompressed(file: BinaryIO, compression: str | None) -> Stream:
+def _decompressed(file: BinaryIO, compression: str | None) -> ByteStream:
     match compression:
         case None:
             return file
@@ -282,7 +282,7 @@ def _decompressed(file: BinaryIO, compression: str | None) -> Stream:
 class _Transcoded:
     """UTF-16 or UTF-32 as UTF-8."""
 
-    def __init__(self, stream: Stream, encoding: str) -> None:
+    def __init__(self, stream: ByteStream, encoding: str) -> None:
         self._stream = stream
         self._decoder = codecs.getincrementaldecoder(encoding)(_MARK_WIDE)
         self._ready = b""
@@ -297,7 +297,7 @@ class _Transcoded:
         return data
 
 
-def open_content(file: BinaryIO, form: Form, offset: int) -> Stream:
+def open_content(file: BinaryIO, form: FileFormat, offset: int) -> ByteStream:
     """The content of an open file from an offset on."""
     if form.seekable:
         file.seek(max(offset, form.skips))
@@ -312,11 +312,11 @@ def open_content(file: BinaryIO, form: Form, offset: int) -> Stream:
 
 
 # What can only be read from its beginning goes on where the unit before it stopped, if that was in this process.
-_open_streams: OrderedDict[tuple[object, ...], tuple[BinaryIO, Stream]] = OrderedDict()
+_open_streams: OrderedDict[tuple[object, ...], tuple[BinaryIO, ByteStream]] = OrderedDict()
 _MOST_STREAMS: Final = 4
 
 
-def read_range(path: str, form: Form, begin: int, end: int) -> bytes:
+def read_range(path: str, form: FileFormat, begin: int, end: int) -> bytes:
     """Content between two offsets, as it stands in the file or comes out of the decompressor; less if there is less."""
     status = os.stat(path)
     version = (path, form, status.st_ino, status.st_size, status.st_mtime_ns)
@@ -333,7 +333,7 @@ def read_range(path: str, form: Form, begin: int, end: int) -> bytes:
         while left > 0 and (data := stream.read(left)):
             parts.write(data)
             left -= len(data)
-    except Damaged:
+    except DamagedContent:
         pass  # the checksum of the unit tells
     _open_streams[(*version, end)] = (file, stream)
     while len(_open_streams) > _MOST_STREAMS:

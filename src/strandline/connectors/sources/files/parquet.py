@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from strandline.connectors.sources.files.units import Unit
+from strandline.connectors.sources.files.units import FileRange
 
 # What libraries raise where a page, a footer or a value is damaged. A panic of Polars is no Exception.
 READ_ERRORS: Final = (
@@ -28,7 +28,7 @@ READ_ERRORS: Final = (
 )
 
 
-def read_row_groups(path: str, unit: Unit, columns: Sequence[str]) -> pl.DataFrame:
+def read_row_groups(path: str, unit: FileRange, columns: Sequence[str]) -> pl.DataFrame:
     """Some columns of a unit. Polars takes half the time of Arrow, but takes some types for others: a Date for a
     Datetime, say. What it does not see as the file declares it is read by way of Arrow."""
     types = types_of(path)

@@ -24,9 +24,9 @@ import pyarrow.parquet as pq
 from strandline.connectors.sources.conversion import converts_always
 from strandline.connectors.sources.files.content import (
     SHOWN_BYTES,
-    Damaged,
-    Form,
-    Stream,
+    DamagedContent,
+    FileFormat,
+    ByteStream,
     compression_of,
     fingerprint,
     form_of,
@@ -36,7 +36,7 @@ from strandline.connectors.sources.files.content import (
 )
 from strandline.connectors.sources.files.parquet import READ_ERRORS, column_types, footer_checksum, read_footer
 from strandline.connectors.sources.files.records import split
-from strandline.connectors.sources.files.units import Unit
+from strandline.connectors.sources.files.units import FileRange
 from strandline.connectors.thrift import Struct, read_struct
 from strandline.logical.catalog import BaseStream
 
@@ -85,9 +85,9 @@ class InputFile:
     is_rotated: bool = False  # it has got another name: what it has now is all that comes
     since: float = 0.0  # when it was first seen as it is, by the clock of this process
     is_queued: bool = False
-    units: Iterator[Unit] | None = field(default=None, repr=False)
+    units: Iterator[FileRange] | None = field(default=None, repr=False)
 
-    def take_over(self, unit: Unit) -> None:
+    def take_over(self, unit: FileRange) -> None:
         """Go on after a unit that is in the log."""
         self.inode, self.size, self.changed = unit.inode, unit.size, unit.changed
         self.offset, self.header, self.mark = unit.end, unit.header, unit.mark
@@ -95,11 +95,11 @@ class InputFile:
         self.is_done, self.is_rejected = unit.last, unit.whole
         if unit.kind:
             self.is_parquet = unit.kind == "parquet"
-            self.grows = not self.is_parquet and Form(unit.compression, unit.encoding).seekable
+            self.grows = not self.is_parquet and FileFormat(unit.compression, unit.encoding).seekable
 
-    def facts(self) -> Unit:
+    def facts(self) -> FileRange:
         """A unit with nothing but what tells the file from others."""
-        return Unit(
+        return FileRange(
             self.path,
             begin=self.offset,
             end=self.offset,
@@ -112,16 +112,18 @@ class InputFile:
         )
 
 
-class NotYet(ValueError):
+class IncompleteFile(ValueError):
     """A file that breaks off; it may still be written."""
 
 
-def problem_unit(file: InputFile, problem: str, raw: bytes = b"", *, whole: bool = False, last: bool = True) -> Unit:
+def problem_unit(
+    file: InputFile, problem: str, raw: bytes = b"", *, whole: bool = False, last: bool = True
+) -> FileRange:
     """The unit that stands for what cannot be read."""
     return replace(file.facts(), problem=problem, raw=show_bytes(raw), whole=whole, last=last)
 
 
-def plan_file(file: InputFile, path: str, options: FileOptions, final: bool, settled: bool) -> Iterator[Unit]:
+def plan_file(file: InputFile, path: str, options: FileOptions, final: bool, settled: bool) -> Iterator[FileRange]:
     """The units of a file from where its planning stands; `path` is where it lies now. With `final` nothing will be
     appended to it, so its last line is one also without a line break. One that breaks off is NotYet complete, unless it
     has settled. Raises PLAN_ERRORS, before the first unit, where the file cannot be read."""
@@ -160,7 +162,7 @@ _CHUNK_METADATA: Final = 3
 _COLUMN_PATH, _COLUMN_SIZE, _COLUMN_DATA, _COLUMN_DICTIONARY = 3, 7, 9, 11
 
 
-def _plan_parquet(file: InputFile, path: str, stream: BaseStream) -> Iterator[Unit]:
+def _plan_parquet(file: InputFile, path: str, stream: BaseStream) -> Iterator[FileRange]:
     with pq.ParquetFile(path) as parquet:
         names = Counter(parquet.schema_arrow.names)
         types = column_types(parquet.schema_arrow, [name for name, _ in stream.columns if names[name] == 1])
@@ -231,7 +233,7 @@ def _column_problem(stream: BaseStream, names: Counter[str]) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class RecordRange:
     """Whole records of some content, or one line that is too long."""
 
     begin: int
@@ -242,7 +244,9 @@ class Span:
     raw: bytes | None = None  # the beginning of a line that is too long
 
 
-def _plan_text(file: InputFile, path: str, form: Form, kind: str, options: FileOptions, final: bool) -> Iterator[Unit]:
+def _plan_text(
+    file: InputFile, path: str, form: FileFormat, kind: str, options: FileOptions, final: bool
+) -> Iterator[FileRange]:
     """The units of a file that can be read from anywhere."""
     with open(path, "rb") as opened:
         limit = None if options.follow else file.size
@@ -278,11 +282,11 @@ def _plan_text(file: InputFile, path: str, form: Form, kind: str, options: FileO
 
 
 def _plan_stream(
-    file: InputFile, path: str, form: Form, kind: str, options: FileOptions, settled: bool
-) -> Iterator[Unit]:
+    file: InputFile, path: str, form: FileFormat, kind: str, options: FileOptions, settled: bool
+) -> Iterator[FileRange]:
     """The units of a file that can only be read from its beginning: all of them, or one for the whole if it is damaged,
     since a checksum at its end speaks of all its content."""
-    units: list[Unit] = []
+    units: list[FileRange] = []
     with open(path, "rb") as opened:
         raw = opened.read(SHOWN_BYTES)
         if options.follow and os.fstat(opened.fileno()).st_size == 0:
@@ -320,7 +324,7 @@ def _plan_stream(
             yield problem_unit(file, stream.damage.reason, raw, whole=True)
             return
         if not settled:
-            raise NotYet(file.path)
+            raise IncompleteFile(file.path)
         where = f"{stream.damage.reason} after {end:,} bytes of content"
         problem_facts = replace(facts, begin=end, end=end, row=row)
         units.append(replace(problem_facts, problem=where, raw=show_bytes(raw)))
@@ -329,7 +333,7 @@ def _plan_stream(
     yield from (unit for unit in units if unit.end > file.offset or (unit.problem is not None and not file.is_done))
 
 
-def _unit_of(facts: Unit, span: Span, row: int, form: Form, max_line: int) -> Unit:
+def _unit_of(facts: FileRange, span: RecordRange, row: int, form: FileFormat, max_line: int) -> FileRange:
     unit = replace(facts, begin=span.begin, end=span.end, row=row, rows=span.records, checksum=span.checksum)
     unit = replace(unit, overlong=span.overlong)
     if span.raw is None:
@@ -357,10 +361,10 @@ class _Limited:
 class _UntilDamage:
     """A stream that ends where it is damaged, and remembers by what."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
         self._ready = b""
-        self.damage: Damaged | None = None
+        self.damage: DamagedContent | None = None
 
     def read(self, size: int, /) -> bytes:
         if self._ready:
@@ -370,7 +374,7 @@ class _UntilDamage:
             return b""
         try:
             return self._stream.read(size)
-        except Damaged as damage:
+        except DamagedContent as damage:
             self.damage = damage
             return b""
 
@@ -387,7 +391,7 @@ class _UntilDamage:
         return found
 
 
-def _read_header(file: BinaryIO, form: Form, final: bool) -> tuple[tuple[str, ...], int] | str | None:
+def _read_header(file: BinaryIO, form: FileFormat, final: bool) -> tuple[tuple[str, ...], int] | str | None:
     file.seek(form.skips)
     data = file.read(2**16)
     if b"\n" not in data and b"\r" not in data and len(data) == 2**16:
@@ -415,7 +419,9 @@ def _parse_header(data: bytes, is_whole: bool) -> tuple[tuple[str, ...], int] | 
     return tuple(names), len(line)
 
 
-def _scan(stream: Stream, offset: int, quotes: bool, longest_line: int, final: bool, block: int) -> Iterator[Span]:
+def _scan(
+    stream: ByteStream, offset: int, quotes: bool, longest_line: int, final: bool, block: int
+) -> Iterator[RecordRange]:
     """Spans of about a block from an offset on. Without `final` an incomplete last record is left."""
     buffer = b""
     while True:
@@ -424,7 +430,7 @@ def _scan(stream: Stream, offset: int, quotes: bool, longest_line: int, final: b
         records = split(buffer, quotes, longest_line, final and at_end)
         if len(records):
             checksum = zlib.crc32(memoryview(buffer)[: records.end])
-            yield Span(offset, offset + records.end, len(records), checksum, int(records.overlong.sum()))
+            yield RecordRange(offset, offset + records.end, len(records), checksum, int(records.overlong.sum()))
             offset += records.end
             buffer = buffer[records.end :]
         if at_end:
@@ -437,7 +443,7 @@ def _scan(stream: Stream, offset: int, quotes: bool, longest_line: int, final: b
             offset = span.end
 
 
-def _fill(stream: Stream, size: int) -> tuple[bytes, bool]:
+def _fill(stream: ByteStream, size: int) -> tuple[bytes, bool]:
     """Up to so many bytes, and whether the stream has ended."""
     parts, left = list[bytes](), size
     while left > 0:
@@ -459,7 +465,7 @@ def _without_break(data: bytes, longest_line: int) -> bool:
     return _break_in(data[: longest_line + 1]) < 0
 
 
-def _skip_line(stream: Stream, buffer: bytes, offset: int, final: bool) -> tuple[Span | None, bytes]:
+def _skip_line(stream: ByteStream, buffer: bytes, offset: int, final: bool) -> tuple[RecordRange | None, bytes]:
     """Pass over a line that is too long without keeping it; None if its end is not there yet."""
     raw, passed = buffer[:SHOWN_BYTES], 0
     at = _break_in(buffer)
@@ -467,14 +473,14 @@ def _skip_line(stream: Stream, buffer: bytes, offset: int, final: bool) -> tuple
         passed += len(buffer)
         buffer, at_end = _fill(stream, 2**20)
         if not buffer and at_end:
-            return (Span(offset, offset + passed, 1, raw=raw) if final else None), b""
+            return (RecordRange(offset, offset + passed, 1, raw=raw) if final else None), b""
         at = _break_in(buffer)
     if buffer[at : at + 1] == b"\r" and at + 1 == len(buffer):
         buffer += _fill(stream, 1)[0]
         if at + 1 == len(buffer) and not final:
             return None, b""
     length = 2 if buffer[at : at + 2] == b"\r\n" else 1
-    return Span(offset, offset + passed + at + length, 1, raw=raw), buffer[at + length :]
+    return RecordRange(offset, offset + passed + at + length, 1, raw=raw), buffer[at + length :]
 
 
 PLAN_ERRORS: Final = (OSError, pa.ArrowException, ValueError, pl.exceptions.PolarsError, *READ_ERRORS)

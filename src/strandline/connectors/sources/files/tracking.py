@@ -23,12 +23,12 @@ from strandline.connectors.sources.files.planning import (
     PLAN_ERRORS,
     FileOptions,
     InputFile,
-    NotYet,
+    IncompleteFile,
     content_mark,
     plan_file,
     problem_unit,
 )
-from strandline.connectors.sources.files.units import ListedFile, Unit
+from strandline.connectors.sources.files.units import ListedFile, FileRange
 from strandline.core.security.allow import Allow, FilePath
 
 SETTLE_SECONDS = 2.0
@@ -42,7 +42,7 @@ def static_base(pattern: str) -> str:
     return os.path.dirname(pattern[:cut])
 
 
-class Folder:
+class FollowedDirectory:
     """The files that match a pattern, by their paths from the directory before its first wildcard on."""
 
     def __init__(self, pattern: str, options: FileOptions, allow: Allow | None = None) -> None:
@@ -112,10 +112,10 @@ def _listed(path: str, where: str | os.DirEntry[str]) -> ListedFile | None:
     return ListedFile(path, status.st_ino, size, status.st_mtime_ns)
 
 
-class Tracker:
+class FileTracker:
     """The files of a stream on the driver: what was planned of each, and what is to be planned next."""
 
-    def __init__(self, folder: Folder, end_marker: str) -> None:
+    def __init__(self, folder: FollowedDirectory, end_marker: str) -> None:
         self.folder = folder
         self.options = folder.options
         self.end_marker = end_marker
@@ -125,7 +125,7 @@ class Tracker:
         self._previous: dict[str, ListedFile] = {}
         self._queue: deque[InputFile] = deque()
         self._waiting: list[InputFile] = []
-        self._notices: list[Unit] = []  # entries about files that changed
+        self._notices: list[FileRange] = []  # entries about files that changed
         self._ending = not self.options.follow
         self._next_look = 0.0
 
@@ -136,7 +136,7 @@ class Tracker:
 
     # What was planned before.
 
-    def restore(self, units: Iterable[Unit], listing: Iterable[ListedFile] | None) -> None:
+    def restore(self, units: Iterable[FileRange], listing: Iterable[ListedFile] | None) -> None:
         """Take up the files where the units of a log leave them."""
         for unit in units:
             self._file_of(unit).take_over(unit)
@@ -148,7 +148,7 @@ class Tracker:
             if planned:
                 self._previous[file.path] = ListedFile(file.path, file.inode, file.size, file.changed)
 
-    def _file_of(self, unit: Unit) -> InputFile:
+    def _file_of(self, unit: FileRange) -> InputFile:
         known = self._files.get(unit.path)
         if known is not None and known.inode == unit.inode:
             return known
@@ -343,7 +343,7 @@ class Tracker:
         except OSError:
             return False
 
-    def _cut_off(self, file: InputFile) -> Unit:
+    def _cut_off(self, file: InputFile) -> FileRange:
         """A file that has become shorter than what was read of it begins again."""
         read, file.units = file.offset, None
         file.offset, file.row, file.mark, file.is_done = 0, 1, None, False
@@ -353,7 +353,7 @@ class Tracker:
         )
         return problem_unit(file, problem, last=False)
 
-    def _changed_before(self, file: InputFile) -> Unit:
+    def _changed_before(self, file: InputFile) -> FileRange:
         """A file that has other content before the position goes on at its present end."""
         read, file.units = file.offset, None
         file.offset, file.is_done = file.size, False
@@ -379,7 +379,7 @@ class Tracker:
 
     # Planning.
 
-    def plan(self, rows: int) -> list[Unit]:
+    def plan(self, rows: int) -> list[FileRange]:
         """The next units, of about so many rows; nothing is read beyond that."""
         units, self._notices = self._notices, []
         planned = 0
@@ -399,7 +399,7 @@ class Tracker:
         self.is_complete = self._ending and not self._queue and not self._waiting
         return units
 
-    def _next_unit(self, file: InputFile) -> Unit | None:
+    def _next_unit(self, file: InputFile) -> FileRange | None:
         """The next unit of a file, or one that stands for the file where it cannot be read; None if nothing is left for
         now."""
         settled = self._ending or time.monotonic() - file.since >= SETTLE_SECONDS
@@ -417,9 +417,9 @@ class Tracker:
                 return None  # the next look finds it under another name, or says that it is gone
             return self._unreadable(file, error, settled)
         except PLAN_ERRORS as error:
-            return self._unreadable(file, error, settled and not isinstance(error, NotYet))
+            return self._unreadable(file, error, settled and not isinstance(error, IncompleteFile))
 
-    def _unreadable(self, file: InputFile, error: BaseException, settled: bool) -> Unit | None:
+    def _unreadable(self, file: InputFile, error: BaseException, settled: bool) -> FileRange | None:
         """A file that may still be written waits; one that does not change is rejected."""
         if not settled:
             self._waiting.append(file)

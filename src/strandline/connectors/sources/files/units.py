@@ -21,7 +21,7 @@ LISTING: Final = "listing"
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class FileRange:
     """A piece of a file: row groups or bytes of content `begin` to `end`; `row` is the number of its first row, from 1.
 
     One with a `problem` stands for something that cannot be read, and is a single rejected entry with `raw` as its
@@ -51,11 +51,11 @@ class Unit:
     raw: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        return {each.name: value for each in fields(self) if (value := getattr(self, each.name)) != each.default}
+        return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default}
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Unit:
-        return Unit(**{**data, "header": tuple(data.get("header", ()))})
+    def from_json(data: Mapping[str, Any]) -> FileRange:
+        return FileRange(**{**data, "header": tuple(data.get("header", ()))})
 
     @property
     def is_divisible(self) -> bool:
@@ -73,12 +73,12 @@ class ListedFile:
     changed: int
 
 
-class UnitLog:
+class FileRangeLog:
     """The entries of one stream: on disk, or in memory where there is no checkpoint. Knows the units by position."""
 
     def __init__(self, path: Path | None) -> None:
         self._log = ChainedLog(path) if path is not None else None
-        self.units: list[Unit | None] = []  # by position; None is an entry that is no unit
+        self.units: list[FileRange | None] = []  # by position; None is an entry that is no unit
         self.listing: list[ListedFile] | None = None
 
     def __len__(self) -> int:
@@ -113,17 +113,17 @@ class UnitLog:
         for entry in entries:
             try:
                 if LISTING in entry:
-                    self.listing = [ListedFile(*each) for each in entry[LISTING]]
+                    self.listing = [ListedFile(*item) for item in entry[LISTING]]
                     self.units.append(None)
                 else:
-                    self.units.append(Unit.from_json(entry))
+                    self.units.append(FileRange.from_json(entry))
             except (TypeError, ValueError, AttributeError):
                 raise self._damaged() from None
 
     def append_listing(self, files: Sequence[ListedFile]) -> None:
         self._append([{LISTING: [[file.path, file.inode, file.size, file.changed] for file in files]}])
 
-    def append(self, units: Sequence[Unit]) -> None:
+    def append(self, units: Sequence[FileRange]) -> None:
         self._append([unit.to_json() for unit in units])
 
     def _append(self, entries: list[dict[str, Any]]) -> None:
@@ -131,7 +131,7 @@ class UnitLog:
             self._log.append(entries)
         self._take(entries)
 
-    def between(self, start: int, end: int) -> list[Unit]:
+    def between(self, start: int, end: int) -> list[FileRange]:
         if end > len(self.units):
             self.load()
         if end > len(self.units):
@@ -169,13 +169,13 @@ class UnitLog:
 
 
 # Tasks of one process share what they know of a log; each reads only what was appended since.
-_logs: dict[str, UnitLog] = {}
+_logs: dict[str, FileRangeLog] = {}
 _LOCK: Final = threading.Lock()
 
 
-def shared_log(path: Path) -> UnitLog:
+def shared_log(path: Path) -> FileRangeLog:
     """The log of a file, as far as this process has read it, and what was appended since."""
     with _LOCK:
-        log = _logs.setdefault(os.path.abspath(path), UnitLog(path))
+        log = _logs.setdefault(os.path.abspath(path), FileRangeLog(path))
         log.load()
         return log

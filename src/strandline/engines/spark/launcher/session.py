@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class Session:
+class EmbeddedSpark:
     """A Spark session of our own and the JVM under it."""
 
     def __init__(self, spark: SparkSession, java: Java, jvm: Jvm, warm: bool) -> None:
@@ -46,7 +46,7 @@ class Session:
         self._warming = _Warming(spark) if warm else None
         atexit.register(self.stop)
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> EmbeddedSpark:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -79,10 +79,10 @@ def start(
     log_directory: Path | None = None,
     warm: bool = True,
     note: Callable[[str], None] | None = None,
-) -> Session:
+) -> EmbeddedSpark:
     """Start Spark on `master` (the cores of this machine by default); `config` has the last word on every setting.
 
-    Nothing reaches the terminal: Spark, the JVM and the Python workers write to `Session.log_file`. The JVM outlives
+    Nothing reaches the terminal: Spark, the JVM and the Python workers write to `EmbeddedSpark.log_file`. The JVM outlives
     neither the session nor this process, however the process ends. `warm` brings the Python workers up in the
     background. `note` is told what is being waited for.
 
@@ -99,7 +99,7 @@ def _start(
     warm: bool,
     archive: Path | None,
     note: Callable[[str], None],
-) -> Session:
+) -> EmbeddedSpark:
     note("looking for Java")
     pyspark = pyspark_directory()
     _refuse_second_session()
@@ -111,7 +111,7 @@ def _start(
     try:
         settings = settings_for(master, config, scratch)
         jvm = Jvm(java, pyspark, master, settings, scratch, archive)
-        session = Session(jvm.connect(), java, jvm, warm)
+        session = EmbeddedSpark(jvm.connect(), java, jvm, warm)
         log_event(SPARK, INFO, "spark started", master=master, java=java.version, log=scratch.log_file)
         return session
     except BaseException as error:
