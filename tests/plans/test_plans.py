@@ -47,7 +47,8 @@ def walk_physical(node: physical.Node) -> Iterator[physical.Node]:
 
 
 def test_cases_have_every_logical_node(logical_nodes: list[logical.Plan]) -> None:
-    assert {type(node) for node in logical_nodes} == set(get_args(logical.Plan))
+    # The binder has made joins of every Apply: those are in algebra/decorrelate.case.
+    assert {type(node) for node in logical_nodes} == set(get_args(logical.Plan)) - {logical.Apply}
 
 
 def test_cases_have_every_kind_of_logical_node(logical_nodes: list[logical.Plan]) -> None:

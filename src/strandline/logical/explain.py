@@ -19,6 +19,7 @@ from strandline.logical.expressions import (
 )
 from strandline.logical.plan import (
     Aggregate,
+    Apply,
     Changes,
     CountWindow,
     Distinct,
@@ -185,6 +186,9 @@ def show_node(plan: Plan) -> str:
             return f"{'Anti' if anti else 'Semi'} join{on}"
         case MarkJoin(mark, predicate, _, _):
             return f"Mark join {mark.id}{'' if predicate is None else f' on {show_expression(predicate)}'}"
+        case Apply(kind, column, value, _, _):
+            added = "" if column is None else f" {column.id}"
+            return f"Apply {kind}{added}{'' if value is None else f' of {show_expression(value)}'}"
         case Aggregate(keys, aggregates, _):
             by = f" by {', '.join(keys)}" if keys else ""
             computed = ", ".join(show_aggregate(c, a) for c, a in aggregates)

@@ -6,9 +6,10 @@ unique in the whole plan, so that a rule can move an operator without renumberin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from strandline.core.errors import Span
 from strandline.core.types import Column
 from strandline.logical.expressions import AggregateCall, Expression, SortKey
 
@@ -124,6 +125,26 @@ class Map:
 
 
 @dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One element per instant and group with the aggregates over the group; the groups are the distinct `keys`.
+
+    Without keys there is one group, and it has a value (COUNT 0, others NULL) also when nothing is valid.
+    Keys are ids of columns of the source; they stay columns of the output.
+    """
+
+    keys: tuple[str, ...]
+    aggregates: tuple[tuple[Column, AggregateCall], ...]
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """Each payload at most once per instant."""
+
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
 class Join:
     """Pair the elements that are valid together and satisfy `predicate` (None: all, the Cartesian product)."""
 
@@ -163,32 +184,27 @@ class MarkJoin:
     right: Plan
 
 
-@dataclass(frozen=True, slots=True)
-class Aggregate:
-    """One element per instant and group with the aggregates over the group; the groups are the distinct `keys`.
+ApplyKind: TypeAlias = Literal["semi", "anti", "mark", "single"]
 
-    Without keys there is one group, and it has a value (COUNT 0, others NULL) also when nothing is valid.
-    Keys are ids of columns of the source; they stay columns of the output.
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """A subquery, also called a dependent join: the right is evaluated for each element l of the left. Its outer
+    references, columns of the left that its expressions read, are the values of l then.
+
+    semi, anti   l while a row of the right satisfies `value`, or while none does
+    mark         l with a `column` that says whether one does
+    single       l with a `column` that has the `value` over l and the row of the right, which has at most one; or NULL
+
+    No `value` is TRUE. The binder makes these nodes, and `logical/decorrelate.py` replaces them by joins.
     """
 
-    keys: tuple[str, ...]
-    aggregates: tuple[tuple[Column, AggregateCall], ...]
-    source: Plan
-
-
-@dataclass(frozen=True, slots=True)
-class Distinct:
-    """Each payload at most once per instant."""
-
-    source: Plan
-
-
-@dataclass(frozen=True, slots=True)
-class Union:
-    """All elements of all sources (UNION ALL). Column i of the output is column i of every source."""
-
-    columns: tuple[Column, ...]
-    sources: tuple[Plan, ...]
+    kind: ApplyKind
+    column: Column | None
+    value: Expression | None
+    left: Plan
+    right: Plan
+    span: Span = field(compare=False)
 
 
 ChangeKind: TypeAlias = Literal["insert", "delete"]
@@ -212,23 +228,16 @@ class SetOperation:
     right: Plan
 
 
-Plan: TypeAlias = (
-    Scan
-    | TimeWindow
-    | CountWindow
-    | SessionWindow
-    | Granularity
-    | Changes
-    | TopRows
-    | Rank
-    | Filter
-    | Map
-    | Join
-    | OuterJoin
-    | SemiJoin
-    | MarkJoin
-    | Aggregate
-    | Distinct
-    | Union
-    | SetOperation
-)
+@dataclass(frozen=True, slots=True)
+class Union:
+    """All elements of all sources (UNION ALL). Column i of the output is column i of every source."""
+
+    columns: tuple[Column, ...]
+    sources: tuple[Plan, ...]
+
+
+WindowPlan: TypeAlias = TimeWindow | CountWindow | SessionWindow | Granularity
+UnaryPlan: TypeAlias = WindowPlan | Changes | TopRows | Rank | Filter | Map | Aggregate | Distinct
+BinaryPlan: TypeAlias = Join | OuterJoin | SemiJoin | MarkJoin | Apply | SetOperation
+PredicatePlan: TypeAlias = Filter | Join | OuterJoin | SemiJoin | MarkJoin
+Plan: TypeAlias = Scan | UnaryPlan | BinaryPlan | Union

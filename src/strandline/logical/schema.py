@@ -1,57 +1,60 @@
-"""The output columns of a plan, derived from the tree."""
+"""The output columns of a plan, derived from the tree, and the ids of columns."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 from strandline.core.types import Column, Schema
-from strandline.logical.plan import (
-    Aggregate,
-    Changes,
-    CountWindow,
-    Distinct,
-    Filter,
-    Granularity,
-    Join,
-    Map,
-    MarkJoin,
-    OuterJoin,
-    Plan,
-    Rank,
-    Scan,
-    SemiJoin,
-    SessionWindow,
-    SetOperation,
-    TimeWindow,
-    TopRows,
-    Union,
-)
+from strandline.logical import plan as logical
+from strandline.logical.expressions import ColumnRef, Expression
+from strandline.logical.plan import Plan
 
 
 def schema(plan: Plan) -> Schema:
     """The columns of the elements that a plan produces."""
     match plan:
-        case Scan(_, _, columns):
+        case logical.Scan(_, _, columns):
             return columns
-        case TimeWindow() | CountWindow() | SessionWindow() | Granularity() | Changes() | TopRows():
-            return schema(plan.source)
-        case Filter() | Distinct():
-            return schema(plan.source)
-        case Rank(place, _, _, _, source):
+        case logical.Rank(place, _, _, _, source):
             return (*schema(source), place)
-        case Map(outputs, _):
+        case logical.Map(outputs, _):
             return tuple(column for column, _ in outputs)
-        case Join() | OuterJoin():
+        case logical.Join() | logical.OuterJoin():
             return schema(plan.left) + schema(plan.right)
-        case SemiJoin():
+        case logical.SemiJoin():
             return schema(plan.left)
-        case MarkJoin(mark, _, left, _):
+        case logical.MarkJoin(mark, _, left, _):
             return (*schema(left), mark)
-        case Aggregate(keys, aggregates, source):
+        case logical.Apply(_, added, _, left, _):
+            return schema(left) if added is None else (*schema(left), added)
+        case logical.Aggregate(keys, aggregates, source):
             by_id = {column.id: column for column in schema(source)}
             return tuple(by_id[key] for key in keys) + tuple(column for column, _ in aggregates)
-        case Union(columns, _) | SetOperation(_, columns, _, _):
+        case logical.Union(columns, _) | logical.SetOperation(_, columns, _, _):
             return columns
+        case _:
+            return schema(plan.source)
 
 
 def column(plan: Plan, column_id: str) -> Column:
     """The column with this id."""
     return next(c for c in schema(plan) if c.id == column_id)
+
+
+def pass_on(columns: Iterable[Column]) -> tuple[tuple[Column, Expression], ...]:
+    """What a Map lists to keep columns as they are."""
+    return tuple((column, ColumnRef(column.id, column.type)) for column in columns)
+
+
+class Ids:
+    """Hands out ids that are unique within one plan."""
+
+    def __init__(self) -> None:
+        self.used: dict[str, int] = {}
+
+    def fresh(self, name: str) -> str:
+        # Only plain characters: array libraries read some names, such as * or ^x$, as patterns.
+        base = re.sub(r"[^\w.]", "_", name.split("#")[0]) or "column"
+        self.used[base] = count = self.used.get(base, 0) + 1
+        return base if count == 1 else f"{base}#{count}"

@@ -5,60 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from strandline.logical.expressions import Expression, extent
-from strandline.logical.plan import (
-    Aggregate,
-    Changes,
-    CountWindow,
-    Distinct,
-    Filter,
-    Granularity,
-    Join,
-    Map,
-    MarkJoin,
-    OuterJoin,
-    Plan,
-    Rank,
-    Scan,
-    SemiJoin,
-    SessionWindow,
-    SetOperation,
-    TimeWindow,
-    TopRows,
-    Union,
-)
+from strandline.logical.expressions import Expression, extent, substitute
+from strandline.logical.plan import Apply, BinaryPlan, Map, Plan, PredicatePlan, Scan, UnaryPlan, Union
 
 
 def sources(plan: Plan) -> tuple[Plan, ...]:
     """The inputs of a node."""
-    match plan:
-        case Scan():
-            return ()
-        case TimeWindow() | CountWindow() | SessionWindow() | Granularity() | Changes() | TopRows() | Rank():
-            return (plan.source,)
-        case Filter() | Map() | Aggregate() | Distinct():
-            return (plan.source,)
-        case Join() | OuterJoin() | SemiJoin() | MarkJoin() | SetOperation():
-            return (plan.left, plan.right)
-        case Union(_, inputs):
-            return inputs
+    if isinstance(plan, UnaryPlan):
+        return (plan.source,)
+    if isinstance(plan, BinaryPlan):
+        return (plan.left, plan.right)
+    return plan.sources if isinstance(plan, Union) else ()
 
 
 def with_sources(plan: Plan, inputs: tuple[Plan, ...]) -> Plan:
     """The same node over other inputs."""
     if inputs == sources(plan):
         return plan
-    match plan:
-        case Scan():
-            return plan
-        case TimeWindow() | CountWindow() | SessionWindow() | Granularity() | Changes() | TopRows() | Rank():
-            return replace(plan, source=inputs[0])
-        case Filter() | Map() | Aggregate() | Distinct():
-            return replace(plan, source=inputs[0])
-        case Join() | OuterJoin() | SemiJoin() | MarkJoin() | SetOperation():
-            return replace(plan, left=inputs[0], right=inputs[1])
-        case Union():
-            return replace(plan, sources=inputs)
+    if isinstance(plan, UnaryPlan):
+        return replace(plan, source=inputs[0])
+    if isinstance(plan, BinaryPlan):
+        return replace(plan, left=inputs[0], right=inputs[1])
+    return replace(plan, sources=inputs) if isinstance(plan, Union) else plan
 
 
 def transform_up(plan: Plan, change: Callable[[Plan], Plan]) -> Plan:
@@ -75,15 +43,27 @@ def walk(plan: Plan) -> Iterator[Plan]:
 
 def expressions(plan: Plan) -> tuple[Expression, ...]:
     """The expressions of a node itself."""
-    match plan:
-        case Filter() | Join() | OuterJoin() | SemiJoin() | MarkJoin():
-            return (plan.predicate,) if plan.predicate is not None else ()
-        case Map(outputs, _):
-            return tuple(expression for _, expression in outputs)
-        case Scan() | TimeWindow() | CountWindow() | SessionWindow() | Granularity() | Changes() | TopRows():
-            return ()
-        case Rank() | Aggregate() | Distinct() | Union() | SetOperation():
-            return ()
+    if isinstance(plan, PredicatePlan):
+        return () if plan.predicate is None else (plan.predicate,)
+    if isinstance(plan, Apply):
+        return () if plan.value is None else (plan.value,)
+    return tuple(expression for _, expression in plan.outputs) if isinstance(plan, Map) else ()
+
+
+def map_expressions(plan: Plan, change: Callable[[Expression], Expression]) -> Plan:
+    """The same node with its own expressions changed."""
+    if isinstance(plan, PredicatePlan) and plan.predicate is not None:
+        return replace(plan, predicate=change(plan.predicate))
+    if isinstance(plan, Apply) and plan.value is not None:
+        return replace(plan, value=change(plan.value))
+    if isinstance(plan, Map):
+        return Map(tuple((column, change(value)) for column, value in plan.outputs), plan.source)
+    return plan
+
+
+def substitute_columns(plan: Plan, values: dict[str, Expression]) -> Plan:
+    """The plan with each column in `values` replaced by its expression, wherever it is read."""
+    return transform_up(plan, lambda node: map_expressions(node, lambda value: substitute(value, values)))
 
 
 def size(plan: Plan) -> int:

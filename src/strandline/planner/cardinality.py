@@ -23,6 +23,7 @@ from strandline.logical.catalog import StreamStatistics
 from strandline.logical.expressions import Call, ColumnRef, Expression, Literal, columns_of, conjuncts
 from strandline.logical.plan import (
     Aggregate,
+    Apply,
     Changes,
     CountWindow,
     Distinct,
@@ -126,6 +127,8 @@ def estimate_output(plan: Plan, below: tuple[StreamProfile, ...], statistics: St
             return matched("anti" if anti else "semi", predicate, *_sides(below))
         case MarkJoin():
             return matched("mark", plan.predicate, *_sides(below))
+        case Apply():
+            raise AssertionError("the binder has replaced every Apply by joins")
         case Aggregate(keys, _, _):
             return aggregated(below[0], keys)
         case Distinct(source):

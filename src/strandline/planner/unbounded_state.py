@@ -14,6 +14,7 @@ from strandline.functions.aggregates import looks_at_members
 from strandline.logical.explain import show_node
 from strandline.logical.plan import (
     Aggregate,
+    Apply,
     Changes,
     CountWindow,
     Distinct,
@@ -74,7 +75,7 @@ def lasting(plan: Plan) -> UnboundedState | None:
             return _both(left, right)
         case OuterJoin(full, _, left, right):
             return _either(left, right) if full else lasting(left)
-        case SemiJoin() | MarkJoin():
+        case SemiJoin() | MarkJoin() | Apply():
             return lasting(plan.left)
         case Aggregate(keys, _, source):
             below = lasting(source)

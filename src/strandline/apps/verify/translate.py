@@ -389,11 +389,11 @@ class Texts(Scalars):
     its text."""
 
     def __init__(self, translation: Translation, scope: Scope, clause: str) -> None:
-        super().__init__(scope, clause, subquery=self.ask, grouping=self.left_out, rank=self.ranked)
+        super().__init__(scope, clause)
         self.translation = translation
         self.dialect = translation.dialect
 
-    def ask(self, node: Subquery, scalars: Scalars) -> Expression:
+    def subquery(self, node: Subquery) -> Expression:
         inner = self.translation.query(node.query, self.scope)
         if isinstance(node, ast.Exists):
             return ColumnRef(f"EXISTS ({inner.sql})", BOOLEAN)
@@ -403,18 +403,18 @@ class Texts(Scalars):
             return ColumnRef(f"({value})", inner.columns[0].type)
         column = inner.columns[0]
         asked = Operand(ColumnRef("s.c1", column.type), node.span)
-        test = call(node.operator, [scalars.operand(node.operand), asked], node.span)
+        test = call(node.operator, [self.operand(node.operand), asked], node.span)
         one, two = (self.dialect.sql(part) for part in children(test))
         listed = inner.sql if two == "s.c1" else f"SELECT {two} FROM ({inner.sql}) AS s"
         return ColumnRef(f"({one} {node.operator} {node.quantifier} ({listed}))", BOOLEAN)
 
-    def ranked(self, node: ast.Ranking, scalars: Scalars) -> Expression:
-        keys = ", ".join(self.dialect.sql(scalars.bind(entry)) for entry in node.partition)
+    def rank(self, node: ast.Ranking) -> Expression:
+        keys = ", ".join(self.dialect.sql(self.bind(entry)) for entry in node.partition)
         entry = f"PARTITION BY {keys} " if keys else ""
-        order = ", ".join(self.dialect.sql(scalars.bind(item.value)) + _direction(item) for item in node.order)
+        order = ", ".join(self.dialect.sql(self.bind(item.value)) + _direction(item) for item in node.order)
         return ColumnRef(f"rank() OVER ({entry}ORDER BY {order})", BIGINT)
 
-    def left_out(self, node: ast.Function) -> Expression:
+    def grouping(self, node: ast.Function) -> Expression:
         """GROUPING(a, b): a bit for each key, 1 where it is left out."""
         keys = () if isinstance(node.arguments, ast.Star) else node.arguments
         listed = ", ".join(self.dialect.sql(self.bind(key)) for key in keys)

@@ -15,6 +15,7 @@ from strandline.core.types import Column
 from strandline.logical.expressions import Call, ColumnRef, Expression, conjuncts
 from strandline.logical.plan import (
     Aggregate,
+    Apply,
     Changes,
     CountWindow,
     Distinct,
@@ -75,7 +76,7 @@ def keys(plan: Plan) -> Keys:
             return _joined(predicate, left, right, both=isinstance(plan, Join))
         case OuterJoin():  # an element of nothing but NULLs may be alone on either side
             return ()
-        case SemiJoin() | MarkJoin():
+        case SemiJoin() | MarkJoin() | Apply():
             return keys(plan.left)
         case Aggregate(by, _, _):
             return (frozenset(by),)
@@ -151,7 +152,7 @@ def equalities(plan: Plan) -> tuple[Pair, ...]:
             return (*_pairs(predicate), *equalities(source))
         case Join(predicate, left, right):
             return (*_pairs(predicate), *equalities(left), *equalities(right))
-        case SemiJoin() | MarkJoin():
+        case SemiJoin() | MarkJoin() | Apply():
             return equalities(plan.left)
         case Distinct() | Granularity() | TopRows() | Rank():
             return equalities(plan.source)

@@ -11,6 +11,7 @@ from typing import assert_never
 
 from strandline.logical.plan import (
     Aggregate,
+    Apply,
     Changes,
     CountWindow,
     Distinct,
@@ -48,7 +49,7 @@ def is_point_stream(plan: Plan) -> bool:
             return is_point_stream(left) or is_point_stream(right)
         case OuterJoin(full, _, left, right):
             return is_point_stream(left) and (not full or is_point_stream(right))
-        case SemiJoin() | MarkJoin():
+        case SemiJoin() | MarkJoin() | Apply():
             return is_point_stream(plan.left)
         case Aggregate(keys, _, source):  # the one group of an aggregation without keys is always there
             return bool(keys) and is_point_stream(source)
@@ -73,7 +74,7 @@ def lasts(plan: Plan) -> bool:
             return all(map(lasts, inputs))
         case Scan() | CountWindow() | SessionWindow() | Changes() | TopRows() | Rank() | Aggregate():
             return False
-        case OuterJoin() | SemiJoin() | MarkJoin() | SetOperation():
+        case OuterJoin() | SemiJoin() | MarkJoin() | Apply() | SetOperation():
             return False
         case _:
             assert_never(plan)

@@ -13,6 +13,7 @@ from typing import assert_never
 
 from strandline.logical.plan import (
     Aggregate,
+    Apply,
     Changes,
     CountWindow,
     Distinct,
@@ -75,7 +76,7 @@ def constant_duration(plan: Plan) -> int | None:
             return durations.pop() if len(durations) == 1 else None
         case Scan() | CountWindow() | SessionWindow() | Changes() | TopRows() | Rank() | Aggregate() | Distinct():
             return 1 if is_point_stream(plan) else None
-        case Join() | OuterJoin() | SemiJoin() | MarkJoin() | SetOperation():
+        case Join() | OuterJoin() | SemiJoin() | MarkJoin() | Apply() | SetOperation():
             return 1 if is_point_stream(plan) else None
         case _:
             assert_never(plan)
@@ -99,7 +100,7 @@ def ends_in_order(plan: Plan) -> bool:
             return ends_in_order(plan.source)
         case Join() | OuterJoin() | SemiJoin() | MarkJoin() | Distinct() | Union() | SetOperation():
             return False
-        case Scan() | Changes() | TopRows() | Rank():  # rows that bring their intervals end as they please
+        case Scan() | Changes() | TopRows() | Rank() | Apply():  # rows that bring their intervals end as they please
             return False
         case _:
             assert_never(plan)
@@ -131,6 +132,8 @@ def has_certain_ends(plan: Plan) -> bool:
         case Union(_, inputs):
             return all(map(has_certain_ends, inputs))
         case CountWindow() | SessionWindow() | Changes() | TopRows() | Rank() | OuterJoin() | MarkJoin() | Aggregate():
+            return False
+        case Apply():
             return False
         case _:
             assert_never(plan)

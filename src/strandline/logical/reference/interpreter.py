@@ -17,9 +17,10 @@ from strandline.core.types import Column
 from strandline.functions.aggregates import aggregate, compare_rows, in_order
 from strandline.functions.evaluate import evaluate
 from strandline.logical.catalog import WEIGHT
-from strandline.logical.expressions import ColumnRef, Expression, SortKey, Value
+from strandline.logical.expressions import ColumnRef, Expression, Literal, SortKey, Value
 from strandline.logical.plan import (
     Aggregate,
+    Apply,
     Changes,
     CountWindow,
     Distinct,
@@ -42,7 +43,7 @@ from strandline.logical.plan import (
 )
 from strandline.logical.properties.temporal import granule, is_point_stream, keeps_arrival_order
 from strandline.logical.schema import schema
-from strandline.logical.tree import sources, streams_read
+from strandline.logical.tree import sources, streams_read, substitute_columns
 
 Row: TypeAlias = dict[str, Value]
 
@@ -142,6 +143,8 @@ class _Interpreter:
             case MarkJoin(mark, predicate, left, right):
                 others = self.at(right, t)
                 return [{**row, mark.id: any(_match(predicate, row, o) for o in others)} for row in self.at(left, t)]
+            case Apply():
+                return [row for one in self.at(plan.left, t) for row in self._apply(plan, one, t)]
             case Aggregate():
                 return self._aggregate(plan, t)
             case Distinct(source):
@@ -157,6 +160,20 @@ class _Interpreter:
                 one, two = (Counter(_key(tuple(row.values())) for row in side) for side in sides)
                 known = {_key(tuple(row.values())): row for side in sides for row in side}
                 return [row for key, row in known.items() for _ in range(_copies(kind, one[key], two[key]))]
+
+    def _apply(self, plan: Apply, row: Row, t: Instant) -> Iterator[Row]:
+        """What a subquery makes of one row of the left: its outer references have the values of this row."""
+        values: dict[str, Expression] = {c.id: Literal(row[c.id], c.type) for c in schema(plan.left)}
+        rows = _Interpreter(self.streams, self.origin).at(substitute_columns(plan.right, values), t)
+        if plan.kind == "single":
+            assert plan.column is not None and plan.value is not None and len(rows) <= 1, "a single value"
+            yield {**row, plan.column.id: evaluate(plan.value, {**row, **rows[0]}) if rows else None}
+            return
+        matches = any(_match(plan.value, row, other) for other in rows)
+        if plan.column is not None:
+            yield {**row, plan.column.id: matches}
+        elif matches != (plan.kind == "anti"):
+            yield row
 
     def _renamed(self, source: Plan, columns: tuple[Column, ...], t: Instant) -> list[Row]:
         names = [c.id for c in schema(source)]

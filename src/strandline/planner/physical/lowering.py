@@ -157,6 +157,8 @@ def _build(plan: Plan) -> LoweredPlan:
             return _match_join(plan, "anti" if anti else "semi")
         case logical.MarkJoin(mark):
             return _match_join(plan, "mark", mark)
+        case logical.Apply():
+            raise AssertionError("the binder has replaced every Apply by joins")
         case logical.Aggregate(keys, aggregates, source):
             built = _build(source)
             built = _to_keys(built, keys) if keys else _to_one(built)

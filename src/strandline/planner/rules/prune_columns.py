@@ -7,6 +7,7 @@ from dataclasses import replace
 from strandline.logical.expressions import ColumnRef, columns_of
 from strandline.logical.plan import (
     Aggregate,
+    Apply,
     Changes,
     CountWindow,
     Distinct,
@@ -85,6 +86,8 @@ def _prune(plan: Plan, needed: frozenset[str], may_forget: bool) -> Plan:
             wanted = needed | (columns_of(plan.predicate) if plan.predicate is not None else frozenset())
             sides = [prune(side, wanted & frozenset(c.id for c in schema(side))) for side in (plan.left, plan.right)]
             return replace(plan, left=sides[0], right=sides[1])
+        case Apply():
+            raise AssertionError("the binder has replaced every Apply by joins")
         case Aggregate(keys, aggregates, source):
             kept_aggregates = tuple((c, a) for c, a in aggregates if c.id in needed)
             arguments = frozenset(column.id for _, a in kept_aggregates for column in a.columns)

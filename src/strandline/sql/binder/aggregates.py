@@ -1,6 +1,6 @@
 """Calls of aggregates: what stands in their parentheses and behind them.
 
-A room of the binder. It says what is aggregated and how; `groups` gives it a column.
+It says what is aggregated and how; `grouping` gives it a column.
 """
 
 from __future__ import annotations

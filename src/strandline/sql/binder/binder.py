@@ -1,78 +1,44 @@
-"""Names and types resolved: syntax tree to algebra.
+"""Names and types resolved: syntax tree to logical plan.
 
 Every column gets an id that no other column of the plan has. Ids are readable: `b.price` is the price of the stream
 called b in FROM, a computed column has the name of the output, and `#2` marks the second of a kind. The one place
 where an id appears again is the Map below an Aggregate, which passes columns on under the ids that they had.
 
-The shape of a SELECT is always the same, from the bottom: scans and joins, Filter (WHERE) and the joins of its
-subqueries, then if it groups Map (keys and arguments), Aggregate and Filter (HAVING), and on top the Map of the output
-columns and a Distinct.
-
-The rooms below, each with one question: `scope` (what does a name mean), `names` (and in FROM), `literals` (what value
-is written), `scalars` (what does an expression mean), `aggregates` (what does an aggregate see), `subqueries` (who has
-a partner), `reach` (and who further out), `outputs` (what does SELECT list), `groups` (what does GROUP BY keep),
-`having` (and of that HAVING), `scaled` (for how many rows does one stand), `ranks` (which place has a row), `windows`
-(how long do rows count), `validity` (from when until when), `copies` (a named query, used again).
+The shape of a SELECT is always the same, from the bottom: FROM (scans and joins); WHERE (Filter, and Apply for its
+subqueries); if it groups Map (keys and arguments), Aggregate and HAVING (Filter and Apply); the Applys of the SELECT
+list; Rank and QUALIFY; the Map of the output columns and a Distinct. `decorrelate` makes joins of the Applys then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, assert_never
 
 from strandline.core.errors import BindError, Span
-from strandline.core.types import BOOLEAN, DOUBLE, INTERVAL, NULL, VARCHAR, Column, Type
+from strandline.core.types import INTERVAL, NULL, VARCHAR, Column, Type
 from strandline.functions.signatures import meet
-from strandline.logical.catalog import WEIGHT, BaseStream, Catalog, DerivedStream
-from strandline.logical.expressions import (
-    Call,
-    ColumnRef,
-    Expression,
-    Literal,
-    columns_of,
-    conjunction,
-    conjuncts,
-)
-from strandline.logical.plan import (
-    Changes,
-    Distinct,
-    Filter,
-    Join,
-    Map,
-    OuterJoin,
-    Plan,
-    Scan,
-    SemiJoin,
-    SetKind,
-    SetOperation,
-    TopRows,
-    Union,
-)
-from strandline.logical.schema import schema
-from strandline.logical.tree import size, sources
+from strandline.logical.catalog import Catalog, DerivedStream
+from strandline.logical.decorrelate import decorrelate
+from strandline.logical.expressions import ColumnRef, Expression, columns_of, conjunction, conjuncts
+from strandline.logical.plan import Changes, Distinct, Filter, Map, Plan, SetKind, SetOperation, TopRows, Union
+from strandline.logical.schema import Ids, pass_on, schema
+from strandline.logical.tree import sources
 from strandline.sql import ast
 from strandline.sql.binder.create_function import with_definitions
-from strandline.sql.binder.decorrelate import Reach, Rows
-from strandline.sql.binder.expressions import Operand, Scalars, equality
-from strandline.sql.binder.grouping import Groups, grouping_key, grouping_sets, is_grouping
-from strandline.sql.binder.having import Grouped
+from strandline.sql.binder.expressions import Operand
+from strandline.sql.binder.from_clause import bind_tables
+from strandline.sql.binder.grouping import Groups, GroupScalars, grouping_sets, is_grouping
 from strandline.sql.binder.literals import cast_to
 from strandline.sql.binder.names import Names, with_names
-from strandline.sql.binder.rename_columns import freshened
-from strandline.sql.binder.scaled_aggregates import not_weighted, rescaled
-from strandline.sql.binder.scope import Ids, Relation, Scope, suggestion
+from strandline.sql.binder.scaled_aggregates import rescaled
+from strandline.sql.binder.scope import Scope
 from strandline.sql.binder.select_list import Output, is_listed, listed_column, output_columns, sort_key
-from strandline.sql.binder.subqueries import Subqueries, is_partner_test
-from strandline.sql.binder.validity import Validity, validity
+from strandline.sql.binder.subqueries import ClauseScalars, is_match_test
 from strandline.sql.binder.window_functions import Ranks, is_ranking, over_outputs
-from strandline.sql.binder.windows import granular, windowed
 
 # Every later phase walks plans recursively; this keeps the walks well inside of Python's stack.
 MAX_PLAN_HEIGHT: Final = 100
-# What a statement may take over from the queries behind its streams, in nodes of plans and expressions.
-MAX_INLINED: Final = 20_000
 # IN, ANY and ALL as values are two questions, and so are those inside of them: they double with every level.
 MAX_SUBQUERIES: Final = 400
 
@@ -94,7 +60,7 @@ def bind_query(query: ast.Query, catalog: Catalog) -> Plan:
 def bind_reading(query: ast.Query, catalog: Catalog) -> tuple[Plan, frozenset[str]]:
     """The plan of a query, and the streams and views that its text names."""
     names = Names(catalog)
-    plan = _Binder(names).query(with_definitions(query, catalog.functions, catalog.allow), prefix="")
+    plan = Binder(names).query(with_definitions(query, catalog.functions, catalog.allow), prefix="")
     return plan, frozenset(names.reads)
 
 
@@ -116,7 +82,7 @@ def bind_view(statement: ast.CreateView, catalog: Catalog) -> DerivedStream:
 # ---- queries ---------------------------------------------------------------------------------------------------------
 
 
-class _Binder:
+class Binder:
     """Binds one statement: the ids of all its parts come from one source."""
 
     def __init__(self, names: Names) -> None:
@@ -131,24 +97,29 @@ class _Binder:
             case ast.Select():
                 return self.select(query, prefix)
             case ast.UnionAll():
-                return self.union(query, prefix)
+                return Union(*self.branches("UNION ALL", list(_listed(query)), prefix))
             case ast.SetOperation(operator, left, right):
                 columns, plans = self.branches(operator, [left, right], prefix)
                 if operator == "UNION":
                     return Distinct(Union(columns, plans))
-                plan = SetOperation(_SET_KINDS[operator], columns, *plans)
-                _check_height(plan, query.span)
-                return plan
+                combined = SetOperation(_SET_KINDS[operator], columns, *plans)
+                _check_height(combined, query.span)
+                return combined
             case ast.Changes(kind, inner, column):
                 self.refuse_column_as_changes(inner, column)
                 whole = self.query(inner, prefix)
                 # All rows at every instant, RSTREAM, is what an answer is.
                 return whole if kind == "RSTREAM" else Changes("insert" if kind == "ISTREAM" else "delete", whole)
-            case ast.Ordered():
-                return self.ordered(query, prefix)
+            case ast.Ordered(ast.Select() as select):
+                return self.select(select, prefix, top=query)  # it may be ordered by what it does not list
+            case ast.Ordered(inner):
+                whole = self.query(inner, prefix)
+                return _first_rows(query, schema(whole), (), whole)
             case ast.With(tables, body):
-                with self.named(tables):
-                    return self.query(body, prefix)
+                around, self.names = self.names, self.with_tables(tables)
+                plan = self.query(body, prefix)
+                self.names = around
+                return plan
             case _:
                 assert_never(query)
 
@@ -156,7 +127,7 @@ class _Binder:
         """`SELECT istream a FROM s` must not change its meaning where s has such a column."""
         if column is None or not isinstance(query, ast.Select):
             return
-        _, scope = _Binder(self.names).tables(query.tables)
+        _, scope = bind_tables(Binder(self.names), query.tables)
         if scope.matches(column):
             word = column.name.upper()
             raise BindError(
@@ -166,31 +137,13 @@ class _Binder:
                 span=column.span,
             )
 
-    def ordered(self, query: ast.Ordered, prefix: str) -> Plan:
-        """The first rows of a query. What it is ordered by need not be among its columns."""
-        if isinstance(query.query, ast.Select):
-            return self.select(query.query, prefix, top=query)
-        plan = self.query(query.query, prefix)
-        keys = []
-        for item in query.order:
-            column = listed_column(item.value, [(c.name, c) for c in schema(plan)])
-            if column is None:
-                raise BindError(
-                    "ORDER BY something that is not a column of the answer",
-                    code="order-by-output",
-                    hint="Name a column of the answer, or its position.",
-                    span=item.span,
-                )
-            keys.append(sort_key(item, ColumnRef(column.id, column.type)))
-        return TopRows((), tuple(keys), query.limit, plan)
-
-    def named(self, tables: tuple[ast.CommonTable, ...]) -> AbstractContextManager[None]:
-        """Within it the queries of a WITH have their names. Each has ids of its own; every use makes new ones."""
-        return self.names.within(tables, lambda query: _Binder(self.names).query(query, prefix=""))
-
-    def union(self, union: ast.UnionAll, prefix: str) -> Plan:
-        columns, plans = self.branches("UNION ALL", list(_listed(union)), prefix)
-        return Union(columns, plans)
+    def with_tables(self, tables: tuple[ast.CommonTable, ...]) -> Names:
+        """The names after the queries of a WITH. Each of these has ids of its own; every use makes new ones."""
+        names = self.names
+        for number, table in enumerate(tables):
+            plan = Binder(names.inside(tables, number)).query(table.query, prefix="")
+            names = names.with_query(table, plan)
+        return names
 
     def branches(
         self, operator: str, queries: list[ast.Query], prefix: str
@@ -259,29 +212,16 @@ class _Binder:
         In a UNION ALL a bare NULL keeps its open type until the branches meet.
         """
         select = rescaled(select)
-        source, scope = self.tables(select.tables)
-        rows = self.where(select.where, source, scope)
-        assert not rows.ties, "a query of its own has none around it"
+        source, scope = bind_tables(self, select.tables)
+        source = self.where(select.where, source, scope)
         outputs = output_columns(select.items, scope)
         hidden = [] if top is None else [i.value for i in top.order if not is_listed(i.value, outputs)]
         ranks = Ranks(self.ids)
-        qualify = None if select.qualify is None else over_outputs(select.qualify, outputs, scope)
-        if is_grouping(select):
-            grouped = self.grouped(select, [*(o.node for o in outputs), *hidden], outputs, rows, scope, ranks)
-            groups, listed = grouped.groups, grouped.in_list
-            wanted = None if qualify is None else groups.condition(qualify, "QUALIFY", listed.value, ranks)
-            grouped.complete(rows, select.span)
-            source, values = rows.plan(None), grouped.values
-        else:
-            asked = Subqueries(self, rows.reach)
-            scalars = Scalars(
-                scope, "SELECT", subquery=asked.value, rank=lambda node, inner: ranks.place(node, inner.bind)
-            )
-            values = [scalars.bind(node) for node in (*(o.node for o in outputs), *hidden)]
-            wanted = None if qualify is None else scalars.condition(qualify, "QUALIFY")
-            source = asked.joined(rows.plan(None))
+        nodes = [*(output.node for output in outputs), *hidden]
+        source, values, qualify = self.above_where(select, nodes, outputs, source, scope, ranks)
         source = ranks.plan(source)
-        source = source if wanted is None else Filter(wanted, source)
+        source = source if qualify is None else Filter(qualify, source)
+        _check_height(source, select.span)
         columns = []
         for output, value in zip(outputs, values, strict=False):
             if value.type == INTERVAL:
@@ -291,274 +231,118 @@ class _Binder:
                 )
             kept = value if in_union or value.type != NULL else cast_to(value, VARCHAR)
             columns.append((Column(self.ids.fresh(prefix + output.name), output.name, kept.type), kept))
+        rest = values[len(outputs) :]
+        order = [(Column(self.ids.fresh("order"), "order", value.type), value) for value in rest]
+        plan = decorrelate(Map((*columns, *order), source), self.ids)
+        plan = Distinct(plan) if select.distinct else plan
         if top is not None:
-            return self.top(top, select, outputs, columns, values[len(outputs) :], source)
-        plan: Plan = Map(tuple(columns), source)
-        plan = Distinct(plan) if select.distinct else plan
-        _check_height(plan, select.span)
+            plan = _first_rows(top, [column for column, _ in columns], [column for column, _ in order], plan)
+        _check_height(plan, select.span if top is None else top.span)
         return plan
 
-    def top(
-        self,
-        top: ast.Ordered,
-        select: ast.Select,
-        outputs: list[Output],
-        columns: list[tuple[Column, Expression]],
-        hidden: list[Expression],
-        source: Plan,
-    ) -> Plan:
-        """The first rows of a SELECT; `hidden` are the values of ORDER BY that it does not list."""
-        more = [(Column(self.ids.fresh("order"), "order", value.type), value) for value in hidden]
-        if more and select.distinct:
-            raise BindError(
-                "SELECT DISTINCT is ordered by something that it does not list",
-                code="order-by-output",
-                hint="Which of several rows that become one would count? Order by a column of the answer.",
-                span=top.span,
-            )
-        plan: Plan = Map((*columns, *more), source)
-        plan = Distinct(plan) if select.distinct else plan
-        named = [(output.name, column) for output, (column, _) in zip(outputs, columns, strict=True)]
-        rest = iter(more)
-        keys = []
-        for item in top.order:
-            column = listed_column(item.value, named) or next(rest)[0]
-            keys.append(sort_key(item, ColumnRef(column.id, column.type)))
-        plan = TopRows((), tuple(keys), top.limit, plan)
-        if more:
-            plan = Map(tuple((column, ColumnRef(column.id, column.type)) for column, _ in columns), plan)
-        _check_height(plan, top.span)
-        return plan
+    # ---- the clauses of a SELECT -------------------------------------------------------------------------------------
 
-    # ---- WHERE -----------------------------------------------------------------------------------------------------
-
-    def where(self, node: ast.Expression | None, source: Plan, scope: Scope) -> Rows:
-        """The source under a condition; the parts of it that read columns of the queries around are ties."""
-        reach = Reach(self.ids, scope)
+    def where(self, node: ast.Expression | None, source: Plan, scope: Scope) -> Plan:
+        """The source under a condition. Correlated predicates, which read columns of the outer queries, come last."""
         if node is None:
-            return Rows(source, reach)
+            return source
         parts = node.operands if isinstance(node, ast.Logical) and node.operator == "AND" else (node,)
-        joined = [part for part in parts if is_partner_test(part)]
-        asked, last = Subqueries(self, reach), Subqueries(self, reach)
-        scalars = Scalars(scope, "WHERE", subquery=asked.value)
-        conditions = [scalars.condition(part) for part in parts if part not in joined]
-        correlated = [item for item in conditions if columns_of(item) & reach.around]
-        own = [item for item in conditions if item not in correlated]
-        condition = conjunction(tuple(own))
-        for part in joined:
-            last.keep(part, Scalars(scope, "WHERE", subquery=last.value))
+        tests = [part for part in parts if is_match_test(part)]
+        scalars, match = (ClauseScalars(self, scope, "WHERE") for _ in range(2))
+        conditions = [scalars.condition(part) for part in parts if part not in tests]
+        for part in tests:
+            match.keep(part)
+        outer = scope.outer_ids()
+        own = [condition for condition in conditions if not columns_of(condition) & outer]
+        correlated = [condition for condition in conditions if columns_of(condition) & outer]
+        return _filter(correlated, match.over(_filter(own, scalars.over(source))))
 
-        def kept(plan: Plan) -> Plan:
-            plan = asked.joined(plan)
-            return last.joined(plan if condition is None else Filter(condition, plan))
+    def above_where(
+        self,
+        select: ast.Select,
+        nodes: list[ast.Expression],
+        outputs: list[Output],
+        source: Plan,
+        scope: Scope,
+        ranks: Ranks | None = None,
+    ) -> tuple[Plan, list[Expression], Expression | None]:
+        """The rows that a SELECT lists, the values of some expressions over them, and the condition of QUALIFY."""
+        qualify = None if select.qualify is None else over_outputs(select.qualify, outputs, scope)
+        if not is_grouping(select):
+            scalars = ClauseScalars(self, scope, "SELECT", ranks)
+            values = [scalars.bind(node) for node in nodes]
+            condition = None if qualify is None else scalars.condition(qualify, "QUALIFY")
+            return scalars.over(source), values, condition
+        groups = Groups(self.ids, scope)
+        for keys in grouping_sets(select.group_by):
+            groups.sets.append(tuple(groups.add_key(node, outputs) for node in keys))
+        listed, of_having, of_qualify = (
+            GroupScalars(self, groups, clause, places)
+            for clause, places in (("SELECT", ranks), ("HAVING", None), ("QUALIFY", ranks))
+        )
+        values = [listed.value(node) for node in nodes]
+        having = () if select.having is None else conjuncts(of_having.truth(select.having))
+        condition = None if qualify is None else of_qualify.truth(qualify)
+        plan = _filter(having, of_having.over(groups.plan(source)))
+        return of_qualify.over(listed.over(plan)), values, condition
 
-        return Rows(source, reach, correlated, own, kept)
-
-    def inner(self, query: ast.Query, around: Scope) -> tuple[Rows, list[Operand]]:
-        """A subquery in an expression, and its outputs over its rows. What combines queries or takes the first rows is
-        bound on its own: it reads nothing of the queries around it."""
+    def subquery(self, query: ast.Query, outer: Scope) -> tuple[Plan, list[Operand]]:
+        """A subquery in an expression: its rows, and its outputs over them. What combines queries, ranks or takes the
+        first rows is bound on its own: it has no outer references."""
         if isinstance(query, ast.With):
-            with self.named(query.tables):
-                return self.inner(query.body, around)
+            around, self.names = self.names, self.with_tables(query.tables)
+            bound = self.subquery(query.body, outer)
+            self.names = around
+            return bound
         if not isinstance(query, ast.Select) or is_ranking(query):
             plan = self.query(query, prefix="")
-            alone = Rows(plan, Reach(self.ids, Scope(())))
-            return alone, [Operand(ColumnRef(c.id, c.type), query.span) for c in schema(plan)]
-        rows, scope = self.below(query, around)
-        outputs = output_columns(query.items, scope)
-        nodes = [output.node for output in outputs]
-        if is_grouping(query):
-            grouped = self.grouped(query, nodes, outputs, rows, scope)
-            grouped.complete(rows, query.span)
-            values = grouped.values
-        else:
-            asked = Subqueries(self, rows.reach)
-            scalars = Scalars(scope, "SELECT", subquery=asked.value)
-            values = [scalars.bind(node) for node in nodes]
-            rows.above = lambda plan, _: asked.joined(plan)
-        listed = zip(nodes, values, strict=True)
-        return rows, [Operand(value, node.span, isinstance(node, ast.Text)) for node, value in listed]
-
-    def below(self, select: ast.Select, around: Scope) -> tuple[Rows, Scope]:
-        """A subquery up to its WHERE, and what it can name."""
+            return plan, [Operand(ColumnRef(c.id, c.type), query.span) for c in schema(plan)]
         self.subqueries += 1
         if self.subqueries > MAX_SUBQUERIES:
             raise BindError(
                 "the subqueries inside of each other make too large a plan",
                 code="too-large",
                 hint="IN, ANY and ALL below OR or in the SELECT list count twice, with all in them. Nest fewer.",
-                span=select.span,
+                span=query.span,
             )
-        source, scope = self.tables(select.tables)
-        scope = replace(scope, outer=around)
-        return self.where(select.where, source, scope), scope
-
-    # ---- FROM ------------------------------------------------------------------------------------------------------
-
-    def tables(self, tables: tuple[ast.Table, ...]) -> tuple[Plan, Scope]:
-        """A comma list: all pairs, left-deep; the optimizer moves conditions from WHERE to where they belong."""
-        plan, scope = self.table(tables[0])
-        for table in tables[1:]:
-            right, added = self.table(table)
-            plan, scope = Join(None, plan, right), scope.joined(added)
-        return plan, scope
-
-    def table(self, table: ast.Table) -> tuple[Plan, Scope]:
-        match table:
-            case ast.StreamTable():
-                return self.stream_table(table)
-            case ast.QueryTable(query, window, alias, granularity):
-                plan = self.query(query, prefix=f"{alias.name}.")
-                scope = Scope((Relation(alias.name, schema(plan), None, alias.span),))
-                plan = windowed(plan, window, f'subquery "{alias.name}"', scope)
-                return granular(plan, granularity), scope
-            case ast.Join():
-                return self.join(table)
-            case _:
-                assert_never(table)
-
-    def join(self, join: ast.Join) -> tuple[Plan, Scope]:
-        left, left_scope = self.table(join.left)
-        right, right_scope = self.table(join.right)
-        scope = left_scope.joined(right_scope)
-        shared = join.using or (_shared(left_scope, right_scope, join.span) if join.natural else ())
-        pairs = [(_of_side(left_scope, name, "left"), _of_side(right_scope, name, "right")) for name in shared]
-        if shared:
-            predicate = conjunction(
-                tuple(equality(one, two, name.span) for (one, two), name in zip(pairs, shared, strict=True))
-            )
-        else:
-            predicate = None if join.condition is None else Scalars(scope, "ON").condition(join.condition)
-        plan = _joined(join.kind, predicate, left, right)
-        if join.kind in ("SEMI", "ANTI"):
-            return plan, left_scope
-        if not shared:
-            return plan, scope
-        plan, merged = self.merged(join.kind, plan, pairs)
-        return plan, scope.using(left_scope, right_scope, merged, join.span)
-
-    def merged(
-        self, kind: str | None, plan: Plan, pairs: list[tuple[Column, Column]]
-    ) -> tuple[Plan, tuple[Column, ...]]:
-        """The columns that stand for the shared ones: those of the side that always has them, or either."""
-        if kind != "FULL":
-            return plan, tuple(two if kind == "RIGHT" else one for one, two in pairs)
-        added: list[tuple[Column, Expression]] = []
-        for one, two in pairs:
-            type_ = meet([one.type, two.type])
-            assert type_ is not None, "columns that can be compared have a common type"
-            values = tuple(cast_to(ColumnRef(c.id, c.type), type_) for c in (one, two))
-            added.append((Column(self.ids.fresh(one.name), one.name, type_), Call("coalesce", values, type_)))
-        kept: list[tuple[Column, Expression]] = [(c, ColumnRef(c.id, c.type)) for c in schema(plan)]
-        return Map((*kept, *added), plan), tuple(column for column, _ in added)
-
-    def stream_table(self, table: ast.StreamTable) -> tuple[Plan, Scope]:
-        stream = self.names.get(table.name)
-        label = table.alias or table.name
-        alias = table.alias.name if table.alias else stream.name
-        plan: Plan
-        time = None
-        valid: Validity = (None, None)
-        match stream:
-            case BaseStream():
-                known = (*stream.columns, (WEIGHT, DOUBLE)) if table.weighted else stream.columns
-                columns = tuple(Column(self.ids.fresh(f"{alias}.{name}"), name, kind) for name, kind in known)
-                plan = Scan(stream.name, alias, columns, stream.has_intervals)
-                time = next((column.id for column in columns if column.name == stream.time_column), None)
-                valid = validity(stream, columns, table)
-            case DerivedStream() if table.weighted:
-                raise not_weighted(table)
-            case DerivedStream():
-                self.take_over(stream, table.span)
-                inlined = freshened(stream.plan, self.ids.fresh)
-                renamed = tuple(
-                    (Column(self.ids.fresh(f"{alias}.{c.name}"), c.name, c.type), ColumnRef(c.id, c.type))
-                    for c in schema(inlined)
-                )
-                plan = Map(renamed, inlined)
-            case _:
-                assert_never(stream)
-        scope = Scope((Relation(alias, schema(plan), stream.name, label.span, time_column=time, validity=valid),))
-        what = "query" if self.names.is_local(stream) else stream.word
-        plan = windowed(plan, table.window, f'{what} "{stream.name}"', scope)
-        return granular(plan, table.granularity), scope
-
-    def take_over(self, stream: DerivedStream, span: Span) -> None:
-        """Count what comes from behind a name: queries that read others twice double with every level."""
-        self.inlined += size(stream.plan)
-        if self.inlined > MAX_INLINED:
-            raise BindError(
-                "the queries behind these streams make too large a plan",
-                code="too-large",
-                hint="A derived stream is its query, written out wherever it is read. Read it less often.",
-                span=span,
-            )
-
-    # ---- GROUP BY --------------------------------------------------------------------------------------------------
-
-    def group_key(self, node: ast.Expression, groups: Groups, outputs: list[Output], scalars: Scalars) -> Expression:
-        key, name = grouping_key(node, outputs, scalars.scope)
-        return groups.add_key(scalars.bind(key), name)
-
-    def grouped(
-        self,
-        select: ast.Select,
-        nodes: list[ast.Expression],
-        outputs: list[Output],
-        rows: Rows,
-        scope: Scope,
-        ranks: Ranks | None = None,
-    ) -> Grouped:
-        """The groups up to HAVING, and the values of some expressions over its columns."""
-        groups = Groups(self.ids, scope)
-        scalars = Scalars(scope, "GROUP BY")
-        for chosen in grouping_sets(select.group_by):
-            groups.sets.append(tuple(self.group_key(node, groups, outputs, scalars) for node in chosen))
-        listed, asked = (Subqueries(self, rows.reach, groups.regrouped) for _ in range(2))
-        values = [groups.bind(node, "SELECT", listed.value, ranks) for node in nodes]
-        having: tuple[Expression, ...] = ()
-        if select.having is not None:
-            having = conjuncts(groups.condition(select.having, "HAVING", asked.value))
-        return Grouped(groups, values, having, asked, listed)
+        source, scope = bind_tables(self, query.tables)
+        scope = replace(scope, outer=outer)
+        source = self.where(query.where, source, scope)
+        outputs = output_columns(query.items, scope)
+        nodes = [output.node for output in outputs]
+        source, values, _ = self.above_where(query, nodes, outputs, source, scope)
+        listed = zip(nodes, values, strict=True)
+        return source, [Operand(value, node.span, isinstance(node, ast.Text)) for node, value in listed]
 
 
-def _joined(kind: str | None, predicate: Expression | None, left: Plan, right: Plan) -> Plan:
-    always = Literal(True, BOOLEAN) if predicate is None else predicate
-    match kind:
-        case "LEFT" | "FULL":
-            return OuterJoin(kind == "FULL", always, left, right)
-        case "RIGHT":  # columns go by their ids, so it is a left join from the other side
-            return OuterJoin(False, always, right, left)
-        case "SEMI" | "ANTI":
-            return SemiJoin(kind == "ANTI", predicate, left, right)
-    return Join(predicate, left, right)
-
-
-def _shared(left: Scope, right: Scope, span: Span) -> tuple[ast.Identifier, ...]:
-    """The names that NATURAL finds on both sides, in the order of the left."""
-    theirs = {column.name.lower() for relation in right.relations for column in relation.visible}
-    mine = dict.fromkeys(c.name for relation in left.relations for c in relation.visible)
-    return tuple(ast.Identifier(name, True, span=span) for name in mine if name.lower() in theirs)
-
-
-def _of_side(scope: Scope, name: ast.Identifier, side: str) -> Column:
-    found = scope.matches(name)
-    if len(found) == 1:
-        return found[0][1]
-    if found:
+def _first_rows(top: ast.Ordered, columns: Sequence[Column], rest: Sequence[Column], plan: Plan) -> Plan:
+    """The first rows of a query; `rest` are the columns of ORDER BY that it does not list."""
+    if rest and isinstance(plan, Distinct):
         raise BindError(
-            f'column "{name.name}" is ambiguous on the {side} side of the join',
-            code="ambiguous-column",
-            hint="Write the condition with ON.",
-            span=name.span,
+            "SELECT DISTINCT is ordered by something that it does not list",
+            code="order-by-output",
+            hint="Which of several rows that become one would count? Order by a column of the answer.",
+            span=top.span,
         )
-    names = [column.name for relation in scope.relations for column in relation.visible]
-    raise BindError(
-        f'column "{name.name}" does not exist on the {side} side of the join',
-        code="unknown-column",
-        hint=suggestion(name.name, names, "Columns are"),
-        span=name.span,
-    )
+    named, hidden = [(column.name, column) for column in columns], iter(rest)
+    keys = []
+    for item in top.order:
+        column = listed_column(item.value, named) or next(hidden, None)
+        if column is None:
+            raise BindError(
+                "ORDER BY something that is not a column of the answer",
+                code="order-by-output",
+                hint="Name a column of the answer, or its position.",
+                span=item.span,
+            )
+        keys.append(sort_key(item, ColumnRef(column.id, column.type)))
+    first = TopRows((), tuple(keys), top.limit, plan)
+    return Map(pass_on(columns), first) if rest else first
+
+
+def _filter(conditions: Iterable[Expression], plan: Plan) -> Plan:
+    predicate = conjunction(tuple(conditions))
+    return plan if predicate is None else Filter(predicate, plan)
 
 
 def _listed(union: ast.UnionAll) -> Iterator[ast.Query]:

@@ -1,14 +1,14 @@
 """Functions and aggregates of the user's: how they are declared, and which calls of a statement mean them.
 
-A room of the binder that works ahead of it: it marks the calls in the syntax tree, wherever they stand.
+This comes before binding: the calls are marked in the syntax tree, wherever they stand.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
-from typing import Any, Final, TypeVar
+from dataclasses import replace
+from typing import Any, Final
 
 from strandline.core.errors import CatalogError
 from strandline.core.security.allow import Allow
@@ -16,11 +16,10 @@ from strandline.functions.aggregates import find_aggregate
 from strandline.functions.registry import ALIASES, FUNCTIONS
 from strandline.logical.udf import Definition, UserAggregate, UserFunction
 from strandline.sql import ast
+from strandline.sql.binder.syntax import Tree, rewrite
 from strandline.sql.lexer import RESERVED
 from strandline.sql.parser.queries import CHANGES
 from strandline.sql.parser.statements import parse_type
-
-Tree = TypeVar("Tree")
 
 _FORMS: Final = frozenset(("extract", "date_part", "position", "interval"))
 
@@ -73,17 +72,13 @@ def _check(name: str, arguments: Sequence[str]) -> None:
 
 def with_definitions(tree: Tree, functions: Mapping[str, Definition], allow: Allow | None = None) -> Tree:
     """The syntax tree with each call of one of these functions marked as such, if it is allowed."""
-    if not functions:
-        return tree
-    changed: Any = tree
-    if isinstance(tree, tuple):
-        changed = tuple(with_definitions(part, functions, allow) for part in tree)
-    elif isinstance(tree, ast.Node):
-        parts = {field.name: getattr(tree, field.name) for field in fields(tree) if field.name != "span"}
-        marked = {name: with_definitions(part, functions, allow) for name, part in parts.items()}
-        if isinstance(tree, ast.Function):
-            marked["definition"] = functions.get(tree.name.name.lower())
-            if marked["definition"] is not None and allow is not None:
-                allow.check_function(tree.name.name.lower(), tree.name.span)
-        changed = replace(tree, **marked)
-    return changed  # type: ignore[no-any-return]
+
+    def mark(node: ast.Node) -> ast.Node:
+        if not isinstance(node, ast.Function):
+            return node
+        definition = functions.get(node.name.name.lower())
+        if definition is not None and allow is not None:
+            allow.check_function(node.name.name.lower(), node.name.span)
+        return replace(node, definition=definition)
+
+    return rewrite(tree, mark) if functions else tree

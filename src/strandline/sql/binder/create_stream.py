@@ -1,6 +1,6 @@
 """What CREATE STREAM declares of a source: columns, time, and the promise about its order.
 
-A room beside the binder: there is no query in it.
+There is no query in it, so it needs nothing of the binder.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """Scalar expressions bound: from what is written to typed calls over the columns in scope.
 
-A room of the binder. It finds the function that fits its arguments, and makes the casts that it asks for explicit.
-Aggregates are handed to whoever collects them, so that this room needs to know nothing of grouping.
+Overloads are resolved, and the casts that a function asks for become explicit. What only some clauses may contain, as
+subqueries, aggregates, GROUPING and RANK(), is refused here; the binders of those clauses override the method.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias, assert_never
 
@@ -16,10 +15,10 @@ from strandline.functions.aggregates import AGGREGATES, AggregateFunction, find_
 from strandline.functions.datetimes import PARTS, part_of
 from strandline.functions.registry import ALIASES, FUNCTIONS, check, resolve, suggestion
 from strandline.functions.signatures import OF_ARRAYS, FunctionError, castable, meet, widens
-from strandline.logical.expressions import Call, Case, ColumnRef, Expression, Literal, UserCall, children
+from strandline.logical.expressions import Call, Case, ColumnRef, Expression, Literal, UserCall, extent
 from strandline.logical.udf import UserAggregate, UserFunction
 from strandline.sql import ast
-from strandline.sql.binder.aggregates import BoundAggregate, bind_aggregate, described
+from strandline.sql.binder.aggregates import described
 from strandline.sql.binder.literals import article, cast_to, number, read
 from strandline.sql.binder.scope import Scope
 
@@ -30,23 +29,20 @@ MAX_REPEATED_NODES: Final = 1_000
 OPERATOR_WORDS: Final = frozenset(("neg", "is_null", "in", "like", "similar", "match", "and", "or", "not"))
 COMPARISONS: Final = frozenset(("=", "<>", "<", "<=", ">", ">=", "in"))
 
-# Takes an aggregate; gives the column that will hold it.
-Collect: TypeAlias = Callable[[BoundAggregate], ColumnRef]
-
 
 class Places:
     """Where each use of a column stands in the text, by the identity of its node: equal nodes have many places."""
 
     def __init__(self) -> None:
-        self.known: dict[int, tuple[Expression, Span]] = {}
+        self.spans: dict[int, tuple[Expression, Span]] = {}
 
     def note(self, value: ColumnRef, span: Span) -> ColumnRef:
-        self.known[id(value)] = (value, span)  # the node is kept, so that its identity is not reused
+        self.spans[id(value)] = (value, span)  # the node is kept, so that its identity is not reused
         return value
 
     def span(self, value: Expression) -> Span | None:
-        found = self.known.get(id(value))
-        return found[1] if found else None
+        noted = self.spans.get(id(value))
+        return noted[1] if noted else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,32 +58,53 @@ class Operand:
         return NULL if self.open else self.value.type
 
 
-# Called with a subquery in an expression and the binder of that expression: its value.
 Subquery: TypeAlias = ast.Exists | ast.Quantified | ast.ScalarQuery
-Ask: TypeAlias = "Callable[[Subquery, Scalars], Expression]"
-# Called with a ranking and the binder of the expression that it stands in: the place of a row.
-Place: TypeAlias = "Callable[[ast.Ranking, Scalars], Expression]"
 
 
 class Scalars:
-    """Binds scalar expressions over one scope; aggregates only where there is one to `collect` them."""
+    """Binds the scalar expressions of one clause over one scope."""
 
-    def __init__(
-        self,
-        scope: Scope,
-        clause: str,
-        collect: Collect | None = None,
-        subquery: Ask | None = None,
-        grouping: Callable[[ast.Function], Expression] | None = None,
-        rank: Place | None = None,
-    ) -> None:
+    def __init__(self, scope: Scope, clause: str) -> None:
         self.scope = scope
         self.clause = clause
-        self.collect = collect
-        self.subquery = subquery
-        self.grouping = grouping
-        self.rank = rank
         self.places = Places()
+
+    def subquery(self, node: Subquery) -> Expression:
+        raise BindError(
+            f"a subquery in {self.clause}",
+            code="misplaced-subquery",
+            hint="Subqueries stand in WHERE, HAVING and the SELECT list, outside of aggregates.",
+            span=node.span,
+        )
+
+    def rank(self, node: ast.Ranking) -> Expression:
+        raise BindError(
+            f"RANK() in {self.clause}",
+            code="misplaced-rank",
+            hint="Write QUALIFY RANK() OVER (…) <= 10, or rank in a subquery in FROM and ask around it.",
+            span=node.span,
+        )
+
+    def aggregate(self, function: AggregateFunction, node: ast.Function) -> Expression:
+        if self.clause == "an aggregate":
+            hint = "Aggregate in a subquery in FROM, and aggregate that."
+            message = f"{function.name} inside of another aggregate"
+            raise BindError(message, code="nested-aggregate", hint=hint, span=node.span)
+        hints = {"WHERE": "Conditions on aggregates belong into HAVING."}
+        raise BindError(
+            f"aggregate {function.name} is not allowed in {self.clause}",
+            code="aggregate-not-allowed",
+            hint=hints.get(self.clause, "Aggregate in a subquery in FROM."),
+            span=node.span,
+        )
+
+    def grouping(self, node: ast.Function) -> Expression | None:
+        """What GROUPING(…) means, where there are groups."""
+        return None
+
+    def key(self, node: ast.Expression) -> Expression:
+        """A key of RANK() over the rows that are ranked."""
+        return self.bind(node)
 
     def condition(self, node: ast.Expression, what: str | None = None) -> Expression:
         """A BOOLEAN; NULL is one too."""
@@ -140,14 +157,7 @@ class Scalars:
             case ast.InList(operand, items, negated):
                 return _negated(self.apply("in", (operand, *items), node.span), negated)
             case ast.Exists() | ast.Quantified() | ast.ScalarQuery():
-                if self.subquery is None:
-                    raise BindError(
-                        f"a subquery in {self.clause}",
-                        code="misplaced-subquery",
-                        hint="Subqueries stand in WHERE, HAVING and the SELECT list, outside of aggregates.",
-                        span=node.span,
-                    )
-                return self.subquery(node, self)
+                return self.subquery(node)
             case ast.Like(operand, pattern, negated, escape, similar):
                 operands = (operand, pattern) if escape is None else (operand, pattern, escape)
                 return _negated(self.apply("similar" if similar else "like", operands, node.span), negated)
@@ -158,14 +168,7 @@ class Scalars:
             case ast.Function():
                 return self.function(node)
             case ast.Ranking():
-                if self.rank is None:
-                    raise BindError(
-                        f"RANK() in {self.clause}",
-                        code="misplaced-rank",
-                        hint="Write QUALIFY RANK() OVER (…) <= 10, or rank in a subquery in FROM and ask around it.",
-                        span=node.span,
-                    )
-                return self.rank(node, self)
+                return self.rank(node)
             case _:
                 assert_never(node)
 
@@ -257,8 +260,8 @@ class Scalars:
 
     def function(self, node: ast.Function) -> Expression:
         name = node.name.name.lower()
-        if name == "grouping" and self.grouping is not None:
-            return self.grouping(node)
+        if name == "grouping" and (grouping := self.grouping(node)) is not None:
+            return grouping
         if (aggregate := find_aggregate(name)) is not None:
             return self.aggregate(aggregate, node)
         if isinstance(node.definition, UserAggregate):
@@ -291,10 +294,8 @@ class Scalars:
             text, second = map(self.operand, node.arguments)
             if second.value.type == VARCHAR:
                 return call("match", [text, second], node.span)
-        known = name in FUNCTIONS or name in ALIASES
-        return call(
-            name, [self.operand(argument) for argument in node.arguments], node.span if known else node.name.span
-        )
+        exists = name in FUNCTIONS or name in ALIASES
+        return call(name, [self.operand(part) for part in node.arguments], node.span if exists else node.name.span)
 
     def user_call(self, function: UserFunction, nodes: tuple[ast.Expression, ...], span: Span) -> Expression:
         operands = [self.operand(node) for node in nodes]
@@ -317,27 +318,8 @@ class Scalars:
             hint = f"Units are {', '.join(PARTS)}."
             message = f"{name} does not know the unit {arguments[0].value}"
             raise BindError(message, code="unknown-unit", hint=hint, span=arguments[0].span)
-        found = self.apply(unit, arguments[1:], span)
-        return found if name == "extract" else cast_to(found, DOUBLE)
-
-    def aggregate(self, function: AggregateFunction, node: ast.Function) -> Expression:
-        if self.collect is None:
-            raise self.misplaced_aggregate(function.name, node.span)
-        inside = Scalars(self.scope, "an aggregate")
-        condition = Scalars(self.scope, "FILTER").condition
-        column = self.scope.time()
-        time = None if column is None else ColumnRef(column.id, column.type)
-        return self.collect(bind_aggregate(function, node, inside.bind, condition, time))
-
-    def misplaced_aggregate(self, name: str, span: Span) -> BindError:
-        if self.clause == "an aggregate":
-            hint = "Aggregate in a subquery in FROM, and aggregate that."
-            return BindError(f"{name} inside of another aggregate", code="nested-aggregate", hint=hint, span=span)
-        hints = {"WHERE": "Conditions on aggregates belong into HAVING."}
-        hint = hints.get(self.clause, "Aggregate in a subquery in FROM.")
-        return BindError(
-            f"aggregate {name} is not allowed in {self.clause}", code="aggregate-not-allowed", hint=hint, span=span
-        )
+        part = self.apply(unit, arguments[1:], span)
+        return part if name == "extract" else cast_to(part, DOUBLE)
 
 
 def call(function: str, operands: list[Operand], span: Span) -> Expression:
@@ -348,12 +330,12 @@ def call(function: str, operands: list[Operand], span: Span) -> Expression:
         arguments = tuple(_fitted(operand, kind) for operand, kind in pairs)
         check(resolved.function, arguments)
     except FunctionError as error:
-        known = function in FUNCTIONS or function in ALIASES
-        code = "type-mismatch" if known else "unknown-function"
+        exists = function in FUNCTIONS or function in ALIASES
+        code = "type-mismatch" if exists else "unknown-function"
         hint = "CAST them so that all have one type." if function in COMPARISONS else error.hint
-        if known and any(operand.type.element is not None for operand in operands):
+        if exists and any(operand.type.element is not None for operand in operands):
             hint = error.hint
-        if not known:
+        if not exists:
             hint = suggestion(function, (*FUNCTIONS, *ALIASES, *AGGREGATES))
         place = span if error.argument is None else operands[error.argument].span
         raise BindError(error.message, code=code, hint=hint, span=place) from None
@@ -383,17 +365,13 @@ def _fitted(operand: Operand, kind: Type) -> Expression:
 
 
 def _check_repeatable(operand: Operand) -> None:
-    pending, count = [operand.value], 0
-    while pending:
-        count += 1
-        pending.extend(children(pending.pop()))
-        if count > MAX_REPEATED_NODES:
-            raise BindError(
-                "the operand is too large to be compared more than once",
-                code="too-large",
-                hint="Compute it in a subquery in FROM, and compare its column.",
-                span=operand.span,
-            )
+    if extent(operand.value).nodes > MAX_REPEATED_NODES:
+        raise BindError(
+            "the operand is too large to be compared more than once",
+            code="too-large",
+            hint="Compute it in a subquery in FROM, and compare its column.",
+            span=operand.span,
+        )
 
 
 def _cast_hint(kind: Type) -> str | None:

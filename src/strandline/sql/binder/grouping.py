@@ -1,18 +1,17 @@
 """GROUP BY: the keys and aggregates of a SELECT, and its other expressions in terms of them.
 
-A room of the binder. It builds the Map of keys and arguments and the Aggregate above it.
+The groups are a Map of keys and arguments and an Aggregate above it; of several grouping sets a Union.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from itertools import combinations
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from strandline.core.errors import BindError, Span
 from strandline.core.types import BIGINT, NULL, VARCHAR, Column
-from strandline.functions.aggregates import find_aggregate
+from strandline.functions.aggregates import AggregateFunction, find_aggregate
 from strandline.logical.expressions import (
     AggregateCall,
     Call,
@@ -20,21 +19,25 @@ from strandline.logical.expressions import (
     Expression,
     Literal,
     SortKey,
-    conjunction,
+    columns_of,
     rebuilt,
-    substitute,
 )
-from strandline.logical.plan import Aggregate, Map, OuterJoin, Plan, Union
-from strandline.logical.schema import schema
+from strandline.logical.plan import Aggregate, ApplyKind, Map, Plan, Union
+from strandline.logical.schema import Ids
+from strandline.logical.tree import map_expressions, transform_up
 from strandline.logical.udf import UserAggregate
 from strandline.sql import ast
-from strandline.sql.binder.aggregates import BoundAggregate
-from strandline.sql.binder.decorrelate import Reach, passed_on, same
-from strandline.sql.binder.expressions import Ask, Places, Scalars
+from strandline.sql.binder.aggregates import BoundAggregate, bind_aggregate
+from strandline.sql.binder.expressions import Places, Scalars
 from strandline.sql.binder.literals import cast_to
-from strandline.sql.binder.scope import Ids, Scope
+from strandline.sql.binder.scope import Scope
 from strandline.sql.binder.select_list import Output, output_name
+from strandline.sql.binder.subqueries import ClauseScalars
+from strandline.sql.binder.syntax import own_nodes
 from strandline.sql.binder.window_functions import Ranks
+
+if TYPE_CHECKING:
+    from strandline.sql.binder.binder import Binder
 
 MOST_SETS: Final = 64
 
@@ -44,17 +47,8 @@ def is_aggregate(node: ast.Function) -> bool:
 
 
 def has_aggregate(node: ast.Expression) -> bool:
-    """Whether an aggregate stands anywhere in the expression, which makes its SELECT a grouping one.
-
-    What stands in a subquery belongs to that.
-    """
-    pending: list[ast.Node] = [node]
-    while pending:
-        item = pending.pop()
-        if isinstance(item, ast.Function) and is_aggregate(item):
-            return True
-        pending.extend(child for child in ast.children(item) if not isinstance(child, ast.Query))
-    return False
+    """Whether an aggregate stands anywhere in the expression, which makes its SELECT a grouping one."""
+    return any(isinstance(part, ast.Function) and is_aggregate(part) for part in own_nodes(node))
 
 
 def is_grouping(select: ast.Select) -> bool:
@@ -104,7 +98,7 @@ def grouping_sets(elements: tuple[ast.Grouping, ...]) -> list[tuple[ast.Expressi
         sets = [(*one, *two) for one in sets for two in _sets_of(element)]
         if len(sets) > MOST_SETS:
             raise _too_many(element.span)
-    return [tuple(dict.fromkeys(item)) for item in sets]
+    return [tuple(dict.fromkeys(keys)) for keys in sets]
 
 
 def _sets_of(element: ast.Grouping) -> list[tuple[ast.Expression, ...]]:
@@ -112,7 +106,7 @@ def _sets_of(element: ast.Grouping) -> list[tuple[ast.Expression, ...]]:
         case ast.GroupingList(items):
             return [items]
         case ast.GroupingSets("GROUPING", elements):
-            return [entry for inner in elements for entry in _sets_of(inner)]
+            return [keys for inner in elements for keys in _sets_of(inner)]
         case ast.GroupingSets(kind, elements):
             parts = [_sets_of(inner)[0] for inner in elements]
             if kind == "ROLLUP":
@@ -147,11 +141,11 @@ class Groups:
         self.sets: list[tuple[Expression, ...]] = []  # more than one way to group; each a part of the keys
         self.flags: dict[Expression, Column] = {}  # whether a key is left out, where somebody asks
         self.named = {column.id: column for relation in scope.relations for column in relation.columns}
-        self.domain: tuple[
-            Column, ...
-        ] = ()  # what a subquery is computed for each combination of: keys, like the others
 
-    def add_key(self, value: Expression, name: str) -> Expression:
+    def add_key(self, node: ast.Expression, outputs: list[Output]) -> Expression:
+        """Group by an element of GROUP BY, too."""
+        node, name = grouping_key(node, outputs, self.scope)
+        value = Scalars(self.scope, "GROUP BY").bind(node)
         value = cast_to(value, VARCHAR) if value.type == NULL else value
         self.keys[value] = self.input(value, name)
         return value
@@ -181,36 +175,14 @@ class Groups:
         column = self.input(value, "order")
         return ColumnRef(column.id, column.type)
 
-    def bind(
-        self, node: ast.Expression, clause: str, subquery: Ask | None = None, ranks: Ranks | None = None
-    ) -> Expression:
-        scalars = self.scalars(clause, subquery, ranks)
-        return self.regrouped(scalars.bind(node), scalars.places)
-
-    def condition(
-        self, node: ast.Expression, clause: str, subquery: Ask | None = None, ranks: Ranks | None = None
-    ) -> Expression:
-        scalars = self.scalars(clause, subquery, ranks)
-        return self.regrouped(scalars.condition(node), scalars.places)
-
-    def scalars(self, clause: str, subquery: Ask | None, ranks: Ranks | None) -> Scalars:
-        """The binder of expressions of a clause; groups have places only where somebody keeps the `ranks`."""
-
-        def place(node: ast.Ranking, scalars: Scalars) -> Expression:
-            assert ranks is not None, "only who keeps ranks is asked for a place"
-            return ranks.place(node, lambda key: self.regrouped(scalars.bind(key), scalars.places, key.span))
-
-        rank = None if ranks is None else place
-        return Scalars(self.scope, clause, self.aggregate, subquery, self.grouping, rank)
-
-    def regrouped(self, value: Expression, places: Places, around: Span | None = None) -> Expression:
-        """The value in terms of keys and aggregates; `around` is where it stands if nothing closer is known."""
+    def regroup(self, value: Expression, places: Places, clause: Span | None = None) -> Expression:
+        """The value in terms of keys and aggregates; `clause` is where it stands if no column in it has a place."""
         if value in self.keys:
             key = self.keys[value]
             return ColumnRef(key.id, key.type)
         if isinstance(value, ColumnRef) and value.id in self.named:
-            raise self.ungrouped(value.id, places.span(value) or around)
-        return rebuilt(value, lambda item: self.regrouped(item, places, around))
+            raise self.ungrouped(value.id, places.span(value) or clause)
+        return rebuilt(value, lambda part: self.regroup(part, places, clause))
 
     def ungrouped(self, column_id: str, span: Span | None) -> BindError:
         name = self.named[column_id].name
@@ -245,71 +217,67 @@ class Groups:
             raise BindError("GROUPING of nothing", code="type-mismatch", hint=hint, span=node.span)
         return value
 
-    def per_combination(self, reach: Reach) -> None:
-        """Group by what the rows bring along from the queries around them, too."""
-        self.domain = tuple(copy for copy, _ in reach.copies.values())
-        self.inputs = {substitute(value, reach.refs()): column for value, column in self.inputs.items()}
-
-    def plan(self, source: Plan, domain: Plan | None = None) -> Plan:
-        """The groups; with a domain, a group of everything is there for each of its combinations."""
+    def plan(self, source: Plan) -> Plan:
+        """The groups of the source."""
         if not self.keys and not self.calls:
             # HAVING alone groups too. A count gives the one element of the answer a column.
             self.aggregate(BoundAggregate("count", None, BIGINT))
         if self.inputs:
             # COUNT(*) alone needs no column at all; then the columns of the source stay rather than none.
-            outputs = ((column, value) for value, column in self.inputs.items())
-            source = Map((*outputs, *passed_on(self.domain)), source)
-        calls = tuple((column, call) for call, column in self.calls.items())
+            source = Map(tuple((column, value) for value, column in self.inputs.items()), source)
         if len(self.sets) <= 1 and not self.flags:
-            return self.aggregated(tuple(self.keys), calls, source, domain)
-        columns = (*self.keys.values(), *self.calls.values(), *self.flags.values(), *self.domain)
-        return Union(columns, tuple(self.one_way(keys, calls, columns, source, domain) for keys in self.sets))
+            return self.grouped_by(tuple(self.keys), source)
+        columns = (*self.keys.values(), *self.calls.values(), *self.flags.values())
+        return Union(columns, tuple(self.grouping_set(keys, columns, source) for keys in self.sets))
 
-    def one_way(
-        self,
-        keys: tuple[Expression, ...],
-        calls: tuple[tuple[Column, AggregateCall], ...],
-        columns: tuple[Column, ...],
-        source: Plan,
-        domain: Plan | None,
-    ) -> Plan:
+    def grouping_set(self, keys: tuple[Expression, ...], columns: tuple[Column, ...], source: Plan) -> Plan:
         """One of several ways to group: the keys that are left out are NULL."""
-        kept = {self.keys[key].id for key in keys}
-        by_id = {column.id: column for column in (*self.keys.values(), *self.domain)}
-        values: dict[str, Expression] = {
-            column_id: ColumnRef(column_id, by_id[column_id].type) for column_id in self.key_ids(keys)
-        }
-        values |= {column.id: ColumnRef(column.id, column.type) for column, _ in calls}
-        values |= {flag.id: Literal(int(self.keys[key].id not in kept), BIGINT) for key, flag in self.flags.items()}
+        kept = [self.keys[key] for key in keys]
+        values: dict[str, Expression] = {c.id: ColumnRef(c.id, c.type) for c in (*kept, *self.calls.values())}
+        values |= {flag.id: Literal(int(self.keys[key] not in kept), BIGINT) for key, flag in self.flags.items()}
         outputs = tuple(
             (replace(column, id=self.ids.fresh(column.id)), values.get(column.id, Literal(None, column.type)))
             for column in columns
         )
-        return Map(outputs, self.aggregated(keys, calls, source, domain))
+        return Map(outputs, self.grouped_by(keys, source))
 
-    def aggregated(
-        self,
-        keys: tuple[Expression, ...],
-        calls: tuple[tuple[Column, AggregateCall], ...],
-        source: Plan,
-        domain: Plan | None,
-    ) -> Plan:
-        grouped = Aggregate(self.key_ids(keys), calls, source)
-        return grouped if keys or domain is None else self.for_all(domain, grouped)
+    def grouped_by(self, keys: tuple[Expression, ...], source: Plan) -> Plan:
+        ids = tuple(dict.fromkeys(self.keys[key].id for key in keys))
+        return Aggregate(ids, tuple((column, call) for call, column in self.calls.items()), source)
 
-    def key_ids(self, keys: Iterable[Expression]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*(self.keys[key].id for key in keys), *(column.id for column in self.domain))))
 
-    def for_all(self, domain: Plan, grouped: Plan) -> Plan:
-        """One group of everything for each combination of the domain: of nothing, where `grouped` has none."""
-        inner = {c.id: Column(self.ids.fresh(c.id), c.name, c.type) for c in schema(grouped)}
-        refs = {column_id: ColumnRef(column.id, column.type) for column_id, column in inner.items()}
-        renamed = Map(tuple((inner[c.id], ColumnRef(c.id, c.type)) for c in schema(grouped)), grouped)
-        equal = conjunction(tuple(p for c in self.domain for p in same(ColumnRef(c.id, c.type), refs[c.id])))
-        assert equal is not None, "a domain has columns"
-        calls: list[tuple[Column, Expression]] = []
-        for call, column in self.calls.items():
-            counted = (refs[column.id], Literal(0, column.type))
-            value = Call("coalesce", counted, column.type) if call.function == "count" else refs[column.id]
-            calls.append((column, value))
-        return Map((*passed_on(self.domain), *calls), OuterJoin(False, equal, domain, renamed))
+class GroupScalars(ClauseScalars):
+    """Binds the expressions of a clause above GROUP BY, in terms of keys and aggregates."""
+
+    def __init__(self, binder: Binder, groups: Groups, clause: str, ranks: Ranks | None = None) -> None:
+        super().__init__(binder, groups.scope, clause, ranks)
+        self.groups = groups
+
+    def value(self, node: ast.Expression) -> Expression:
+        return self.groups.regroup(self.bind(node), self.places)
+
+    def truth(self, node: ast.Expression) -> Expression:
+        return self.groups.regroup(self.condition(node), self.places)
+
+    def key(self, node: ast.Expression) -> Expression:
+        return self.groups.regroup(self.bind(node), self.places, node.span)
+
+    def grouping(self, node: ast.Function) -> Expression:
+        return self.groups.grouping(node)
+
+    def aggregate(self, function: AggregateFunction, node: ast.Function) -> Expression:
+        inside = Scalars(self.scope, "an aggregate")
+        condition = Scalars(self.scope, "FILTER").condition
+        column = self.scope.time()
+        time = None if column is None else ColumnRef(column.id, column.type)
+        return self.groups.aggregate(bind_aggregate(function, node, inside.bind, condition, time))
+
+    def add(self, kind: ApplyKind, column: Column | None, value: Expression | None, right: Plan, span: Span) -> None:
+        """A subquery above the groups: its outer references are keys."""
+
+        def regroup(value: Expression) -> Expression:
+            grouped = columns_of(value) & self.groups.named.keys()
+            return self.groups.regroup(value, self.places, span) if grouped else value
+
+        right = transform_up(right, lambda node: map_expressions(node, regroup))
+        super().add(kind, column, None if value is None else regroup(value), right, span)

@@ -1,40 +1,38 @@
 """What a name in FROM means: a query of a WITH around it, else a stream or view of the catalog.
 
-A room of the binder. A query of WITH is bound once, where it stands, so that one that nobody uses is checked as well;
-whoever names it gets a copy under ids of its own.
+A query of WITH is bound once, where it stands, so that one that is never read is checked as well; each use gets a copy
+under ids of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 from strandline.core.errors import BindError
 from strandline.core.types import Column
 from strandline.logical.catalog import Catalog, DerivedStream, Stream
 from strandline.logical.expressions import ColumnRef
 from strandline.logical.plan import Map, Plan
-from strandline.logical.schema import schema
+from strandline.logical.schema import Ids, schema
 from strandline.sql import ast
-from strandline.sql.binder.scope import Ids
 from strandline.sql.binder.select_list import RESERVED_OUTPUTS
 
 
+@dataclass(frozen=True)
 class Names:
     """The names that FROM may use at one place of a statement. As in the catalog, upper and lower case are one."""
 
-    def __init__(self, catalog: Catalog) -> None:
-        self.catalog = catalog
-        self.reads: set[str] = set()  # the streams and views named in FROM; the plan itself holds only base streams
-        self._queries: dict[str, DerivedStream] = {}
-        self._not_yet: dict[str, str] = {}  # the queries of WITH that cannot be read here, and the reason
+    catalog: Catalog
+    reads: set[str] = field(default_factory=set)  # the streams and views named in FROM, anywhere in the statement
+    queries: dict[str, DerivedStream] = field(default_factory=dict)  # those of WITH
+    unreadable: dict[str, str] = field(default_factory=dict)  # queries of WITH that cannot be read here, and why not
 
     def get(self, name: ast.Identifier) -> Stream:
         """What the name means; a query of WITH hides a stream."""
-        query = self._queries.get(name.name.lower())
+        query = self.queries.get(name.name.lower())
         if query is not None:
             return query
-        reason = self._not_yet.get(name.name.lower())
+        reason = self.unreadable.get(name.name.lower())
         if reason is not None and name.name not in self.catalog:
             raise BindError(
                 f'query "{name.name}" {reason}',
@@ -48,26 +46,22 @@ class Names:
 
     def is_local(self, stream: Stream) -> bool:
         """Whether the name comes from a WITH."""
-        return self._queries.get(stream.name.lower()) is stream
+        return self.queries.get(stream.name.lower()) is stream
 
-    @contextmanager
-    def within(self, tables: tuple[ast.CommonTable, ...], bind: Callable[[ast.Query], Plan]) -> Iterator[None]:
-        """The names inside of a WITH: each query sees those before it, what follows them sees all."""
-        around, not_yet = self._queries, self._not_yet
-        for number, table in enumerate(tables):
-            name = table.name.name
-            if any(name.lower() == other.name.name.lower() for other in tables[:number]):
-                raise BindError(
-                    f'the name "{name}" is used twice in WITH', code="duplicate-alias", span=table.name.span
-                )
-            later = {other.name.name.lower(): "is defined further down" for other in tables[number + 1 :]}
-            self._not_yet = {**not_yet, **later, name.lower(): "reads itself"}
-            plan = with_names(bind(table.query), table.columns, f'query "{name}"')
-            query = DerivedStream(name, plan, table.query.text, frozenset())
-            self._queries = {**self._queries, name.lower(): query}
-        self._not_yet = not_yet
-        yield
-        self._queries = around
+    def inside(self, tables: tuple[ast.CommonTable, ...], number: int) -> Names:
+        """The names inside of one query of a WITH: those after it are not defined yet."""
+        table = tables[number].name
+        if any(table.name.lower() == other.name.name.lower() for other in tables[:number]):
+            raise BindError(f'the name "{table.name}" is used twice in WITH', code="duplicate-alias", span=table.span)
+        later = {other.name.name.lower(): "is defined further down" for other in tables[number + 1 :]}
+        return replace(self, unreadable={**self.unreadable, **later, table.name.lower(): "reads itself"})
+
+    def with_query(self, table: ast.CommonTable, plan: Plan) -> Names:
+        """The names after a query of WITH, whose plan is given."""
+        name = table.name.name
+        plan = with_names(plan, table.columns, f'query "{name}"')
+        query = DerivedStream(name, plan, table.query.text, frozenset())
+        return replace(self, queries={**self.queries, name.lower(): query})
 
 
 def with_names(plan: Plan, names: tuple[ast.Identifier, ...], what: str) -> Plan:
@@ -96,10 +90,5 @@ def with_names(plan: Plan, names: tuple[ast.Identifier, ...], what: str) -> Plan
         taken.add(name.name.lower())
     ids = Ids()
     ids.used = {column.id.split("#")[0]: 1 for column in columns}
-    return Map(
-        tuple(
-            (Column(ids.fresh(name.name), name.name, c.type), ColumnRef(c.id, c.type))
-            for name, c in zip(names, columns, strict=True)
-        ),
-        plan,
-    )
+    renamed = (Column(ids.fresh(name.name), name.name, c.type) for name, c in zip(names, columns, strict=True))
+    return Map(tuple((column, ColumnRef(c.id, c.type)) for column, c in zip(renamed, columns, strict=True)), plan)

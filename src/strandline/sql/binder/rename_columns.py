@@ -1,7 +1,4 @@
-"""Copies of plans: each use of a named query has columns of its own.
-
-A room of the binder.
-"""
+"""Copies of plans: each use of a named query has columns of its own."""
 
 from __future__ import annotations
 
@@ -10,29 +7,10 @@ from dataclasses import replace
 from typing import assert_never
 
 from strandline.core.types import Column
+from strandline.logical import plan as logical
 from strandline.logical.expressions import AggregateCall, ColumnRef, Expression, substitute
-from strandline.logical.plan import (
-    Aggregate,
-    Changes,
-    CountWindow,
-    Distinct,
-    Filter,
-    Granularity,
-    Join,
-    Map,
-    MarkJoin,
-    OuterJoin,
-    Plan,
-    Rank,
-    Scan,
-    SemiJoin,
-    SessionWindow,
-    SetOperation,
-    TimeWindow,
-    TopRows,
-    Union,
-)
-from strandline.logical.tree import transform_up
+from strandline.logical.plan import Plan
+from strandline.logical.tree import map_expressions, transform_up
 
 
 def freshened(plan: Plan, fresh: Callable[[str], str]) -> Plan:
@@ -50,44 +28,43 @@ def freshened(plan: Plan, fresh: Callable[[str], str]) -> Plan:
     def renamed(column: ColumnRef) -> ColumnRef:
         return replace(column, id=names[column.id])
 
+    def renamed_value(value: Expression) -> Expression:
+        return substitute(value, refs)
+
     def arguments(call: AggregateCall) -> AggregateCall:
         order = tuple(replace(key, column=renamed(key.column)) for key in call.order)
         return replace(call, argument=None if call.argument is None else renamed(call.argument), order=order)
 
     def change(node: Plan) -> Plan:
         match node:
-            case Scan(_, _, columns):
+            case logical.Scan(_, _, columns):
                 return replace(node, columns=tuple(map(define, columns)))
-            case Filter(predicate, source):
-                return Filter(substitute(predicate, refs), source)
-            case Join(predicate, left, right):
-                return Join(None if predicate is None else substitute(predicate, refs), left, right)
-            case OuterJoin():
-                return replace(node, predicate=substitute(node.predicate, refs))
-            case SemiJoin(_, predicate, _, _):
-                return replace(node, predicate=None if predicate is None else substitute(predicate, refs))
-            case MarkJoin(mark, predicate, _, _):
-                asked = None if predicate is None else substitute(predicate, refs)
-                return replace(node, mark=define(mark), predicate=asked)
-            case Map(outputs, source):
-                values = [substitute(value, refs) for _, value in outputs]
-                return Map(tuple((define(c), v) for (c, _), v in zip(outputs, values, strict=True)), source)
-            case Aggregate(keys, aggregates, source):
+            case logical.Filter() | logical.Join() | logical.OuterJoin() | logical.SemiJoin():
+                return map_expressions(node, renamed_value)
+            case logical.MarkJoin(mark, _, _, _):
+                return map_expressions(replace(node, mark=define(mark)), renamed_value)
+            case logical.Apply(_, added, _, _, _):
+                column = None if added is None else define(added)
+                return map_expressions(replace(node, column=column), renamed_value)
+            case logical.Map(outputs, source):
+                values = [renamed_value(value) for _, value in outputs]
+                return logical.Map(tuple((define(c), v) for (c, _), v in zip(outputs, values, strict=True)), source)
+            case logical.Aggregate(keys, aggregates, source):
                 calls = tuple((define(column), arguments(call)) for column, call in aggregates)
-                return Aggregate(tuple(names[key] for key in keys), calls, source)
-            case Union(columns, inputs):
-                return Union(tuple(map(define, columns)), inputs)
-            case SetOperation(_, columns, _, _):
+                return logical.Aggregate(tuple(names[key] for key in keys), calls, source)
+            case logical.Union(columns, inputs):
+                return logical.Union(tuple(map(define, columns)), inputs)
+            case logical.SetOperation(_, columns, _, _):
                 return replace(node, columns=tuple(map(define, columns)))
-            case CountWindow(partition, _, _, _) | SessionWindow(partition, _, _):
+            case logical.CountWindow(partition, _, _, _) | logical.SessionWindow(partition, _, _):
                 return replace(node, partition=tuple(names[key] for key in partition))
-            case TopRows() | Rank():
+            case logical.TopRows() | logical.Rank():
                 partition = tuple(names[key] for key in node.partition)
                 order = tuple(replace(key, column=renamed(key.column)) for key in node.order)
-                if isinstance(node, Rank):
+                if isinstance(node, logical.Rank):
                     return replace(node, place=define(node.place), partition=partition, order=order)
                 return replace(node, partition=partition, order=order)
-            case TimeWindow() | Distinct() | Granularity() | Changes():
+            case logical.TimeWindow() | logical.Distinct() | logical.Granularity() | logical.Changes():
                 return node
             case _:
                 assert_never(node)

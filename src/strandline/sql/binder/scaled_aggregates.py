@@ -1,6 +1,6 @@
 """Aggregates that count for what drop boxes took: `scaled_count`, `scaled_sum`, and how far they may be off.
 
-A room of the binder that works ahead of it. Every row of a stream stands for `1 / share` rows of its source, which is
+This comes before binding. Every row of a stream stands for `1 / share` rows of its source, which is
 its weight w; a row of a join stands for the product of the weights. What is dropped is drawn by a hash, row by row, so
 
     scaled_count(*) = Σ w            its variance is estimated by Σ w · (w - 1)
@@ -12,14 +12,15 @@ their partners' fate, so these variances would be too small there: an error is o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
-from typing import Any, Final
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final, TypeGuard
 
 from strandline.core.errors import BindError, Span
 from strandline.core.types import DOUBLE
 from strandline.logical.catalog import WEIGHT
 from strandline.sql import ast
+from strandline.sql.binder.syntax import own_nodes, rewrite
 
 SCALED: Final = {
     "scaled_count": "The number of rows, or of values, as it would be with those that shedding dropped; a DOUBLE.",
@@ -29,12 +30,10 @@ SCALED: Final = {
 }
 _TWO_SIDED: Final = "1.96"  # standard deviations to either side, that leave one case in twenty out
 
-_Rewrite = Callable[[ast.Function], ast.Expression]
-
 
 def rescaled(select: ast.Select) -> ast.Select:
     """A SELECT in which these aggregates are sums over weights, and whose streams have weights for them."""
-    called = [call for part in (select.items, select.having, select.qualify) for call in _calls(part)]
+    called = [node for node in own_nodes((select.items, select.having, select.qualify)) if _is_scaled(node)]
     if not called:
         return select
     tables = list(_tables(select.tables))
@@ -46,27 +45,33 @@ def rescaled(select: ast.Select) -> ast.Select:
     names = [table.alias or table.name for table in tables if isinstance(table, ast.StreamTable)]
     items = tuple(
         replace(item, alias=ast.Identifier(item.value.name.name.lower(), span=item.value.span))
-        if item.alias is None and isinstance(item.value, ast.Function) and _is_scaled(item.value)
+        if item.alias is None and _is_scaled(item.value)
         else item
         for item in select.items
     )
-    weighted = _mapped(select.tables, lambda node: node, lambda table: replace(table, weighted=True))
-    having, qualify = (_mapped(part, lambda call: _meant(call, names)) for part in (select.having, select.qualify))
-    listed = _mapped(items, lambda call: _meant(call, names))
-    return replace(select, items=listed, tables=weighted, having=having, qualify=qualify)
+
+    def weigh(node: ast.Node) -> ast.Node:
+        if isinstance(node, ast.StreamTable):
+            return replace(node, weighted=True)
+        return _meant(node, names) if _is_scaled(node) else node
+
+    parts: dict[str, Any] = {name: getattr(select, name) for name in ("tables", "having", "qualify")} | {"items": items}
+    return replace(select, **{name: rewrite(part, weigh, into_queries=False) for name, part in parts.items()})
 
 
 def as_if_whole(tree: Any) -> Any:
     """The same in words that every database knows, where nothing was dropped."""
 
-    def plain(call: ast.Function) -> ast.Expression:
+    def plain(call: ast.Node) -> ast.Node:
+        if not _is_scaled(call):
+            return call
         at = call.span
         if call.name.name.lower().endswith("_error"):
             return _number("0", at)
         name = ast.Identifier(call.name.name.lower().removeprefix("scaled_"), span=at)
         return ast.Cast(replace(call, name=name), ast.TypeName(DOUBLE, span=at), span=at)
 
-    return _mapped(tree, plain, into_queries=True)
+    return rewrite(tree, plain)
 
 
 def not_weighted(table: ast.StreamTable) -> BindError:
@@ -152,20 +157,8 @@ def _function(
     return ast.Function(ast.Identifier(name, span=at), arguments, condition, span=at)
 
 
-def _is_scaled(node: object) -> bool:
+def _is_scaled(node: object) -> TypeGuard[ast.Function]:
     return isinstance(node, ast.Function) and node.name.name.lower() in SCALED
-
-
-def _calls(tree: Any) -> Iterator[ast.Function]:
-    """The calls of these aggregates that belong to a SELECT itself and not to a query in it."""
-    if isinstance(tree, tuple):
-        for part in tree:
-            yield from _calls(part)
-    elif isinstance(tree, ast.Node) and not isinstance(tree, ast.Query):
-        if isinstance(tree, ast.Function) and _is_scaled(tree):
-            yield tree
-        for child in ast.children(tree):
-            yield from _calls(child)
 
 
 def _tables(tables: tuple[ast.Table, ...]) -> Iterator[ast.StreamTable | ast.QueryTable]:
@@ -174,21 +167,3 @@ def _tables(tables: tuple[ast.Table, ...]) -> Iterator[ast.StreamTable | ast.Que
             yield from _tables((table.left, table.right))
         else:
             yield table
-
-
-def _mapped(
-    tree: Any,
-    call: _Rewrite,
-    stream: Callable[[ast.StreamTable], ast.StreamTable] = lambda table: table,
-    into_queries: bool = False,
-) -> Any:
-    """A syntax tree with its calls of these aggregates, and its streams, replaced."""
-    if isinstance(tree, tuple):
-        return tuple(_mapped(part, call, stream, into_queries) for part in tree)
-    if not isinstance(tree, ast.Node) or (isinstance(tree, ast.Query) and not into_queries):
-        return tree
-    if isinstance(tree, ast.StreamTable):
-        return stream(tree)
-    parts = {field.name: getattr(tree, field.name) for field in fields(tree) if field.name != "span"}
-    changed = replace(tree, **{name: _mapped(part, call, stream, into_queries) for name, part in parts.items()})
-    return call(changed) if isinstance(changed, ast.Function) and _is_scaled(changed) else changed

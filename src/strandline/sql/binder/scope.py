@@ -1,12 +1,11 @@
-"""The names that a query can see: which column a name means, and the ids that columns get in a plan.
+"""The scope of a query: which column a name means.
 
-A room of the binder. It knows no plans, only relations, their columns and what they are called.
+A scope has relations, their columns and aliases; plans are not needed to resolve a name.
 """
 
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -17,19 +16,6 @@ from strandline.logical.expressions import Expression
 from strandline.sql import ast
 
 VALIDITY: Final = ("valid_from", "valid_until")
-
-
-class Ids:
-    """Hands out ids that are unique within one plan."""
-
-    def __init__(self) -> None:
-        self.used: dict[str, int] = {}
-
-    def fresh(self, wanted: str) -> str:
-        # Only plain characters: array libraries read some names, such as * or ^x$, as patterns.
-        base = re.sub(r"[^\w.]", "_", wanted.split("#")[0]) or "column"
-        self.used[base] = count = self.used.get(base, 0) + 1
-        return base if count == 1 else f"{base}#{count}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +50,12 @@ class Scope:
 
     def outer_ids(self) -> frozenset[str]:
         """The columns of the queries around this one, however far out."""
-        if self.outer is None:
-            return frozenset()
-        near = frozenset(column.id for relation in self.outer.relations for column in relation.columns)
-        return near | self.outer.outer_ids()
+        return frozenset() if self.outer is None else self.outer.ids()
+
+    def ids(self) -> frozenset[str]:
+        """The columns of this query and of those around it."""
+        own = frozenset(column.id for relation in self.relations for column in relation.columns)
+        return own | self.outer_ids()
 
     def time(self) -> Column | None:
         """What the rows are in order of, if that is clear: the time column of the only stream."""
@@ -78,25 +66,25 @@ class Scope:
     def validity(self, name: ast.ColumnName) -> Expression | None:
         """What `valid_from` or `valid_until` means, where no column has that name."""
         word = name.column.name.lower()
-        if word not in VALIDITY or self._found(name):
+        if word not in VALIDITY or self._has_column(name):
             return None
         named = [r for r in self.relations if name.qualifier is not None and name.qualifier.matches(r.alias)]
         relations = named if name.qualifier is not None else list(self.relations)
-        found = relations[0].validity[VALIDITY.index(word)] if len(relations) == 1 else None
-        if found is None and (named or name.qualifier is None):
+        instant = relations[0].validity[VALIDITY.index(word)] if len(relations) == 1 else None
+        if instant is None and (named or name.qualifier is None):
             raise BindError(
                 f"{word} of rows for which that is not known",
                 code="validity",
                 hint="It is known for a single stream in a window by time; of several, write name.valid_from.",
                 span=name.span,
             )
-        return found
+        return instant
 
-    def _found(self, name: ast.ColumnName) -> bool:
+    def _has_column(self, name: ast.ColumnName) -> bool:
         """Whether a column has the name, here or around."""
         qualified = [r for r in self.relations if name.qualifier is None or name.qualifier.matches(r.alias)]
         here = any(name.column.matches(column.name) for relation in qualified for column in relation.columns)
-        return here or (self.outer is not None and not qualified and self.outer._found(name))
+        return here or (self.outer is not None and not qualified and self.outer._has_column(name))
 
     def joined(self, other: Scope) -> Scope:
         taken = {relation.alias.lower() for relation in self.relations}
@@ -139,15 +127,15 @@ class Scope:
         if self.outer is not None and not self._is_own(name):
             return self.outer.column(name)
         if name.qualifier is None:
-            found = self.matches(name.column)
+            matches = self.matches(name.column)
         else:
             relation = self.relation(name.qualifier)
-            found = [(relation, column) for column in relation.columns if name.column.matches(column.name)]
-        if not found:
+            matches = [(relation, column) for column in relation.columns if name.column.matches(column.name)]
+        if not matches:
             raise self._unknown(name)
-        if len(found) > 1:
+        if len(matches) > 1:
             qualified = " or ".join(
-                f"{relation.alias}.{column.name}" for relation, column in found if relation.is_named
+                f"{relation.alias}.{column.name}" for relation, column in matches if relation.is_named
             )
             raise BindError(
                 f'column "{name.column.name}" is ambiguous',
@@ -155,7 +143,7 @@ class Scope:
                 hint=f"Write {qualified}.",
                 span=name.span,
             )
-        return found[0][1]
+        return matches[0][1]
 
     def _is_own(self, name: ast.ColumnName) -> bool:
         """Whether this query has something of the name, or nobody has: then it is for this one to complain."""

@@ -1,6 +1,6 @@
 """The SELECT list: stars expanded, and a name of its own for every output column.
 
-A room of the binder. Outputs are still as they are written; whether they are grouped decides how they are bound.
+Outputs are still syntax here; whether the SELECT groups decides how they are bound.
 """
 
 from __future__ import annotations

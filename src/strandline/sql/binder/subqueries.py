@@ -1,255 +1,155 @@
-"""Subqueries in expressions: EXISTS, IN, ANY and ALL as joins that ask for a partner, values as joins with a value.
+"""Subqueries in expressions: EXISTS, IN, ANY, ALL and values become Apply nodes over the source of their clause.
 
-A room of the binder. The first four are the same question: is there a row of the subquery for which a condition holds?
-The condition consists of what ties the subquery to the query around it and of the comparison, if there is one.
+EXISTS, IN, ANY and ALL ask whether a row of the subquery satisfies a condition, for the last three a comparison:
 
     EXISTS (q)        TRUE if there is a row
     x θ ANY (q)       TRUE if x θ y for a row y; else unknown if that is unknown for a row; else FALSE
     x θ ALL (q)       FALSE if not x θ y for a row y; else unknown if that is unknown for a row; else TRUE
 
-Where a subquery alone decides whether a row of WHERE stays, it becomes a semi or an anti join. Elsewhere each question
-becomes a column of the source that holds the answer, a mark.
-
-A subquery that is a value is an aggregate over all its rows, or has at most one row, as shown by windows of one row,
-keys or order; that row is joined, and the value is NULL where there is none. An aggregate that is tied to the query
-around it by equalities is grouped by them once for all; tied in any other way, it is computed for each combination of
-what it reads from around. A row that finds no group has the value of an aggregate over nothing. How a subquery reads a
-query further out is told in `reach`.
+Where a subquery alone decides whether WHERE keeps a row, it is a semi or an anti Apply. Elsewhere each question is a
+mark. A subquery that is a value is a single Apply: an aggregate over all its rows, or a query of at most one row, as
+shown by windows of one row, keys or order. What becomes of these nodes is in `logical/decorrelate.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import replace
-from typing import Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from strandline.core.errors import BindError, Span
 from strandline.core.types import BOOLEAN, Column
-from strandline.logical.expressions import (
-    Call,
-    Case,
-    ColumnRef,
-    Expression,
-    Literal,
-    columns_of,
-    conjunction,
-    substitute,
-)
-from strandline.logical.plan import Distinct, Join, Map, MarkJoin, OuterJoin, Plan, SemiJoin, TopRows
+from strandline.logical.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, columns_of, conjuncts
+from strandline.logical.plan import Aggregate, Apply, ApplyKind, Distinct, Filter, Map, Plan, TopRows
+from strandline.logical.properties.keys import determines
+from strandline.logical.query_block import from_clause, with_from_clause
 from strandline.logical.schema import schema
 from strandline.sql import ast
-from strandline.sql.binder.decorrelate import Reach, Rows, passed_on
-from strandline.sql.binder.expressions import Operand, Places, Scalars, Subquery, call
-from strandline.sql.binder.grouping import Groups, is_grouping
-from strandline.sql.binder.scope import Ids, Scope
-from strandline.sql.binder.select_list import output_columns
+from strandline.sql.binder.expressions import Operand, Scalars, Subquery, call
+from strandline.sql.binder.scope import Scope
+from strandline.sql.binder.window_functions import Ranks
 
-# What an expression over the source of a clause becomes where the subqueries join: after GROUP BY, keys and aggregates.
-Settle: TypeAlias = Callable[[Expression, Places, Span], Expression]
-Partners: TypeAlias = Callable[[Plan], Plan]  # the rows of a subquery, given the source of the clause
+if TYPE_CHECKING:
+    from strandline.sql.binder.binder import Binder
 
-
-class Binder(Protocol):
-    """What is asked of the binder of the whole statement."""
-
-    ids: Ids
-
-    def inner(self, query: ast.Query, around: Scope) -> tuple[Rows, list[Operand]]: ...
-
-    def below(self, select: ast.Select, around: Scope) -> tuple[Rows, Scope]: ...
-
-    def named(self, tables: tuple[ast.CommonTable, ...]) -> AbstractContextManager[None]: ...
+_EXACT_CASTS: Final = {("INT", "BIGINT"), ("INT", "DOUBLE"), ("DATE", "TIMESTAMP")}
 
 
-def is_partner_test(node: ast.Expression) -> bool:
+def is_match_test(node: ast.Expression) -> bool:
     """Whether a part of WHERE is a subquery and nothing else, or its negation."""
     return isinstance(node, ast.Exists | ast.Quantified) or (
         isinstance(node, ast.Unary) and node.operator == "NOT" and isinstance(node.operand, ast.Exists)
     )
 
 
-class Subqueries:
-    """The subqueries of one clause; `joined` is the source of the clause with all of them, in order."""
+@dataclass(frozen=True, slots=True)
+class BoundSubquery:
+    """An Apply whose left is not known yet: the source of its clause."""
 
-    def __init__(self, binder: Binder, reach: Reach, settle: Settle | None = None) -> None:
+    kind: ApplyKind
+    column: Column | None
+    value: Expression | None
+    right: Plan
+    span: Span
+
+    def over(self, left: Plan) -> Apply:
+        return Apply(self.kind, self.column, self.value, left, self.right, self.span)
+
+
+class ClauseScalars(Scalars):
+    """Binds the expressions of a clause that may contain subqueries and, where there are `ranks`, RANK()."""
+
+    def __init__(self, binder: Binder, scope: Scope, clause: str, ranks: Ranks | None = None) -> None:
+        super().__init__(scope, clause)
         self.binder = binder
-        self.reach = reach  # what the query of the clause brings along for them from around it
-        self.settle: Settle = settle or (lambda value, _, __: value)
-        # Each takes the source of the clause with what was joined to it so far, and as it was before.
-        self.joins: list[Callable[[Plan, Plan], Plan]] = []
+        self.ranks = ranks
+        self.subqueries: list[BoundSubquery] = []
 
-    def joined(self, source: Plan) -> Plan:
-        plan = source
-        for join in self.joins:
-            plan = join(plan, source)
-        return plan
+    def over(self, source: Plan) -> Plan:
+        """The source of the clause with the columns of its subqueries."""
+        for subquery in self.subqueries:
+            source = subquery.over(source)
+        return source
 
-    # ---- questions ---------------------------------------------------------------------------------------------------
+    def rank(self, node: ast.Ranking) -> Expression:
+        return super().rank(node) if self.ranks is None else self.ranks.place(node, self)
 
-    def keep(self, node: ast.Expression, scalars: Scalars) -> None:
-        """Keep the rows of the source for which a partner test is true."""
-        negated = isinstance(node, ast.Unary)
-        test = node.operand if isinstance(node, ast.Unary) else node
-        assert isinstance(test, ast.Exists | ast.Quantified), "a partner test is one of these"
-        # x θ ALL is true if there is no row for which x θ y is false or unknown.
-        wanted = "untrue" if _is_all(test) else "true"
-        right, predicate = self.question(test, scalars, wanted)
-        self.joins.append(lambda plan, source: SemiJoin(negated or _is_all(test), predicate, plan, right(source)))
-
-    def value(self, node: Subquery, scalars: Scalars) -> Expression:
+    def subquery(self, node: Subquery) -> Expression:
         """The value of a subquery anywhere in an expression."""
         if isinstance(node, ast.ScalarQuery):
-            return self.scalar(node, scalars)
+            return self.single(node)
         if isinstance(node, ast.Exists):
-            return self.mark(node, scalars, "true")
+            return self.mark(node, "true")
         decided = Literal(not _is_all(node), BOOLEAN)
-        decides = self.mark(node, scalars, "false" if _is_all(node) else "true")
-        unknown = self.mark(node, scalars, "unknown")
+        decides = self.mark(node, "false" if _is_all(node) else "true")
+        unknown = self.mark(node, "unknown")
         otherwise = Literal(_is_all(node), BOOLEAN)
         return Case(((decides, decided), (unknown, Literal(None, BOOLEAN))), otherwise, BOOLEAN)
 
-    def mark(self, node: ast.Exists | ast.Quantified, scalars: Scalars, wanted: str) -> Expression:
-        right, predicate = self.question(node, scalars, wanted)
+    def keep(self, node: ast.Expression) -> None:
+        """Keep the rows of the source for which a match test is true."""
+        negated = isinstance(node, ast.Unary)
+        test = node.operand if isinstance(node, ast.Unary) else node
+        assert isinstance(test, ast.Exists | ast.Quantified), "a match test is one of these"
+        # x θ ALL is true if there is no row for which x θ y is false or unknown.
+        right, condition = self.match(test, "untrue" if _is_all(test) else "true")
+        self.add("anti" if negated or _is_all(test) else "semi", None, condition, right, test.span)
+
+    def mark(self, node: ast.Exists | ast.Quantified, truth: str) -> Expression:
+        right, condition = self.match(node, truth)
         column = Column(self.binder.ids.fresh("found"), "found", BOOLEAN)
-        self.joins.append(lambda plan, source: MarkJoin(column, predicate, plan, right(source)))
+        self.add("mark", column, condition, right, node.span)
         return ColumnRef(column.id, BOOLEAN)
 
-    def question(
-        self, node: ast.Exists | ast.Quantified, scalars: Scalars, wanted: str
-    ) -> tuple[Partners, Expression | None]:
-        """The rows of a subquery, and when one of them is a partner: when its comparison is what is `wanted`."""
-        # The operand first: a subquery inside of it joins the source, and this one joins what comes out.
-        operand = scalars.operand(node.operand) if isinstance(node, ast.Quantified) else None
-        rows, outputs = self.binder.inner(node.query, scalars.scope)
-        if rows.needs_domain():
-            rows.pair_with_domain((), node.span)
-        conditions = rows.conditions()
-        if isinstance(node, ast.Quantified):
-            if len(outputs) != 1:
-                raise BindError(
-                    f"the subquery has {len(outputs)} columns",
-                    code="subquery-columns",
-                    hint="A subquery that is compared with a value has one column.",
-                    span=node.query.span,
-                )
-            assert operand is not None
-            conditions = [*conditions, _asked(call(node.operator, [operand, outputs[0]], node.span), wanted)]
-        predicate = conjunction(tuple(conditions))
-        if predicate is not None:
-            predicate = self.over_source(predicate, scalars, node)
-        return self.partners(rows, scalars, node), predicate
+    def match(self, node: ast.Exists | ast.Quantified, truth: str) -> tuple[Plan, Expression | None]:
+        """The plan of a subquery, and which of its rows match: those whose comparison has this truth value."""
+        if isinstance(node, ast.Exists):
+            return self.binder.subquery(node.query, self.scope)[0], None
+        # The operand first: a subquery in it is applied to the source before this one.
+        operand = self.operand(node.operand)
+        right, outputs = self.binder.subquery(node.query, self.scope)
+        _check_one_column(outputs, "A subquery that is compared with a value has one column.", node.query)
+        return right, _has_truth(call(node.operator, [operand, outputs[0]], node.span), truth)
 
-    def partners(self, rows: Rows, scalars: Scalars, node: Subquery) -> Partners:
-        """The rows of a subquery, given the source of the clause, whose values are their domain if they want one."""
-        domain = tuple((copy, self.over_source(column, scalars, node)) for copy, column in rows.wanted())
-        if not domain:
-            alone = rows.plan(None)
-            return lambda _: alone
-        return lambda source: rows.plan(Distinct(Map(domain, source)))
-
-    def over_source(self, value: Expression, scalars: Scalars, node: Subquery) -> Expression:
-        """A value of a subquery that reads the query around it, where the two join."""
-        return self.settle(self.reach.here(value, node.span), scalars.places, node.span)
-
-    # ---- values ------------------------------------------------------------------------------------------------------
-
-    def scalar(self, node: ast.ScalarQuery, scalars: Scalars) -> Expression:
+    def single(self, node: ast.ScalarQuery) -> Expression:
         """The value of a subquery that has one column and at most one row."""
-        if isinstance(node.query, ast.With):
-            with self.binder.named(node.query.tables):
-                return self.scalar(replace(node, query=node.query.body), scalars)
-        select = node.query
-        if not (isinstance(select, ast.Select) and is_grouping(select) and not select.group_by):
-            return self.by_single_row(node, scalars)
-        if _asks_above_groups(select):
-            return self.by_rows(*self.binder.inner(select, scalars.scope), scalars, node)
-        rows, scope = self.binder.below(select, scalars.scope)
-        outputs = output_columns(select.items, scope)
-        if len(outputs) != 1:
-            raise _several_columns(len(outputs), node)
-        groups = Groups(self.binder.ids, scope)
-        value = groups.bind(outputs[0].node, "SELECT")
-        if select.having is not None:
-            kept = groups.condition(select.having, "HAVING")
-            value = Case(((kept, value),), Literal(None, value.type), value.type)
-        value = self.over_source(value, scalars, node)
-        keys = [_equality(tie, rows.reach.around) for tie in rows.ties]
-        if rows.needs_domain() or rows.reach.read(groups.inputs) or None in keys:
-            found = self.by_combinations(groups, rows, scalars, node)
-        elif keys:
-            found = self.by_equalities(groups, rows, [key for key in keys if key is not None], scalars, node)
-        else:
-            alone = groups.plan(rows.plan(None))
-            self.joins.append(lambda plan, _: Join(None, plan, alone))
-            return value
-        nothing: dict[str, Expression] = {
-            column.id: Literal(0 if call.function == "count" else None, column.type)
-            for call, column in groups.calls.items()
-        }
-        return Case(((found, value),), substitute(value, nothing), value.type)
+        right, outputs = self.binder.subquery(node.query, self.scope)
+        _check_at_most_one_row(node.query, right, self.scope)
+        _check_one_column(outputs, "A subquery that is a value has one column.", node.query)
+        value = outputs[0].value
+        match right:
+            case Filter(having, Aggregate((), _, _) as groups):
+                # A value that HAVING takes away is NULL, like that of a row that is not there.
+                right, value = groups, Case(((having, value),), Literal(None, value.type), value.type)
+            case _ if _is_first_value(from_clause(right)):
+                right = with_from_clause(right, Distinct(from_clause(right)))  # rows that are level have the same value
+        column = Column(self.binder.ids.fresh("scalar.value"), "value", value.type)
+        self.add("single", column, value, right, node.span)
+        return ColumnRef(column.id, column.type)
 
-    def by_equalities(
-        self,
-        groups: Groups,
-        rows: Rows,
-        keys: list[tuple[Expression, Expression]],
-        scalars: Scalars,
-        node: ast.ScalarQuery,
-    ) -> Expression:
-        """Group the subquery by its sides of the equalities; gives whether a row of the source has found its group."""
-        conditions: list[Expression] = []
-        for outer, inner in keys:
-            groups.add_key(inner, "key")
-            key = groups.keys[inner]
-            equal = (self.over_source(outer, scalars, node), ColumnRef(key.id, key.type))
-            conditions.append(Call("=", equal, BOOLEAN))
-        grouped = groups.plan(rows.plan(None))
-        return self.left_join(lambda _: grouped, conditions)
+    def add(self, kind: ApplyKind, column: Column | None, value: Expression | None, right: Plan, span: Span) -> None:
+        self.subqueries.append(BoundSubquery(kind, column, value, right, span))
 
-    def by_combinations(self, groups: Groups, rows: Rows, scalars: Scalars, node: ast.ScalarQuery) -> Expression:
-        """Compute the subquery for each combination of the values that it reads from the queries around it."""
-        rows.pair_with_domain(groups.inputs, node.span)
-        groups.per_combination(rows.reach)
-        conditions = [self.over_source(condition, scalars, node) for condition in rows.conditions()]
-        partners = self.partners(rows, scalars, node)
-        return self.left_join(lambda source: groups.plan(partners(source)), conditions)
 
-    def by_single_row(self, node: ast.ScalarQuery, scalars: Scalars) -> Expression:
-        """A subquery that is no aggregate, but whose window, keys or order show that it has at most one row."""
-        rows, outputs = self.binder.inner(node.query, scalars.scope)
-        if isinstance(node.query, ast.Select) and node.query.group_by:
-            raise _several_rows(node.query)
-        if _is_first_value(rows.source):
-            rows.source = Distinct(rows.source)  # rows that are level have the same value
-        elif not rows.has_one_row():
-            raise _several_rows(node.query)
-        return self.by_rows(rows, outputs, scalars, node)
+def _check_one_column(outputs: list[Operand], hint: str, query: ast.Query) -> None:
+    if len(outputs) != 1:
+        message = f"the subquery has {len(outputs)} columns"
+        raise BindError(message, code="subquery-columns", hint=hint, span=query.span)
 
-    def by_rows(self, rows: Rows, outputs: list[Operand], scalars: Scalars, node: ast.ScalarQuery) -> Expression:
-        """Compute the subquery like any other, and join its row; the value is NULL where there is none."""
-        if len(outputs) != 1:
-            raise _several_columns(len(outputs), node)
-        if rows.needs_domain():
-            rows.pair_with_domain((), node.span)
-        value = self.over_source(outputs[0].value, scalars, node)
-        conditions = [self.over_source(condition, scalars, node) for condition in rows.conditions()]
-        found = self.left_join(self.partners(rows, scalars, node), conditions or [Literal(True, BOOLEAN)])
-        return Case(((found, value),), Literal(None, value.type), value.type)
 
-    def left_join(self, right: Callable[[Plan], Plan], conditions: list[Expression]) -> Expression:
-        """Join what `right` makes of the source; gives whether a row of the source has found a partner."""
-        found = Column(self.binder.ids.fresh("found"), "found", BOOLEAN)
-        predicate = conjunction(tuple(conditions))
-        assert predicate is not None, "a subquery that is tied to the query around it says how"
-
-        def join(plan: Plan, source: Plan) -> Plan:
-            grouped = right(source)
-            kept = passed_on(schema(grouped))
-            return OuterJoin(False, predicate, plan, Map((*kept, (found, Literal(True, BOOLEAN))), grouped))
-
-        self.joins.append(join)
-        return Call("not", (Call("is_null", (ColumnRef(found.id, BOOLEAN),), BOOLEAN),), BOOLEAN)
+def _check_at_most_one_row(query: ast.Query, plan: Plan, scope: Scope) -> None:
+    while isinstance(query, ast.With):
+        query = query.body
+    grouped = isinstance(query, ast.Select) and bool(query.group_by)
+    if grouped or not (_is_first_value(from_clause(plan)) or _has_one_row(plan, scope)):
+        hint = (
+            "Aggregate it, as in (SELECT MAX(x) FROM …), read it through WINDOW(ROWS 1), or ask with IN, ANY, ALL or "
+            "EXISTS."
+        )
+        if isinstance(query, ast.Ordered) and query.limit == 1:
+            hint = "LIMIT 1 keeps rows that are level. Order by the value too: (SELECT x FROM … ORDER BY y, x LIMIT 1)."
+        raise BindError(
+            "a subquery that is a value may have several rows", code="subquery-rows", hint=hint, span=query.span
+        )
 
 
 def _is_first_value(plan: Plan) -> bool:
@@ -261,46 +161,34 @@ def _is_first_value(plan: Plan) -> bool:
     return False
 
 
-def _several_rows(query: ast.Query) -> BindError:
-    hint = (
-        "Aggregate it, as in (SELECT MAX(x) FROM …), read it through WINDOW(ROWS 1), or ask with IN, ANY, ALL or "
-        "EXISTS."
-    )
-    if isinstance(query, ast.Ordered) and query.limit == 1:
-        hint = "LIMIT 1 keeps rows that are level. Order by the value too: (SELECT x FROM … ORDER BY y, x LIMIT 1)."
-    return BindError(
-        "a subquery that is a value may have several rows", code="subquery-rows", hint=hint, span=query.span
-    )
+def _has_one_row(plan: Plan, scope: Scope) -> bool:
+    """Whether at most one row belongs to a row of the outer query: equalities with outer references, or with constants,
+    fix a key of what is read."""
+    outer = scope.ids()
+    fixed: list[str] = []
+    while isinstance(plan, Filter | Apply):
+        if isinstance(plan, Filter):
+            fixed += [column_id for part in conjuncts(plan.predicate) for column_id in _fixed_columns(part, outer)]
+        plan = plan.source if isinstance(plan, Filter) else plan.left
+    return determines(plan, fixed)
 
 
-def _asks_above_groups(select: ast.Select) -> bool:
-    """Whether there are subqueries in the SELECT list or in HAVING."""
-    pending: list[ast.Node] = [*select.items, *([] if select.having is None else [select.having])]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.Exists | ast.Quantified | ast.ScalarQuery):
-            return True
-        pending.extend(ast.children(node))
-    return False
-
-
-def _several_columns(count: int, node: ast.ScalarQuery) -> BindError:
-    return BindError(
-        f"the subquery has {count} columns",
-        code="subquery-columns",
-        hint="A subquery that is a value has one column.",
-        span=node.query.span,
-    )
-
-
-def _equality(tie: Expression, outer: frozenset[str]) -> tuple[Expression, Expression] | None:
-    """The outer and the inner side of a condition, if it is an equality between the two."""
-    match tie:
+def _fixed_columns(condition: Expression, outer: frozenset[str]) -> list[str]:
+    """The column that a condition sets equal to a constant or to outer references, if it does."""
+    match condition:
         case Call("=", (one, two), _):
-            for outside, inside in ((one, two), (two, one)):
-                read = columns_of(inside)
-                if columns_of(outside) and columns_of(outside) <= outer and read and not read & outer:
-                    return outside, inside
+            pairs = [(_exact_column(side), columns_of(other)) for side, other in ((one, two), (two, one))]
+            return [column.id for column, read in pairs if column is not None and read <= outer]
+    return []
+
+
+def _exact_column(value: Expression) -> ColumnRef | None:
+    """A column, also under a cast that keeps different values different: not so of a BIGINT as a DOUBLE."""
+    match value:
+        case ColumnRef():
+            return value
+        case Cast(ColumnRef() as column, kind) if (column.type.name, kind.name) in _EXACT_CASTS:
+            return column
     return None
 
 
@@ -308,13 +196,7 @@ def _is_all(node: ast.Exists | ast.Quantified) -> bool:
     return isinstance(node, ast.Quantified) and node.quantifier == "ALL"
 
 
-def _asked(comparison: Expression, wanted: str) -> Expression:
-    match wanted:
-        case "true":
-            return comparison
-        case "false":
-            return Call("not", (comparison,), BOOLEAN)
-        case "unknown":
-            return Call("is_null", (comparison,), BOOLEAN)
-    unknown = Call("is_null", (comparison,), BOOLEAN)
-    return Call("or", (Call("not", (comparison,), BOOLEAN), unknown), BOOLEAN)
+def _has_truth(comparison: Expression, truth: str) -> Expression:
+    false, unknown = (Call(test, (comparison,), BOOLEAN) for test in ("not", "is_null"))
+    untrue = Call("or", (false, unknown), BOOLEAN)
+    return {"true": comparison, "false": false, "unknown": unknown, "untrue": untrue}[truth]

@@ -1,29 +1,25 @@
 """RANK() OVER (…): the places of rows in an order, as further columns of what a SELECT reads.
 
-A room of the binder. A place is counted among all rows that are left after WHERE, GROUP BY and HAVING, so the columns
-come above these and below the list of outputs. What limits the places is a condition like any other; the optimizer sees
-from it who need not be counted.
+A place is counted among all rows that are left after WHERE, GROUP BY and HAVING, so the columns come above these and
+below the list of outputs. What limits the places is a condition like any other, from which the optimizer derives which
+rows need not be counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypeAlias, TypeVar
+from dataclasses import dataclass
 
 from strandline.core.errors import BindError
 from strandline.core.types import BIGINT, NULL, VARCHAR, Column
 from strandline.logical.expressions import ColumnRef, Expression, SortKey
 from strandline.logical.plan import Map, Plan, Rank
-from strandline.logical.schema import schema
+from strandline.logical.schema import Ids, pass_on, schema
 from strandline.sql import ast
-from strandline.sql.binder.decorrelate import passed_on
+from strandline.sql.binder.expressions import Scalars
 from strandline.sql.binder.literals import cast_to
-from strandline.sql.binder.scope import Ids, Scope
+from strandline.sql.binder.scope import Scope
 from strandline.sql.binder.select_list import Output, sort_key
-
-Tree = TypeVar("Tree")
-Bind: TypeAlias = Callable[[ast.Expression], Expression]
+from strandline.sql.binder.syntax import Tree, own_nodes, rewrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +39,19 @@ class Ranks:
         self.places: dict[_Order, Column] = {}
         self._inside = False
 
-    def place(self, node: ast.Ranking, bind: Bind) -> ColumnRef:
-        """The column that will have the place of each row."""
+    def place(self, node: ast.Ranking, scalars: Scalars) -> ColumnRef:
+        """The column that will have the place of each row; `scalars` binds the keys."""
         if self._inside:
             hint = "Rank in a subquery in FROM, and again in the query around it."
             raise BindError("RANK() inside of RANK()", code="misplaced-rank", hint=hint, span=node.span)
         self._inside = True
-        partition = tuple(dict.fromkeys(self._key(bind(entry)) for entry in node.partition))
-        order = tuple(sort_key(item, self._key(bind(item.value))) for item in node.order)
+        partition = tuple(dict.fromkeys(self._key(scalars.key(key)) for key in node.partition))
+        order = tuple(sort_key(item, self._key(scalars.key(item.value))) for item in node.order)
         self._inside = False
-        wanted = _Order(partition, order)
-        if wanted not in self.places:
-            self.places[wanted] = Column(self.ids.fresh("rank"), "rank", BIGINT)
-        return ColumnRef(self.places[wanted].id, BIGINT)
+        ranking = _Order(partition, order)
+        if ranking not in self.places:
+            self.places[ranking] = Column(self.ids.fresh("rank"), "rank", BIGINT)
+        return ColumnRef(self.places[ranking].id, BIGINT)
 
     def _key(self, value: Expression) -> ColumnRef:
         if isinstance(value, ColumnRef):
@@ -69,31 +65,23 @@ class Ranks:
         """The rows with their places."""
         if self.computed:
             keys = ((column, value) for value, column in self.computed.items())
-            source = Map((*passed_on(schema(source)), *keys), source)
-        for wanted, place in self.places.items():
-            source = Rank(place, tuple(key.id for key in wanted.partition), wanted.order, None, source)
+            source = Map((*pass_on(schema(source)), *keys), source)
+        for ranking, place in self.places.items():
+            source = Rank(place, tuple(key.id for key in ranking.partition), ranking.order, None, source)
         return source
 
 
 def is_ranking(select: ast.Select) -> bool:
     """Whether a SELECT asks for the places of its rows."""
-    return select.qualify is not None or any(_ranks(item) for item in select.items)
-
-
-def _ranks(node: ast.Node) -> bool:
-    if isinstance(node, ast.Ranking):
-        return True
-    return any(_ranks(child) for child in ast.children(node) if not isinstance(child, ast.Query))
+    return select.qualify is not None or any(isinstance(node, ast.Ranking) for node in own_nodes(select.items))
 
 
 def over_outputs(tree: Tree, outputs: list[Output], scope: Scope) -> Tree:
     """A condition of QUALIFY with outputs written out: a name is a column of the input if there is one, else that."""
-    changed: Any = tree
-    if isinstance(tree, tuple):
-        changed = tuple(over_outputs(part, outputs, scope) for part in tree)
-    elif isinstance(tree, ast.ColumnName) and tree.qualifier is None and not scope.matches(tree.column):
-        changed = next((output.node for output in outputs if tree.column.matches(output.name)), tree)
-    elif isinstance(tree, ast.Node) and not isinstance(tree, ast.Query):
-        parts = {field.name: getattr(tree, field.name) for field in fields(tree) if field.name != "span"}
-        changed = replace(tree, **{name: over_outputs(part, outputs, scope) for name, part in parts.items()})
-    return changed  # type: ignore[no-any-return]
+
+    def written_out(node: ast.Node) -> ast.Node:
+        if not isinstance(node, ast.ColumnName) or node.qualifier is not None or scope.matches(node.column):
+            return node
+        return next((output.node for output in outputs if node.column.matches(output.name)), node)
+
+    return rewrite(tree, written_out, into_queries=False)

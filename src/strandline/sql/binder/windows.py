@@ -1,7 +1,4 @@
-"""Windows and granularities: how long the elements of a stream count, and how often anybody looks.
-
-A room of the binder.
-"""
+"""Windows and granularities: how long the elements of a stream count, and how often anybody looks."""
 
 from __future__ import annotations
 

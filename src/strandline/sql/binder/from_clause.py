@@ -1,0 +1,174 @@
+"""FROM: streams, named queries, subqueries and joins become a plan and the scope of their columns.
+
+A subquery in FROM reads nothing of the queries around it: there is no LATERAL.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, assert_never
+
+from strandline.core.errors import BindError, Span
+from strandline.core.types import BOOLEAN, DOUBLE, Column
+from strandline.functions.signatures import meet
+from strandline.logical.catalog import WEIGHT, BaseStream, DerivedStream
+from strandline.logical.expressions import Call, ColumnRef, Expression, Literal, conjunction
+from strandline.logical.plan import Join, Map, OuterJoin, Plan, Scan, SemiJoin
+from strandline.logical.schema import pass_on, schema
+from strandline.logical.tree import size
+from strandline.sql import ast
+from strandline.sql.binder.expressions import Scalars, equality
+from strandline.sql.binder.literals import cast_to
+from strandline.sql.binder.rename_columns import freshened
+from strandline.sql.binder.scaled_aggregates import not_weighted
+from strandline.sql.binder.scope import Relation, Scope, suggestion
+from strandline.sql.binder.validity import Validity, validity
+from strandline.sql.binder.windows import granular, windowed
+
+if TYPE_CHECKING:
+    from strandline.sql.binder.binder import Binder
+
+# What a statement may take over from the queries behind its streams, in nodes of plans and expressions.
+MAX_INLINED: Final = 20_000
+
+
+def bind_tables(binder: Binder, tables: tuple[ast.Table, ...]) -> tuple[Plan, Scope]:
+    """A comma list: all pairs, left-deep; the optimizer moves conditions from WHERE to where they belong."""
+    plan, scope = bind_table(binder, tables[0])
+    for table in tables[1:]:
+        right, added = bind_table(binder, table)
+        plan, scope = Join(None, plan, right), scope.joined(added)
+    return plan, scope
+
+
+def bind_table(binder: Binder, table: ast.Table) -> tuple[Plan, Scope]:
+    match table:
+        case ast.StreamTable():
+            return _stream_table(binder, table)
+        case ast.QueryTable(query, window, alias, granularity):
+            plan = binder.query(query, prefix=f"{alias.name}.")
+            scope = Scope((Relation(alias.name, schema(plan), None, alias.span),))
+            plan = windowed(plan, window, f'subquery "{alias.name}"', scope)
+            return granular(plan, granularity), scope
+        case ast.Join():
+            return _join(binder, table)
+        case _:
+            assert_never(table)
+
+
+def _join(binder: Binder, join: ast.Join) -> tuple[Plan, Scope]:
+    left, left_scope = bind_table(binder, join.left)
+    right, right_scope = bind_table(binder, join.right)
+    scope = left_scope.joined(right_scope)
+    shared = join.using or (_shared(left_scope, right_scope, join.span) if join.natural else ())
+    pairs = [(_of_side(left_scope, name, "left"), _of_side(right_scope, name, "right")) for name in shared]
+    if shared:
+        predicate = conjunction(
+            tuple(equality(one, two, name.span) for (one, two), name in zip(pairs, shared, strict=True))
+        )
+    else:
+        predicate = None if join.condition is None else Scalars(scope, "ON").condition(join.condition)
+    plan = _join_of_kind(join.kind, predicate, left, right)
+    if join.kind in ("SEMI", "ANTI"):
+        return plan, left_scope
+    if not shared:
+        return plan, scope
+    plan, merged = _merged(binder, join.kind, plan, pairs)
+    return plan, scope.using(left_scope, right_scope, merged, join.span)
+
+
+def _merged(
+    binder: Binder, kind: str | None, plan: Plan, pairs: list[tuple[Column, Column]]
+) -> tuple[Plan, tuple[Column, ...]]:
+    """The columns that stand for the shared ones: those of the side that always has them, or either."""
+    if kind != "FULL":
+        return plan, tuple(two if kind == "RIGHT" else one for one, two in pairs)
+    added: list[tuple[Column, Expression]] = []
+    for one, two in pairs:
+        type_ = meet([one.type, two.type])
+        assert type_ is not None, "columns that can be compared have a common type"
+        values = tuple(cast_to(ColumnRef(c.id, c.type), type_) for c in (one, two))
+        added.append((Column(binder.ids.fresh(one.name), one.name, type_), Call("coalesce", values, type_)))
+    return Map((*pass_on(schema(plan)), *added), plan), tuple(column for column, _ in added)
+
+
+def _stream_table(binder: Binder, table: ast.StreamTable) -> tuple[Plan, Scope]:
+    stream = binder.names.get(table.name)
+    label = table.alias or table.name
+    alias = table.alias.name if table.alias else stream.name
+    plan: Plan
+    time = None
+    valid: Validity = (None, None)
+    match stream:
+        case BaseStream():
+            declared = (*stream.columns, (WEIGHT, DOUBLE)) if table.weighted else stream.columns
+            columns = tuple(Column(binder.ids.fresh(f"{alias}.{name}"), name, kind) for name, kind in declared)
+            plan = Scan(stream.name, alias, columns, stream.has_intervals)
+            time = next((column.id for column in columns if column.name == stream.time_column), None)
+            valid = validity(stream, columns, table)
+        case DerivedStream() if table.weighted:
+            raise not_weighted(table)
+        case DerivedStream():
+            _count_inlined(binder, stream, table.span)
+            inlined = freshened(stream.plan, binder.ids.fresh)
+            renamed = tuple(
+                (Column(binder.ids.fresh(f"{alias}.{c.name}"), c.name, c.type), ColumnRef(c.id, c.type))
+                for c in schema(inlined)
+            )
+            plan = Map(renamed, inlined)
+        case _:
+            assert_never(stream)
+    scope = Scope((Relation(alias, schema(plan), stream.name, label.span, time_column=time, validity=valid),))
+    what = "query" if binder.names.is_local(stream) else stream.word
+    plan = windowed(plan, table.window, f'{what} "{stream.name}"', scope)
+    return granular(plan, table.granularity), scope
+
+
+def _count_inlined(binder: Binder, stream: DerivedStream, span: Span) -> None:
+    """Count what comes from behind a name: queries that read others twice double with every level."""
+    binder.inlined += size(stream.plan)
+    if binder.inlined > MAX_INLINED:
+        raise BindError(
+            "the queries behind these streams make too large a plan",
+            code="too-large",
+            hint="A derived stream is its query, written out wherever it is read. Read it less often.",
+            span=span,
+        )
+
+
+def _join_of_kind(kind: str | None, predicate: Expression | None, left: Plan, right: Plan) -> Plan:
+    always = Literal(True, BOOLEAN) if predicate is None else predicate
+    match kind:
+        case "LEFT" | "FULL":
+            return OuterJoin(kind == "FULL", always, left, right)
+        case "RIGHT":  # columns go by their ids, so it is a left join from the other side
+            return OuterJoin(False, always, right, left)
+        case "SEMI" | "ANTI":
+            return SemiJoin(kind == "ANTI", predicate, left, right)
+    return Join(predicate, left, right)
+
+
+def _shared(left: Scope, right: Scope, span: Span) -> tuple[ast.Identifier, ...]:
+    """The names that NATURAL finds on both sides, in the order of the left."""
+    theirs = {column.name.lower() for relation in right.relations for column in relation.visible}
+    mine = dict.fromkeys(c.name for relation in left.relations for c in relation.visible)
+    return tuple(ast.Identifier(name, True, span=span) for name in mine if name.lower() in theirs)
+
+
+def _of_side(scope: Scope, name: ast.Identifier, side: str) -> Column:
+    matches = scope.matches(name)
+    if len(matches) == 1:
+        return matches[0][1]
+    if matches:
+        raise BindError(
+            f'column "{name.name}" is ambiguous on the {side} side of the join',
+            code="ambiguous-column",
+            hint="Write the condition with ON.",
+            span=name.span,
+        )
+    names = [column.name for relation in scope.relations for column in relation.visible]
+    raise BindError(
+        f'column "{name.name}" does not exist on the {side} side of the join',
+        code="unknown-column",
+        hint=suggestion(name.name, names, "Columns are"),
+        span=name.span,
+    )
