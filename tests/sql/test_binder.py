@@ -45,8 +45,8 @@ from strandline.sql import ast
 from strandline.sql.binder.binder import MAX_PLAN_HEIGHT, bind_derived_stream, bind_query
 from strandline.sql.binder.create_stream import bind_create_stream
 from strandline.sql.binder.rename_columns import freshened
-from strandline.sql.parser.phrases import MAX_DEPTH
 from strandline.sql.parser.statements import parse, parse_one
+from strandline.sql.parser.token_stream import MAX_DEPTH
 
 CASES = Path(__file__).parent / "cases"
 

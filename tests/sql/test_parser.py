@@ -12,8 +12,8 @@ from strandline.core.errors import ParseError
 from strandline.core.types import Type
 from strandline.sql import ast
 from strandline.sql.lexer import Kind, tokenize
-from strandline.sql.parser.phrases import MAX_DEPTH
 from strandline.sql.parser.statements import parse, parse_one
+from strandline.sql.parser.token_stream import MAX_DEPTH
 
 CASES = Path(__file__).parent / "cases"
 
