@@ -27,6 +27,7 @@ from strandline.core.security.allow import Allow
 from strandline.core.table import Listing
 from strandline.core.temporal import instant
 from strandline.database.introspection.diagnose import write_flow
+from strandline.database.introspection.explain import explain_choice, explain_query
 from strandline.database.introspection.show import (
     describe,
     show_queries,
@@ -47,22 +48,19 @@ from strandline.logical.catalog import (
     KnownRows,
     Reader,
     Stream,
-    StreamStatistics,
 )
-from strandline.logical.explain import show_plan
 from strandline.logical.plan import Plan
 from strandline.logical.schema import schema
-from strandline.logical.tree import size, streams_read
-from strandline.planner.estimate import estimate, how_much_faster
-from strandline.planner.explain_costs import show_assumed, show_costs, show_needs
+from strandline.logical.tree import streams_read
+from strandline.planner import planner
+from strandline.planner.estimate import estimate
 from strandline.planner.physical.explain import show_pipeline
-from strandline.planner.physical.lowering import KEPT_SHARE, choose
+from strandline.planner.physical.lowering import KEPT_SHARE
 from strandline.planner.physical.plan import has_whole_elements
-from strandline.planner.planner import Planner, show_choice
-from strandline.planner.prices import constants, remembered
-from strandline.planner.unbounded_state import growing_state
+from strandline.planner.planner import PlanningInputs, plan_query
+from strandline.planner.prices import Prices, load_prices
 from strandline.runtime.checkpoint.examine import write_outputs
-from strandline.runtime.checkpoint.identity import Checkpoint, indent
+from strandline.runtime.checkpoint.identity import Checkpoint
 from strandline.runtime.checkpoint.replay import replayed_until
 from strandline.runtime.checkpoint.verify import (
     OutputDirectories,
@@ -75,7 +73,7 @@ from strandline.runtime.checkpoint.verify import (
 from strandline.runtime.commit import Delivery, write_to_sink
 from strandline.runtime.result_buffer import KEEP, Kept
 from strandline.shedding.controller import Allowed, Shedder
-from strandline.shedding.load_model import QueryDrops, show_drops
+from strandline.shedding.load_model import QueryDrops
 from strandline.sql import ast
 from strandline.sql.binder.binder import bind_derived_stream, bind_query, bind_reading, bind_view
 from strandline.sql.binder.create_function import define, define_aggregate
@@ -89,7 +87,6 @@ if TYPE_CHECKING:
 
 EngineName = Literal["spark", "local"]
 BATCH_ROWS = 1_000_000
-LARGE = 400  # nodes of a plan and its expressions
 
 
 # What EXPLAIN explains.
@@ -366,7 +363,10 @@ class Database:
     def explain(self, statement: Explained, why: bool = False) -> str:
         """The logical plan as written, as optimised, and the physical plan; or the plan and why it is not another."""
         name, plan, shedding = self._to_explain(statement)
-        return self._explain_choice(plan, shedding) if why else self.explain_plan(name, plan, shedding)
+        if not why:
+            return self.explain_plan(name, plan, shedding)
+        inputs = self._planning_inputs(self._backend.likely_buckets(), {name: shedding})
+        return explain_choice(plan_query(name, plan, inputs, compare=True))
 
     def _to_explain(self, statement: Explained) -> tuple[str, Plan, float | None]:
         """A query's name, its plan, and the share of rows that it may lose."""
@@ -379,12 +379,16 @@ class Database:
             return "query", bind_query(statement.query, self.catalog), statement.shedding.most
         return "query", bind_query(statement, self.catalog), self.shedding
 
-    def _explain_choice(self, plan: Plan, shedding: float | None) -> str:
-        planner = self._planner(self.catalog.statistics(), self._backend.likely_buckets(), shedding)
-        return show_choice(planner.choice(plan))
-
-    def _planner(self, known: Mapping[str, StreamStatistics], buckets: int, shedding: float | None) -> Planner:
-        return Planner(self._base_streams(), known, buckets, self._limit(shedding, buckets))
+    def _planning_inputs(self, shards: int, shedding: Mapping[str, float | None]) -> PlanningInputs:
+        """What plans are made with now, for queries of whose rows these shares may be dropped."""
+        return PlanningInputs(
+            self._base_streams(),
+            self.catalog.statistics(),
+            load_prices(),
+            shards,
+            {name: self._limit(share, shards) for name, share in shedding.items()},
+            frozenset(name for name, share in shedding.items() if share is not None),
+        )
 
     def find(self, name: ast.Identifier) -> Query:
         """The query of a name; of several the newest."""
@@ -423,27 +427,8 @@ class Database:
 
     def explain_plan(self, name: str, plan: Plan, shedding: float | None = None) -> str:
         """The same for a plan, of whose rows a share may be dropped."""
-        buckets = self._backend.likely_buckets()
-        known, cores = self.catalog.statistics(), self._backend.cores()
-        better = self._planner(known, buckets, shedding).plan(plan)
-        shed = frozenset({name} if shedding is not None else ())
-        pipeline = choose([(name, better)], self._base_streams(), buckets, shed)
-        parts = ["logical plan", indent(show_plan(plan))]
-        if better != plan:
-            parts += ["optimised plan", indent(show_plan(better))]
-        parts.append("physical plan")
-        if size(better) > LARGE:  # who waits for a plan of thousands of nodes does not wait for its figures, too
-            parts.append(indent(show_pipeline(pipeline)))
-        else:
-            expected, faster = estimate(pipeline, known), how_much_faster(pipeline, known, cores)
-            parts += [indent(show_costs(pipeline, expected)), indent(show_needs(expected, cores, faster))]
-            if (limit := self._limit(shedding, buckets)) is not None and shedding is not None:
-                part = limit / expected.cost if expected.cost > 0 else 1.0
-                parts.append(indent(show_drops(QueryDrops(better, known), part, 1.0 - shedding)))
-            parts += map(indent, show_assumed(pipeline, known))
-        if growing := growing_state(better):
-            parts += ["state that grows without bound", *map(indent, growing)]
-        return "\n".join(parts)
+        inputs = self._planning_inputs(self._backend.likely_buckets(), {name: shedding})
+        return explain_query(plan_query(name, plan, inputs), self._backend.cores(), shedding)
 
     def query(self, name: str, *, sink: Sink | None = None) -> Query:
         """Start the query behind a derived stream."""
@@ -478,18 +463,21 @@ class Database:
             raise
 
     def _start_on(self, queries: Sequence[Wanted], checkpoint: Checkpoint, aside: Path | None) -> list[Query]:
-        buckets = checkpoint.buckets() or self._backend.default_buckets()
-        known = self._statistics(checkpoint)
-        with remembered(checkpoint.costs()):  # a restart must find the plan of its checkpoint
-            limits = checkpoint.limits() or {q.name: self._limit(q.shedding, buckets) for q in queries}
-            plans = [
-                (q.name, Planner(self._base_streams(), known, buckets, limits.get(q.name)).plan(q.plan))
-                for q in queries
-            ]
-            checkpoint.note(costs=constants().to_json(), limits=limits)
-        shed = {query.name: query.shedding for query in queries if query.shedding is not None}
         self._refuse_taken_column(queries)
-        pipeline = choose(plans, self._base_streams(), buckets, frozenset(shed))
+        shed = {query.name: query.shedding for query in queries if query.shedding is not None}
+        shards = checkpoint.buckets() or self._backend.default_buckets()
+        inputs = self._planning_inputs(shards, {query.name: query.shedding for query in queries})
+        # A restart must find the plan of its checkpoint.
+        inputs = replace(
+            inputs,
+            statistics=inputs.statistics if (recorded := checkpoint.statistics()) is None else recorded,
+            prices=inputs.prices if (prices := checkpoint.costs()) is None else Prices.from_json(prices),
+            limits=checkpoint.limits() or inputs.limits,
+        )
+        checkpoint.note(costs=inputs.prices.to_json(), limits=dict(inputs.limits))
+        planned = planner.plan({query.name: query.plan for query in queries}, inputs)
+        pipeline, known = planned.physical, inputs.statistics
+        plans = [(query.name, query.optimized) for query in planned.queries]
         columns = {query.name: query.columns for query in pipeline.queries}
         text = show_pipeline(pipeline)
         sinks = {query.name: identity for query in queries if (identity := query.sink.identity) is not None}
@@ -507,9 +495,9 @@ class Database:
             for q in queries
             if isinstance(q.sink, Memory)
         }
-        group.expected = lambda: estimate(pipeline, known).steps
+        group.expected = lambda: estimate(pipeline, known, prices=inputs.prices).steps
         if shed:
-            group.shedder = self._shedder(plans, known, shed, delivery)
+            group.shedder = self._shedder(plans, inputs, shed, delivery)
         group.on_stop.append(checkpoint.close)
         delivery.listeners += [group.take, self._learned.listener(delivery)]
         group.on_stop.append(self._learned.save)
@@ -567,12 +555,15 @@ class Database:
     def _shedder(
         self,
         plans: Sequence[tuple[str, Plan]],
-        known: Mapping[str, StreamStatistics],
+        inputs: PlanningInputs,
         shed: Mapping[str, float],
         delivery: Delivery,
     ) -> Shedder:
         """Who decides what the queries do without while they cannot keep up."""
-        queries = {name: Allowed(QueryDrops(plan, known), 1.0 - shed.get(name, 0.0)) for name, plan in plans}
+        queries = {
+            name: Allowed(QueryDrops(plan, inputs.statistics, inputs.prices), 1.0 - shed.get(name, 0.0))
+            for name, plan in plans
+        }
 
         def rows() -> dict[str, int]:
             return {stream: beat.rows + beat.late for stream, beat in delivery.heartbeats.items()}
@@ -599,10 +590,6 @@ class Database:
                     code="query-exists",
                     hint="Stop it first, or give this one another name: sql(…, name=…).",
                 )
-
-    def _statistics(self, checkpoint: Checkpoint) -> dict[str, StreamStatistics]:
-        """What a query is planned with: what is known by now or, if it goes on from a checkpoint, was known then."""
-        return self.catalog.statistics() if (known := checkpoint.statistics()) is None else known
 
     def _base_streams(self) -> list[BaseStream]:
         return [stream for stream in self.catalog if isinstance(stream, BaseStream)]

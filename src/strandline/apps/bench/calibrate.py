@@ -32,7 +32,7 @@ from strandline.planner.estimate import estimate
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.lowering import choose
 from strandline.planner.physical.plan import Pipeline, numbered
-from strandline.planner.prices import Constants, calibration_file
+from strandline.planner.prices import Prices, calibration_file
 from strandline.planner.stages import optimize
 from strandline.runtime.commit import Delivery
 
@@ -109,7 +109,7 @@ class Sample:
     seconds: float
 
 
-def calibrate(say: Callable[[str], None], settings: Sequence[Setting] = SETTINGS) -> Constants:
+def calibrate(say: Callable[[str], None], settings: Sequence[Setting] = SETTINGS) -> Prices:
     """Measure and fit; takes less than a minute."""
     began = time.monotonic()
     samples: list[Sample] = []
@@ -135,7 +135,7 @@ def calibrate(say: Callable[[str], None], settings: Sequence[Setting] = SETTINGS
         "seconds": round(time.monotonic() - began, 1),
         "error": {name: round(error_of(found, seconds[name]), 3) for name, found in sorted(by_operator.items())},
     }
-    return Constants(seconds, "measured", facts)
+    return Prices(seconds, "measured", facts)
 
 
 def _samples(name: str, query: str, setting: Setting) -> Iterator[Sample]:
@@ -273,7 +273,7 @@ def nonnegative(matrix: Floats, target: Floats) -> Floats:
     return found
 
 
-def show(found: Constants) -> str:
+def show(found: Prices) -> str:
     """The constants as a table: nanoseconds per unit, and how far off the fit is on the median."""
     lines = ["nanoseconds per unit of work, and by how much the median measurement is off"]
     for name, units in found.seconds.items():
@@ -284,7 +284,7 @@ def show(found: Constants) -> str:
     return "\n".join(lines)
 
 
-def capacity(found: Constants, rate: int = 100_000) -> float:
+def capacity(found: Prices, rate: int = 100_000) -> float:
     """Rows per second that one core takes in, for an ordinary query: a count per key over ten seconds."""
     made = Made("a", rate, {"k": 1_000})
     plan = bound("SELECT k, COUNT(*) AS n FROM a WINDOW(RANGE 10 SECONDS) GROUP BY k", [made])
@@ -292,7 +292,7 @@ def capacity(found: Constants, rate: int = 100_000) -> float:
     return rate / estimate(pipeline, statistics_of([made]), prices=found).cost
 
 
-def write(found: Constants, out: Path | None) -> Path:
+def write(found: Prices, out: Path | None) -> Path:
     """Leave the constants where the optimizer looks for them, or in a file."""
     place = out or calibration_file()
     if place is None:
