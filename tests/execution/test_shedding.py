@@ -21,8 +21,8 @@ from strandline.engines.local import LocalRun
 from strandline.logical.schema import schema
 from strandline.planner.physical.lowering import choose
 from strandline.planner.stages import optimize
-from strandline.runtime.commit import BatchReport, Delivery
 from strandline.runtime.offsets import Position
+from strandline.runtime.pipeline import RunningPipeline
 from strandline.runtime.result import from_answer
 from strandline.runtime.watermark import Heartbeat
 from strandline.shedding.controller import Allowed, Shedder
@@ -82,7 +82,7 @@ class Script:
     settings: list[dict[str, float]]
     decided: list[dict[str, float]] = field(default_factory=list)
 
-    def look(self, now: float, left: Mapping[str, int | None]) -> None:
+    def look(self, now: float, rows: Mapping[str, int], left: Mapping[str, int | None]) -> None:
         return
 
     def waits(self, now: float) -> bool:
@@ -121,25 +121,22 @@ def test_the_answer_is_that_of_the_rows_that_are_kept(
     answer = Answer()
     told: list[float] = []
     columns = (*schema(plan), pipeline.queries[0].columns[-1])
-
-    def take(report: BatchReport) -> None:
-        for table in report.answers.get("q", ()):
-            frame = from_answer(table, columns)
-            told.extend(frame["kept_share"].to_list())
-            answer.elements += elements_of(frame.drop("kept_share"))
-
     sizes = dict(zip(("a", "b"), cut.sizes, strict=False))
     sources = {
         s.name: MemorySource(s, sizes.get(s.name, ())) for s in streams if s.name in {p.name for p in pipeline.streams}
     }
-    delivery = Delivery(pipeline, None, None, [take])
     shedder = Script(list(script))
-    run = LocalRun(pipeline, delivery, sources=sources, tasks=cut.buckets * len(sources), shedder=shedder)  # type: ignore[arg-type]
+    running = RunningPipeline(pipeline, shedder=shedder)  # type: ignore[arg-type]
+    run = LocalRun(running, sources=sources, tasks=cut.buckets * len(sources))
     kept: dict[str, list[int]] = {name: [] for name in sources}
-    while not delivery.ended:
+    while not running.ended:
         before = run.positions
-        if run.step() is None:
+        if (report := run.step()) is None:
             continue
+        for table in report.answers.get("q", ()):
+            frame = from_answer(table, columns)
+            told.extend(frame["kept_share"].to_list())
+            answer.elements += elements_of(frame.drop("kept_share"))
         for name, source in sources.items():
             share = {"q": shedder.decided[-1].get(name, 1.0)}
             for number in range(before[name].at, run.positions[name].at):
@@ -151,7 +148,7 @@ def test_the_answer_is_that_of_the_rows_that_are_kept(
     assert_exact(plan, streams_kept, answer)
     assert all(0.0 <= share <= 1.0 for share in told)
     for name, left in kept.items():
-        assert delivery.heartbeats[name].dropped.get("q", 0) == len(sources[name].elements) - len(left)
+        assert running.metrics.heartbeats[name].dropped.get("q", 0) == len(sources[name].elements) - len(left)
 
 
 # ---- what results tell -----------------------------------------------------------------------------------------------
@@ -269,7 +266,7 @@ class World:
         self.now = 0.0
         self.arrived = dict.fromkeys(rates, 0.0)
         self.taken = dict.fromkeys(rates, 0)
-        self.shedder = Shedder({"q": Allowed(self.model, 1.0 - allowed)}, lambda: self.taken, capacity, False, 0.05)
+        self.shedder = Shedder({"q": Allowed(self.model, 1.0 - allowed)}, capacity, False, 0.05)
         self.lags: list[float] = []
         self.kept: list[dict[str, float]] = []
         self.busy = 0.0
@@ -285,7 +282,7 @@ class World:
                 self.pass_time(0.05)
                 continue
             waiting = {name: int(self.arrived[name]) - self.taken[name] for name in self.rates}
-            self.shedder.look(self.now, waiting)
+            self.shedder.look(self.now, self.taken, waiting)
             rows = {name: int(min(count, self.shedder.most_rows(name))) for name, count in waiting.items()}
             if not any(rows.values()):
                 self.pass_time(0.05)

@@ -21,7 +21,8 @@ import psutil
 from strandline.apps.cli import main
 from strandline.connectors.sinks import postgresql, sqlite
 from strandline.connectors.sinks.sql_table import TableOutlet
-from strandline.runtime import commit as delivery
+from strandline.runtime import outputs
+from strandline.runtime.checkpoint.chain import CheckpointChain
 
 
 def die() -> None:
@@ -55,13 +56,13 @@ def always(*_: object) -> bool:
 
 # Where to die: what is called, before or after it, and which of the calls count.
 MOMENTS: dict[str, tuple[Any, str, bool, Callable[..., bool]]] = {
-    "parquet, between two files": (delivery.os, "replace", False, lambda _, to: str(to).endswith(".parquet")),
+    "parquet, between two files": (outputs.os, "replace", False, lambda _, to: str(to).endswith(".parquet")),
     "delta, before the commit": (deltalake, "write_deltalake", True, always),
     "delta, after the commit": (deltalake, "write_deltalake", False, always),
     "postgresql, before the commit": (postgresql._Server, "remember", False, always),
     "sqlite, before the commit": (sqlite._File, "remember", False, always),
     "tables, after the commit": (TableOutlet, "take", False, always),
-    "the checkpoint, before it knows": (delivery.Delivery, "_remember", True, always),
+    "the checkpoint, before it knows": (CheckpointChain, "commit", True, always),
 }
 
 

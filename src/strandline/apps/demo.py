@@ -87,7 +87,7 @@ def _last_full(query: Query) -> Any:
 
 
 def _end_of(query: Query) -> int:
-    return max(beat.high for beat in query._group.delivery.heartbeats.values())
+    return max(beat.high for beat in query.heartbeats().values())
 
 
 def _footer(queries: list[Query]) -> str:
@@ -100,7 +100,7 @@ def _footer(queries: list[Query]) -> str:
 def _check(console: Console, database: Database, query: Query) -> None:
     """The promise, checked: the answer at an instant is the plain query over the window contents at that instant."""
     stream: Any = database.catalog.get("trades")
-    source = open_source(stream, query._group.checkpoint / "sources" / "trades")
+    source = open_source(stream, query.checkpoint / "sources" / "trades")
     total = int(stream.source.options["total"])
     rows = pl.concat([chunk.rows for chunk in source.read(0, total, frozenset())])
     end = _end_of(query)

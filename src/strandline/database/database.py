@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from strandline.connectors.push import Feeds
-from strandline.connectors.sinks import Memory, Sink, Standing, make_sink
+from strandline.connectors.sinks import Memory, Sink, make_sink
 from strandline.connectors.sources.base import confine_source, known_rows, open_source
 from strandline.core.durable import encode_name
 from strandline.core.errors import CatalogError, QueryError, SetupError, SinkError, StrandlineError, at_place
@@ -26,7 +26,6 @@ from strandline.core.log import log_failure, log_query_end
 from strandline.core.security.allow import Allow
 from strandline.core.table import Listing
 from strandline.core.temporal import instant
-from strandline.database.introspection.diagnose import write_flow
 from strandline.database.introspection.explain import explain_choice, explain_query
 from strandline.database.introspection.show import (
     describe,
@@ -36,10 +35,11 @@ from strandline.database.introspection.show import (
     show_streams,
     show_views,
 )
-from strandline.database.introspection.statistics_store import Learned
 from strandline.database.introspection.system_tables import SystemTables, ask
-from strandline.database.query import Group, Query, stop_all
-from strandline.engines.backends import Backend, LocalBackend, Note, SparkBackend, Start, log_resumed
+from strandline.database.query import Query, stop_all
+from strandline.engines.base import Engine, Note
+from strandline.engines.local import LocalEngine
+from strandline.engines.spark.engine import SparkEngine
 from strandline.logical.catalog import (
     SYSTEM,
     BaseStream,
@@ -53,25 +53,13 @@ from strandline.logical.plan import Plan
 from strandline.logical.schema import schema
 from strandline.logical.tree import streams_read
 from strandline.planner import planner
-from strandline.planner.estimate import estimate
-from strandline.planner.physical.explain import show_pipeline
 from strandline.planner.physical.lowering import KEPT_SHARE
-from strandline.planner.physical.plan import has_whole_elements
-from strandline.planner.planner import PlanningInputs, plan_query
+from strandline.planner.planner import PlannedPipeline, PlanningInputs, plan_query
 from strandline.planner.prices import Prices, load_prices
-from strandline.runtime.checkpoint.examine import write_outputs
 from strandline.runtime.checkpoint.identity import Checkpoint
-from strandline.runtime.checkpoint.replay import replayed_until
-from strandline.runtime.checkpoint.verify import (
-    OutputDirectories,
-    VerifiedChain,
-    make_ready,
-    verify_chain,
-    verify_delivered,
-    verify_sources,
-)
-from strandline.runtime.commit import Delivery, write_to_sink
-from strandline.runtime.result_buffer import KEEP, Kept
+from strandline.runtime.pipeline import BATCH_ROWS, RunningPipeline, log_resumed
+from strandline.runtime.result_buffer import KEEP
+from strandline.runtime.statistics_store import StatisticsStore
 from strandline.shedding.controller import Allowed, Shedder
 from strandline.shedding.load_model import QueryDrops
 from strandline.sql import ast
@@ -86,7 +74,6 @@ if TYPE_CHECKING:
 
 
 EngineName = Literal["spark", "local"]
-BATCH_ROWS = 1_000_000
 
 
 # What EXPLAIN explains.
@@ -133,10 +120,10 @@ class Database:
         self.capacity = capacity  # the share of the machine that they may use; None for all of it
         self.memory = Memory(keep)  # where the answers go that nobody gives a sink
         self._feeds = Feeds(self.checkpoint / "events" if self.checkpoint is not None else None)
-        self._learned = Learned(self.catalog, self.checkpoint)
+        self._statistics_store = StatisticsStore(self.catalog, self.checkpoint)
         self._numbered = (f"q{number}" for number in count(1))
-        self._backend: Backend = (
-            SparkBackend(spark, master, config, buckets) if engine == "spark" else LocalBackend(buckets)
+        self._engine: Engine = (
+            SparkEngine(spark, master, config, buckets) if engine == "spark" else LocalEngine(buckets)
         )
 
     def __enter__(self) -> Database:
@@ -288,7 +275,7 @@ class Database:
                 with at_place(statement.source.span):
                     open_source(stream, span=statement.source.span).check(statement.source.span)
                 self.catalog.add(stream, statement.name.span)
-                self._learned.recall(stream)
+                self._statistics_store.recall(stream)
             case ast.CreateStreamAs():
                 self.catalog.add(bind_derived_stream(statement, self.catalog), statement.name.span)
             case ast.CreateView(name, _, _, replaces):
@@ -365,7 +352,7 @@ class Database:
         name, plan, shedding = self._to_explain(statement)
         if not why:
             return self.explain_plan(name, plan, shedding)
-        inputs = self._planning_inputs(self._backend.likely_buckets(), {name: shedding})
+        inputs = self._planning_inputs(self._engine.likely_buckets(), {name: shedding})
         return explain_choice(plan_query(name, plan, inputs, compare=True))
 
     def _to_explain(self, statement: Explained) -> tuple[str, Plan, float | None]:
@@ -427,8 +414,8 @@ class Database:
 
     def explain_plan(self, name: str, plan: Plan, shedding: float | None = None) -> str:
         """The same for a plan, of whose rows a share may be dropped."""
-        inputs = self._planning_inputs(self._backend.likely_buckets(), {name: shedding})
-        return explain_query(plan_query(name, plan, inputs), self._backend.cores(), shedding)
+        inputs = self._planning_inputs(self._engine.likely_buckets(), {name: shedding})
+        return explain_query(plan_query(name, plan, inputs), self._engine.cores(), shedding)
 
     def query(self, name: str, *, sink: Sink | None = None) -> Query:
         """Start the query behind a derived stream."""
@@ -464,8 +451,7 @@ class Database:
 
     def _start_on(self, queries: Sequence[Wanted], checkpoint: Checkpoint, aside: Path | None) -> list[Query]:
         self._refuse_taken_column(queries)
-        shed = {query.name: query.shedding for query in queries if query.shedding is not None}
-        shards = checkpoint.buckets() or self._backend.default_buckets()
+        shards = checkpoint.buckets() or self._engine.default_buckets()
         inputs = self._planning_inputs(shards, {query.name: query.shedding for query in queries})
         # A restart must find the plan of its checkpoint.
         inputs = replace(
@@ -476,100 +462,40 @@ class Database:
         )
         checkpoint.note(costs=inputs.prices.to_json(), limits=dict(inputs.limits))
         planned = planner.plan({query.name: query.plan for query in queries}, inputs)
-        pipeline, known = planned.physical, inputs.statistics
-        plans = [(query.name, query.optimized) for query in planned.queries]
-        columns = {query.name: query.columns for query in pipeline.queries}
-        text = show_pipeline(pipeline)
-        sinks = {query.name: identity for query in queries if (identity := query.sink.identity) is not None}
-        sources = {stream.name: open_source(stream).identity() for stream in pipeline.streams}
-        checkpoint.recognise(pipeline, text, sources, sinks, known)
-        verified = verify_chain(checkpoint.path, checkpoint.lease)
-        verify_sources(pipeline, checkpoint.path, verified.last_offset)
-        aside = aside or next((near for query in queries if (near := query.sink.beside) is not None), None)
-        outlets = {q.name: q.sink.open(q.name, columns[q.name]) for q in queries}
-        directories = {name: outlet.directory for name, outlet in outlets.items() if outlet.directory is not None}
-        delivery = Delivery(pipeline, verified.chain, aside, (), directories)
-        group = Group(delivery, checkpoint.path, text, outlets)
-        group.answers = {
-            q.name: Kept(columns[q.name], q.sink.keep, in_pieces=not has_whole_elements(pipeline, q.name))
-            for q in queries
-            if isinstance(q.sink, Memory)
-        }
-        group.expected = lambda: estimate(pipeline, known, prices=inputs.prices).steps
-        if shed:
-            group.shedder = self._shedder(plans, inputs, shed, delivery)
-        group.on_stop.append(checkpoint.close)
-        delivery.listeners += [group.take, self._learned.listener(delivery)]
-        group.on_stop.append(self._learned.save)
+        sinks = {query.name: query.sink for query in queries}
+        pipeline = RunningPipeline.open(planned, sinks, checkpoint, self._statistics_store, aside, self.batch_rows)
         try:
-            self._begin(queries, group, checkpoint, verified)
-            if not (delivery.ended and verified.is_committed):
-                targets = {n: outlet.target for n, outlet in group.outlets.items() if outlet.target is not None}
-                group.run = self._backend.run(
-                    Start(pipeline, verified, targets, self.batch_rows, delivery, group.shedder, group.interrupt)
-                )
+            pipeline.shedder = self._shedder(planned, queries, pipeline)
+            if pipeline.is_finished:
+                log_resumed(pipeline)
+                log_query_end(pipeline.name, None, ended=True, last_batch=pipeline.last_batch)
             else:
-                log_resumed(delivery.name, verified, delivery)
-                log_query_end(delivery.name, None, ended=True, last_batch=delivery.last_batch)
+                pipeline.driver = self._engine.run(pipeline)
         except BaseException:
-            group.stop()
+            pipeline.stop()
             raise
-        started = [Query(query.name, columns[query.name], query.sink, group, query.reads) for query in queries]
+        started = [Query(query.name, query.sink, pipeline, query.reads) for query in queries]
         self.queries += started
         return started
-
-    def _begin(self, queries: Sequence[Wanted], group: Group, checkpoint: Checkpoint, verified: VerifiedChain) -> None:
-        """Refuse sinks that do not go with the checkpoint while nothing is changed; then make both their own."""
-        delivery = group.delivery
-        standings = {
-            query.name: Standing(
-                checkpoint.owner,
-                checkpoint.fresh,
-                delivery.last_batch,
-                delivery.answered.get(query.name, -1),
-                checkpoint.lease.epoch,
-                replayed_until(checkpoint.path),
-            )
-            for query in queries
-        }
-        for name, outlet in group.outlets.items():
-            outlet.fit(standings[name])
-        consumed = frozenset(name for name, outlet in group.outlets.items() if outlet.consumed)
-        outputs = OutputDirectories(delivery.directories, delivery.side_outputs, consumed)
-        verify_delivered(verified.chain, outputs)
-        # From here on something is changed.
-        checkpoint.claim()
-        make_ready(verified)
-        write_outputs(checkpoint.path, outputs, {q.name: q.sink.kind for q in queries if q.sink.identity is not None})
-        write_flow(checkpoint.path, delivery.pipeline)
-        for query in queries:
-            outlet = group.outlets[query.name]
-            outlet.begin(standings[query.name])
-            columns = next(each.columns for each in delivery.pipeline.queries if each.name == query.name)
-            delivery.listeners.append(write_to_sink(outlet, query.name, columns, delivery))
 
     def _limit(self, shedding: float | None, buckets: int) -> float | None:
         """The seconds of work per second that a plan must stay within, by dropping rows; None if it may not."""
         return None if shedding is None else buckets * (1.0 if self.capacity is None else self.capacity)
 
     def _shedder(
-        self,
-        plans: Sequence[tuple[str, Plan]],
-        inputs: PlanningInputs,
-        shed: Mapping[str, float],
-        delivery: Delivery,
-    ) -> Shedder:
-        """Who decides what the queries do without while they cannot keep up."""
-        queries = {
-            name: Allowed(QueryDrops(plan, inputs.statistics, inputs.prices), 1.0 - shed.get(name, 0.0))
-            for name, plan in plans
+        self, planned: PlannedPipeline, queries: Sequence[Wanted], pipeline: RunningPipeline
+    ) -> Shedder | None:
+        """Who decides what the queries do without while they cannot keep up; None if none of them may lose a row."""
+        if not planned.inputs.shedding:
+            return None
+        statistics, prices = planned.inputs.statistics, planned.inputs.prices
+        least = {query.name: 1.0 - (query.shedding or 0.0) for query in queries}
+        models = {
+            query.name: Allowed(QueryDrops(query.optimized, statistics, prices), least[query.name])
+            for query in planned.queries
         }
-
-        def rows() -> dict[str, int]:
-            return {stream: beat.rows + beat.late for stream, beat in delivery.heartbeats.items()}
-
-        fresh, fixed = delivery.last_batch < 0, self._backend.batch_seconds
-        return Shedder(queries, rows, self.capacity, fresh, fixed, self.batch_rows)
+        fresh, fixed = pipeline.last_batch < 0, self._engine.batch_seconds
+        return Shedder(models, self.capacity, fresh, fixed, self.batch_rows)
 
     def _refuse_taken_column(self, queries: Sequence[Wanted]) -> None:
         for query in queries:
@@ -600,32 +526,32 @@ class Database:
     @property
     def spark(self) -> SparkSession:
         """The Spark session that queries run on."""
-        if not isinstance(self._backend, SparkBackend):
+        if not isinstance(self._engine, SparkEngine):
             raise SetupError(
                 "this database runs on the local engine", code="no-spark", hint='Use connect(engine="spark").'
             )
-        return self._backend.session()[0]
+        return self._engine.session()[0]
 
     def warm(self, note: Note | None = None) -> None:
         """Start Spark now instead of with the first query; `note` is told what is being waited for."""
-        self._backend.warm(note or (lambda phase: None))
+        self._engine.warm(note or (lambda phase: None))
 
     @property
     def engine_lost(self) -> StrandlineError | None:
         """Why Spark is gone, if it is: killed, say, or out of memory. The next query starts it again."""
-        return self._backend.lost()
+        return self._engine.lost()
 
     @property
     def log_file(self) -> Path | None:
         """Where Spark's own log goes, if we started it."""
-        return self._backend.log_file()
+        return self._engine.log_file()
 
     def close(self) -> None:
         """Stop all queries, and Spark if it was started here."""
         stop_all(self.queries)
         self.queries = []
         self._feeds.close()
-        self._backend.close()
+        self._engine.close()
 
 
 def unknown_sink(name: ast.Identifier, known: Sequence[str]) -> CatalogError:

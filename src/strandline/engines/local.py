@@ -2,55 +2,80 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 
-from strandline.connectors.sinks.parquet_parts import ParquetTarget, answers_of
+from strandline.connectors.sinks.parquet_parts import answers_of
 from strandline.connectors.sources.base import Source, open_source
-from strandline.core.durable import encode_name
-from strandline.planner.physical.plan import Pipeline
-from strandline.runtime.commit import BatchReport, Delivery
+from strandline.core.errors import CheckpointError, QueryError, StrandlineError
+from strandline.core.faults import explain_fault, name_place
+from strandline.core.interrupts import STOP_SECONDS
+from strandline.core.log import ENGINE, WARNING, log_event, log_query_end
+from strandline.engines.base import Engine, log_start
+from strandline.runtime.batch_report import BatchReport
+from strandline.runtime.checkpoint.chain import source_directory
 from strandline.runtime.exchange import Message, decode, encode
 from strandline.runtime.ingest import ingest
 from strandline.runtime.offsets import Advance, Piece, pieces
+from strandline.runtime.pipeline import PipelineDriver, RunningPipeline
 from strandline.runtime.stage import Outbox, run_stage
 from strandline.runtime.state.segments import States
 from strandline.runtime.watermark import Heartbeat, together
-from strandline.shedding.controller import Shedder
+
+
+class LocalEngine(Engine):
+    """A thread of this process per pipeline; state is in memory."""
+
+    def __init__(self, buckets: int | None) -> None:
+        self.buckets = buckets or 1
+
+    def default_buckets(self) -> int:
+        return self.buckets
+
+    def run(self, pipeline: RunningPipeline) -> PipelineDriver:
+        if pipeline.last_batch >= 0:
+            raise CheckpointError(
+                "the local engine keeps its state in memory and cannot continue an interrupted query",
+                code="local-restart",
+                hint="Remove the results and start again, or use --engine spark.",
+            )
+        run = LocalRun(pipeline)
+        log_start(pipeline, "local")
+        return LocalDriver(run)
 
 
 class LocalRun:
-    """The same fragments, exchanges and messages as on Spark, one bucket after the other, state in memory."""
+    """The batches of a pipeline: the same fragments, exchanges and messages as on Spark, one shard after the other."""
 
     def __init__(
-        self,
-        pipeline: Pipeline,
-        delivery: Delivery,
-        targets: Mapping[str, ParquetTarget] | None = None,
-        batch_rows: int = 100_000,
-        sources: Mapping[str, Source] | None = None,
-        source_directory: Path | None = None,
-        tasks: int = 1,
-        shedder: Shedder | None = None,
+        self, pipeline: RunningPipeline, *, sources: Mapping[str, Source] | None = None, tasks: int = 1
     ) -> None:
         self.pipeline = pipeline
-        self.delivery = delivery
-        self.targets = dict(targets or {})
+        self.physical = pipeline.physical
         self.sources = sources or {
-            s.name: open_source(s, source_directory / encode_name(s.name) if source_directory else None)
-            for s in pipeline.streams
+            stream.name: open_source(stream, source_directory(pipeline.checkpoint, stream.name))
+            for stream in self.physical.streams
         }
-        self.advance = Advance(self.sources, batch_rows, tasks, shedder=shedder, wish=delivery.subscriptions.wish)
+        self.advance = Advance(
+            self.sources,
+            pipeline.batch_rows,
+            tasks,
+            shedder=pipeline.shedder,
+            metrics=pipeline.metrics,
+            subscriptions=pipeline.subscriptions,
+        )
         self.positions = self.advance.beginning()
         self.heartbeats: dict[str, Heartbeat] = {}
         self.states: dict[tuple[int, int], States] = {}
         self.batch = 0
 
-    def run(self) -> None:
-        """Until all sources have ended."""
-        while not self.delivery.ended:
-            if self.step() is None:
+    def batches(self) -> Iterator[BatchReport]:
+        """Run batch after batch until all sources have ended."""
+        while not self.pipeline.ended:
+            if (report := self.step()) is not None:
+                yield report
+            else:
                 time.sleep(0.01)
 
     def close(self) -> None:
@@ -58,41 +83,44 @@ class LocalRun:
         self.advance.close()
 
     def step(self) -> BatchReport | None:
-        """One batch; None if there was nothing new."""
+        """One batch: offsets → ingest → stage → exchange → stage → commit; None if there was nothing new."""
         began = time.monotonic()
         after = self.advance.next(self.positions)
         if after == self.positions:
             return None
-        report = self._run_batch(pieces(self.positions, after), began)
+        messages = self._run_stages(pieces(self.positions, after))
+        report = self.pipeline.commit(self.batch, messages, began)
         self.positions = after
+        self.batch += 1
         return report
 
-    def _run_batch(self, tasks: list[Piece], began: float) -> BatchReport:
+    def _run_stages(self, tasks: list[Piece]) -> list[Message]:
+        """Read the pieces of a batch and run all stages; gives the messages for the driver."""
         boxes: list[Outbox] = []
         beats: list[Heartbeat] = []
         for number, piece in enumerate(tasks):
-            answer = answers_of(self.pipeline, self.targets, self.batch, f"0-{number}")
-            box = Outbox(self.pipeline.buckets, number, answer)
-            beats.append(ingest(self.pipeline, self.sources[piece.stream], piece, self.heartbeats, box))
+            box = self._outbox(0, number)
+            beats.append(ingest(self.physical, self.sources[piece.stream], piece, self.heartbeats, box))
             box.close()
             boxes.append(box)
         self.heartbeats = together(beats)
         for_driver = [message for box in boxes for message in box.for_driver]
-        for stage in range(1, self.pipeline.stages + 1):
+        for stage in range(1, self.physical.stages + 1):
             inboxes = _exchange(boxes)
             boxes = []
-            for bucket in range(self.pipeline.buckets):
-                answer = answers_of(self.pipeline, self.targets, self.batch, f"{stage}-{bucket}")
-                box = Outbox(self.pipeline.buckets, bucket, answer)
+            for bucket in range(self.physical.buckets):
+                box = self._outbox(stage, bucket)
                 states = self.states.get((stage, bucket), {})
                 inbox = inboxes.get(bucket, [])
-                self.states[stage, bucket] = run_stage(self.pipeline, stage, bucket, inbox, states, box)
+                self.states[stage, bucket] = run_stage(self.physical, stage, bucket, inbox, states, box)
                 box.close()
                 boxes.append(box)
                 for_driver += box.for_driver
-        report = self.delivery.deliver(self.batch, for_driver, began)
-        self.batch += 1
-        return report
+        return for_driver
+
+    def _outbox(self, stage: int, task: int) -> Outbox:
+        answer = answers_of(self.physical, self.pipeline.targets, self.batch, f"{stage}-{task}")
+        return Outbox(self.physical.buckets, task, answer)
 
 
 def _exchange(boxes: list[Outbox]) -> dict[int, list[Message]]:
@@ -102,3 +130,65 @@ def _exchange(boxes: list[Outbox]) -> dict[int, list[Message]]:
         for bucket, messages in box.by_bucket.items():
             inboxes.setdefault(bucket, []).extend(decode(encode(messages)))
     return inboxes
+
+
+class LocalDriver(PipelineDriver):
+    """A thread that runs batch after batch, so that a query runs while its user does other things.
+
+    Its end is an event: a Ctrl-C in `Thread.join` makes Python 3.11 believe that the thread has ended.
+    """
+
+    def __init__(self, run: LocalRun) -> None:
+        self._run = run
+        self._pipeline = run.pipeline
+        self._failure: BaseException | None = None
+        self._stop = threading.Event()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True, name="strandline-local")
+        self._thread.start()
+
+    def _work(self) -> None:
+        pipeline = self._pipeline
+        try:
+            while not self._stop.is_set() and not pipeline.ended:
+                if self._run.step() is None:
+                    self._stop.wait(0.01)
+        except BaseException as error:
+            # Whoever asks for the end interrupts a sink that waits: then the batch at hand was not delivered.
+            if not self._stop.is_set() and getattr(error, "code", None) != "sink-interrupted":
+                fault = explain_fault(error)
+                directories = [str(pipeline.checkpoint), *(target.directory for target in pipeline.targets.values())]
+                self._failure = error if fault is None else name_place(fault, directories)
+        finally:
+            try:
+                self._run.close()
+            finally:
+                pipeline.release()
+                log_query_end(pipeline.name, self._failure, ended=pipeline.ended, last_batch=pipeline.last_batch)
+                self._over.set()
+
+    def await_end(self, timeout: float | None = None) -> bool:
+        over = self._over.wait(timeout)
+        self.check()
+        return over
+
+    def check(self) -> None:
+        if isinstance(self._failure, KeyboardInterrupt):
+            # Array libraries hand Ctrl-C to whoever computes, here in the thread: it is for the user's thread to hear,
+            # once. The batch at hand was not delivered, so the answer is whole as far as it goes.
+            self._failure = None
+            raise KeyboardInterrupt
+        if isinstance(self._failure, StrandlineError):
+            raise self._failure
+        if self._failure is not None:
+            raise QueryError(f"the query has failed: {self._failure}", code="query-failed") from self._failure
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._pipeline.interrupt()
+        if threading.current_thread() is not self._thread and not self._over.wait(STOP_SECONDS):
+            self._over.set()
+            log_event(ENGINE, WARNING, "query left behind", name=self._pipeline.name, reason="it does not stop")
+
+    def rows_left(self) -> int | None:
+        return self._run.advance.rows_left

@@ -20,6 +20,8 @@ from strandline.core.durable import digest
 from strandline.core.temporal import SECOND, Instant
 from strandline.runtime.checkpoint.records import RecordReference
 from strandline.runtime.edge_metrics import Wish
+from strandline.runtime.metrics import PipelineMetrics
+from strandline.runtime.subscriptions import Subscriptions
 from strandline.shedding.controller import Shedder
 from strandline.shedding.sampler import Shares, shares_from
 
@@ -130,12 +132,14 @@ class Advance:
         tasks: int,
         clock: Callable[[], Instant] | None = None,
         shedder: Shedder | None = None,
-        wish: Callable[[], Wish] = tuple,
+        metrics: PipelineMetrics | None = None,
+        subscriptions: Subscriptions | None = None,
     ) -> None:
         self.sources = sources
         self.clock = clock or SteadyClock()
         self.shedder = shedder
-        self.wish = wish  # what a batch is asked to measure
+        self.metrics = metrics
+        self.subscriptions = subscriptions or Subscriptions()
         self.batch_rows = batch_rows
         self.tasks_per_source = max(1, tasks // max(1, len(sources)))
         self._last_rows = dict.fromkeys(sources, time.monotonic())
@@ -164,7 +168,8 @@ class Advance:
         known = [rows for rows in left.values() if rows is not None]
         self.rows_left = sum(known) if known else None
         if self.shedder is not None:
-            self.shedder.look(time.monotonic(), left)
+            assert self.metrics is not None, "a shedder goes by what was taken in"
+            self.shedder.look(time.monotonic(), self.metrics.rows_taken(), left)
         if after == before:
             return after
         if self.shedder is not None:
@@ -172,7 +177,7 @@ class Advance:
             after = {n: replace(p, shares=shares.get(n, ())) for n, p in after.items()}
         # A source of which nothing is read has one piece, an empty one.
         after = {n: replace(p, cuts=()) if p.at == before[n].at else p for n, p in after.items()}
-        wish = self.wish()
+        wish = self.subscriptions.wish()
         return {name: replace(position, measure=wish) for name, position in after.items()}
 
     def _next(self, name: str, source: Source, before: Position) -> Position:

@@ -13,11 +13,12 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from strandline.core.log import INFO, SHEDDING, log_event
+from strandline.shedding.load_model import QueryDrops
 from strandline.shedding.sampler import Shares
 
 SMOOTH: Final = 5.0  # seconds over which rates are averaged
@@ -36,30 +37,11 @@ HISTORY: Final = 600  # batches
 Rates = Mapping[str, float]
 
 
-class DropModel(Protocol):
-    """What is known of a query's work, in units that the queries of a pipeline share."""
-
-    @property
-    def streams(self) -> frozenset[str]: ...
-
-    def load(self, rates: Rates, now: Mapping[str, float], held: Mapping[str, float]) -> float:
-        """The work per second for rows of which `now` is kept, where of those in the windows `held` was."""
-
-    def settle(self, rates: Rates, part: float, least: float) -> dict[str, float]:
-        """The shares, none below `least`, that leave the most results for this part of the work."""
-
-    def completeness(self, rates: Rates, shares: Mapping[str, float]) -> float:
-        """Which part of the results is left."""
-
-    def window(self, stream: str) -> float:
-        """How many seconds the rows of a stream are kept."""
-
-
 @dataclass(frozen=True, slots=True)
 class Allowed:
     """A query's model, and which share of each stream it wants at least; 1 if it may not lose a row."""
 
-    model: DropModel
+    model: QueryDrops
     least: float
 
 
@@ -91,15 +73,13 @@ class _Batch:
 class Shedder:
     """The settings of the drop boxes of a pipeline.
 
-    `rows` tells how many rows of each stream were taken in so far, dropped or not. `capacity` is the part of the time
-    that may be used. A fresh pipeline begins with empty windows. `fixed` is what a batch takes at most in any case, in
-    seconds, `batch_rows` how many rows it takes of a stream.
+    `capacity` is the part of the time that may be used. A fresh pipeline begins with empty windows. `fixed` is what a
+    batch takes at most in any case, in seconds, `batch_rows` how many rows it takes of a stream.
     """
 
     def __init__(
         self,
         queries: Mapping[str, Allowed],
-        rows: Callable[[], Mapping[str, int]],
         capacity: float | None = None,
         fresh: bool = True,
         fixed: float = 0.0,
@@ -111,7 +91,6 @@ class Shedder:
         self.load = Load(capacity=self.capacity)
         self.fresh = fresh
         self.shares = {query: dict.fromkeys(each.model.streams, 1.0) for query, each in queries.items()}
-        self._rows = rows
         self._batch: _Batch | None = None
         self._began: float | None = None  # when the last batch did
         self._looked: tuple[float, dict[str, int], dict[str, int]] | None = None
@@ -123,20 +102,20 @@ class Shedder:
         self._past: deque[tuple[float, dict[str, dict[str, float]]]] = deque(maxlen=HISTORY)
         self.lock = threading.Lock()
 
-    def look(self, now: float, left: Mapping[str, int | None]) -> None:
-        """See what the last batch took and what has come since; `left` is what waits, by stream, if one knows."""
+    def look(self, now: float, rows: Mapping[str, int], left: Mapping[str, int | None]) -> None:
+        """See what the last batch took and what has come since: by stream, `rows` is how many were taken in so far,
+        dropped or not, and `left` how many wait, if that is known."""
         with self.lock:
-            rows = dict(self._rows())
             waiting = {stream: count or 0 for stream, count in left.items()}
             self._count(now, rows, waiting)
-            self._looked = now, rows, waiting
+            self._looked = now, dict(rows), waiting
             batch, self._batch = self._batch, None
             if batch is None:
                 return
             self._weigh((batch.ended or now) - batch.began, batch, rows)
             self.load = Load(self._needed or 0.0, self.capacity, self._fixed, dict(self._rates), sum(waiting.values()))
 
-    def _count(self, now: float, rows: dict[str, int], waiting: dict[str, int]) -> None:
+    def _count(self, now: float, rows: Mapping[str, int], waiting: dict[str, int]) -> None:
         """Let the rates follow what has come since the last look."""
         if self._looked is None or now <= self._looked[0]:
             return
@@ -199,7 +178,7 @@ class Shedder:
                 self.shares = wanted
             if not self._past or self._past[-1][1] != self.shares:
                 self._past.append((now, {query: dict(shares) for query, shares in self.shares.items()}))
-            rows = self._looked[1] if self._looked is not None else dict(self._rows())
+            rows = self._looked[1] if self._looked is not None else {}
             self._began = now
             self._batch = _Batch(now, dict(rows), self.shares)
             found: dict[str, list[tuple[str, float]]] = {}

@@ -26,7 +26,8 @@ from strandline.planner.physical.plan import Pipeline
 from strandline.planner.rewrite import settle
 from strandline.planner.rules.prune_columns import prune_columns
 from strandline.planner.stages import FILTERS, MAPS, SHARING
-from strandline.runtime.commit import BatchReport, Delivery
+from strandline.runtime.batch_report import BatchReport
+from strandline.runtime.pipeline import RunningPipeline
 
 Figures = dict[str, Any]
 CLOSE: Final = 1.2  # the chosen plan may take so much longer than the best
@@ -175,11 +176,11 @@ def measure(pipeline: Pipeline, streams: Sequence[Made], window: float, batch: f
     fill = int(window / batch * (1 if window > 100 else 2.5)) + 2
     made = {each.name: [each.rows(n, batch) for n in range(fill)] for each in streams}
     answer = _Answer()
-    delivery = Delivery(pipeline, None, None, [answer.take])
-    run = LocalRun(pipeline, delivery, sources={each.name: MadeSource(each, made[each.name]) for each in streams})
+    running = RunningPipeline(pipeline)
+    run = LocalRun(running, sources={each.name: MadeSource(each, made[each.name]) for each in streams})
     for _ in range(fill):
-        run.step()
-    answer.close(run.delivery.progress("q").until)
+        answer.take(run.step())
+    answer.close(running.metrics.watermark("q"))
     rows: list[int] = []
     seconds, counted = 0.0, 0
     while seconds < least or counted < 8:
@@ -188,7 +189,7 @@ def measure(pipeline: Pipeline, streams: Sequence[Made], window: float, batch: f
         began = time.process_time()
         run.step()
         seconds += time.process_time() - began
-        rows.append(delivery.state_rows)
+        rows.append(running.metrics.state_rows)
         counted += 1
     run.close()
     return Measured(seconds / (counted * batch), sum(rows) / len(rows), answer.total)
@@ -201,8 +202,8 @@ class _Answer:
         self.pieces: list[pl.DataFrame] | None = []
         self.total = 0
 
-    def take(self, report: BatchReport) -> None:
-        table = report.answer("q")
+    def take(self, report: BatchReport | None) -> None:
+        table = report.answer("q") if report is not None else None
         if self.pieces is not None and table is not None:
             frame = pl.from_arrow(table)
             assert isinstance(frame, pl.DataFrame)

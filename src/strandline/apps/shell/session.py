@@ -257,7 +257,7 @@ def _payload(query: Query, at: Instant) -> Any:
 
 def last_row(query: Query) -> Instant:
     """The time of the last row that came: what the answer was when the input ended, before its windows ran empty."""
-    beats = query._group.delivery.heartbeats.values()
+    beats = query.heartbeats().values()
     return min(max((beat.high for beat in beats), default=0), FOREVER - 1)
 
 

@@ -10,13 +10,12 @@ from pathlib import Path
 from strandline.core.errors import QueryError
 from strandline.core.temporal import BEFORE_ALL, FOREVER, show_instant
 from strandline.planner.physical.graph import SOURCE, Flow, flow_of
-from strandline.planner.physical.plan import Pipeline
 from strandline.runtime.checkpoint.records import BatchRecords
-from strandline.runtime.commit import Delivery
+from strandline.runtime.metrics import PipelineMetrics
+from strandline.runtime.pipeline import FLOW
 from strandline.runtime.stage import Counts
 from strandline.runtime.watermark import Heartbeat, progress_of
 
-FLOW = "flow.json"
 _JOINS = ("HashJoin", "OuterHashJoin")
 
 
@@ -51,15 +50,10 @@ class Evidence:
         return int(getattr(counts, what)[at.number]) if counts is not None else 0
 
 
-def write_flow(directory: Path, pipeline: Pipeline) -> None:
-    """Leave in the checkpoint what another process needs to explain the queries of a pipeline."""
-    (directory / FLOW).write_text(json.dumps(flow_of(pipeline).to_json()))
-
-
-def evidence_of(query: str, delivery: Delivery) -> Evidence:
+def evidence_of(query: str, metrics: PipelineMetrics) -> Evidence:
     """What this process knows of a query that it runs."""
-    flow = flow_of(delivery.pipeline)
-    return Evidence(query, flow, delivery.heartbeats, delivery.operators, delivery.rows_out[query])
+    flow = flow_of(metrics.physical)
+    return Evidence(query, flow, metrics.heartbeats, metrics.operators, metrics.rows_out[query])
 
 
 def evidence_in(out: Path, query: str) -> Evidence:

@@ -7,24 +7,13 @@ shows what it would take of a processor if the day took a day.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
 
 from strandline.core.temporal import BEFORE_ALL, FOREVER, SECOND, Instant, show_instant
 from strandline.database.introspection.statistics import OperatorStatistics, Statistics
+from strandline.planner.estimate import Estimate
 from strandline.runtime.watermark import Heartbeat
 
 _WIDE = 72  # characters of an operator
-
-
-class Estimate(Protocol):
-    """What the planner expects of an operator: rows per second out of it, seconds of CPU per second, rows kept."""
-
-    @property
-    def rate_out(self) -> float: ...
-    @property
-    def cost(self) -> float: ...
-    @property
-    def rows(self) -> float: ...
 
 
 def analyzed(

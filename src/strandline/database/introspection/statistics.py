@@ -13,9 +13,9 @@ from strandline.core.table import Listing
 from strandline.core.temporal import SECOND
 from strandline.database.introspection.diagnose import Evidence, evidence_of, steps_of
 from strandline.planner.physical.graph import SOURCE
-from strandline.runtime.commit import Delivery
-from strandline.runtime.edge_metrics import Edge, Starts
-from strandline.runtime.watermark import Heartbeat
+from strandline.runtime.edge_metrics import Edge
+from strandline.runtime.metrics import PipelineMetrics
+from strandline.runtime.statistics_store import starts_of
 
 ANSWER = "answer"  # where the last edge of a query leads
 
@@ -108,13 +108,13 @@ class Statistics:
         return f"{Listing.text(done, operators)}\n\n{Listing.text(flow, edges)}"
 
 
-def statistics_of(query: str, delivery: Delivery) -> Statistics:
+def statistics_of(query: str, metrics: PipelineMetrics) -> Statistics:
     """What this process knows of a query that it runs."""
-    evidence = evidence_of(query, delivery)
+    evidence = evidence_of(query, metrics)
     steps = steps_of(evidence)
     reading = tuple(_reading(evidence, beat.stream) for beat in evidence.streams)
     operators = tuple(_operator(evidence, step) for step in steps)
-    return Statistics(query, reading + operators, tuple(_edges(evidence, operators, delivery.measurements.edges)))
+    return Statistics(query, reading + operators, tuple(_edges(evidence, operators, metrics.measurements.edges)))
 
 
 def _reading(evidence: Evidence, stream: str) -> OperatorStatistics:
@@ -149,11 +149,6 @@ def _edges(
         if beat is not None and beat.rows and found.starts is None:
             found = Edge(starts_of(beat), found.lengths, found.granules, found.values)
         yield EdgeStatistics(begin, end, evidence.passed(begin), found)
-
-
-def starts_of(beat: Heartbeat) -> Starts:
-    """What a stream tells of its rate in any case."""
-    return Starts(beat.rows, beat.low, beat.high)
 
 
 def show_distinct(values: Mapping[str, float]) -> str | None:

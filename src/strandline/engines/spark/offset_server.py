@@ -8,7 +8,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, Listener
@@ -18,13 +18,10 @@ from typing import Any
 from strandline.core.errors import StrandlineError, damaged
 from strandline.core.temporary import remove_socket, socket_path
 from strandline.engines.spark.failure import seal_error
-from strandline.planner.physical.plan import Pipeline
-from strandline.runtime.checkpoint.chain import CheckpointChain
 from strandline.runtime.checkpoint.replay import forget_replayed, planned_again
 from strandline.runtime.checkpoint.verify import resume_sources
-from strandline.runtime.edge_metrics import Wish
 from strandline.runtime.offsets import Advance, Offset, pieces
-from strandline.shedding.controller import Shedder
+from strandline.runtime.pipeline import RunningPipeline
 
 _CLOSE_SECONDS = 2.0
 
@@ -32,20 +29,18 @@ _CLOSE_SECONDS = 2.0
 class Planner:
     """Serves the planning process of one running pipeline; ends with it."""
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        chain: CheckpointChain,
-        last: Offset | None,
-        batch_rows: int,
-        secret: str,
-        shedder: Shedder | None = None,
-        wish: Callable[[], Wish] = tuple,
-    ) -> None:
-        self._chain = chain
+    def __init__(self, pipeline: RunningPipeline, secret: str) -> None:
+        assert pipeline.verified is not None, "it was opened with a checkpoint"
+        self._chain = pipeline.verified.chain
         self.planned_at: float | None = None  # when the last batch was, by `time.monotonic`
-        sources = resume_sources(pipeline, chain.path, last)
-        self._advance = Advance(sources, batch_rows, tasks=pipeline.buckets, shedder=shedder, wish=wish)
+        self._advance = Advance(
+            resume_sources(pipeline.physical, self._chain.path, pipeline.verified.last_offset),
+            pipeline.batch_rows,
+            tasks=pipeline.physical.buckets,
+            shedder=pipeline.shedder,
+            metrics=pipeline.metrics,
+            subscriptions=pipeline.subscriptions,
+        )
         # A Unix socket in a directory that only we can enter, and only for those who have the secret of the run: Spark
         # starts the other end on this machine.
         self._secret = secret
