@@ -437,8 +437,8 @@ def test_a_stream_may_be_called_sys(database: Database) -> None:
 
 def test_scripts_print_the_tables_that_they_ask_for(database: Database) -> None:
     script = read_script(database, "SELECT k FROM a; SELECT name, kind FROM sys.streams")
-    assert [name for name, _ in script.queries] == ["q1"]
-    assert script.explanations == ["name  kind\na     source"]
+    assert [query.name for query in script.queries] == ["q1"]
+    assert script.outputs == ["name  kind\na     source"]
 
 
 def test_tables_are_described(database: Database) -> None:

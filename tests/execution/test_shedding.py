@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -214,8 +215,8 @@ def test_what_was_dropped_is_counted_for() -> None:
 
 def _with_script(db: Database, text: str, share: dict[str, float]) -> Query:
     """A query whose drop boxes stand at these shares from the first row on."""
-    db._shedder = lambda *_: Always(share)  # type: ignore[method-assign,assignment]
-    query = db.sql(text)
+    with mock.patch("strandline.database.database.make_shedder", lambda *_, **__: Always(share)):
+        query = db.sql(text)
     assert isinstance(query, Query)
     return query
 

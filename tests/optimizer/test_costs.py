@@ -87,18 +87,17 @@ def test_a_checkpoint_remembers_the_constants_of_its_plan(tmp_path: Path) -> Non
     inputs = inputs_of(STREAMS)
     planned = plan_query("q", bound(THREE, STREAMS), inputs)
     first = Checkpoint(tmp_path / "q")
-    first.recognise(planned.physical, "plan", {}, {}, inputs.statistics)
-    first.note(costs=built_in().to_json())
+    first.recognise(planned.physical, "plan", {}, {}, inputs)
     first.claim()
     first.close()
     again = Checkpoint(tmp_path / "q")
-    costs = again.costs()
-    assert costs == built_in().to_json()
-    same = plan_query("q", bound(THREE, STREAMS), inputs_of(STREAMS, prices=Prices.from_json(costs)))
-    assert same.physical == planned.physical
     # Without a price for rows and results, only pairs count.
-    other = Prices({"HashJoin": {"pair": 1.0}})
-    assert plan_query("q", bound(THREE, STREAMS), inputs_of(STREAMS, prices=other)).cost != planned.cost
+    other = inputs_of(STREAMS, prices=Prices({"HashJoin": {"pair": 1.0}}))
+    assert plan_query("q", bound(THREE, STREAMS), other).cost != planned.cost
+    remembered = again.planning_inputs(other)
+    assert remembered.prices.to_json() == built_in().to_json()
+    same = plan_query("q", bound(THREE, STREAMS), remembered)
+    assert (same.physical, same.cost) == (planned.physical, planned.cost)
 
 
 def test_explain_has_figures_and_says_what_is_assumed(database: Database) -> None:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Literal
@@ -104,19 +105,19 @@ def run(
     text = _read(script)
     start_log(log, log_level)
     with _stoppable(), _database(engine, master, buckets, batch_rows, allow, take_over) as database:
-        parsed = read_script(database, text)
-        if parsed.explanations:
-            out_console.print("\n\n".join(parsed.explanations) + "\n", markup=False, soft_wrap=True)
-        if not parsed.queries and parsed.explanations:
+        statements = read_script(database, text)
+        if statements.outputs:
+            out_console.print("\n\n".join(statements.outputs) + "\n", markup=False, soft_wrap=True)
+        if not statements.queries and statements.outputs:
             return
         if not take_over:
-            refuse_busy_checkpoints(parsed, out.absolute(), checkpoint)
+            refuse_busy_checkpoints(statements, out.absolute(), checkpoint)
         began = time.monotonic()
         with status("starting") as spinner:
             database.warm(spinner.update)
             show_log(database.log_file)
             spinner.update("planning")
-            queries = start_script(database, parsed, out.absolute(), checkpoint)
+            queries = start_script(database, statements, out.absolute(), checkpoint)
         try:
             await_all(queries)
         except (Stopped, KeyboardInterrupt):
@@ -165,9 +166,10 @@ def explain(
     from strandline.database.script import read_script
 
     with _database("local", None, buckets, 1, allow) as database:
-        parsed = read_script(database, sys.stdin.read() if str(script) == "-" else _read(script))
-        for name, plan in parsed.queries:
-            out_console.print(f"{name}\n{database.explain_plan(name, plan)}", markup=False, soft_wrap=True)
+        statements = read_script(database, sys.stdin.read() if str(script) == "-" else _read(script))
+        for query in statements.queries:
+            text = database.explain(replace(query, shedding=None))
+            out_console.print(f"{query.name}\n{text}", markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -421,7 +423,7 @@ def _database(
     batch_rows: int,
     allow: list[str] | None,
     take_over: bool = False,
-) -> Iterator[strandline.engine.Database]:
+) -> Iterator[strandline.Database]:
     database = strandline.connect(
         engine=_engine(engine),
         master=master,

@@ -49,7 +49,8 @@ def show(console: Console, seconds: int, engine: EngineName) -> None:
         for name, sql in QUERIES.items():
             console.print(f"\n[bold]{name}[/bold]:", end=" ")
             console.print(sql, markup=False)
-        queries = {name: database.sql(sql, name=name) for name, sql in QUERIES.items()}
+        started = {name: database.sql(sql, name=name) for name, sql in QUERIES.items()}
+        queries = {name: query for name, query in started.items() if isinstance(query, Query)}
         _watch(console, queries, began)
         _check(console, database, queries["prices"])
 

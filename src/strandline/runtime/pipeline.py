@@ -128,7 +128,7 @@ class RunningPipeline:
         physical = planned.physical
         sources = {stream.name: open_source(stream).identity() for stream in physical.streams}
         identities = {name: identity for name, sink in sinks.items() if (identity := sink.identity) is not None}
-        checkpoint.recognise(physical, show_pipeline(physical), sources, identities, planned.inputs.statistics)
+        checkpoint.recognise(physical, show_pipeline(physical), sources, identities, planned.inputs)
         verified = verify_chain(checkpoint.path, checkpoint.lease)
         verify_sources(physical, checkpoint.path, verified.last_offset)
         columns = {query.name: query.columns for query in physical.queries}

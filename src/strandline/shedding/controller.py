@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from strandline.core.log import INFO, SHEDDING, log_event
+from strandline.planner.planner import PlannedPipeline
 from strandline.shedding.load_model import QueryDrops
 from strandline.shedding.sampler import Shares
 
@@ -267,3 +268,23 @@ def _ones(each: Allowed) -> tuple[dict[str, float], dict[str, float]]:
     """Nothing is dropped, and nothing was."""
     ones = dict.fromkeys(each.model.streams, 1.0)
     return ones, ones
+
+
+def make_shedder(
+    planned: PlannedPipeline,
+    shares: Mapping[str, float | None],
+    capacity: float | None,
+    *,
+    fresh: bool,
+    fixed: float,
+    batch_rows: float,
+) -> Shedder | None:
+    """The controller of a pipeline whose queries may lose these shares of their rows; None if none of them may."""
+    if not planned.inputs.shedding:
+        return None
+    statistics, prices = planned.inputs.statistics, planned.inputs.prices
+    queries = {
+        query.name: Allowed(QueryDrops(query.optimized, statistics, prices), 1.0 - (shares[query.name] or 0.0))
+        for query in planned.queries
+    }
+    return Shedder(queries, capacity, fresh, fixed, batch_rows)

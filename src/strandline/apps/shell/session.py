@@ -123,8 +123,9 @@ class Session:
         self.startup.engine()
         asked = time.monotonic()
         own = self.next_id()
-        result = self.database.execute(statement, name=own)
-        return self.adopt(own, result, statement.text, asked - began)
+        query = self.database.execute(statement, name=own)
+        assert isinstance(query, Query), "its statement is a query"
+        return self.adopt(own, query, statement.text, asked - began)
 
     def start_named(self, name: str) -> Entry:
         """Start the query behind a derived stream."""

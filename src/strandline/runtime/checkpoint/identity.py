@@ -9,7 +9,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +28,8 @@ from strandline.logical.catalog import StreamStatistics
 from strandline.logical.udf import user_functions
 from strandline.planner.physical.fingerprint import fingerprint_plan
 from strandline.planner.physical.plan import Pipeline
+from strandline.planner.planner import PlanningInputs
+from strandline.planner.prices import Prices
 from strandline.runtime.checkpoint.records import DIRECTORY as RECORDS
 from strandline.runtime.checkpoint.records import BatchRecords
 from strandline.runtime.checkpoint.spark_log import SPARK
@@ -46,7 +48,6 @@ class Checkpoint:
         self.path = path
         self.is_temporary = is_temporary
         self._claimed: dict[str, Any] = {}
-        self._noted: dict[str, Any] = {}
         self._refuse_foreign()
         epochs = [reference.epoch for reference in BatchRecords(path).listed()]
         with _naming(path):
@@ -88,24 +89,19 @@ class Checkpoint:
         """How many buckets the state was written with; a restart must use as many."""
         return None if self.fresh else int(self._known()["buckets"])
 
-    def statistics(self) -> dict[str, StreamStatistics] | None:
-        """The statistics that its plan was made with: a restart must make the same, whatever was learned since."""
+    def planning_inputs(self, current: PlanningInputs) -> PlanningInputs:
+        """What its plan was made with, as far as it remembers: a restart must make the same plan, whatever was learned,
+        calibrated or set since. What holds now, if it is new."""
         if self.fresh:
-            return None
-        made_with = self._known()["statistics"]
-        return {name: StreamStatistics(known["rate"], known["values"]) for name, known in made_with.items()}
-
-    def costs(self) -> dict[str, Any] | None:
-        """The constants of the cost model that its plan was made with; None if it is new."""
-        return None if self.fresh else self._known().get("costs")
-
-    def limits(self) -> dict[str, float | None] | None:
-        """The capacities that its plan was made for, by query; None if it is new."""
-        return None if self.fresh else self._known().get("limits")
-
-    def note(self, **facts: Any) -> None:
-        """Remember more with the identity, for a restart; of no effect if it is one."""
-        self._noted |= facts
+            return current
+        recorded = self._known()
+        prices, limits = recorded.get("costs"), recorded.get("limits")
+        return replace(
+            current,
+            statistics={name: StreamStatistics(s["rate"], s["values"]) for name, s in recorded["statistics"].items()},
+            prices=current.prices if prices is None else Prices.from_json(prices),
+            limits=limits or current.limits,
+        )
 
     @property
     def owner(self) -> str:
@@ -118,13 +114,12 @@ class Checkpoint:
         plan: str,
         sources: Mapping[str, Mapping[str, object]],
         sinks: Mapping[str, str],
-        made_with: Mapping[str, StreamStatistics],
+        inputs: PlanningInputs,
     ) -> None:
         """Make sure that the checkpoint belongs to these queries and their results, or to nobody. Changes nothing.
 
         `plan` is its text, for people. `sources` is what decides which rows the streams have, by stream, and `sinks`
-        what of the sinks is not a matter of place, by query. `made_with` is what the plan was made with, for a restart
-        to remember.
+        what of the sinks is not a matter of place, by query. `inputs` is what the plan was made with, for a restart.
         """
         fingerprint = _fingerprint(pipeline, sources, sinks)
         names = [query.name for query in pipeline.queries]
@@ -140,15 +135,20 @@ class Checkpoint:
             self._claimed = known
             return
         own = {"id": uuid.uuid4().hex, "fingerprint": fingerprint}
-        used = {s.name: asdict(made_with[s.name]) for s in pipeline.streams if s.name in made_with}
-        self._claimed = {**own, "buckets": pipeline.buckets, "queries": names, "plan": plan, "statistics": used}
+        known = inputs.statistics
+        made_with = {
+            "statistics": {s.name: asdict(known[s.name]) for s in pipeline.streams if s.name in known},
+            "costs": inputs.prices.to_json(),
+            "limits": dict(inputs.limits),
+        }
+        self._claimed = {**own, "buckets": pipeline.buckets, "queries": names, "plan": plan, **made_with}
 
     def claim(self) -> None:
         """Say in the checkpoint whose it is: the first file of it, there whole or not at all."""
         if not self.fresh:
             return
         with _naming(self.path):
-            write_document(self._identity, KIND, {**self._claimed, **self._noted})
+            write_document(self._identity, KIND, self._claimed)
             sync_directory(self.path)
             sync_directory(self.path.parent)
 
