@@ -24,7 +24,7 @@ from strandline.planner.joins.rates import Input, JoinCosts, JoinQuery, Load
 from strandline.planner.joins.search import best_plan, last_joins, trees
 from strandline.planner.joins.shedding import shed
 from strandline.planner.physical.explain import show_pipeline
-from strandline.planner.planner import AS_WRITTEN, PlanningInputs, plan_query
+from strandline.planner.planner import AS_WRITTEN, PlanningInputs, plan, plan_query
 from strandline.planner.prices import PLACE, Prices, built_in, load_prices
 from strandline.runtime.checkpoint.identity import Checkpoint
 
@@ -85,9 +85,9 @@ def inputs_of(streams: Sequence[Made], shards: int = 1, prices: Prices | None = 
 
 def test_a_checkpoint_remembers_the_constants_of_its_plan(tmp_path: Path) -> None:
     inputs = inputs_of(STREAMS)
-    planned = plan_query("q", bound(THREE, STREAMS), inputs)
+    [planned] = (pipeline := plan({"q": bound(THREE, STREAMS)}, inputs)).queries
     first = Checkpoint(tmp_path / "q")
-    first.recognise(planned.physical, "plan", {}, {}, inputs)
+    first.recognise(pipeline, {})
     first.claim()
     first.close()
     again = Checkpoint(tmp_path / "q")

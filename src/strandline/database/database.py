@@ -145,10 +145,9 @@ class Database:
             planned, sinks, checkpoint, self.statistics_store, side_outputs, self.batch_rows
         )
         try:
-            fresh, fixed = pipeline.last_batch < 0, self._engine.batch_seconds
-            pipeline.shedder = make_shedder(
-                planned, shares, self.capacity, fresh=fresh, fixed=fixed, batch_rows=self.batch_rows
-            )
+            if inputs.shedding:
+                fresh, fixed = pipeline.last_batch < 0, self._engine.batch_seconds
+                pipeline.shedder = make_shedder(planned, shares, self.capacity, fresh, fixed, self.batch_rows)
             if pipeline.is_finished:
                 log_resumed(pipeline)
                 log_query_end(pipeline.name, None, ended=True, last_batch=pipeline.last_batch)

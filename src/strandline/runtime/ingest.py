@@ -38,7 +38,8 @@ def ingest(
     """
     stream = source.stream
     beat = before.get(stream.name) or Heartbeat(stream.name)
-    beat = replace(beat, kept=with_setting(beat.kept, beat.high, piece.shares))
+    if piece.shares or beat.kept:
+        beat = replace(beat, kept=with_setting(beat.kept, beat.high, piece.shares))
     known = source.partitions(piece.end)
     if piece.start > piece.begin:
         # The first piece goes on with the counts; the others bring theirs and know only how far time had come.
@@ -105,14 +106,15 @@ def _accept(
     if rows.height:
         if out.meter.wish:
             out.meter.look(f"source:{stream.name}", rows.with_columns(_until(rows)))
-        left, dropped = drop(rows, stream.name, shares)
+        left, dropped = drop(rows, stream.name, shares) if shares else ({}, {})
         for fragment in fragments:
             # One row in, one element out: stage 0 knows no state and no progress.
             batch = _elements(left.get(fragment.query, rows), fragment, shares.get(fragment.query, 1.0))
             runner = out.runner(fragment)
             out.route(fragment.route, runner.step(batch, Progress(FOREVER, kept={stream.name: beat.kept})).frame)
             out.count(fragment, runner)
-        beat = replace(beat, dropped=with_counts(beat.dropped, dropped))
+        if dropped:
+            beat = replace(beat, dropped=with_counts(beat.dropped, dropped))
         high = int(time.max())
         beat = replace(beat, low=min(beat.low, int(time.min())), high=max(beat.high, high))
         if chunk.partition is not None:

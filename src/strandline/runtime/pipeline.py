@@ -13,14 +13,12 @@ from typing import Any, Final
 
 from strandline.connectors.sinks import Delivered, Memory, Outlet, Sink, Standing
 from strandline.connectors.sinks.parquet_parts import ParquetTarget
-from strandline.connectors.sources.base import open_source
 from strandline.core.errors import damaged
 from strandline.core.interrupts import finishes_within
 from strandline.core.log import BATCH, DEBUG, INFO, INPUT, RECOVERY, SINK, WARNING, log_event
 from strandline.core.temporal import BEFORE_ALL
 from strandline.logical.catalog import Catalog
 from strandline.planner.estimate import Estimate, estimate
-from strandline.planner.physical.explain import show_pipeline
 from strandline.planner.physical.graph import flow_of
 from strandline.planner.physical.plan import Pipeline, has_whole_elements
 from strandline.planner.planner import PlannedPipeline, PlanningInputs
@@ -126,10 +124,11 @@ class RunningPipeline:
         """Validate plan, checkpoint, sources and sinks while nothing is changed; then claim the checkpoint and open the
         sinks. Side outputs are kept in `side_outputs`, or beside the first result that is a directory."""
         physical = planned.physical
-        sources = {stream.name: open_source(stream).identity() for stream in physical.streams}
-        identities = {name: identity for name, sink in sinks.items() if (identity := sink.identity) is not None}
-        checkpoint.recognise(physical, show_pipeline(physical), sources, identities, planned.inputs)
-        verified = verify_chain(checkpoint.path, checkpoint.lease)
+        checkpoint.recognise(planned, sinks)
+        if checkpoint.is_temporary:
+            verified = VerifiedChain(CheckpointChain(checkpoint.path, checkpoint.lease), None, True)
+        else:
+            verified = verify_chain(checkpoint.path, checkpoint.lease)
         verify_sources(physical, checkpoint.path, verified.last_offset)
         columns = {query.name: query.columns for query in physical.queries}
         pipeline = RunningPipeline(
@@ -172,11 +171,11 @@ class RunningPipeline:
         verify_delivered(verified.chain, outputs)
         # From here on something is changed.
         checkpoint.claim()
-        make_ready(verified)
-        write_outputs(
-            checkpoint.path, outputs, {n: sink.kind for n, sink in sinks.items() if sink.identity is not None}
-        )
-        (checkpoint.path / FLOW).write_text(json.dumps(flow_of(self.physical).to_json()))
+        if not checkpoint.is_temporary:
+            make_ready(verified)
+            kinds = {name: sink.kind for name, sink in sinks.items() if sink.identity is not None}
+            write_outputs(checkpoint.path, outputs, kinds)
+            (checkpoint.path / FLOW).write_text(json.dumps(flow_of(self.physical).to_json()))
         for name, writer in self.writers.items():
             writer.begin(standings[name])
 

@@ -50,7 +50,8 @@ class Heartbeat:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Heartbeat:
         lists = {name: tuple(data.get(name, ())) for name in ("resting", "measure")}
-        return Heartbeat(**{**data, **lists, "kept": settings_from(data.get("kept", ()))})
+        kept = settings_from(data["kept"]) if data.get("kept") else ()
+        return Heartbeat(**{**data, **lists, "kept": kept})
 
     def slowest(self) -> Instant:
         """How far all partitions have come that are not at rest."""

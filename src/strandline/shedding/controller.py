@@ -274,14 +274,11 @@ def make_shedder(
     planned: PlannedPipeline,
     shares: Mapping[str, float | None],
     capacity: float | None,
-    *,
     fresh: bool,
     fixed: float,
     batch_rows: float,
-) -> Shedder | None:
-    """The controller of a pipeline whose queries may lose these shares of their rows; None if none of them may."""
-    if not planned.inputs.shedding:
-        return None
+) -> Shedder:
+    """The controller of a pipeline whose queries may lose these shares of their rows."""
     statistics, prices = planned.inputs.statistics, planned.inputs.prices
     queries = {
         query.name: Allowed(QueryDrops(query.optimized, statistics, prices), 1.0 - (shares[query.name] or 0.0))

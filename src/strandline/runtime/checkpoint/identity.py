@@ -13,6 +13,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
+from strandline.connectors.sinks.base import Sink
+from strandline.connectors.sources.base import open_source
 from strandline.core.durable import (
     DocumentKind,
     other_format,
@@ -26,9 +28,10 @@ from strandline.core.lease import LEASE, LOCK, Lease
 from strandline.core.temporary import temporary_directory
 from strandline.logical.catalog import StreamStatistics
 from strandline.logical.udf import user_functions
+from strandline.planner.physical.explain import show_pipeline
 from strandline.planner.physical.fingerprint import fingerprint_plan
 from strandline.planner.physical.plan import Pipeline
-from strandline.planner.planner import PlanningInputs
+from strandline.planner.planner import PlannedPipeline, PlanningInputs
 from strandline.planner.prices import Prices
 from strandline.runtime.checkpoint.records import DIRECTORY as RECORDS
 from strandline.runtime.checkpoint.records import BatchRecords
@@ -108,21 +111,13 @@ class Checkpoint:
         """What results elsewhere say of whom they belong to: a name that no other checkpoint has."""
         return str(self._claimed["id"])
 
-    def recognise(
-        self,
-        pipeline: Pipeline,
-        plan: str,
-        sources: Mapping[str, Mapping[str, object]],
-        sinks: Mapping[str, str],
-        inputs: PlanningInputs,
-    ) -> None:
-        """Make sure that the checkpoint belongs to these queries and their results, or to nobody. Changes nothing.
-
-        `plan` is its text, for people. `sources` is what decides which rows the streams have, by stream, and `sinks`
-        what of the sinks is not a matter of place, by query. `inputs` is what the plan was made with, for a restart.
-        """
-        fingerprint = _fingerprint(pipeline, sources, sinks)
-        names = [query.name for query in pipeline.queries]
+    def recognise(self, planned: PlannedPipeline, sinks: Mapping[str, Sink]) -> None:
+        """Make sure that the checkpoint belongs to these queries and their results, or to nobody. Changes nothing."""
+        if self.is_temporary:
+            self._claimed = {"id": uuid.uuid4().hex}
+            return
+        pipeline, inputs = planned.physical, planned.inputs
+        fingerprint = _fingerprint(pipeline, sinks)
         if not self.fresh:
             known = self._known()
             if known["fingerprint"] != fingerprint:
@@ -134,18 +129,22 @@ class Checkpoint:
                 )
             self._claimed = known
             return
-        own = {"id": uuid.uuid4().hex, "fingerprint": fingerprint}
-        known = inputs.statistics
-        made_with = {
-            "statistics": {s.name: asdict(known[s.name]) for s in pipeline.streams if s.name in known},
+        self._claimed = {
+            "id": uuid.uuid4().hex,
+            "fingerprint": fingerprint,
+            "buckets": pipeline.buckets,
+            "queries": [query.name for query in pipeline.queries],
+            "plan": show_pipeline(pipeline),  # for people
+            "statistics": {
+                s.name: asdict(inputs.statistics[s.name]) for s in pipeline.streams if s.name in inputs.statistics
+            },
             "costs": inputs.prices.to_json(),
             "limits": dict(inputs.limits),
         }
-        self._claimed = {**own, "buckets": pipeline.buckets, "queries": names, "plan": plan, **made_with}
 
     def claim(self) -> None:
         """Say in the checkpoint whose it is: the first file of it, there whole or not at all."""
-        if not self.fresh:
+        if not self.fresh or self.is_temporary:
             return
         with _naming(self.path):
             write_document(self._identity, KIND, self._claimed)
@@ -176,16 +175,18 @@ def read_identity(checkpoint: Path) -> dict[str, Any]:
     return identity
 
 
-def _fingerprint(pipeline: Pipeline, sources: Mapping[str, Mapping[str, object]], sinks: Mapping[str, str]) -> str:
-    """A digest of the queries and of what decides which rows their streams have."""
+def _fingerprint(pipeline: Pipeline, sinks: Mapping[str, Sink]) -> str:
+    """A digest of the queries, of what decides which rows their streams have, and of what of their sinks is not a
+    matter of place."""
     streams = [
-        [s.name, [[name, str(kind)] for name, kind in s.columns], sources.get(s.name), list(s.time_columns),
+        [s.name, [[name, str(kind)] for name, kind in s.columns], open_source(s).identity(), list(s.time_columns),
          s.disorder_us, s.idle_after_us]
         for s in pipeline.streams
     ]  # fmt: skip
+    identities = {name: identity for name, sink in sinks.items() if (identity := sink.identity) is not None}
     # By name and types: what a function does may change, as long as it fits in.
     functions = [str(function) for _, function in sorted(user_functions(pipeline).items())]
-    identity = {"plan": fingerprint_plan(pipeline), "streams": streams, "sinks": dict(sinks), "functions": functions}
+    identity = {"plan": fingerprint_plan(pipeline), "streams": streams, "sinks": identities, "functions": functions}
     return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
 
 
