@@ -17,7 +17,7 @@ from strandline.core.table import Listing
 from strandline.database.introspection import show
 from strandline.database.introspection.system_tables import SystemTables, ask
 from strandline.database.query import Query
-from strandline.logical.catalog import SYSTEM, Catalog, DerivedStream, Reader, Stream
+from strandline.logical.catalog import SYSTEM, DerivedStream, Reader, Stream
 from strandline.logical.plan import Plan
 from strandline.sql import ast
 from strandline.sql.binder.binder import bind_derived_stream, bind_reading, bind_view
@@ -55,11 +55,8 @@ class Statements:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._catalog = database.catalog
         self._free_names = database.free_names()
-
-    @property
-    def _catalog(self) -> Catalog:
-        return self._database.catalog
 
     def execute(
         self, statement: ast.Statement, *, sink: Sink | None = None, name: str | None = None

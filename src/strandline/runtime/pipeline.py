@@ -96,7 +96,9 @@ class RunningPipeline:
         batch_rows: int = BATCH_ROWS,
     ) -> None:
         self.physical = physical
-        self.verified = verified
+        self.name = "+".join(query.name for query in physical.queries)  # for the log
+        self.verified = verified  # None where nothing outlives the process
+        self.chain = verified.chain if verified is not None else None
         self.side_outputs = side_outputs
         self.writers = dict(writers or {})  # by query
         self.directories = {name: path for name, writer in self.writers.items() if (path := writer.directory)}
@@ -266,15 +268,6 @@ class RunningPipeline:
             )
 
     # ---- what engines and users ask for ------------------------------------------------------------------------------
-
-    @property
-    def name(self) -> str:
-        """The names of the queries, for the log."""
-        return "+".join(query.name for query in self.physical.queries)
-
-    @property
-    def chain(self) -> CheckpointChain | None:
-        return self.verified.chain if self.verified is not None else None
 
     @property
     def checkpoint(self) -> Path:
