@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -22,6 +22,9 @@ from strandline.core.errors import StrandlineError
 from strandline.core.faults import explain_fault
 from strandline.core.log import start_log, write_log
 from strandline.core.security.allow import Allow
+
+if TYPE_CHECKING:
+    from strandline.database.database import Database
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=strandline.__doc__)
 
@@ -423,7 +426,7 @@ def _database(
     batch_rows: int,
     allow: list[str] | None,
     take_over: bool = False,
-) -> Iterator[strandline.Database]:
+) -> Iterator[Database]:
     database = strandline.connect(
         engine=_engine(engine),
         master=master,

@@ -287,6 +287,7 @@ def latency(bench: Bench) -> Figures:
             query = database.sql(sql, sink=Callback(heard), name="q")
             assert isinstance(query, Query)
             query.await_end()
+    assert isinstance(query, Query)
     ours = _delays("strandline", np.concatenate(delays), cost)
     batches = [d["triggerExecution"] for d in query.batch_durations()]
     ours["batches"], ours["batch_p50_ms"] = len(batches), statistics.median(batches) if batches else None

@@ -183,10 +183,10 @@ def _fingerprint(pipeline: Pipeline, sinks: Mapping[str, Sink]) -> str:
          s.disorder_us, s.idle_after_us]
         for s in pipeline.streams
     ]  # fmt: skip
-    identities = {name: identity for name, sink in sinks.items() if (identity := sink.identity) is not None}
+    places = {name: place for name, sink in sinks.items() if (place := sink.identity) is not None}
     # By name and types: what a function does may change, as long as it fits in.
     functions = [str(function) for _, function in sorted(user_functions(pipeline).items())]
-    identity = {"plan": fingerprint_plan(pipeline), "streams": streams, "sinks": identities, "functions": functions}
+    identity = {"plan": fingerprint_plan(pipeline), "streams": streams, "sinks": places, "functions": functions}
     return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
 
 
