@@ -51,7 +51,7 @@ def answers(script: str) -> dict[str, pa.Table]:
     """The elements of every query of a script."""
     with sl.connect(engine="local") as database:
         parsed = read_script(database, (ROOT / script).read_text())
-        queries = [(name, database.query(name)) for name, _ in parsed.queries]
+        queries = [(query.name, database.query(query.name)) for query in parsed.queries]
         for _, query in queries:
             query.await_end()
         return {name: query.results() for name, query in queries}

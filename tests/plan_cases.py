@@ -31,9 +31,8 @@ from strandline.logical.plan import Plan
 from strandline.planner.cardinality import NOTHING_KNOWN, StatisticsByStream
 from strandline.planner.join_order import order_joins
 from strandline.planner.physical.explain import show_pipeline
-from strandline.planner.physical.lowering import choose
-from strandline.planner.physical.plan import Pipeline
-from strandline.planner.planner import Planner
+from strandline.planner.planner import PlannedPipeline, PlannedQuery, PlanningInputs, plan
+from strandline.planner.prices import load_prices
 from strandline.planner.rules.prune_columns import prune_columns
 from strandline.sql import ast
 from strandline.sql.binder.binder import bind_derived_stream, bind_query, bind_view
@@ -86,15 +85,6 @@ class Case:
     def refusal(self) -> str | None:
         """The reason why a rule does not fire, if the case says that it does not."""
         return next((each.value for each in self.sections if each.name == REFUSED), None)
-
-
-@dataclass(frozen=True)
-class PlannedQueries:
-    """The plans of the queries of a case, in the order of the text, and the pipeline that runs them."""
-
-    logical: tuple[Plan, ...]
-    optimised: tuple[Plan, ...]
-    pipeline: Pipeline
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------
@@ -176,36 +166,36 @@ def declare_streams(script: str) -> Catalog:
     return catalog
 
 
-def plan_queries(case: Case) -> PlannedQueries:
+def plan_queries(case: Case) -> PlannedPipeline:
     """The plans of a case, made in the way in which the engine makes them."""
     catalog = declare_streams(case.declarations)
     streams = [stream for stream in catalog if isinstance(stream, BaseStream)]
     statements = list(parse(case.query))
     names = [f"query{number}" if len(statements) > 1 else "query" for number in range(1, len(statements) + 1)]
-    logical: list[Plan] = []
-    optimised: list[Plan] = []
-    shed: set[str] = set()
+    bound: dict[str, Plan] = {}
+    shedding: set[str] = set()
     for name, statement in zip(names, statements, strict=True):
         query = statement.query if isinstance(statement, ast.Allowing) else statement
         assert isinstance(query, ast.Query), f"a case has queries, found {type(statement).__name__}"
-        sheds = isinstance(statement, ast.Allowing)
-        shed |= {name} if sheds else set()
-        planner = Planner(streams, catalog.statistics(), BUCKETS, CAPACITY if sheds else None)
-        logical.append(bind_query(query, catalog))
-        optimised.append(planner.plan(logical[-1]))
-    pipeline = choose(list(zip(names, optimised, strict=True)), streams, BUCKETS, frozenset(shed))
-    return PlannedQueries(tuple(logical), tuple(optimised), pipeline)
+        shedding |= {name} if isinstance(statement, ast.Allowing) else set()
+        bound[name] = bind_query(query, catalog)
+    limits = dict.fromkeys(shedding, CAPACITY)
+    inputs = PlanningInputs(streams, catalog.statistics(), load_prices(), BUCKETS, limits, frozenset(shedding))
+    return plan(bound, inputs)
 
 
 def make_plan_sections(case: Case) -> tuple[Section, ...]:
     """What the sections of a query should be."""
     planned = plan_queries(case)
-    pairs = zip(planned.logical, planned.optimised, strict=True)
     return (
-        *(_show_section("logical", show_plan(plan)) for plan in planned.logical),
-        *(_show_section("optimised", show_plan(after) if after != before else UNCHANGED) for before, after in pairs),
-        _show_section("physical", show_pipeline(planned.pipeline)),
+        *(_show_section("logical", show_plan(query.logical)) for query in planned.queries),
+        *(_show_section("optimised", _show_optimised(query)) for query in planned.queries),
+        _show_section("physical", show_pipeline(planned.physical)),
     )
+
+
+def _show_optimised(query: PlannedQuery) -> str:
+    return show_plan(query.optimized) if query.optimized != query.logical else UNCHANGED
 
 
 def _show_section(name: str, plan: str) -> Section:

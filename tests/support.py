@@ -48,9 +48,9 @@ from strandline.logical.reference.interpreter import Element, RawStreams, bag, c
 from strandline.logical.schema import schema
 from strandline.planner.physical.lowering import choose
 from strandline.planner.stages import optimize
-from strandline.runtime.commit import BatchReport, Delivery
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, frame_schema
 from strandline.runtime.operators.base import Operator, Watermark
+from strandline.runtime.pipeline import RunningPipeline
 from strandline.runtime.result import from_result
 from strandline.runtime.state import store
 from strandline.sql import ast
@@ -376,21 +376,16 @@ def run_plan(plan: Plan, streams: Sequence[Arrivals], cut: Cuts = Cuts(), *, opt
     pipeline = choose([("q", optimize(plan) if optimised else plan)], [s.declared for s in streams], cut.shards)
     answer = Answer()
     tables: list[pa.Table] = []
-
-    def take(report: BatchReport) -> None:
+    sizes = dict(zip((s.name for s in streams), cut.sizes, strict=False))
+    read = {s.name for s in pipeline.streams}
+    sources = {s.name: MemorySource(s, sizes.get(s.name, ())) for s in streams if s.name in read}
+    running = RunningPipeline(pipeline)
+    for report in LocalRun(running, sources=sources, tasks=cut.shards * len(sources)).batches():
         answer.batches += 1
         tables.extend(report.results.get("q", ()))
         for name, late in report.late.items():
             answer.late.setdefault(name, []).extend(row for table in late for row in table.to_pylist())
-
-    sizes = dict(zip((s.name for s in streams), cut.sizes, strict=False))
-    read = {s.name for s in pipeline.streams}
-    sources = {s.name: MemorySource(s, sizes.get(s.name, ())) for s in streams if s.name in read}
-    delivery = Delivery(pipeline, None, None, [take])
-    run = LocalRun(pipeline, delivery, sources=sources, tasks=cut.shards * len(sources))
-    while not delivery.ended:
-        run.step()
-    answer.late_count = {name: status.late for name, status in delivery.statuses.items()}
+    answer.late_count = {name: status.late for name, status in running.metrics.statuses.items()}
     for table in tables:
         answer.elements += elements_of(from_result(table, schema(plan)))
     return answer

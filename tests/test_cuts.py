@@ -21,8 +21,8 @@ from random_streams import cut
 from strandline.connectors.sinks import Memory
 from strandline.core.temporal import FOREVER
 from strandline.core.types import BIGINT, DOUBLE, VARCHAR
-from strandline.database.database import Database, connected_groups
-from strandline.database.script import read_script
+from strandline.database.database import Database
+from strandline.database.script import connected_groups, read_script
 from strandline.logical.reference.interpreter import bag
 from strategies import question
 from support import Arrivals, Cuts, Elements, arrange, at, bind, edges, examples, run_plan
@@ -124,7 +124,7 @@ def answers(database: Database, text: str, names: Sequence[str]) -> dict[str, El
     named = "".join(f'CREATE STREAM "{name}" AS {QUERIES[name]};' for name in names)
     [group] = connected_groups(read_script(database, text + named).queries)
     found: dict[str, Elements] = {}
-    for query in database.start([(name, plan, Memory()) for name, plan in group], None):
+    for query in database.start([replace(query, sink=Memory()) for query in group], None):
         assert query.await_end(120)
         frame: pl.DataFrame = query.results("polars")
         times = [pl.col(c).dt.epoch("us").fill_null(FOREVER) for c in frame.columns[-2:]]

@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, get_args
@@ -52,9 +52,8 @@ from strandline.connectors.sources.base import open_source
 from strandline.core.errors import StrandlineError
 from strandline.core.temporal import FOREVER, UNITS, instant, show_instant
 from strandline.core.types import BIGINT
-from strandline.database.database import Wanted, connected_groups
 from strandline.database.query import Query
-from strandline.database.script import read_script
+from strandline.database.script import connected_groups, read_script
 from strandline.functions.aggregates import AGGREGATES
 from strandline.functions.datetimes import PARTS, TRUNC_UNITS
 from strandline.functions.registry import ALIASES, FAMILIES
@@ -183,15 +182,14 @@ def run_sql(text: str, drawn: bool) -> str:
             script = read_script(database, text)
             queries: list[Query] = []
             for group in connected_groups(script.queries):
-                wanted = [Wanted(n, p, Memory(), script.reads[n], script.shedding[n]) for n, p in group]
-                queries += database.start(wanted, None)
+                queries += database.start([replace(query, sink=Memory()) for query in group], None)
             for query in queries:
                 query.await_end()
         except StrandlineError as error:
             return error.render() + "\n"
         streams = [stream for stream in database.catalog if isinstance(stream, BaseStream)]
         counted = all(s.time_column is not None and s.column_type(s.time_column) == BIGINT for s in streams)
-        parts = list(script.explanations)
+        parts = list(script.outputs)
         parts += [draw(queries)] if drawn else [show_answer(q, counted, len(queries) > 1) for q in queries]
         parts += [aside for stream in streams if (aside := show_aside(queries, stream.name))]
     return "\n\n".join(parts) + "\n"
@@ -329,8 +327,7 @@ def walk() -> Walk:
     with workplace(), sl.connect(engine="local") as database:
         text = Path("docs/examples/trades.sql").read_text()
         statements = parse(text)
-        assert isinstance(statements[0], syntax.CreateStream)
-        database.declare(statements[0])
+        database.execute(statements[0])
         create = statements[1]
         assert isinstance(create, syntax.CreateStreamAs) and isinstance(create.query, syntax.Select)
         bound = bind_query(create.query, database.catalog)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -62,8 +63,8 @@ def small(name: str) -> str:
 
 
 def run(database: Database, text: str) -> Query:
-    ((name, plan),) = read_script(database, text).queries
-    (query,) = database.start([(name, plan, Memory())], None)
+    (bound,) = read_script(database, text).queries
+    (query,) = database.start([replace(bound, sink=Memory())], None)
     query.await_end()
     return query
 

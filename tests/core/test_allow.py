@@ -19,6 +19,7 @@ from strandline.core.errors import Span, StrandlineError
 from strandline.core.security.allow import Allow
 from strandline.core.security.redaction import is_sensitive, redact
 from strandline.core.security.secret import MAX_BYTES, Secret, parse_reference
+from strandline.database.script import DeferredStatements
 from strandline.logical.catalog import SourceCall
 
 ROWS = "CREATE STREAM r (k INT, ts BIGINT) SOURCE rows((1, 1)) ORDERED BY ts;"
@@ -197,7 +198,7 @@ def test_hosts_that_are_listed(call: str) -> None:
         database.sql(ROWS)
         statement = parse_one(sink(call))
         assert isinstance(statement, ast.CreateSink)
-        database.bind_sink(statement)
+        DeferredStatements(database).execute(statement)
 
 
 def test_addresses_of_sources() -> None:

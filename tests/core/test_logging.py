@@ -19,9 +19,9 @@ import strandline as sl
 from strandline.core.errors import SourceError, StrandlineError
 from strandline.core.log import DEBUG, ENGINE, INFO, log_event, log_failure, parse_level
 from strandline.database.query import Query
-from strandline.engines.backends import _show_replay
 from strandline.runtime.checkpoint.replay import DIRECTORY
-from strandline.runtime.commit import Delivery
+from strandline.runtime.metrics import PipelineMetrics
+from strandline.runtime.pipeline import RunningPipeline, show_replay
 from strandline.shedding.controller import SheddableQuery, SheddingController
 
 ROWS = "k,ts\n1,2024-01-01 00:00:00\n2,2024-01-01 00:00:09\n3,2024-01-01 00:00:01\nx,2024-01-01 00:00:10\n"
@@ -99,7 +99,7 @@ def test_each_batch_is_a_line_at_debug(tmp_path: Path, lines: Lines) -> None:
 def test_batches_are_not_formatted_at_info(
     file: Path, lines: Lines, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Delivery, "show_watermark", lambda self: pytest.fail("a line was made for nobody"))
+    monkeypatch.setattr(PipelineMetrics, "show_watermark", lambda self: pytest.fail("a line was made for nobody"))
     with caplog.at_level(INFO, "strandline"):
         run_count(file)
     assert lines.of("batch") == []
@@ -165,13 +165,13 @@ def test_batches_that_a_restart_runs_again_are_named(
         (tmp_path / DIRECTORY / f"{repaired}.json").touch()
     last = None if offset is None else SimpleNamespace(batch=offset)
     verified: Any = SimpleNamespace(chain=SimpleNamespace(path=tmp_path), last_offset=last, is_committed=committed)
-    assert _show_replay(verified) == expected
+    assert show_replay(verified) == expected
 
 
 def test_a_batch_that_is_delivered_again_says_so(file: Path, lines: Lines) -> None:
-    delivery = Delivery(run_count(file).pipeline, None, None, ())
+    running = RunningPipeline(run_count(file).pipeline)
     for _ in range(2):
-        delivery.deliver(0, ())
+        running.commit(0, ())
     assert lines.of("recovery") == ["batch repeated query=totals batch=0"]
     assert "rows_in" not in facts_of(lines.of("batch")[-1])
 
@@ -193,9 +193,9 @@ def test_a_changed_share_is_logged_once(lines: Lines) -> None:
         window=lambda stream: 1.0,
     )
     rows = {"s": 0}
-    shedding_controller = SheddingController({"q": SheddableQuery(model, 0.0)}, lambda: rows, fresh=False)
+    shedding_controller = SheddingController({"q": SheddableQuery(model, 0.0)}, fresh=False)
     for second in range(20):  # of each 1000 rows that come in a second only 250 are read
-        shedding_controller.observe(float(second), {"s": 750 * second})
+        shedding_controller.observe(float(second), rows, {"s": 750 * second})
         shedding_controller.decide(float(second))
         rows["s"] += 250
     changes = [facts_of(line) for line in lines.of("shedding")]

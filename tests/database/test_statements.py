@@ -125,7 +125,7 @@ def test_a_script_does_not_start_what_it_drops(database: Database) -> None:
         """CREATE STREAM one AS SELECT k FROM s; CREATE STREAM two AS SELECT k FROM one;
            CREATE VIEW three AS SELECT value FROM endless; SELECT v FROM s; DROP STREAM One CASCADE""",
     )
-    assert [name for name, _ in script.queries] == ["q1"]
+    assert [query.name for query in script.queries] == ["q1"]
 
 
 # ---- names of queries ------------------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ def test_a_listing_comes_in_every_form(database: Database) -> None:
 
 def test_a_script_shows_what_waits_for_its_end(database: Database) -> None:
     script = read_script(database, "CREATE STREAM d AS SELECT k FROM s; SELECT v FROM s; SHOW QUERIES; DESCRIBE d")
-    queries, described = script.explanations
+    queries, described = script.outputs
     assert [line.split() for line in queries.splitlines()] == [
         ["name", "state", "reads", "rows_out", "progress"],
         ["d", "waiting", "s", "0"],

@@ -25,14 +25,13 @@ from strandline.database.query import Query
 from strandline.database.script import read_script
 from strandline.logical.catalog import StreamStatistics
 from strandline.runtime import edge_metrics as measuring
-from strandline.runtime.checkpoint.chain import CheckpointChain
 from strandline.runtime.checkpoint.identity import KIND
 from strandline.runtime.checkpoint.verify import verify_chain
-from strandline.runtime.commit import Delivery
 from strandline.runtime.edge_metrics import PRIMITIVES, EdgeMetrics, Measurements, Starts
 from strandline.runtime.exchange import DRIVER, Message
 from strandline.runtime.kernels.batch import FROM, UNTIL
 from strandline.runtime.kernels.sketches import SIZE, Sketch
+from strandline.runtime.pipeline import RunningPipeline
 
 CREATE = "CREATE STREAM a (k INT, s VARCHAR, ts TIMESTAMP) SOURCE events() ORDERED BY ts"
 GROUPED = "SELECT s, COUNT(*) AS n FROM a WINDOW(RANGE 5 SECONDS) WHERE k % 2 = 0 GROUP BY s"
@@ -85,8 +84,8 @@ def test_operators_are_counted_in_every_batch(database: Database) -> None:
 def test_rows_that_were_dropped_do_not_enter_the_plan(database: Database) -> None:
     query = database.sql(GROUPED)
     give(database, query, ROWS)
-    delivery = query._group.delivery
-    delivery.statuses = {"a": replace(delivery.statuses["a"], dropped={"q1": 10, "other": 5})}
+    metrics = query.pipeline_metrics
+    metrics.statuses = {"a": replace(metrics.statuses["a"], dropped={"q1": 10, "other": 5})}
     found = {each.kind: each for each in query.statistics().operators}
     assert (found["Read"].rows_in, found["Read"].rows_out, found["Filter"].rows_in) == (40, 30, 30)
 
@@ -94,19 +93,20 @@ def test_rows_that_were_dropped_do_not_enter_the_plan(database: Database) -> Non
 def test_seconds_are_counted_once_also_if_a_batch_comes_again(database: Database, tmp_path: Path) -> None:
     pipeline = database.sql(GROUPED).pipeline
 
-    def chain() -> CheckpointChain:
-        return verify_chain(tmp_path, Lease.acquire(tmp_path, take_over=True)).chain
+    def resumed() -> RunningPipeline:
+        return RunningPipeline(pipeline, verified=verify_chain(tmp_path, Lease.acquire(tmp_path, take_over=True)))
 
     def message(seconds: float) -> list[Message]:
         counts = {"passed": [1], "rows": [0], "bytes": [0], "seconds": [seconds]}
         return [Message("operators", "", DRIVER, facts={"f1": counts})]
 
-    delivery = Delivery(pipeline, chain(), None, ())
-    delivery.deliver(0, message(1.0))
-    delivery.deliver(1, message(2.0))
-    again = Delivery(pipeline, chain(), None, ())
-    again.deliver(1, message(4.0))
-    assert (again.operators["f1"].seconds, again.operators["f1"].passed) == ([5.0], [2])
+    running = resumed()
+    running.commit(0, message(1.0))
+    running.commit(1, message(2.0))
+    again = resumed()
+    again.commit(1, message(4.0))
+    counts = again.metrics.operators["f1"]
+    assert (counts.seconds, counts.passed) == ([5.0], [2])
 
 
 # ---- subscriptions ---------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def test_edges_are_described_as_chapter_22_does(database: Database) -> None:
 
 def test_what_is_asked_for_is_the_sum_of_all_wishes(database: Database) -> None:
     query = database.sql(GROUPED)
-    board = query._group.delivery.subscriptions
+    board = query.subscriptions
     assert board.requested_metrics() == ()
     one, two = query.subscribe(items=("rate", "distance", "cost")), query.subscribe(items=("rate", "length"))
     assert board.requested_metrics() == ("starts", "lengths")
@@ -204,7 +204,7 @@ def test_a_callback_that_fails_does_not_stop_the_query(database: Database) -> No
     with pytest.warns(UserWarning, match="is called no more: ZeroDivisionError"):
         query.subscribe(lambda found: 1 / 0, every=0)
         give(database, query, ROWS[:10])
-        until(query, lambda: query._group.delivery.subscriptions.requested_metrics() == ())
+        until(query, lambda: query.subscriptions.requested_metrics() == ())
     give(database, query, ROWS[10:])
     assert query.is_running
 
@@ -441,8 +441,8 @@ def test_a_stream_may_be_called_sys(database: Database) -> None:
 
 def test_scripts_print_the_tables_that_they_ask_for(database: Database) -> None:
     script = read_script(database, "SELECT k FROM a; SELECT name, kind FROM sys.streams")
-    assert [name for name, _ in script.queries] == ["q1"]
-    assert script.explanations == ["name  kind\na     source"]
+    assert [query.name for query in script.queries] == ["q1"]
+    assert script.outputs == ["name  kind\na     source"]
 
 
 def test_tables_are_described(database: Database) -> None:
@@ -482,11 +482,11 @@ def test_a_running_plan_is_shown_with_what_was_measured(database: Database) -> N
     assert [rows, size] == [f"{aggregate.state_rows:,}", f"{aggregate.state_bytes:,}"]
 
 
-def test_what_was_expected_stands_beside(database: Database) -> None:
+def test_what_was_expected_stands_beside(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     query = database.sql(GROUPED)
     give(database, query, ROWS)
     step = next(o.step for o in query.statistics().operators if o.kind == "IncrementalAggregate")
-    query._group.expected = lambda: {step: Expected(12_345.6, 0.0789, 42.0)}
+    monkeypatch.setattr(RunningPipeline, "expected", lambda _: {step: Expected(12_345.6, 0.0789, 42.0)})
     head, *rows = query.explain(analyze=True).split("\n\n")[1].splitlines()
     line = next(row for row in rows if "IncrementalAggregate" in row)
     for name, figure in (("out/s", "12,346"), ("CPU ms/s", "78.9"), ("state rows", "42")):

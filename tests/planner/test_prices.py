@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,14 +20,14 @@ from strandline.apps.bench.orders import QUESTIONS, report_orders
 from strandline.apps.bench.world import GeneratedStream, bound, statistics_of
 from strandline.core.errors import StrandlineError
 from strandline.database.database import Database
+from strandline.logical.catalog import SourceCall
 from strandline.planner.estimate import estimate
 from strandline.planner.joins.rates import JoinCosts, JoinInput, JoinLoad, JoinQuery
 from strandline.planner.joins.search import best_plan, last_joins, trees
 from strandline.planner.joins.shedding import shed
 from strandline.planner.physical.explain import show_pipeline
-from strandline.planner.physical.lowering import choose
-from strandline.planner.planner import AS_WRITTEN, Planner
-from strandline.planner.prices import PLACE, built_in, constants, remembered
+from strandline.planner.planner import AS_WRITTEN, PlanningInputs, plan, plan_query
+from strandline.planner.prices import PLACE, Prices, built_in, load_prices
 from strandline.runtime.checkpoint.identity import Checkpoint
 
 STREAMS = (
@@ -56,47 +58,50 @@ def test_a_calibration_is_fitted_written_and_used(tmp_path: Path, monkeypatch: p
     assert "rows/s" in show(found)
     place = write(found, tmp_path / "deep" / "costs.json")
     monkeypatch.setenv(PLACE, str(place))
-    assert constants().seconds == found.seconds
-    assert constants().origin == str(place)
-    with remembered(built_in().to_json()):
-        assert constants().seconds == built_in().seconds
+    assert load_prices().seconds == found.seconds
+    assert load_prices().origin == str(place)
+    assert Prices.from_json(built_in().to_json()).seconds == built_in().seconds
 
 
 def test_a_file_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "costs.json"
     monkeypatch.setenv(PLACE, str(place))
     with pytest.raises(StrandlineError, match="not there") as missing:
-        constants()
+        load_prices()
     assert missing.value.hint is not None and "calibrate" in missing.value.hint
     for text in ("{", "[]", json.dumps({"seconds": {"Filter": {"row": 1}}})):
         place.write_text(text)
         with pytest.raises(StrandlineError, match="not a file of"):
-            constants()
+            load_prices()
 
 
 def test_without_a_calibration_the_built_in_constants_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(PLACE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert constants() is built_in()
+    assert load_prices() is built_in()
+
+
+def inputs_of(streams: Sequence[GeneratedStream], shards: int = 1, prices: Prices | None = None) -> PlanningInputs:
+    return PlanningInputs([made.stream for made in streams], statistics_of(streams), prices or load_prices(), shards)
 
 
 def test_a_checkpoint_remembers_the_constants_of_its_plan(tmp_path: Path) -> None:
-    known = statistics_of(STREAMS)
-    planner = Planner([made.stream for made in STREAMS], known, 1)
-    pipeline = choose([("q", planner.plan(bound(THREE, STREAMS)))], planner.streams, 1)
+    pushed = SourceCall("events", (str(tmp_path / "events"),))
+    inputs = inputs_of(STREAMS)
+    inputs = replace(inputs, streams=[replace(stream, source=pushed) for stream in inputs.streams])
+    [planned] = (pipeline := plan({"q": bound(THREE, STREAMS)}, inputs)).queries
     first = Checkpoint(tmp_path / "q")
-    first.recognise(pipeline, "plan", {}, {}, known)
-    first.note(costs=built_in().to_json())
+    first.recognise(pipeline, {})
     first.claim()
     first.close()
     again = Checkpoint(tmp_path / "q")
-    assert again.costs() == built_in().to_json()
-    # Without a price for rows and results, only pairs count, and nothing is gained by an order.
-    other = {"seconds": {"HashJoin": {"pair": 1.0}}, "facts": {}}
-    with remembered(again.costs()):
-        assert choose([("q", planner.plan(bound(THREE, STREAMS)))], planner.streams, 1) == pipeline
-    with remembered(other):
-        assert constants().seconds == other["seconds"]
+    # Without a price for rows and results, only pairs count.
+    other = inputs_of(STREAMS, prices=Prices({"HashJoin": {"pair": 1.0}}))
+    assert plan_query("q", bound(THREE, STREAMS), other).cost != planned.cost
+    remembered = again.planning_inputs(replace(other, streams=inputs.streams))
+    assert remembered.prices.to_json() == built_in().to_json()
+    same = plan_query("q", bound(THREE, STREAMS), remembered)
+    assert (same.physical, same.cost) == (planned.physical, planned.cost)
 
 
 def test_explain_has_figures_and_says_what_is_assumed(database: Database) -> None:
@@ -125,12 +130,11 @@ def test_explain_why_names_the_plans_that_were_rejected(database: Database) -> N
 
 
 def test_the_chosen_plan_is_the_cheapest() -> None:
-    planner = Planner([made.stream for made in STREAMS], statistics_of(STREAMS), 1)
-    choice = planner.choice(bound(THREE, STREAMS))
-    assert choice.chosen.plan == planner.plan(bound(THREE, STREAMS))
-    costs = [option.needs.cost for option in choice.rejected]
+    chosen = plan_query("q", bound(THREE, STREAMS), inputs_of(STREAMS), compare=True)
+    assert chosen.physical == plan_query("q", bound(THREE, STREAMS), inputs_of(STREAMS)).physical
+    costs = [other.cost for other in chosen.rejected]
     assert costs == sorted(costs)
-    assert all(cost >= 0.95 * choice.chosen.needs.cost for cost in costs)
+    assert all(cost >= 0.95 * chosen.cost for cost in costs)
 
 
 def test_analyze_sets_the_estimate_beside_what_was_measured() -> None:
@@ -180,21 +184,20 @@ def test_eight_streams_are_planned_soon() -> None:
     streams = [GeneratedStream(f"s{n}", 100 * (n + 1), {"k": 1_000}) for n in range(8)]
     joins = "".join(f" JOIN s{n} [RANGE 2 SECONDS] ON s{n - 1}.k = s{n}.k" for n in range(1, 8))
     plan = bound(f"SELECT s0.v FROM s0 [RANGE 2 SECONDS]{joins}", streams)
-    planner = Planner([made.stream for made in streams], statistics_of(streams), 2)
+    inputs = inputs_of(streams, 2)
     began = time.process_time()
-    planner.plan(plan)
+    plan_query("q", plan, inputs)
     assert time.process_time() - began < 3.0
 
 
 def test_a_search_finds_what_no_order_of_joins_gives() -> None:
     shape = SHAPES["distinct and join, 5 s"]
     plan = bound(shape.text("join first"), shape.streams)
-    planner = Planner([made.stream for made in shape.streams], statistics_of(shape.streams), 1)
-    choice = planner.choice(plan)
-    assert "push distinct below join" in choice.chosen.words
-    assert choice.chosen.plan == planner.plan(plan)
-    textual = next(each for each in choice.rejected if each.words == AS_WRITTEN)
-    assert choice.chosen.needs.cost < 0.9 * textual.needs.cost
+    chosen = plan_query("q", plan, inputs_of(shape.streams), compare=True)
+    assert "push distinct below join" in chosen.difference
+    assert chosen.physical == plan_query("q", plan, inputs_of(shape.streams)).physical
+    textual = next(other for other in chosen.rejected if other.difference == AS_WRITTEN)
+    assert chosen.cost < 0.9 * textual.cost
 
 
 def test_a_quick_look_at_both_kinds_of_windows_stays_within_the_capacity() -> None:
@@ -240,10 +243,9 @@ def test_every_plan_of_a_shape_is_another(name: str) -> None:
 def test_the_text_of_a_question_is_not_the_best_order(name: str) -> None:
     question = QUESTIONS[name]
     plan = bound(question.text.replace("{w}", f"{question.window:g}"), question.streams)
-    planner = Planner([made.stream for made in question.streams], statistics_of(question.streams), 1)
-    chosen = planner.choice(plan)
-    textual = next(option for option in chosen.rejected if option.words == AS_WRITTEN)
-    assert chosen.chosen.needs.cost < textual.needs.cost
+    chosen = plan_query("q", plan, inputs_of(question.streams), compare=True)
+    textual = next(other for other in chosen.rejected if other.difference == AS_WRITTEN)
+    assert chosen.cost < textual.cost
 
 
 def test_orders_are_reported(capsys: pytest.CaptureFixture[str]) -> None:

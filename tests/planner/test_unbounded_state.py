@@ -11,7 +11,7 @@ from strandline.logical.reference.interpreter import Element
 from strandline.planner.physical.lowering import choose
 from strandline.planner.stages import optimize
 from strandline.planner.unbounded_state import growing_state
-from strandline.runtime.commit import Delivery
+from strandline.runtime.pipeline import RunningPipeline
 from strandline.sql import ast
 from strandline.sql.binder.binder import bind_query
 from strandline.sql.parser.statements import parse_one
@@ -131,12 +131,12 @@ def state_rows(text: str) -> tuple[list[str], list[int]]:
     sources = {
         s.name: MemorySource(s, [PER_BATCH] * BATCHES) for s in (S, STAY) if s.name in pipeline.queries[0].streams
     }
-    delivery = Delivery(pipeline, None, None, [])
-    run = LocalRun(pipeline, delivery, sources=sources)
+    running = RunningPipeline(pipeline)
+    run = LocalRun(running, sources=sources)
     sizes = []
     for _ in range(BATCHES):
         run.step()
-        sizes.append(delivery.state_rows)
+        sizes.append(running.metrics.state_rows)
     return growing_state(plan), sizes
 
 

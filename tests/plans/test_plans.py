@@ -31,13 +31,13 @@ def test_titles_are_unique_within_a_file() -> None:
 
 @pytest.fixture(scope="module")
 def logical_nodes() -> list[logical.Plan]:
-    planned = [plan_queries(case) for case in CASES]
-    return [node for each in planned for plan in (*each.logical, *each.optimised) for node in walk(plan)]
+    planned = [query for case in CASES for query in plan_queries(case).queries]
+    return [node for query in planned for plan in (query.logical, query.optimized) for node in walk(plan)]
 
 
 @pytest.fixture(scope="module")
 def fragments() -> list[physical.Fragment]:
-    return [fragment for case in CASES for fragment in plan_queries(case).pipeline.fragments]
+    return [fragment for case in CASES for fragment in plan_queries(case).physical.fragments]
 
 
 def walk_physical(node: physical.Node) -> Iterator[physical.Node]:

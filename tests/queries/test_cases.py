@@ -15,11 +15,10 @@ from pathlib import Path
 import pytest
 
 import strandline as sl
-from strandline.connectors.sinks import Sink
 from strandline.core.temporal import instant, show_instant
 from strandline.database.database import Database
 from strandline.database.query import Query
-from strandline.logical.plan import Plan
+from strandline.database.statements import BoundQuery
 from strandline.logical.tree import streams_read
 from strandline.logical.values import show
 from strandline.sql import ast
@@ -61,12 +60,13 @@ Started = tuple[Query, frozenset[str]]  # with the streams that it reads
 def start(database: Database, cases: list[Case]) -> list[Started]:
     """Start cases of one file together, in one pipeline."""
     database.sql(cases[0].streams)
-    queries: list[tuple[str, Plan, Sink]] = []
+    queries: list[BoundQuery] = []
     for case in cases:
         statement = parse_one(case.query)
         assert isinstance(statement, ast.Query)
-        queries.append((f"{case.file}_{CASES.index(case)}", bind_query(statement, database.catalog), sl.Memory()))
-    streams = [streams_read(plan) for _, plan, _ in queries]
+        plan = bind_query(statement, database.catalog)
+        queries.append(BoundQuery(f"{case.file}_{CASES.index(case)}", plan, sink=sl.Memory()))
+    streams = [streams_read(query.plan) for query in queries]
     return list(zip(database.start(queries, None), streams, strict=True))
 
 

@@ -23,9 +23,9 @@ from strandline.logical.reference.interpreter import Element
 from strandline.logical.schema import schema
 from strandline.planner.physical.lowering import choose
 from strandline.planner.stages import optimize
-from strandline.runtime.commit import BatchReport, Delivery
 from strandline.runtime.kernels.batch import frame_schema
 from strandline.runtime.offsets import OffsetPlanner, SourceOffset, SourceOffsets, plan_splits
+from strandline.runtime.pipeline import RunningPipeline
 from strandline.runtime.result import from_result
 from strandline.sql import ast
 from strandline.sql.binder.binder import bind_query
@@ -151,22 +151,19 @@ def test_every_answer_is_exact_for_the_times_of_arrival(
     plan = bind_query(statement, catalog)
     pipeline = choose([("q", optimize(plan))], [STREAM], shards)
     answer = Answer()
-
-    def take(report: BatchReport) -> None:
-        for table in report.results.get("q", ()):
-            answer.elements.extend(elements_of(from_result(table, schema(plan))))
-
-    delivery = Delivery(pipeline, None, None, [take])
-    run = LocalRun(pipeline, delivery, sources={"s": Feed(sizes)}, tasks=shards)
+    running = RunningPipeline(pipeline)
+    run = LocalRun(running, sources={"s": Feed(sizes)}, tasks=shards)
     run.advance.clock = Clock(times)
     elements: list[Element] = []
-    while not delivery.ended:
+    while not running.ended:
         start = run.positions["s"].at
-        run.step()
+        report = run.step()
+        for table in report.results.get("q", ()) if report is not None else ():
+            answer.elements.extend(elements_of(from_result(table, schema(plan))))
         after = run.positions["s"]
         elements += [Element(after.arrived, {"x": x}) for x in range(start, after.at)]
-    assert delivery.statuses["s"].late == 0
-    assert delivery.statuses["s"].rows == sum(sizes)
+    assert running.metrics.statuses["s"].late == 0
+    assert running.metrics.statuses["s"].rows == sum(sizes)
     assert_exact(plan, {"s": elements}, answer)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -22,8 +23,8 @@ from strandline.engines.local import LocalRun
 from strandline.logical.schema import schema
 from strandline.planner.physical.lowering import choose
 from strandline.planner.stages import optimize
-from strandline.runtime.commit import BatchReport, Delivery
 from strandline.runtime.offsets import SourceOffset
+from strandline.runtime.pipeline import RunningPipeline
 from strandline.runtime.result import from_result
 from strandline.runtime.watermark import SourceStatus
 from strandline.shedding.controller import SheddableQuery, SheddingController
@@ -83,7 +84,7 @@ class Script:
     settings: list[dict[str, float]]
     decided: list[dict[str, float]] = field(default_factory=list)
 
-    def observe(self, now: float, left: Mapping[str, int | None]) -> None:
+    def observe(self, now: float, rows: Mapping[str, int], left: Mapping[str, int | None]) -> None:
         return
 
     def is_too_early(self, now: float) -> bool:
@@ -130,26 +131,22 @@ def test_the_answer_is_that_of_the_rows_that_are_kept(
     answer = Answer()
     told: list[float] = []
     columns = (*schema(plan), pipeline.queries[0].columns[-1])
-
-    def take(report: BatchReport) -> None:
-        for table in report.results.get("q", ()):
-            frame = from_result(table, columns)
-            told.extend(frame["kept_share"].to_list())
-            answer.elements += elements_of(frame.drop("kept_share"))
-
     sizes = dict(zip(("a", "b"), cut.sizes, strict=False))
     sources = {
         s.name: MemorySource(s, sizes.get(s.name, ())) for s in streams if s.name in {p.name for p in pipeline.streams}
     }
-    delivery = Delivery(pipeline, None, None, [take])
     shedding_controller: Any = Script(list(script))
-    tasks = cut.shards * len(sources)
-    run = LocalRun(pipeline, delivery, sources=sources, tasks=tasks, shedding_controller=shedding_controller)
+    running = RunningPipeline(pipeline, shedding_controller=shedding_controller)
+    run = LocalRun(running, sources=sources, tasks=cut.shards * len(sources))
     kept: dict[str, list[int]] = {name: [] for name in sources}
-    while not delivery.ended:
+    while not running.ended:
         before = run.positions
-        if run.step() is None:
+        if (report := run.step()) is None:
             continue
+        for table in report.results.get("q", ()):
+            frame = from_result(table, columns)
+            told.extend(frame["kept_share"].to_list())
+            answer.elements += elements_of(frame.drop("kept_share"))
         for name, source in sources.items():
             sampling_rate = {"q": shedding_controller.decided[-1].get(name, 1.0)}
             for number in range(before[name].at, run.positions[name].at):
@@ -161,7 +158,7 @@ def test_the_answer_is_that_of_the_rows_that_are_kept(
     assert_exact(plan, streams_kept, answer)
     assert all(0.0 <= sampling_rate <= 1.0 for sampling_rate in told)
     for name, left in kept.items():
-        assert delivery.statuses[name].dropped.get("q", 0) == len(sources[name].elements) - len(left)
+        assert running.metrics.statuses[name].dropped.get("q", 0) == len(sources[name].elements) - len(left)
 
 
 # ---- what results tell -----------------------------------------------------------------------------------------------
@@ -229,8 +226,8 @@ def test_what_was_dropped_is_counted_for() -> None:
 
 def _with_script(db: Database, text: str, sampling_rate: dict[str, float]) -> Query:
     """A query whose drop boxes stand at these shares from the first row on."""
-    db._shedding_controller = lambda *_: Always(sampling_rate)  # type: ignore[method-assign,assignment]
-    query = db.sql(text)
+    with mock.patch("strandline.database.database.make_shedder", lambda *_, **__: Always(sampling_rate)):
+        query = db.sql(text)
     assert isinstance(query, Query)
     return query
 
@@ -282,7 +279,7 @@ class World:
         self.arrived = dict.fromkeys(rates, 0.0)
         self.taken = dict.fromkeys(rates, 0)
         self.shedding_controller = SheddingController(
-            {"q": SheddableQuery(self.model, 1.0 - allowed)}, lambda: self.taken, capacity, False, 0.05
+            {"q": SheddableQuery(self.model, 1.0 - allowed)}, capacity, False, 0.05
         )
         self.lags: list[float] = []
         self.kept: list[dict[str, float]] = []
@@ -299,7 +296,7 @@ class World:
                 self.pass_time(0.05)
                 continue
             waiting = {name: int(self.arrived[name]) - self.taken[name] for name in self.rates}
-            self.shedding_controller.observe(self.now, waiting)
+            self.shedding_controller.observe(self.now, self.taken, waiting)
             rows = {name: int(min(count, self.shedding_controller.max_rows(name))) for name, count in waiting.items()}
             if not any(rows.values()):
                 self.pass_time(0.05)

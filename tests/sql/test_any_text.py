@@ -21,6 +21,7 @@ from strandline import connect
 from strandline.connectors.sources.file import FileSource
 from strandline.core.errors import Span, StrandlineError
 from strandline.database.database import Database
+from strandline.database.script import DeferredStatements
 from strandline.sql import ast
 from strandline.sql.parser.statements import parse
 
@@ -62,30 +63,13 @@ def declared(declarations: str) -> Database:
 
 def take(text: str, database: Database) -> None:
     """What the engine does with a text before anything runs."""
+    script = DeferredStatements(database)
     for statement in parse(text):
-        match statement:
-            case ast.CreateStream() | ast.Drop():
-                database.declare(statement)
-            case ast.CreateStreamAs() | ast.CreateView():
-                database.explain(statement)
-                database.declare(statement)
-            case ast.CreateSink():
-                database.explain(statement)
-                database.bind_sink(statement)
-            case ast.DropSink():
-                database.drop_sink(statement)
-            case ast.Show() | ast.Describe():
-                database.tell(statement)
-            case ast.Explain(inner, why):
-                database.explain(inner, why)
-            case ast.ExplainAnalyze(name):
-                database.find(name)
-            case ast.Set():
-                database.set(statement)
-            case _ if ast.reads_system(statement):
-                database.execute(statement)
-            case _:
-                database.explain(statement)
+        if isinstance(statement, ast.CreateStreamAs | ast.CreateView | ast.CreateSink | ast.Allowing):
+            script.execute(ast.Explain(statement, span=statement.span))
+        elif isinstance(statement, ast.Query) and not ast.reads_system(statement):
+            statement = ast.Explain(statement, span=statement.span)
+        script.execute(statement)
 
 
 def outcome(seed: Seed) -> str:

@@ -9,9 +9,10 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -21,6 +22,9 @@ from strandline.core.errors import StrandlineError
 from strandline.core.faults import explain_fault
 from strandline.core.log import start_log, write_log
 from strandline.core.security.allow import Allow
+
+if TYPE_CHECKING:
+    from strandline.database.database import Database
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=strandline.__doc__)
 
@@ -106,19 +110,19 @@ def run(
     text = _read(script)
     start_log(log, log_level)
     with _stoppable(), _database(engine, master, shards, batch_rows, allow, take_over) as database:
-        parsed = read_script(database, text)
-        if parsed.explanations:
-            out_console.print("\n\n".join(parsed.explanations) + "\n", markup=False, soft_wrap=True)
-        if not parsed.queries and parsed.explanations:
+        statements = read_script(database, text)
+        if statements.outputs:
+            out_console.print("\n\n".join(statements.outputs) + "\n", markup=False, soft_wrap=True)
+        if not statements.queries and statements.outputs:
             return
         if not take_over:
-            refuse_busy_checkpoints(parsed, out.absolute(), checkpoint)
+            refuse_busy_checkpoints(statements, out.absolute(), checkpoint)
         began = time.monotonic()
         with status("starting") as spinner:
             database.warm(spinner.update)
             show_log(database.log_file)
             spinner.update("planning")
-            queries = start_script(database, parsed, out.absolute(), checkpoint)
+            queries = start_script(database, statements, out.absolute(), checkpoint)
         try:
             await_all(queries)
         except (Stopped, KeyboardInterrupt):
@@ -169,9 +173,10 @@ def explain(
     from strandline.database.script import read_script
 
     with _database("local", None, shards, 1, allow) as database:
-        parsed = read_script(database, sys.stdin.read() if str(script) == "-" else _read(script))
-        for name, plan in parsed.queries:
-            out_console.print(f"{name}\n{database.explain_plan(name, plan)}", markup=False, soft_wrap=True)
+        statements = read_script(database, sys.stdin.read() if str(script) == "-" else _read(script))
+        for query in statements.queries:
+            text = database.explain(replace(query, shedding=None))
+            out_console.print(f"{query.name}\n{text}", markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -425,7 +430,7 @@ def _database(
     batch_rows: int,
     allow: list[str] | None,
     take_over: bool = False,
-) -> Iterator[strandline.engine.Database]:
+) -> Iterator[Database]:
     database = strandline.connect(
         engine=_engine(engine),
         master=master,

@@ -49,7 +49,8 @@ def show(console: Console, seconds: int, engine: EngineName) -> None:
         for name, sql in QUERIES.items():
             console.print(f"\n[bold]{name}[/bold]:", end=" ")
             console.print(sql, markup=False)
-        queries = {name: database.sql(sql, name=name) for name, sql in QUERIES.items()}
+        started = {name: database.sql(sql, name=name) for name, sql in QUERIES.items()}
+        queries = {name: query for name, query in started.items() if isinstance(query, Query)}
         _watch(console, queries, began)
         _check(console, database, queries["prices"])
 
@@ -87,7 +88,7 @@ def _last_full(query: Query) -> Any:
 
 
 def _end_of(query: Query) -> int:
-    return max(status.high for status in query._group.delivery.statuses.values())
+    return max(status.high for status in query.heartbeats().values())
 
 
 def _footer(queries: list[Query]) -> str:
@@ -100,7 +101,7 @@ def _footer(queries: list[Query]) -> str:
 def _check(console: Console, database: Database, query: Query) -> None:
     """The promise, checked: the answer at an instant is the plain query over the window contents at that instant."""
     stream: Any = database.catalog.get("trades")
-    source = open_source(stream, query._group.checkpoint / "sources" / "trades")
+    source = open_source(stream, query.checkpoint / "sources" / "trades")
     total = int(stream.source.options["total"])
     rows = pl.concat([chunk.rows for chunk in source.read(0, total, frozenset())])
     end = _end_of(query)

@@ -6,7 +6,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -14,119 +14,28 @@ from typing import Any, Literal
 import polars as pl
 import pyarrow as pa
 
-from strandline.connectors.sinks import Memory, Sink, SinkWriter
+from strandline.connectors.sinks import Memory, Sink
 from strandline.core.errors import QueryError, StrandlineError
-from strandline.core.interrupts import finishes_within
-from strandline.core.log import SINK, WARNING, log_event
 from strandline.core.table import Form, in_form
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, instant, show_instant, to_datetime
-from strandline.core.types import Schema
 from strandline.database.introspection.diagnose import collect_diagnostics, explain_why
 from strandline.database.introspection.explain_analyze import analyzed
 from strandline.database.introspection.statistics import QueryStatistics, statistics_of
-from strandline.engines.backends import Run
-from strandline.planner.estimate import Estimate
+from strandline.planner.physical.explain import show_pipeline
 from strandline.planner.physical.graph import build_operator_graph
 from strandline.planner.physical.plan import Pipeline, has_whole_elements
-from strandline.runtime.commit import BatchReport, Delivery
 from strandline.runtime.exchange import to_table
 from strandline.runtime.kernels.batch import FROM, UNTIL
 from strandline.runtime.kernels.changes import CHANGE, TIME, coalesce, net_changes
+from strandline.runtime.metrics import PipelineMetrics
+from strandline.runtime.pipeline import RunningPipeline
 from strandline.runtime.result import from_result, to_result
-from strandline.runtime.result_buffer import ResultBuffer, ResultChunks, concat_results
+from strandline.runtime.result_buffer import ResultChunks, concat_results
 from strandline.runtime.stage import OperatorCounters
-from strandline.runtime.subscriptions import Subscription
+from strandline.runtime.subscriptions import Subscription, Subscriptions
 from strandline.runtime.watermark import SourceStatus
-from strandline.shedding.controller import SheddingController
 
-CLOSE_SECONDS = 1.0
 WAIT_SECONDS = 2.0  # a sink that takes longer for a batch keeps its query waiting
-
-
-@dataclass(slots=True)
-class Group:
-    """Queries that run together in one pipeline: what they share."""
-
-    delivery: Delivery
-    checkpoint: Path
-    explanation: str
-    writers: Mapping[str, SinkWriter]  # by query
-    run: Run | None = None  # None if everything was finished before
-    shedding_controller: SheddingController | None = None  # where a query may lose rows
-    on_stop: list[Callable[[], None]] = field(default_factory=list)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    results: dict[str, ResultBuffer] = field(default_factory=dict)  # those that stay in memory
-    expected: Callable[[], Mapping[str, Estimate]] = dict  # of each step; asked for when somebody wants to know
-    late: dict[str, list[pa.Table]] = field(default_factory=dict)
-    rejected: dict[str, list[pa.Table]] = field(default_factory=dict)
-    batches: int = 0
-    _progress: dict[str, Instant] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._progress = self.delivery.all_progress()  # what a checkpoint remembers
-
-    def progress(self, query: str) -> Instant:
-        """How far the answer that is kept here reaches: time never runs ahead of the rows that belong to it."""
-        with self.lock:
-            return self._progress[query]
-
-    def pieces(self, query: str, after: int) -> ResultChunks:
-        """What came of an answer from number `after` on, with the progress that goes with it."""
-        with self.lock:
-            return self.results[query].pieces(after, self._progress[query])
-
-    def now(self, query: str, progress: Instant) -> Instant:
-        """The instant of the current snapshot: the last complete one, or that of the last row if no row will follow."""
-        if progress < FOREVER:
-            return progress - 1
-        return max([status.high for status in self.heartbeats(query).values() if status.rows], default=0)
-
-    def heartbeats(self, query: str) -> dict[str, SourceStatus]:
-        streams = next(item.streams for item in self.delivery.pipeline.queries if item.name == query)
-        return {name: self.delivery.statuses.get(name) or SourceStatus(name) for name in streams}
-
-    def take(self, report: BatchReport) -> None:
-        """Keep what stays in memory."""
-        with self.lock:
-            self.batches += 1
-            self._progress = self.delivery.all_progress()
-            for name, result in self.results.items():
-                result.add(report.results.get(name, ()))
-            for mine, theirs in ((self.late, report.late), (self.rejected, report.rejected)):
-                for name, tables in theirs.items():
-                    mine.setdefault(name, []).extend(tables)
-        self._forget()
-
-    def _forget(self) -> None:
-        """Shorten what has become too long. Only `take` changes answers, so others may read them meanwhile."""
-        for name, result in self.results.items():
-            if result.exceeds_limit and self._progress[name] > BEFORE_ALL:
-                trimmed = result.trim(self.now(name, self._progress[name]))
-                with self.lock:
-                    self.results[name] = trimmed
-
-    def kept(self, query: str) -> ResultChunks | None:
-        """The answer of a query, in memory or wherever its sink can read it again."""
-        if query in self.results:
-            return self.pieces(query, 0)
-        progress = self.progress(query)
-        tables = self.writers[query].kept()
-        return None if tables is None else ResultChunks(tables, progress, len(tables), BEFORE_ALL, reset=False)
-
-    def interrupt(self) -> None:
-        """End what the sinks wait for."""
-        for writer in self.writers.values():
-            writer.interrupt()
-
-    def stop(self) -> None:
-        if self.run is not None:
-            self.interrupt()  # first: the run waits for them
-            self.run.stop()
-        for name, writer in self.writers.items():
-            if not finishes_within(CLOSE_SECONDS, writer.close):
-                log_event(SINK, WARNING, "sink left behind", query=name, reason="it does not close its connection")
-        while self.on_stop:
-            self.on_stop.pop()()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +58,12 @@ class Query:
     would have returned over the window contents at that instant.
     """
 
-    def __init__(self, name: str, columns: Schema, sink: Sink, group: Group, reads: frozenset[str]) -> None:
+    def __init__(self, name: str, sink: Sink, running: RunningPipeline, reads: frozenset[str]) -> None:
         self.name = name
         self.reads = reads  # the streams and views that its text names
-        self.columns = columns
+        self.columns = next(query.columns for query in running.physical.queries if query.name == name)
         self.sink = sink
-        self._group = group
+        self._running = running
         self._warned = False
 
     def __repr__(self) -> str:
@@ -163,12 +72,12 @@ class Query:
     @property
     def progress(self) -> Instant:
         """Up to which instant the answer is complete, in microseconds since the epoch."""
-        return self._group.progress(self.name)
+        return self._running.results.watermark(self.name)
 
     @property
     def pipeline(self) -> Pipeline:
         """What runs: the physical plan that this query shares with those that were started together with it."""
-        return self._group.delivery.pipeline
+        return self._running.physical
 
     @property
     def has_whole_elements(self) -> bool:
@@ -178,11 +87,21 @@ class Query:
     @property
     def checkpoint(self) -> Path:
         """Where its memory lies."""
-        return self._group.checkpoint
+        return self._running.checkpoint
+
+    @property
+    def pipeline_metrics(self) -> PipelineMetrics:
+        """Counters of the pipeline that it shares with the queries that were started together with it."""
+        return self._running.metrics
+
+    @property
+    def subscriptions(self) -> Subscriptions:
+        """Who has the plan measured."""
+        return self._running.subscriptions
 
     @property
     def ended(self) -> bool:
-        return self._group.delivery.ended
+        return self._running.ended
 
     @property
     def has_sink(self) -> bool:
@@ -196,9 +115,9 @@ class Query:
 
     @property
     def state(self) -> Literal["running", "ended", "stopped", "failed"]:
-        run = self._group.run
+        driver = self._running.driver
         try:
-            if run is not None and not run.await_end(0):
+            if driver is not None and not driver.await_end(0):
                 return "running"
         except StrandlineError:
             return "failed"
@@ -207,7 +126,7 @@ class Query:
     @property
     def waiting_for(self) -> str | None:
         """Which sink keeps the query, or one that runs together with it, waiting, and for how long; None if none."""
-        writers = self._group.writers.items()
+        writers = self._running.writers.items()
         since = {name: at for name, writer in writers if (at := writer.writing_since) is not None}
         if not since or not self.is_running:
             return None
@@ -228,7 +147,7 @@ class Query:
         last row if no row will follow."""
         kept = self._kept()
         progress = kept.watermark
-        wanted = self._group.now(self.name, progress) if at is None else instant(at)
+        wanted = self._running.metrics.now(self.name, progress) if at is None else instant(at)
         if wanted >= progress:
             raise QueryError(
                 f"the answer of {self.name} at {show_instant(wanted)} is not complete yet",
@@ -264,22 +183,23 @@ class Query:
     @property
     def kept_since(self) -> Instant:
         """The first instant whose snapshot is still whole; `BEFORE_ALL` if nothing was forgotten."""
-        return self._group.results[self.name].since if self.name in self._group.results else BEFORE_ALL
+        buffer = self._running.results.buffers.get(self.name)
+        return buffer.since if buffer is not None else BEFORE_ALL
 
     def pieces(self, after: int = 0) -> ResultChunks:
         """The answer as it was delivered, from piece `after` on, and up to when it is complete with them: for whoever
         follows it without reading everything again. Only where it is kept in memory."""
         if not isinstance(self.sink, Memory):
             raise self._not_kept()
-        return self._group.pieces(self.name, after)
+        return self._running.results.read(self.name, after)
 
     def late(self, stream: str, form: Form = "arrow") -> Any:
         """The rows of a stream that came later than it promised."""
-        return in_form(_joined(self._group.late.get(stream)), form)
+        return in_form(_joined(self._running.results.late.get(stream)), form)
 
     def rejected(self, stream: str, form: Form = "arrow") -> Any:
         """The malformed rows of a stream: place, row number, reason, content."""
-        return in_form(_joined(self._group.rejected.get(stream)), form)
+        return in_form(_joined(self._running.results.rejected.get(stream)), form)
 
     def metrics(self) -> dict[str, Any]:
         """Counters and gauges: rows read, applied, late, rejected and dropped by stream; rows of the answer, progress,
@@ -289,34 +209,34 @@ class Query:
         many rows of the answer memory no longer has, `kept_since` from when on it is whole; None for all of it.
         `waiting_for` is the sink that holds the query up, if one does.
         """
-        delivery, run = self._group.delivery, self._group.run
-        statuses = delivery.statuses
+        counted, driver = self._running.metrics, self._running.driver
+        statuses = counted.statuses
         progress, since = self.progress, self.kept_since
-        result = self._group.results.get(self.name)
+        buffer = self._running.results.buffers.get(self.name)
         return {
             "query": self.name,
             "read": {name: status.read for name, status in statuses.items()},
             "rows_in": {name: status.rows for name, status in statuses.items()},
             "applied": {name: status.rows for name, status in statuses.items()},
-            "rows_out": delivery.rows_out.get(self.name, 0),
+            "rows_out": counted.rows_out.get(self.name, 0),
             "dropped": {name: status.dropped.get(self.name, 0) for name, status in statuses.items()},
             "late": {name: status.late for name, status in statuses.items()},
             "rejected": {name: status.rejected for name, status in statuses.items()},
             "progress": to_datetime(progress) if BEFORE_ALL < progress < FOREVER else None,
             "ended": self.ended,
-            "state_rows": delivery.state_rows,
-            "state_bytes": delivery.state_bytes,
-            "cpu_seconds": delivery.cpu_seconds,
-            "batches": self._group.batches,
-            "forgotten": result.evicted if result is not None else 0,
+            "state_rows": counted.state_rows,
+            "state_bytes": counted.state_bytes,
+            "cpu_seconds": counted.cpu_seconds,
+            "batches": counted.batches,
+            "forgotten": buffer.evicted if buffer is not None else 0,
             "kept_since": to_datetime(since) if since > BEFORE_ALL else None,
-            "rows_left": None if run is None or self.ended else run.rows_left(),
+            "rows_left": None if driver is None or self.ended else driver.rows_left(),
             "waiting_for": self.waiting_for,
         }
 
     def shedding(self) -> list[Shed]:
         """What is dropped of each stream, where rows may be; nothing for a query that may not lose any."""
-        shedding_controller = self._group.shedding_controller
+        shedding_controller = self._running.shedding_controller
         if shedding_controller is None or shedding_controller.queries[self.name].least >= 1.0:
             return []
         completeness, lag = shedding_controller.completeness(self.name), shedding_controller.load.lag
@@ -335,33 +255,33 @@ class Query:
 
     def heartbeats(self) -> dict[str, SourceStatus]:
         """What the query has heard of each of its streams: rows, progress, whether it is idle or has ended."""
-        return self._group.heartbeats(self.name)
+        return self._running.metrics.heartbeats_of(self.name)
 
     def check(self) -> None:
         """Raise what made the query fail, if something did."""
-        if self._group.run is not None:
-            self._group.run.check()
+        if self._running.driver is not None:
+            self._running.driver.check()
 
     def batch_durations(self) -> list[dict[str, Any]]:
         """What recent batches took, by phase, in milliseconds."""
-        return self._group.run.durations() if self._group.run is not None else []
+        return self._running.driver.durations() if self._running.driver is not None else []
 
     def explain(self, analyze: bool = False) -> str:
         """The plan that runs; with `analyze` what its operators did so far, and what was expected of them."""
         if not analyze:
-            return self._group.explanation
+            return show_pipeline(self.pipeline)
         results = build_operator_graph(self.pipeline).results[self.name]
-        return analyzed(self.statistics(), results, self.heartbeats(), self.progress, self._group.expected())
+        return analyzed(self.statistics(), results, self.heartbeats(), self.progress, self._running.expected())
 
     def operators(self) -> Mapping[str, OperatorCounters]:
         """What the operators of each fragment of `pipeline` did so far, and what they keep; what reading its streams
         took, under `source:name`."""
-        return self._group.delivery.operators
+        return self._running.metrics.operators
 
     def statistics(self) -> QueryStatistics:
         """What is known by now of each operator and of what flows between them. Rates inside of the plan, lengths,
         granules and counts of values are there if somebody subscribes."""
-        return statistics_of(self.name, self._group.delivery)
+        return statistics_of(self.name, self._running.metrics)
 
     def subscribe(
         self,
@@ -378,24 +298,24 @@ class Query:
         is measured of it.
         """
         tell = None if callback is None else lambda: callback(self.statistics())
-        return self._group.delivery.subscriptions.add(items, tell, every)
+        return self._running.subscriptions.add(items, tell, every)
 
     def why(self) -> str:
         """What stands between the streams and the answer: for a query whose answer is empty."""
-        told = explain_why(collect_diagnostics(self.name, self._group.delivery))
+        told = explain_why(collect_diagnostics(self.name, self._running.metrics))
         return f"{self.name} waits for {self.waiting_for}\n{told}" if self.waiting_for else told
 
     def await_end(self, timeout: float | None = None) -> bool:
         """Wait until all sources have ended and the answer is whole; false if the time ran out first."""
-        return True if self._group.run is None else self._group.run.await_end(timeout)
+        return True if self._running.driver is None else self._running.driver.await_end(timeout)
 
     def stop(self) -> None:
         """End the query (and those that run in one pipeline with it). What it has written stays."""
-        self._group.stop()
+        self._running.stop()
 
     def _kept(self) -> ResultChunks:
         self.check()
-        kept = self._group.kept(self.name)
+        kept = self._running.read_results(self.name)
         if kept is None:
             raise self._not_kept()
         return kept
@@ -429,11 +349,11 @@ class Query:
 
 def stop_all(queries: Iterable[Query]) -> None:
     """Stop queries, each pipeline in a thread of its own: the slowest says how long it takes, not their number."""
-    groups = {id(query._group): query._group for query in queries}
-    threads = [threading.Thread(target=group.stop, name="strandline-stop") for group in groups.values()]
+    pipelines = {id(query._running): query._running for query in queries}
+    threads = [threading.Thread(target=pipeline.stop, name="strandline-stop") for pipeline in pipelines.values()]
     if len(threads) < 2:
-        for group in groups.values():
-            group.stop()
+        for pipeline in pipelines.values():
+            pipeline.stop()
         return
     for thread in threads:
         thread.start()

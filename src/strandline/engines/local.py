@@ -2,61 +2,80 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 
-from strandline.connectors.sinks.parquet_parts import ParquetTarget, open_result_writer
+from strandline.connectors.sinks.parquet_parts import open_result_writer
 from strandline.connectors.sources.base import Source, open_source
-from strandline.core.durable import encode_name
-from strandline.planner.physical.plan import Pipeline
-from strandline.runtime.commit import BatchReport, Delivery
+from strandline.core.errors import CheckpointError, QueryError, StrandlineError
+from strandline.core.faults import explain_fault, name_place
+from strandline.core.interrupts import STOP_SECONDS
+from strandline.core.log import ENGINE, WARNING, log_event, log_query_end
+from strandline.engines.base import Engine, log_start
+from strandline.runtime.batch_report import BatchReport
+from strandline.runtime.checkpoint.chain import source_directory
 from strandline.runtime.exchange import Message, decode, encode
 from strandline.runtime.ingest import ingest
 from strandline.runtime.offsets import InputSplit, OffsetPlanner, plan_splits
+from strandline.runtime.pipeline import PipelineDriver, RunningPipeline
 from strandline.runtime.stage import StageOutput, run_stage
 from strandline.runtime.state.segments import States
 from strandline.runtime.watermark import SourceStatus, merge_statuses
-from strandline.shedding.controller import SheddingController
+
+
+class LocalEngine(Engine):
+    """A thread of this process per pipeline; state is in memory."""
+
+    def __init__(self, shards: int | None) -> None:
+        self.shards = shards or 1
+
+    def default_shards(self) -> int:
+        return self.shards
+
+    def run(self, pipeline: RunningPipeline) -> PipelineDriver:
+        if pipeline.last_batch >= 0:
+            raise CheckpointError(
+                "the local engine keeps its state in memory and cannot continue an interrupted query",
+                code="local-restart",
+                hint="Remove the results and start again, or use --engine spark.",
+            )
+        run = LocalRun(pipeline)
+        log_start(pipeline, "local")
+        return LocalDriver(run)
 
 
 class LocalRun:
-    """The same fragments, exchanges and messages as on Spark, one bucket after the other, state in memory."""
+    """The batches of a pipeline: the same fragments, exchanges and messages as on Spark, one shard after the other."""
 
     def __init__(
-        self,
-        pipeline: Pipeline,
-        delivery: Delivery,
-        targets: Mapping[str, ParquetTarget] | None = None,
-        batch_rows: int = 100_000,
-        sources: Mapping[str, Source] | None = None,
-        source_directory: Path | None = None,
-        tasks: int = 1,
-        shedding_controller: SheddingController | None = None,
+        self, pipeline: RunningPipeline, *, sources: Mapping[str, Source] | None = None, tasks: int = 1
     ) -> None:
         self.pipeline = pipeline
-        self.delivery = delivery
-        self.targets = dict(targets or {})
+        self.physical = pipeline.physical
         self.sources = sources or {
-            s.name: open_source(s, source_directory / encode_name(s.name) if source_directory else None)
-            for s in pipeline.streams
+            stream.name: open_source(stream, source_directory(pipeline.checkpoint, stream.name))
+            for stream in self.physical.streams
         }
         self.advance = OffsetPlanner(
             self.sources,
-            batch_rows,
+            pipeline.batch_rows,
             tasks,
-            shedding_controller=shedding_controller,
-            requested_metrics=delivery.subscriptions.requested_metrics,
+            shedding_controller=pipeline.shedding_controller,
+            metrics=pipeline.metrics,
+            subscriptions=pipeline.subscriptions,
         )
         self.positions = self.advance.beginning()
         self.statuses: dict[str, SourceStatus] = {}
         self.states: dict[tuple[int, int], States] = {}
         self.batch = 0
 
-    def run(self) -> None:
-        """Until all sources have ended."""
-        while not self.delivery.ended:
-            if self.step() is None:
+    def batches(self) -> Iterator[BatchReport]:
+        """Run batch after batch until all sources have ended."""
+        while not self.pipeline.ended:
+            if (report := self.step()) is not None:
+                yield report
+            else:
                 time.sleep(0.01)
 
     def close(self) -> None:
@@ -64,41 +83,44 @@ class LocalRun:
         self.advance.close()
 
     def step(self) -> BatchReport | None:
-        """One batch; None if there was nothing new."""
+        """One batch: offsets → ingest → stage → exchange → stage → commit; None if there was nothing new."""
         began = time.monotonic()
         after = self.advance.next(self.positions)
         if after == self.positions:
             return None
-        report = self._run_batch(plan_splits(self.positions, after), began)
+        messages = self._run_stages(plan_splits(self.positions, after))
+        report = self.pipeline.commit(self.batch, messages, began)
         self.positions = after
+        self.batch += 1
         return report
 
-    def _run_batch(self, tasks: list[InputSplit], began: float) -> BatchReport:
+    def _run_stages(self, tasks: list[InputSplit]) -> list[Message]:
+        """Read the pieces of a batch and run all stages; gives the messages for the driver."""
         boxes: list[StageOutput] = []
         statuses: list[SourceStatus] = []
         for number, piece in enumerate(tasks):
-            write_result = open_result_writer(self.pipeline, self.targets, self.batch, f"0-{number}")
-            box = StageOutput(self.pipeline.shards, number, write_result)
-            statuses.append(ingest(self.pipeline, self.sources[piece.stream], piece, self.statuses, box))
+            box = self._outbox(0, number)
+            statuses.append(ingest(self.physical, self.sources[piece.stream], piece, self.statuses, box))
             box.close()
             boxes.append(box)
         self.statuses = merge_statuses(statuses)
         for_driver = [message for box in boxes for message in box.for_driver]
-        for stage in range(1, self.pipeline.stages + 1):
+        for stage in range(1, self.physical.stages + 1):
             inboxes = _exchange(boxes)
             boxes = []
-            for shard in range(self.pipeline.shards):
-                write_result = open_result_writer(self.pipeline, self.targets, self.batch, f"{stage}-{shard}")
-                box = StageOutput(self.pipeline.shards, shard, write_result)
+            for shard in range(self.physical.shards):
+                box = self._outbox(stage, shard)
                 states = self.states.get((stage, shard), {})
                 messages_in = inboxes.get(shard, [])
-                self.states[stage, shard] = run_stage(self.pipeline, stage, shard, messages_in, states, box)
+                self.states[stage, shard] = run_stage(self.physical, stage, shard, messages_in, states, box)
                 box.close()
                 boxes.append(box)
                 for_driver += box.for_driver
-        report = self.delivery.deliver(self.batch, for_driver, began)
-        self.batch += 1
-        return report
+        return for_driver
+
+    def _outbox(self, stage: int, task: int) -> StageOutput:
+        write_result = open_result_writer(self.physical, self.pipeline.targets, self.batch, f"{stage}-{task}")
+        return StageOutput(self.physical.shards, task, write_result)
 
 
 def _exchange(boxes: list[StageOutput]) -> dict[int, list[Message]]:
@@ -108,3 +130,65 @@ def _exchange(boxes: list[StageOutput]) -> dict[int, list[Message]]:
         for shard, messages in box.by_shard.items():
             inboxes.setdefault(shard, []).extend(decode(encode(messages)))
     return inboxes
+
+
+class LocalDriver(PipelineDriver):
+    """A thread that runs batch after batch, so that a query runs while its user does other things.
+
+    Its end is an event: a Ctrl-C in `Thread.join` makes Python 3.11 believe that the thread has ended.
+    """
+
+    def __init__(self, run: LocalRun) -> None:
+        self._run = run
+        self._pipeline = run.pipeline
+        self._failure: BaseException | None = None
+        self._stop = threading.Event()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True, name="strandline-local")
+        self._thread.start()
+
+    def _work(self) -> None:
+        pipeline = self._pipeline
+        try:
+            while not self._stop.is_set() and not pipeline.ended:
+                if self._run.step() is None:
+                    self._stop.wait(0.01)
+        except BaseException as error:
+            # Whoever asks for the end interrupts a sink that waits: then the batch at hand was not delivered.
+            if not self._stop.is_set() and getattr(error, "code", None) != "sink-interrupted":
+                fault = explain_fault(error)
+                directories = [str(pipeline.checkpoint), *(target.directory for target in pipeline.targets.values())]
+                self._failure = error if fault is None else name_place(fault, directories)
+        finally:
+            try:
+                self._run.close()
+            finally:
+                pipeline.release()
+                log_query_end(pipeline.name, self._failure, ended=pipeline.ended, last_batch=pipeline.last_batch)
+                self._over.set()
+
+    def await_end(self, timeout: float | None = None) -> bool:
+        over = self._over.wait(timeout)
+        self.check()
+        return over
+
+    def check(self) -> None:
+        if isinstance(self._failure, KeyboardInterrupt):
+            # Array libraries hand Ctrl-C to whoever computes, here in the thread: it is for the user's thread to hear,
+            # once. The batch at hand was not delivered, so the answer is whole as far as it goes.
+            self._failure = None
+            raise KeyboardInterrupt
+        if isinstance(self._failure, StrandlineError):
+            raise self._failure
+        if self._failure is not None:
+            raise QueryError(f"the query has failed: {self._failure}", code="query-failed") from self._failure
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._pipeline.interrupt()
+        if threading.current_thread() is not self._thread and not self._over.wait(STOP_SECONDS):
+            self._over.set()
+            log_event(ENGINE, WARNING, "query left behind", name=self._pipeline.name, reason="it does not stop")
+
+    def rows_left(self) -> int | None:
+        return self._run.advance.rows_left

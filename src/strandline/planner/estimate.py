@@ -18,7 +18,7 @@ from strandline.planner.physical import plan as physical
 from strandline.planner.physical.graph import SOURCE
 from strandline.planner.physical.plan import Fragment, Node, Pipeline, numbered, ports, schema, sources
 from strandline.planner.physical_cardinality import PhysicalProfile, estimate_output
-from strandline.planner.prices import Prices, constants
+from strandline.planner.prices import Prices, load_prices
 
 MOST_FASTER: Final = 100.0
 BATCH_SECONDS: Final = 1.0  # of stream time in a batch, where nothing else is said
@@ -76,11 +76,13 @@ def estimate(
     batch_seconds: float = BATCH_SECONDS,
     prices: Prices | None = None,
 ) -> Estimates:
-    """What a pipeline will need, for streams of which so much is known."""
-    return _Walk(pipeline, statistics, batch_seconds, prices or constants()).estimates()
+    """What a pipeline will need, by what is known of its streams, at these prices or at those of this machine."""
+    return _Walk(pipeline, statistics, batch_seconds, prices or load_prices()).estimates()
 
 
-def how_much_faster(pipeline: Pipeline, statistics: StatisticsByStream, cores: int) -> float:
+def how_much_faster(
+    pipeline: Pipeline, statistics: StatisticsByStream, cores: int, prices: Prices | None = None
+) -> float:
     """By how much all rates may grow until the cores are busy all the time: less than in proportion to what they do
     now, since windows fill with them. At most `MOST_FASTER`."""
     low, high = 0.0, math.log(MOST_FASTER)
@@ -91,7 +93,7 @@ def how_much_faster(pipeline: Pipeline, statistics: StatisticsByStream, cores: i
             for stream in pipeline.streams
             for known in (statistics.get(stream.name, stream.statistics),)
         }
-        low, high = (middle, high) if estimate(pipeline, rates).cost <= cores else (low, middle)
+        low, high = (middle, high) if estimate(pipeline, rates, prices=prices).cost <= cores else (low, middle)
     return MOST_FASTER if high == math.log(MOST_FASTER) else math.exp(low)
 
 

@@ -19,7 +19,7 @@ from strandline.logical.tree import sources, walk, with_sources
 from strandline.planner.cardinality import StatisticsByStream, StreamProfile, characteristics, selectivity
 from strandline.planner.joins.rates import JoinInput, JoinLoad, JoinQuery, Tree
 from strandline.planner.joins.search import best_plan, cheapest_tree, last_joins
-from strandline.planner.prices import constants
+from strandline.planner.prices import Prices, load_prices
 
 MAX_INPUTS: Final = 10  # inputs; with more of them the search takes longer than it is worth, and the text stands
 EXCHANGE: Final = 0.7e-6  # seconds for a row on its way to a join, in Spark and beside the operators: `bench shedding`
@@ -35,16 +35,18 @@ class JoinGraph:
     tree: Tree
 
 
-def order_joins(plan: Plan, statistics: StatisticsByStream, capacity: float | None = None) -> Plan:
+def order_joins(
+    plan: Plan, statistics: StatisticsByStream, capacity: float | None = None, prices: Prices | None = None
+) -> Plan:
     """The same snapshots, with each cluster of joins in its best order: the cheapest, or the one that leaves the most
     results where rows may be dropped to stay within a capacity."""
     if isinstance(plan, Join):
         cluster = cluster_of(plan)
-        inputs = tuple(order_joins(item, statistics, capacity) for item in cluster.inputs)
+        inputs = tuple(order_joins(source, statistics, capacity, prices) for source in cluster.inputs)
         cluster = JoinGraph(inputs, cluster.conditions, cluster.tree)
-        tree = _best(cluster, statistics, capacity) if 2 < len(inputs) <= MAX_INPUTS else cluster.tree
+        tree = _best(cluster, statistics, capacity, prices) if 2 < len(inputs) <= MAX_INPUTS else cluster.tree
         return in_order(rebuilt(cluster, tree), plan)
-    return with_sources(plan, tuple(order_joins(source, statistics, capacity) for source in sources(plan)))
+    return with_sources(plan, tuple(order_joins(source, statistics, capacity, prices) for source in sources(plan)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +57,16 @@ class JoinOrder:
     plan: Plan
 
 
-def other_orders(plan: Plan, statistics: StatisticsByStream, most: int) -> list[JoinOrder]:
+def other_orders(
+    plan: Plan, statistics: StatisticsByStream, most: int, prices: Prices | None = None
+) -> list[JoinOrder]:
     """The plan with each cluster of joins in its next best orders, the others as they are."""
     found: list[JoinOrder] = []
     if isinstance(plan, Join):
         cluster = cluster_of(plan)
         if 2 < len(cluster.inputs) <= MAX_INPUTS:
             with np.errstate(all="ignore"):
-                ways = last_joins(join_query(cluster, statistics))
+                ways = last_joins(join_query(cluster, statistics, prices))
             for _, tree in ways[: most + 1]:
                 if tree != cluster.tree:
                     found.append(JoinOrder(show_order(cluster, tree), in_order(rebuilt(cluster, tree), plan)))
@@ -77,7 +81,7 @@ def other_orders(plan: Plan, statistics: StatisticsByStream, most: int) -> list[
             return with_sources(plan, others)
 
     for place, source in enumerate(inputs):
-        for order in other_orders(source, statistics, most):
+        for order in other_orders(source, statistics, most, prices):
             found.append(JoinOrder(order.words, back((*inputs[:place], order.plan, *inputs[place + 1 :]))))
     return found
 
@@ -106,8 +110,8 @@ def cluster_of(plan: Join) -> JoinGraph:
     return JoinGraph(tuple(inputs), tuple(conditions), tree)
 
 
-def _best(cluster: JoinGraph, statistics: StatisticsByStream, capacity: float | None) -> Tree:
-    query = join_query(cluster, statistics)
+def _best(cluster: JoinGraph, statistics: StatisticsByStream, capacity: float | None, prices: Prices | None) -> Tree:
+    query = join_query(cluster, statistics, prices)
     whole = np.ones(query.size)
     # Windows without an end multiply: where that goes beyond all numbers, nothing is gained, and the text stands.
     with np.errstate(all="ignore"):
@@ -118,8 +122,8 @@ def _best(cluster: JoinGraph, statistics: StatisticsByStream, capacity: float | 
     return best if cost < MIN_IMPROVEMENT * textual else cluster.tree
 
 
-def join_query(cluster: JoinGraph, statistics: StatisticsByStream) -> JoinQuery:
-    """The cluster as the model sees it."""
+def join_query(cluster: JoinGraph, statistics: StatisticsByStream, prices: Prices | None = None) -> JoinQuery:
+    """The cluster as the model sees it, at these prices, or at those of this machine."""
     flows = [characteristics(item, statistics) for item in cluster.inputs]
     owners = [frozenset(c.id for c in schema(item)) for item in cluster.inputs]
     selectivities: dict[frozenset[int], float] = {}
@@ -134,7 +138,7 @@ def join_query(cluster: JoinGraph, statistics: StatisticsByStream) -> JoinQuery:
         if isinstance(part, Call) and part.function == "=" and _divides(part, owners):
             keyed.add(sides)
     inputs = tuple(map(_input, cluster.inputs, flows, map(str, range(len(flows)))))
-    costs = constants().joins
+    costs = (prices or load_prices()).joins
     costs = replace(costs, arrival=costs.arrival + EXCHANGE)
     return JoinQuery(inputs, selectivities, costs, frozenset(keyed))
 

@@ -1,159 +1,171 @@
-"""The cheapest of the plans for a query, by what their physical plans are expected to need.
+"""The planner: from the plans of bound queries to the physical plan that runs.
 
-The optimizer's rules and its order of joins give one plan; others that may be as good are costed beside it. Its model
-knows rows, pairs and results of joins; here exchanges, state and everything above the joins count, too.
+    rewrite → order joins → alternatives → lower → cost → choose
+
+`plan` is a pure function: what a plan depends on is in `PlanningInputs`, which a checkpoint keeps, so that a restart
+makes the same plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 
 from strandline.logical.catalog import BaseStream
-from strandline.logical.explain import show_plan
 from strandline.logical.plan import Plan
 from strandline.logical.tree import streams_read
 from strandline.planner.alternatives import improve, separating_rule
 from strandline.planner.cardinality import StatisticsByStream
 from strandline.planner.estimate import Estimates, estimate
-from strandline.planner.explain_costs import short, size
-from strandline.planner.physical.lowering import choose
-from strandline.planner.stages import alternatives, optimize
+from strandline.planner.join_order import order_joins, other_orders
+from strandline.planner.physical.lowering import combine, lower
+from strandline.planner.physical.plan import Pipeline
+from strandline.planner.prices import Prices
+from strandline.planner.stages import finish, prepare
 
 MIN_IMPROVEMENT: Final = 0.95  # what another plan must cost of the first one to take its place
-MIN_SEARCH_COST: Final = 0.02  # seconds of CPU per second: whoever needs less gains nothing that anybody notices
-LOOKED_AT: Final = 60  # plans of a search
-SHOWN: Final = 6  # rejected plans
+MIN_SEARCH_COST: Final = 0.02  # CPU seconds per second: below that nobody notices what a search gains
+ORDERS: Final = 6  # orders of joins that are costed beside the best one
+EXAMINED: Final = 60  # plans of a search
 AS_WRITTEN: Final = "as written, without a rule"
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
-    """A plan, what is different in it, and what it is expected to need."""
+class PlanningInputs:
+    """All that plans depend on beside the queries.
 
-    words: str
-    plan: Plan
-    needs: Estimates
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The plan for a query, and the others that were looked at, cheapest first."""
-
-    chosen: Option
-    rejected: tuple[Option, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Planner:
-    """What plans are made with: the streams and what is known of them, the buckets, the capacity that a query which may
-    drop rows must stay within, and whether what whole plans cost decides, or the rules alone."""
+    `limits` are the CPU seconds per second, by query, that a query which may drop rows must stay within. The results of
+    the queries in `shedding` have the share of rows that was kept as a column.
+    """
 
     streams: Sequence[BaseStream]
     statistics: StatisticsByStream
+    prices: Prices
     shards: int
-    capacity: float | None = None
-    by_cost: bool = True
+    limits: Mapping[str, float | None] = field(default_factory=dict)
+    shedding: frozenset[str] = frozenset()
 
-    def plan(self, plan: Plan) -> Plan:
-        """The plan that runs. Where nothing is known of the streams, figures are guesses: then the rules decide."""
-        if not self._goes_by_cost(plan):
-            return optimize(plan, self.statistics, self.capacity)
-        return self._by_cost(self._options(plan)).chosen.plan
-
-    def choice(self, plan: Plan) -> Choice:
-        """The same with the plans that were rejected."""
-        options = [*self._options(plan), self._option(AS_WRITTEN, plan)]
-        if self._goes_by_cost(plan):
-            return self._by_cost(options)
-        others = [*options[1:], *self._searched(options[0])[1]]
-        return Choice(options[0], _told_apart(options[0], others))
-
-    def _goes_by_cost(self, plan: Plan) -> bool:
-        if not self.by_cost or self.capacity is not None:
-            return False
-        return any(
-            name in self.statistics and (self.statistics[name].rate is not None or self.statistics[name].values)
-            for name in streams_read(plan)
-        )
-
-    def _options(self, plan: Plan) -> list[Option]:
-        """What the rules and the order of joins make of a plan, and the next best orders."""
-        found = [self._option("", optimize(plan, self.statistics, self.capacity))]
-        return found + [
-            self._option(*alternative) for alternative in alternatives(plan, self.statistics, self.capacity)
-        ]
-
-    def _by_cost(self, options: Sequence[Option]) -> Choice:
-        """The cheapest, if it saves enough; and if it is worth a search, the best of what single steps make of that."""
-        first, *others = options
-        best = _cheaper(first, others)
-        if best.needs.cost >= MIN_SEARCH_COST:
-            improved, looked_at = self._searched(best)
-            others += [best, *looked_at]
-            best = _cheaper(best, [improved])
-        return Choice(best, _told_apart(best, [first, *others]))
-
-    def _searched(self, start: Option) -> tuple[Option, list[Option]]:
-        """The cheapest plan that the rules of the space lead to, and the cheapest of the others that they met."""
-        found = improve(start.plan, lambda plan: self._option("", plan).needs.cost, LOOKED_AT)
-        others = [self._option(_rule(separating_rule(found.best, item)), item.plan) for item in found.rejected]
-        words = ", ".join(map(_rule, dict.fromkeys(found.best.rules)))
-        return self._option(words, found.plan), others
-
-    def _option(self, words: str, plan: Plan) -> Option:
-        pipeline = choose([("query", plan)], self.streams, self.shards)
-        return Option(words, plan, estimate(pipeline, self.statistics))
+    def has_statistics(self, plan: Plan) -> bool:
+        """Whether anything is declared or was learned of the streams of a plan; else all figures are guesses."""
+        profiles = [self.statistics[name] for name in streams_read(plan) if name in self.statistics]
+        return any(profile.rate is not None or profile.values for profile in profiles)
 
 
-def _cheaper(first: Option, others: Sequence[Option]) -> Option:
-    best = min((first, *others), key=lambda item: item.needs.cost)
-    return best if best.needs.cost < MIN_IMPROVEMENT * first.needs.cost else first
+@dataclass(frozen=True)
+class PlannedQuery:
+    """A plan of a query: as bound, as optimised, and as it is going to run.
+
+    `difference` says in what it differs from the plan that the rules make; `rejected` are the other plans that were
+    costed, the cheapest first.
+    """
+
+    name: str
+    logical: Plan
+    optimized: Plan
+    physical: Pipeline
+    inputs: PlanningInputs
+    difference: str = ""
+    rejected: tuple[PlannedQuery, ...] = ()
+
+    @cached_property
+    def estimates(self) -> Estimates:
+        """What its operators will need."""
+        return estimate(self.physical, self.inputs.statistics, prices=self.inputs.prices)
+
+    @property
+    def cost(self) -> float:
+        """CPU seconds per second."""
+        return self.estimates.cost
 
 
-def _told_apart(chosen: Option, others: Sequence[Option]) -> tuple[Option, ...]:
-    """The other plans, the cheapest first; of those that differ by the same words, the cheapest."""
-    found: dict[str, Option] = {}
-    plans = {chosen.plan}
-    for other in sorted(others, key=lambda other: other.needs.cost):
-        if other.plan not in plans and other.words not in found:
-            found[other.words] = other
-            plans.add(other.plan)
-    return tuple(found.values())
+@dataclass(frozen=True, slots=True)
+class PlannedPipeline:
+    """The plans of queries that run together, and the physical plan that they share."""
+
+    queries: tuple[PlannedQuery, ...]
+    physical: Pipeline
+    inputs: PlanningInputs
 
 
-def _rule(name: str) -> str:
+def plan(queries: Mapping[str, Plan], inputs: PlanningInputs) -> PlannedPipeline:
+    """Plan queries, by name, that run together; each reads its streams in one pipeline with the others."""
+    planned: list[PlannedQuery] = []
+    for name, logical in queries.items():
+        fragments_before = sum(len(query.physical.fragments) for query in planned)
+        planned.append(plan_query(name, logical, inputs, fragments_before))
+    physical = combine([query.physical for query in planned], inputs.streams)
+    return PlannedPipeline(tuple(planned), physical, inputs)
+
+
+def plan_query(
+    name: str, logical: Plan, inputs: PlanningInputs, fragments_before: int = 0, *, compare: bool = False
+) -> PlannedQuery:
+    """Plan one query: by what whole plans cost where something is known of its streams, else by the rules alone.
+
+    With `compare` other plans are costed in any case, for EXPLAIN WHY; the choice is the same.
+    """
+
+    def candidate(optimized: Plan, difference: str = "") -> PlannedQuery:
+        sheds = name in inputs.shedding
+        physical = lower(name, optimized, inputs.streams, inputs.shards, sheds=sheds, first=fragments_before)
+        return PlannedQuery(name, logical, optimized, physical, inputs, difference)
+
+    limit = inputs.limits.get(name)
+    ordered = order_joins(prepare(logical), inputs.statistics, limit, inputs.prices)
+    first = chosen = candidate(finish(ordered))
+    by_cost = limit is None and inputs.has_statistics(logical)
+    if not by_cost and not compare:
+        return chosen
+    orders = other_orders(ordered, inputs.statistics, ORDERS, inputs.prices)
+    others = [candidate(finish(order.plan), f"joins {order.words}") for order in orders]
+    if by_cost:
+        chosen = _cheaper(first, others)
+    others = [first, *others, *([candidate(logical, AS_WRITTEN)] if compare else ())]
+    if not by_cost or chosen.cost >= MIN_SEARCH_COST:
+        improved, examined = _search(chosen, candidate)
+        others += [chosen, *examined]
+        if by_cost:
+            chosen = _cheaper(chosen, [improved])
+    return replace(chosen, rejected=_distinct_plans(chosen, others))
+
+
+def _search(
+    start: PlannedQuery, candidate: Callable[[Plan, str], PlannedQuery]
+) -> tuple[PlannedQuery, list[PlannedQuery]]:
+    """The cheapest plan that single rules lead to from a plan, and the cheapest of the others that the search met."""
+    examined: dict[Plan, PlannedQuery] = {}
+
+    def cost(plan: Plan) -> float:
+        examined[plan] = candidate(plan, "")
+        return examined[plan].cost
+
+    result = improve(start.optimized, cost, EXAMINED)
+    rules = ", ".join(map(_show_rule, dict.fromkeys(result.best.rules)))
+    others = [
+        replace(examined[other.plan], difference=_show_rule(separating_rule(result.best, other)))
+        for other in result.rejected
+    ]
+    return replace(examined[result.plan], difference=rules), others
+
+
+def _cheaper(first: PlannedQuery, others: Sequence[PlannedQuery]) -> PlannedQuery:
+    """The cheapest plan, if it saves enough to take the place of the first one."""
+    best = min((first, *others), key=lambda query: query.cost)
+    return best if best.cost < MIN_IMPROVEMENT * first.cost else first
+
+
+def _distinct_plans(chosen: PlannedQuery, others: Sequence[PlannedQuery]) -> tuple[PlannedQuery, ...]:
+    """The other plans, the cheapest first; of those with the same difference, the cheapest."""
+    distinct: dict[str, PlannedQuery] = {}
+    plans = {chosen.optimized}
+    for other in sorted(others, key=lambda query: query.cost):
+        if other.optimized not in plans and other.difference not in distinct:
+            distinct[other.difference] = other
+            plans.add(other.optimized)
+    return tuple(distinct.values())
+
+
+def _show_rule(name: str) -> str:
     return f"rule {name.replace('_', ' ')}" if name else "as the rules have it"
-
-
-def show_choice(choice: Choice) -> str:
-    """The plan that is chosen, and those that are not: what they would cost, and what is different in them."""
-    chosen, rejected = choice.chosen, choice.rejected[:SHOWN]
-    how = f", {chosen.words}" if chosen.words else ""
-    lines = [f"chosen: {_needs(chosen)}{how}", *_indented(show_plan(chosen.plan))]
-    if not rejected:
-        return "\n".join(
-            [*lines, "no other plan was considered: there is one order of joins, and the rules change nothing"]
-        )
-    table = [(_times(item, chosen), _needs(item), item.words or "as the rules have it") for item in rejected]
-    widths = [max(len(row[column]) for row in table) for column in (0, 1)]
-    lines.append("rejected, the cheapest first")
-    lines += [f"  {times.rjust(widths[0])}  {needs.ljust(widths[1])}  {words}" for times, needs, words in table]
-    lines += ["the cheapest of them", *_indented(show_plan(rejected[0].plan))]
-    return "\n".join(lines)
-
-
-def _needs(option: Option) -> str:
-    grows = any(step.grows for step in option.needs.steps.values())
-    state = "state that grows" if grows else f"state of {size(option.needs.bytes)}"
-    return f"{short(1000 * option.needs.cost)} ms of CPU per second, {state}"
-
-
-def _times(option: Option, chosen: Option) -> str:
-    ratio = option.needs.cost / chosen.needs.cost if chosen.needs.cost else 1.0
-    return f"{ratio:.2f} times" if ratio < 100 else f"{short(ratio)} times"
-
-
-def _indented(text: str) -> list[str]:
-    return ["  " + line for line in text.splitlines()]

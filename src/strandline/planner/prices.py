@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -39,16 +37,16 @@ class Prices:
     def cost(self, operator: str, work: Mapping[str, float]) -> float:
         """Seconds of some work of an operator."""
         # What was not measured looks at a row once, as a projection does.
-        known = self.seconds.get(operator) or self.seconds.get("Project", {})
-        return sum(amount * known.get(unit, 0.0) for unit, amount in work.items())
+        prices = self.seconds.get(operator) or self.seconds.get("Project", {})
+        return sum(amount * prices.get(unit, 0.0) for unit, amount in work.items())
 
     @cached_property
     def joins(self) -> JoinCosts:
         """What the search for an order of joins goes by: rows, results and pairs of an ordinary join."""
-        known = self.seconds["HashJoin"]
+        prices = self.seconds["HashJoin"]
 
         def of(unit: str) -> float:
-            return known.get(unit, 0.0)
+            return prices.get(unit, 0.0)
 
         arrival = of("row") + _SEGMENTS * of("probe") + _REWRITES * of("rewritten") + _ROW_BYTES * of("byte")
         result = of("result") + of("pair") + 2 * _ROW_BYTES * of("byte")
@@ -57,25 +55,13 @@ class Prices:
     def to_json(self) -> dict[str, Any]:
         return {"seconds": {name: dict(units) for name, units in self.seconds.items()}, "facts": dict(self.facts)}
 
-
-_remembered: ContextVar[Prices | None] = ContextVar("remembered", default=None)
-
-
-@contextmanager
-def remembered(known: Mapping[str, Any] | None) -> Iterator[None]:
-    """Plan with other constants, as `to_json` gave them: a restart must find the plan that it was started with, also
-    if the machine was calibrated since. None changes nothing."""
-    before = _remembered.set(None if known is None else Prices(known["seconds"], "remembered", known["facts"]))
-    try:
-        yield
-    finally:
-        _remembered.reset(before)
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Prices:
+        return Prices(data["seconds"], "checkpoint", data["facts"])
 
 
-def constants() -> Prices:
-    """Those of this machine if it was calibrated, else those that come along."""
-    if (found := _remembered.get()) is not None:
-        return found
+def load_prices() -> Prices:
+    """The prices of this machine if it was calibrated, else the built-in ones."""
     named = os.environ.get(PLACE)
     if named == BUILT_IN:
         return built_in()

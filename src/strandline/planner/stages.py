@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from strandline.logical.plan import Plan
 from strandline.planner.cardinality import NOTHING_KNOWN, StatisticsByStream
-from strandline.planner.join_order import order_joins, other_orders
+from strandline.planner.join_order import order_joins
+from strandline.planner.prices import Prices
 from strandline.planner.rewrite import RewriteStage, run_to_fixpoint
 from strandline.planner.rules.aggregate import drop_grouping_by_key
 from strandline.planner.rules.distinct import drop_needless_distinct
@@ -78,28 +79,24 @@ MAPS = RewriteStage("merge maps", (push_map_below_time_window, merge_maps))
 SHARING = RewriteStage("compute once", (share_with_filter, merge_maps))
 
 
-def optimize(plan: Plan, statistics: StatisticsByStream = NOTHING_KNOWN, capacity: float | None = None) -> Plan:
-    """A cheaper plan with the same snapshots, for streams of which so much is known; where rows may be dropped, the
+def optimize(
+    plan: Plan,
+    statistics: StatisticsByStream = NOTHING_KNOWN,
+    capacity: float | None = None,
+    prices: Prices | None = None,
+) -> Plan:
+    """A cheaper plan with the same snapshots, by the rules and the order of joins alone; where rows may be dropped, the
     one that leaves the most results within a capacity, in seconds of work per second."""
-    # Joins in between: what they cost depends on what the filters leave, and maps would stand between them.
-    return finished(order_joins(prepared(plan), statistics, capacity))
+    return finish(order_joins(prepare(plan), statistics, capacity, prices))
 
 
-def prepared(plan: Plan) -> Plan:
-    """A plan before its joins are ordered."""
+def prepare(plan: Plan) -> Plan:
+    """The stages before joins are ordered: what they cost depends on what the filters leave, and maps would stand
+    between them."""
     return run_to_fixpoint(FILTERS, run_to_fixpoint(NEEDLESS, plan))
 
 
-def finished(plan: Plan) -> Plan:
-    """A plan whose joins are ordered. Columns last: which ones are needed is known once the filters are where they
+def finish(plan: Plan) -> Plan:
+    """The stages after joins are ordered. Columns last: which ones are needed is known once the filters are where they
     stay."""
     return run_to_fixpoint(SHARING, run_to_fixpoint(MAPS, prune_columns(run_to_fixpoint(MAPS, plan))))
-
-
-def alternatives(
-    plan: Plan, statistics: StatisticsByStream = NOTHING_KNOWN, capacity: float | None = None, most: int = 6
-) -> list[tuple[str, Plan]]:
-    """Other plans with the same snapshots that may cost as little, and what is different in them: the next best orders
-    of the joins."""
-    chosen = order_joins(prepared(plan), statistics, capacity)
-    return [(f"joins {order.words}", finished(order.plan)) for order in other_orders(chosen, statistics, most)]

@@ -24,7 +24,7 @@ class Message:
     """Elements or facts on their way.
 
     `kind` is "port" (elements for the port `name` of a fragment of `stage`), "watermark" (status of stream `name`), or
-    something for the driver, stage `DRIVER`: "answer" of query `name`, "late" and "rejected" rows of stream `name`,
+    something for the driver, stage `DRIVER`: "result" of query `name`, "late" and "rejected" rows of stream `name`,
     "file" (an answer that was written where it belongs), "operators" (what they did, and how much they keep),
     "measured" (what was found on the edges, where somebody asks).
     """

@@ -38,7 +38,8 @@ def ingest(
     """
     stream = source.stream
     status = before.get(stream.name) or SourceStatus(stream.name)
-    status = replace(status, rate_history=with_setting(status.rate_history, status.high, piece.sampling_rates))
+    if piece.sampling_rates or status.rate_history:
+        status = replace(status, rate_history=with_setting(status.rate_history, status.high, piece.sampling_rates))
     known = source.partitions(piece.end)
     if piece.start > piece.begin:
         # The first piece goes on with the counts; the others bring theirs and know only how far time had come.
@@ -107,7 +108,7 @@ def _accept(
     if rows.height:
         if out.profiler.requested_metrics:
             out.profiler.look(f"source:{stream.name}", rows.with_columns(_until(rows)))
-        left, dropped = drop(rows, stream.name, sampling_rates)
+        left, dropped = drop(rows, stream.name, sampling_rates) if sampling_rates else ({}, {})
         for fragment in fragments:
             # One row in, one element out: stage 0 knows no state and no progress.
             batch = _elements(left.get(fragment.query, rows), fragment, sampling_rates.get(fragment.query, 1.0))
@@ -115,7 +116,8 @@ def _accept(
             watermark = Watermark(FOREVER, rate_history={stream.name: status.rate_history})
             out.route(fragment.route, runner.step(batch, watermark).frame)
             out.count(fragment, runner)
-        status = replace(status, dropped=with_counts(status.dropped, dropped))
+        if dropped:
+            status = replace(status, dropped=with_counts(status.dropped, dropped))
         high = int(time.max())
         status = replace(status, low=min(status.low, int(time.min())), high=max(status.high, high))
         if chunk.partition is not None:

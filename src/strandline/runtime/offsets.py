@@ -20,6 +20,8 @@ from strandline.core.durable import digest
 from strandline.core.temporal import SECOND, Instant
 from strandline.runtime.checkpoint.records import RecordReference
 from strandline.runtime.edge_metrics import MetricSet
+from strandline.runtime.metrics import PipelineMetrics
+from strandline.runtime.subscriptions import Subscriptions
 from strandline.shedding.controller import SheddingController
 from strandline.shedding.sampler import SamplingRates, sampling_rates_from
 
@@ -134,12 +136,14 @@ class OffsetPlanner:
         tasks: int,
         clock: Callable[[], Instant] | None = None,
         shedding_controller: SheddingController | None = None,
-        requested_metrics: Callable[[], MetricSet] = tuple,
+        metrics: PipelineMetrics | None = None,
+        subscriptions: Subscriptions | None = None,
     ) -> None:
         self.sources = sources
         self.clock = clock or SteadyClock()
         self.shedding_controller = shedding_controller
-        self.requested_metrics = requested_metrics  # what a batch is asked to measure
+        self.metrics = metrics
+        self.subscriptions = subscriptions or Subscriptions()
         self.batch_rows = batch_rows
         self.tasks_per_source = max(1, tasks // max(1, len(sources)))
         self._last_rows = dict.fromkeys(sources, time.monotonic())
@@ -168,7 +172,8 @@ class OffsetPlanner:
         known = [rows for rows in left.values() if rows is not None]
         self.rows_left = sum(known) if known else None
         if self.shedding_controller is not None:
-            self.shedding_controller.observe(time.monotonic(), left)
+            assert self.metrics is not None, "a shedder goes by what was taken in"
+            self.shedding_controller.observe(time.monotonic(), self.metrics.rows_taken(), left)
         if after == before:
             return after
         if self.shedding_controller is not None:
@@ -176,7 +181,7 @@ class OffsetPlanner:
             after = {n: replace(p, sampling_rates=sampling_rates.get(n, ())) for n, p in after.items()}
         # A source of which nothing is read has one piece, an empty one.
         after = {n: replace(p, split_points=()) if p.at == before[n].at else p for n, p in after.items()}
-        requested_metrics = self.requested_metrics()
+        requested_metrics = self.subscriptions.requested_metrics()
         return {name: replace(position, requested_metrics=requested_metrics) for name, position in after.items()}
 
     def _next(self, name: str, source: Source, before: SourceOffset) -> SourceOffset:

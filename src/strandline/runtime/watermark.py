@@ -55,7 +55,8 @@ class SourceStatus:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> SourceStatus:
         lists = {name: tuple(data.get(name, ())) for name in ("resting", "requested_metrics")}
-        return SourceStatus(**{**data, **lists, "rate_history": rate_history_from(data.get("rate_history", ()))})
+        history = rate_history_from(data["rate_history"]) if data.get("rate_history") else ()
+        return SourceStatus(**{**data, **lists, "rate_history": history})
 
     def slowest(self) -> Instant:
         """How far all partitions have come that are not at rest."""

@@ -13,11 +13,13 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from strandline.core.log import INFO, SHEDDING, log_event
+from strandline.planner.planner import PlannedPipeline
+from strandline.shedding.load_model import SheddingModel
 from strandline.shedding.sampler import SamplingRates
 
 if TYPE_CHECKING:
@@ -75,15 +77,13 @@ class _Batch:
 class SheddingController:
     """The settings of the drop boxes of a pipeline.
 
-    `rows` tells how many rows of each stream were taken in so far, dropped or not. `capacity` is the part of the time
-    that may be used. A fresh pipeline begins with empty windows. `fixed` is what a batch takes at most in any case, in
-    seconds, `batch_rows` how many rows it takes of a stream.
+    `capacity` is the part of the time that may be used. A fresh pipeline begins with empty windows. `fixed` is what a
+    batch takes at most in any case, in seconds, `batch_rows` how many rows it takes of a stream.
     """
 
     def __init__(
         self,
         queries: Mapping[str, SheddableQuery],
-        rows: Callable[[], Mapping[str, int]],
         capacity: float | None = None,
         fresh: bool = True,
         fixed: float = 0.0,
@@ -95,7 +95,6 @@ class SheddingController:
         self.load = MeasuredLoad(capacity=self.capacity)
         self.fresh = fresh
         self.sampling_rates = {query: dict.fromkeys(item.model.streams, 1.0) for query, item in queries.items()}
-        self._rows = rows
         self._batch: _Batch | None = None
         self._began: float | None = None  # when the last batch did
         self._looked: tuple[float, dict[str, int], dict[str, int]] | None = None
@@ -107,13 +106,13 @@ class SheddingController:
         self._past: deque[tuple[float, dict[str, dict[str, float]]]] = deque(maxlen=MAX_HISTORY)
         self.lock = threading.Lock()
 
-    def observe(self, now: float, left: Mapping[str, int | None]) -> None:
-        """See what the last batch took and what has come since; `left` is what waits, by stream, if one knows."""
+    def observe(self, now: float, rows: Mapping[str, int], left: Mapping[str, int | None]) -> None:
+        """See what the last batch took and what has come since: by stream, `rows` is how many were taken in so far,
+        dropped or not, and `left` how many wait, if that is known."""
         with self.lock:
-            rows = dict(self._rows())
             waiting = {stream: count or 0 for stream, count in left.items()}
             self._count(now, rows, waiting)
-            self._looked = now, rows, waiting
+            self._looked = now, dict(rows), waiting
             batch, self._batch = self._batch, None
             if batch is None:
                 return
@@ -122,7 +121,7 @@ class SheddingController:
                 self._needed or 0.0, self.capacity, self._fixed, dict(self._rates), sum(waiting.values())
             )
 
-    def _count(self, now: float, rows: dict[str, int], waiting: dict[str, int]) -> None:
+    def _count(self, now: float, rows: Mapping[str, int], waiting: dict[str, int]) -> None:
         """Let the rates follow what has come since the last look."""
         if self._looked is None or now <= self._looked[0]:
             return
@@ -187,7 +186,7 @@ class SheddingController:
                 self._past.append(
                     (now, {query: dict(sampling_rates) for query, sampling_rates in self.sampling_rates.items()})
                 )
-            rows = self._looked[1] if self._looked is not None else dict(self._rows())
+            rows = self._looked[1] if self._looked is not None else {}
             self._began = now
             self._batch = _Batch(now, dict(rows), self.sampling_rates)
             found: dict[str, list[tuple[str, float]]] = {}
@@ -284,3 +283,22 @@ def _ones(sheddable_query: SheddableQuery) -> tuple[dict[str, float], dict[str, 
     """Nothing is dropped, and nothing was."""
     ones = dict.fromkeys(sheddable_query.model.streams, 1.0)
     return ones, ones
+
+
+def make_shedder(
+    planned: PlannedPipeline,
+    sampling_rates: Mapping[str, float | None],
+    capacity: float | None,
+    fresh: bool,
+    fixed: float,
+    batch_rows: float,
+) -> SheddingController:
+    """The controller of a pipeline whose queries may lose these shares of their rows."""
+    statistics, prices = planned.inputs.statistics, planned.inputs.prices
+    queries = {
+        query.name: SheddableQuery(
+            SheddingModel(query.optimized, statistics, prices), 1.0 - (sampling_rates[query.name] or 0.0)
+        )
+        for query in planned.queries
+    }
+    return SheddingController(queries, capacity, fresh, fixed, batch_rows)

@@ -22,7 +22,7 @@ from strandline.planner.cardinality import RATE, StatisticsByStream
 from strandline.planner.join_order import EXCHANGE, JoinGraph, join_query
 from strandline.planner.joins.rates import Floats, JoinLoad, JoinQuery, Tree, output_rate
 from strandline.planner.joins.shedding import shed
-from strandline.planner.prices import constants
+from strandline.planner.prices import Prices, load_prices
 
 STEPS: Final = 30  # of bisection
 TINY: Final = 1e-12  # seconds of work that are none, but have a logarithm
@@ -30,32 +30,31 @@ TINY: Final = 1e-12  # seconds of work that are none, but have a logarithm
 SamplingRates = Mapping[str, float]
 
 
-def _row_cost() -> float:
-    """Seconds that an operator with a state takes for a row, with its way to it."""
-    return constants().joins.arrival + EXCHANGE
-
-
-def _read_cost() -> float:
-    """Seconds for a row that is read, also if it is dropped then."""
-    return 0.2 * _row_cost()
+READING: Final = 0.2  # what reading a row costs of what an operator with a state takes for it
 
 
 class SheddingModel:
-    """The model of one query, after optimization."""
+    """The model of one query, after optimization, at some prices, or at those of this machine."""
 
-    def __init__(self, plan: Plan, statistics: StatisticsByStream) -> None:
+    def __init__(self, plan: Plan, statistics: StatisticsByStream, prices: Prices | None = None) -> None:
         self.plan = plan
         self.streams = streams_read(plan)
         self._statistics = statistics
-        self._cluster, self._above = _join_in(plan)
+        self._prices = prices or load_prices()
+        self._row_cost = (
+            self._prices.joins.arrival + EXCHANGE
+        )  # seconds of an operator with a state, with the way to it
+        self._read_cost = READING * self._row_cost  # also of a row that is dropped then
+        self._cluster, stateful = _join_in(plan)
+        self._above = stateful * self._row_cost
         self._read = [streams_read(item) for item in self._cluster.inputs] if self._cluster is not None else []
         self._known: tuple[dict[str, float], JoinQuery] | None = None
 
     def load(self, rates: SamplingRates, now: SamplingRates, held: SamplingRates) -> float:
         """Seconds of work per second for rows of which `now` is kept, where of those in the windows `held` was."""
-        read = _read_cost() * sum(self._rate(rates, stream) for stream in self.streams)
+        read = self._read_cost * sum(self._rate(rates, stream) for stream in self.streams)
         if self._cluster is None:
-            return read + (_row_cost() + self._above) * sum(self._rate(rates, s) * now[s] for s in self.streams)
+            return read + (self._row_cost + self._above) * sum(self._rate(rates, s) * now[s] for s in self.streams)
         query = self._query(rates)
         work = JoinLoad.of(query, self._cluster.tree)
         return read + work.passing(self._by_input(query, rates, now), self._by_input(query, rates, held))
@@ -69,7 +68,7 @@ class SheddingModel:
             return self.load(rates, sampling_rates, sampling_rates)
 
         best = self._best(rates, least)
-        join = max(target - _read_cost() * sum(self._rate(rates, stream) for stream in self.streams), TINY)
+        join = max(target - self._read_cost * sum(self._rate(rates, stream) for stream in self.streams), TINY)
         found = best(join)
         if work(found) <= target * 1.001:
             return found
@@ -102,7 +101,7 @@ class SheddingModel:
     def _best(self, rates: SamplingRates, least: float) -> Callable[[float], dict[str, float]]:
         """The shares for a capacity, in seconds of work per second."""
         if self._cluster is None:
-            full = (_row_cost() + self._above) * sum(self._rate(rates, stream) for stream in self.streams)
+            full = (self._row_cost + self._above) * sum(self._rate(rates, stream) for stream in self.streams)
 
             def alike(capacity: float) -> dict[str, float]:
                 sampling_rate = min(1.0, max(least, capacity / full)) if full > 0 else 1.0
@@ -147,7 +146,7 @@ class SheddingModel:
                 stream: replace(self._statistics.get(stream, StreamStatistics()), rate=rate)
                 for stream, rate in wanted.items()
             }
-            query = replace(join_query(self._cluster, known), above=self._above)
+            query = replace(join_query(self._cluster, known, self._prices), above=self._above)
             self._known = wanted, query
         return self._known[1]
 
@@ -170,16 +169,16 @@ def explain_shedding(model: SheddingModel, part: float, least: float) -> str:
     )
 
 
-def _join_in(plan: Plan) -> tuple[JoinGraph | None, float]:
-    """The first joins on the way down, and what every result of them costs above, in seconds."""
-    above = 0.0
+def _join_in(plan: Plan) -> tuple[JoinGraph | None, int]:
+    """The first joins on the way down, and how many operators with a state every result of them passes above."""
+    stateful = 0
     while not isinstance(plan, Join):
         below = sources(plan)
         if len(below) != 1:
-            return None, above
-        above += _row_cost() if isinstance(plan, Aggregate | Distinct | TopRows | Rank) else 0.0
+            return None, stateful
+        stateful += isinstance(plan, Aggregate | Distinct | TopRows | Rank)
         plan = below[0]
-    return _joined(plan), above
+    return _joined(plan), stateful
 
 
 def _joined(plan: Join) -> JoinGraph:

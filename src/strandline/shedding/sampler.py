@@ -42,7 +42,7 @@ def with_setting(before: RateHistory, since: Instant, sampling_rates: SamplingRa
 
 
 def with_counts(before: Mapping[str, int], more: Mapping[str, int]) -> Mapping[str, int]:
-    return {**before, **{query: before.get(query, 0) + rows for query, rows in more.items()}} if more else before
+    return {**before, **{query: before.get(query, 0) + rows for query, rows in more.items()}}
 
 
 def drop(

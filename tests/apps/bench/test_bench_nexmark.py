@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -20,8 +21,8 @@ EVENTS = 2000
 
 def answer(text: str) -> pl.DataFrame:
     with sl.connect(engine="local") as database:
-        ((name, plan),) = read_script(database, text).queries
-        (query,) = database.start([(name, plan, Memory())], None)
+        (bound,) = read_script(database, text).queries
+        (query,) = database.start([replace(bound, sink=Memory())], None)
         query.await_end()
         frame: pl.DataFrame = query.results("polars")
         return frame.sort(frame.columns)

@@ -21,7 +21,7 @@ import psutil
 from strandline.apps.cli import main
 from strandline.connectors.sinks import postgresql, sqlite
 from strandline.connectors.sinks.sql_table import TableWriter
-from strandline.runtime import commit as delivery
+from strandline.runtime.checkpoint.chain import CheckpointChain
 
 
 def die() -> None:
@@ -61,7 +61,7 @@ MOMENTS: dict[str, tuple[Any, str, bool, Callable[..., bool]]] = {
     "postgresql, before the commit": (postgresql._PostgreSQLStore, "remember", False, always),
     "sqlite, before the commit": (sqlite._SQLiteStore, "remember", False, always),
     "tables, after the commit": (TableWriter, "take", False, always),
-    "the checkpoint, before it knows": (delivery.Delivery, "_remember", True, always),
+    "the checkpoint, before it knows": (CheckpointChain, "commit", True, always),
 }
 
 

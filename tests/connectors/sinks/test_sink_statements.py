@@ -152,8 +152,8 @@ def test_a_script_of_sinks_and_streams_is_one_pipeline(database: Database, tmp_p
         DROP SINK gone; DROP SINK IF EXISTS nobody
     """
     script = read_script(database, text)
-    assert [name for name, _ in script.queries] == ["d", "x", "y"]
-    listed = [line.split() for line in script.explanations[0].splitlines()[1:]]
+    assert [query.name for query in script.queries] == ["d", "x", "y"]
+    listed = [line.split() for line in script.outputs[0].splitlines()[1:]]
     assert [(words[0], words[1], words[-1]) for words in listed] == [
         ("gone", "console", "waiting"),
         ("x", "sqlite", "waiting"),
@@ -161,7 +161,7 @@ def test_a_script_of_sinks_and_streams_is_one_pipeline(database: Database, tmp_p
     ]
     queries = start_script(database, script, tmp_path / "out", None)
     assert all(query.await_end(30) for query in queries)
-    assert len({id(query._group) for query in queries}) == 1
+    assert len({id(query.pipeline) for query in queries}) == 1
     assert [row[:2] for row in rows(tmp_path / "a.db", "t")] == [("a", 1), ("b", 2)]
     assert pq.read_table(tmp_path / "out" / "d").num_rows == 2
     assert pq.read_table(tmp_path / "elsewhere").num_rows == 2

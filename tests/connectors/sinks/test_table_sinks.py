@@ -22,6 +22,7 @@ from strandline.connectors.traits import Traits
 from strandline.core.errors import SinkError, StrandlineError
 from strandline.core.temporal import FOREVER, instant, to_datetime
 from strandline.core.types import BIGINT, DOUBLE, VARCHAR, Column, Schema
+from strandline.database.statements import BoundQuery
 from strandline.runtime.kernels.batch import FROM, UNTIL
 from strandline.runtime.result import from_result
 from strandline.sql.binder.binder import bind_query
@@ -81,7 +82,8 @@ def test_the_table_shows_the_snapshot_after_every_batch(location: Place, text: s
         database.sql(STREAM)
         plan = bind_query(parse_one(text), database.catalog)  # type: ignore[arg-type]
         watching = Watching(location, "t")
-        query, _ = database.start([("q", plan, location.sink("t", "snapshot")), ("w", plan, watching)], None)
+        queries = [BoundQuery("q", plan, sink=location.sink("t", "snapshot")), BoundQuery("w", plan, sink=watching)]
+        query, _ = database.start(queries, None)
         assert query.await_end(60)
     assert len(watching.seen) == 9 and max(watching.seen) > 0
     ((batch, until),) = location.rows("SELECT batch, complete_until::text FROM strandline_batches"
@@ -115,7 +117,8 @@ def test_time_that_goes_on_without_rows_takes_rows_away(location: Place) -> None
         sink = location.sink("t", "snapshot")
         plan = bind_query(parse_one("SELECT k FROM s [RANGE 5 SECONDS] WHERE k = 'a'"), database.catalog)  # type: ignore[arg-type]
         watching = Watching(location, "t")
-        database.start([("q", plan, sink), ("w", plan, watching)], None)[0].await_end(60)
+        queries = [BoundQuery("q", plan, sink=sink), BoundQuery("w", plan, sink=watching)]
+        database.start(queries, None)[0].await_end(60)
     # Complete up to the time of the last row, exclusively: 00, 01, 09, for ever.
     assert watching.seen == [0, 1, 0]
 

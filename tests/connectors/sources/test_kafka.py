@@ -120,7 +120,7 @@ def test_malformed_messages_go_aside_with_their_place(broker: Broker, database: 
     assert query.await_end(30)
     assert times(query) == [1, 2, 5]
     rejected = [(row["place"], row["row"], row["reason"]) for row in query.rejected("s").to_pylist()]
-    place = f"{query._group.delivery.pipeline.streams[0].source.options['topic']}/1"
+    place = f"{query.pipeline.streams[0].source.options['topic']}/1"
     no_object = [(place, row, "not a JSON object") for row in (1, 2, 3, 6, 9)]
     assert sorted(rejected) == sorted([*no_object, (place, 5, "k: 'x' is not INT"), (place, 7, "ts: the time is NULL")])
 
@@ -206,18 +206,18 @@ def test_a_silent_partition_holds_nobody_back_for_longer_than_declared(broker: B
     query = ask(database, broker, name, "", clauses="ORDERED BY ts IDLE AFTER 1 SECOND")
     wait_for(lambda: sum(query.metrics()["rows_in"].values()) == 2)
     began, sent = time.monotonic(), 10
-    while not (status := query._group.delivery.statuses.get("s")) or status.watermark < 10:
+    while (status := query.heartbeats()["s"]).progress < 10:
         broker.send(name, 0, messages([sent]))
         sent += 1
         time.sleep(0.05)
         assert time.monotonic() - began < 20, "time stands still"
     assert status.resting == ("1",) and not status.idle
     broker.send(name, 1, messages([3, 1000]))  # awake again; 3 has come too late
-    wait_for(lambda: query._group.delivery.statuses["s"].late == 1)
+    wait_for(lambda: query.heartbeats()["s"].late == 1)
     assert query.late("s").to_pylist() == [{"k": 3, "ts": 3}]
-    assert "1" not in query._group.delivery.statuses["s"].resting
-    wait_for(lambda: query._group.delivery.statuses["s"].idle, 30)  # in the end all of them
-    assert query._group.delivery.statuses["s"].progress == 1001
+    assert "1" not in query.heartbeats()["s"].resting
+    wait_for(lambda: query.heartbeats()["s"].idle, 30)  # in the end all of them
+    assert query.heartbeats()["s"].progress == 1001
 
 
 def test_messages_that_were_deleted_before_they_were_read(broker: Broker, database: Database) -> None:

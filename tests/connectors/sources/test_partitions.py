@@ -22,9 +22,9 @@ from strandline.logical.schema import schema
 from strandline.planner.physical.lowering import choose
 from strandline.planner.physical.plan import Pipeline
 from strandline.planner.stages import optimize
-from strandline.runtime.commit import BatchReport, Delivery
 from strandline.runtime.ingest import ingest
 from strandline.runtime.offsets import SourceOffset, plan_splits
+from strandline.runtime.pipeline import RunningPipeline
 from strandline.runtime.result import from_result
 from strandline.runtime.stage import StageOutput
 from strandline.runtime.watermark import SourceStatus, merge_statuses
@@ -87,18 +87,13 @@ def run(source: PartitionedSource, text: str, tasks: int, shards: int) -> Answer
     plan = bind(text, [arrivals])
     pipeline = choose([("q", optimize(plan))], [source.stream], shards)
     answer = Answer()
-
-    def take(report: BatchReport) -> None:
+    running = RunningPipeline(pipeline)
+    for report in LocalRun(running, sources={"s": source}, tasks=tasks).batches():
         for table in report.results.get("q", ()):
             answer.elements += elements_of(from_result(table, schema(plan)))
         for table in report.late.get("s", ()):
             answer.late.setdefault("s", []).extend(table.to_pylist())
-
-    delivery = Delivery(pipeline, None, None, [take])
-    local = LocalRun(pipeline, delivery, sources={"s": source}, tasks=tasks)
-    while not delivery.ended:
-        local.step()
-    answer.late_count = {"s": delivery.statuses["s"].late}
+    answer.late_count = {"s": running.metrics.statuses["s"].late}
     return answer
 
 

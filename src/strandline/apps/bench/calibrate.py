@@ -34,7 +34,7 @@ from strandline.planner.physical.lowering import choose
 from strandline.planner.physical.plan import Pipeline, numbered
 from strandline.planner.prices import Prices, calibration_file
 from strandline.planner.stages import optimize
-from strandline.runtime.commit import Delivery
+from strandline.runtime.pipeline import RunningPipeline
 
 Floats = NDArray[np.float64]
 SMALLEST: Final = 2e-4  # seconds: less than this is noise, and is not fitted exactly
@@ -167,11 +167,8 @@ def _driving(name: str, query: str, setting: Setting, counted: int = 8) -> Sampl
     streams = [made for made in setting.streams if made.name in {s.name for s in pipeline.streams}]
     batches = {made.name: [made.rows(n, 1.0) for n in range(2 + counted)] for made in streams}
     timed = TimedRun(pipeline)
-    run = LocalRun(
-        pipeline,
-        Delivery(pipeline, None, None, ()),
-        sources={made.name: GeneratedSource(made, batches[made.name]) for made in streams},
-    )
+    sources = {made.name: GeneratedSource(made, batches[made.name]) for made in streams}
+    run = LocalRun(RunningPipeline(pipeline), sources=sources)
     seconds = 0.0
     for number in range(2 + counted):
         if number == 2:

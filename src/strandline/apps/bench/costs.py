@@ -26,7 +26,8 @@ from strandline.planner.physical.plan import Pipeline
 from strandline.planner.rewrite import run_to_fixpoint
 from strandline.planner.rules.prune_columns import prune_columns
 from strandline.planner.stages import FILTERS, MAPS, SHARING
-from strandline.runtime.commit import BatchReport, Delivery
+from strandline.runtime.batch_report import BatchReport
+from strandline.runtime.pipeline import RunningPipeline
 
 Figures = dict[str, Any]
 CLOSE: Final = 1.2  # the chosen plan may take so much longer than the best
@@ -179,13 +180,11 @@ def measure(
     fill = int(window / batch * (1 if window > 100 else 2.5)) + 2
     made = {stream.name: [stream.rows(n, batch) for n in range(fill)] for stream in streams}
     result = _Answer()
-    delivery = Delivery(pipeline, None, None, [result.take])
-    run = LocalRun(
-        pipeline, delivery, sources={stream.name: GeneratedSource(stream, made[stream.name]) for stream in streams}
-    )
+    running = RunningPipeline(pipeline)
+    run = LocalRun(running, sources={stream.name: GeneratedSource(stream, made[stream.name]) for stream in streams})
     for _ in range(fill):
-        run.step()
-    result.close(run.delivery.progress("q").time)
+        result.take(run.step())
+    result.close(running.metrics.watermark("q"))
     rows: list[int] = []
     seconds, counted = 0.0, 0
     while seconds < least or counted < 8:
@@ -194,7 +193,7 @@ def measure(
         began = time.process_time()
         run.step()
         seconds += time.process_time() - began
-        rows.append(delivery.state_rows)
+        rows.append(running.metrics.state_rows)
         counted += 1
     run.close()
     return Measured(seconds / (counted * batch), sum(rows) / len(rows), result.total)
@@ -207,8 +206,8 @@ class _Answer:
         self.pieces: list[pl.DataFrame] | None = []
         self.total = 0
 
-    def take(self, report: BatchReport) -> None:
-        table = report.result("q")
+    def take(self, report: BatchReport | None) -> None:
+        table = report.result("q") if report is not None else None
         if self.pieces is not None and table is not None:
             frame = pl.from_arrow(table)
             assert isinstance(frame, pl.DataFrame)

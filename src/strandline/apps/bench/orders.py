@@ -17,7 +17,8 @@ from strandline.apps.bench.costs import LEAST_SECONDS, as_written, measure
 from strandline.apps.bench.world import GeneratedStream, bound, statistics_of
 from strandline.planner.estimate import estimate
 from strandline.planner.physical.lowering import choose
-from strandline.planner.planner import Planner
+from strandline.planner.planner import PlanningInputs, plan_query
+from strandline.planner.prices import load_prices
 
 Figures = dict[str, Any]
 
@@ -74,8 +75,8 @@ def run_question(question: BenchQuery, repeat: int) -> Figures:
     plan = bound(question.text.replace("{w}", f"{question.window:g}"), question.streams)
     found: Figures = {"window_s": question.window}
     results = set()
-    for name, ordered in (("text", as_written(plan)), ("chosen", Planner(streams, statistics, 1).plan(plan))):
-        pipeline = choose([("q", ordered)], streams, 1)
+    chosen = plan_query("q", plan, PlanningInputs(streams, statistics, load_prices(), 1))
+    for name, pipeline in (("text", choose([("q", as_written(plan))], streams, 1)), ("chosen", chosen.physical)):
         expected = estimate(pipeline, statistics)
         gc.collect()
         runs = [measure(pipeline, question.streams, question.window, 1.0, LEAST_SECONDS) for _ in range(repeat)]

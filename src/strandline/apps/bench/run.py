@@ -37,6 +37,7 @@ from strandline.apps.bench.shedding import report_shedding, run_shedding
 from strandline.connectors.sinks import Callback, Parquet
 from strandline.core.errors import StrandlineError
 from strandline.core.temporal import SECOND
+from strandline.database.query import Query
 from strandline.engines.spark.launcher.session import EmbeddedSpark, start
 from strandline.engines.spark.launcher.settings import SPARK_ALONE
 
@@ -113,7 +114,9 @@ class Bench:
         with measured() as cost:
             database = strandline.connect(spark=spark, batch_rows=batch_rows, checkpoint=place / "checkpoint")
             database.sql(streams)
-            database.sql(sql, sink=Parquet(place / "out"), name="q").await_end()
+            query = database.sql(sql, sink=Parquet(place / "out"), name="q")
+            assert isinstance(query, Query)
+            query.await_end()
         return cost
 
     def spark_alone(self, frame: DataFrame, place: Path, mode: str = "append") -> Cost:
@@ -282,7 +285,9 @@ def latency(bench: Bench) -> Figures:
                 streams if measuring else streams.replace(f"total => {total}", f"total => {min(total, 3 * rate)}")
             )
             query = database.sql(sql, sink=Callback(heard), name="q")
+            assert isinstance(query, Query)
             query.await_end()
+    assert isinstance(query, Query)
     ours = _delays("strandline", np.concatenate(delays), cost)
     batches = [d["triggerExecution"] for d in query.batch_durations()]
     ours["batches"], ours["batch_p50_ms"] = len(batches), statistics.median(batches) if batches else None
@@ -346,6 +351,7 @@ def growth(bench: Bench) -> Figures:
                 database = strandline.connect(spark=session, batch_rows=500_000, checkpoint=place / "checkpoint")
                 database.sql(declared)
                 query = database.sql(sql, sink=Parquet(place / "out"), name="q")
+                assert isinstance(query, Query)
                 while not query.await_end(0.2):
                     states.append(query.metrics()["state_rows"])  # noqa: B023
             return cost

@@ -137,6 +137,7 @@ def _try(spark: SparkSession, place: Path, scale: float) -> float:
     with strandline.connect(spark=spark, checkpoint=place / "checkpoint") as db:
         _declare(db, scale, 1.0, 0, scale)
         query = db.sql(TEXT, sink=Parquet(place / "out"), name="q")
+        assert isinstance(query, Query)
         time.sleep(TRY)
         return _lag(query, scale)
 
@@ -166,6 +167,7 @@ def _run(spark: SparkSession, place: Path, scale: float, seconds: int, what: str
     with strandline.connect(spark=spark, checkpoint=place / "checkpoint") as db:
         _declare(db, CALM * offered, 1 / CALM, seconds, offered)
         query = db.sql(f"{TEXT} {allow}", sink=Parquet(place / "out"), name="q")
+        assert isinstance(query, Query)
         lags: list[float] = []
         half = 0
         began = time.monotonic()

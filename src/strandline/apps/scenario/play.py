@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from strandline.apps.scenario.cells import Values, cells_of, show_values, values_of
 from strandline.apps.scenario.text import AdvanceTime, End, Expect, Scenario, ScenarioEvents, ScenarioRow
@@ -13,9 +13,9 @@ from strandline.connectors.sinks import Memory
 from strandline.core.errors import QueryError, ScenarioError, StrandlineError
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, instant, show_instant
 from strandline.core.types import VARCHAR, Type
-from strandline.database.database import Database, Wanted, connected_groups
+from strandline.database.database import Database
 from strandline.database.query import Query
-from strandline.database.script import read_script
+from strandline.database.script import connected_groups, read_script
 from strandline.logical.catalog import BaseStream
 from strandline.runtime.result import VALID_FROM, VALID_UNTIL
 
@@ -58,8 +58,8 @@ def play(scenario: Scenario, database: Database, patience: float = 60.0) -> list
         raise QueryError("the scenario has no query", code="no-query", hint="Add CREATE STREAM name AS SELECT ….")
     queries: dict[str, Query] = {}
     for group in connected_groups(script.queries):
-        wanted = [Wanted(name, plan, Memory(keep=None), script.reads[name]) for name, plan in group]
-        queries |= {query.name.lower(): query for query in database.start(wanted, None)}
+        exact = [replace(query, sink=Memory(keep=None), shedding=None) for query in group]
+        queries |= {query.name.lower(): query for query in database.start(exact, None)}
     return _Stage(database, queries, scenario, patience).play()
 
 

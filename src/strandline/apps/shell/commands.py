@@ -21,6 +21,8 @@ from strandline.core.table import TextTable
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, instant, show_instant
 from strandline.database.introspection.progress_meter import show_bytes, show_rate
 from strandline.database.introspection.show import show_streams, show_views
+from strandline.database.statements import Explained
+from strandline.sql import ast
 from strandline.sql.parser.statements import parse
 
 # What completion offers for an argument.
@@ -218,7 +220,8 @@ def explain(session: Session, rest: Rest) -> None:
         return
     try:  # blanks in place of the verb: places in the statement are then places in what was typed
         for statement in parse(" " * rest.start + rest.text[rest.start :]):
-            session.say(session.database.explain(statement))  # type: ignore[arg-type]
+            explained = ast.Explain(cast(Explained, statement), span=statement.span)
+            session.say(str(session.database.execute(explained)))
     except StrandlineError as error:
         if error.span is not None:
             error.span = replace(error.span, text=rest.text)

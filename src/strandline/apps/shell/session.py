@@ -123,8 +123,9 @@ class Session:
         self.startup.engine()
         asked = time.monotonic()
         own = self.next_id()
-        result = self.database.execute(statement, name=own)
-        return self.adopt(own, result, statement.text, asked - began)
+        query = self.database.execute(statement, name=own)
+        assert isinstance(query, Query), "its statement is a query"
+        return self.adopt(own, query, statement.text, asked - began)
 
     def start_named(self, name: str) -> SessionQuery:
         """Start the query behind a derived stream."""
@@ -257,7 +258,7 @@ def _payload(query: Query, at: Instant) -> Any:
 
 def last_row(query: Query) -> Instant:
     """The time of the last row that came: what the answer was when the input ended, before its windows ran empty."""
-    statuses = query._group.delivery.statuses.values()
+    statuses = query.heartbeats().values()
     return min(max((status.high for status in statuses), default=0), FOREVER - 1)
 
 

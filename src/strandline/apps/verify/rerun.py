@@ -15,7 +15,7 @@ from strandline.logical.plan import Plan
 from strandline.logical.schema import schema
 from strandline.planner.physical.lowering import choose
 from strandline.planner.stages import optimize
-from strandline.runtime.commit import BatchReport, Delivery
+from strandline.runtime.pipeline import RunningPipeline
 from strandline.runtime.result import from_result, result_schema
 
 
@@ -40,12 +40,8 @@ class RecordedSource(Source):
 def rerun(plan: Plan, streams: Sequence[Recorded], *, batch_rows: int, shards: int) -> pl.DataFrame:
     """The elements of the answer over these rows, by column id, with `@from` and `@until`."""
     pipeline = choose([("q", optimize(plan))], [recorded.stream for recorded in streams], shards)
-    tables: list[pa.Table] = []
-
-    def take(report: BatchReport) -> None:
-        tables.extend(report.results.get("q", ()))
-
     sources = {r.stream.name: RecordedSource(r) for r in streams if r.stream in pipeline.streams}
-    LocalRun(pipeline, Delivery(pipeline, None, None, [take]), None, batch_rows, sources).run()
+    run = LocalRun(RunningPipeline(pipeline, batch_rows=batch_rows), sources=sources)
+    tables = [table for report in run.batches() for table in report.results.get("q", ())]
     shape = result_schema(schema(plan))
     return from_result(pa.concat_tables([shape.empty_table(), *(t.cast(shape) for t in tables)]), schema(plan))

@@ -22,10 +22,10 @@ from strandline.connectors.sinks import Memory
 from strandline.core.errors import QueryError, SetupError
 from strandline.core.temporal import FOREVER
 from strandline.database.database import Database as Engine
-from strandline.database.database import connected_groups
 from strandline.database.query import Query
-from strandline.database.script import Script, read_script
-from strandline.logical.catalog import BaseStream, Catalog
+from strandline.database.script import DeferredStatements, connected_groups
+from strandline.database.statements import BoundQuery
+from strandline.logical.catalog import BaseStream
 from strandline.runtime.kernels.batch import FROM, UNTIL
 from strandline.sql import ast
 from strandline.sql.binder.create_function import with_definitions
@@ -78,8 +78,7 @@ def verify(
     note: Callable[[str], None] = lambda _: None,
 ) -> list[Verdict]:
     """Run the queries of a script, all or the one called `only`, until their sources end or the time is up."""
-    script = read_script(engine, text)
-    questions = _questions(script, text, engine.catalog, only)
+    questions = _questions(engine, parse(text), only)
     verdicts = []
     with tempfile.TemporaryDirectory(prefix="strandline-verify-") as directory:
         verify_cases = _run(engine, questions, Path(directory), seconds, note)
@@ -110,50 +109,36 @@ def verify(
     return verdicts
 
 
-def _questions(script: Script, text: str, catalog: Catalog, only: str | None) -> list[QueryUnderTest]:
+def _questions(engine: Engine, statements: Sequence[ast.Statement], only: str | None) -> list[QueryUnderTest]:
     """The queries of a script, each with what names mean where it stands."""
-    place = NameScope(catalog)
-    named: dict[str, tuple[ast.Query, NameScope]] = {}
-    bare: list[tuple[ast.Query, NameScope]] = []
-    for statement in as_if_whole(with_definitions(tuple(parse(text)), catalog.functions)):
-        match statement:
+    script = DeferredStatements(engine)
+    script.run(statements)
+    resume_point: dict[int, tuple[ast.Query, NameScope]] = {}
+    place = NameScope(engine.catalog)
+    judged = as_if_whole(with_definitions(tuple(statements), engine.catalog.functions))
+    for statement, whole in zip(statements, judged, strict=True):
+        match whole:
             case ast.CreateStreamAs(name, query):
-                named[name.name.lower()] = query, place
+                resume_point[id(statement)] = query, place
                 place = place.with_query(name.name, query)
-            case ast.CreateSink(name, _, query):  # the answer is judged here, and goes nowhere else
-                named[name.name.lower()] = query, place
-            case ast.CreateView(name, columns, query, _):
+            case ast.CreateView(name, columns, query):
                 place = place.with_query(name.name, query, columns)
-            case (
-                ast.CreateStream()
-                | ast.Drop()
-                | ast.DropSink()
-                | ast.Explain()
-                | ast.ExplainAnalyze()
-                | ast.Show()
-                | ast.Describe()
-            ):
-                pass
-            case _ if ast.reads_system(statement):
-                pass
-            case ast.Set():
-                pass
-            case ast.Allowing(query, _):  # here it loses nothing
-                bare.append((query, place))
-            case _:
-                bare.append((statement, place))
-    nameless = iter(bare)
-    found = []
-    for label, plan in script.queries:
-        query, around = named[label.lower()] if label.lower() in named else next(nameless)
-        found.append(QueryUnderTest(label, query, plan, around))
-    chosen = [question for question in found if only is None or question.name.lower() == only.lower()]
+            case ast.CreateSink(_, _, query) | ast.Allowing(query):  # results are judged here, and whole
+                resume_point[id(statement)] = query, place
+            case query if isinstance(query, ast.Query):
+                resume_point[id(statement)] = query, place
+    questions = [
+        QueryUnderTest(bound.name, query, bound.plan, stand)
+        for bound in script.queries
+        for query, stand in (resume_point[id(bound.statement)],)
+    ]
+    chosen = [question for question in questions if only is None or question.name.lower() == only.lower()]
     if not chosen:
-        known = ", ".join(question.name for question in found)
+        names = ", ".join(question.name for question in questions)
         raise QueryError(
             "the script has no query" if only is None else f'the script has no query "{only}"',
             code="no-query",
-            hint=f"Queries are {known}." if known else "Add a SELECT, or CREATE STREAM name AS SELECT ….",
+            hint=f"Queries are {names}." if names else "Add a SELECT, or CREATE STREAM name AS SELECT ….",
         )
     return chosen
 
@@ -163,9 +148,10 @@ def _run(
 ) -> list[VerifyCase]:
     queries: dict[str, Query] = {}
     places: dict[str, Path] = {}
-    for number, group in enumerate(connected_groups([(q.name, q.plan) for q in questions])):
+    bound = [BoundQuery(question.name, question.plan, sink=Memory(keep=None)) for question in questions]
+    for number, group in enumerate(connected_groups(bound)):
         checkpoint = place / f"run{number}"
-        for query in engine.start([(name, plan, Memory(keep=None)) for name, plan in group], checkpoint):
+        for query in engine.start(group, checkpoint):
             queries[query.name], places[query.name] = query, checkpoint
     _wait(list(queries.values()), seconds, note)
     verify_cases = []

@@ -69,7 +69,7 @@ def open_result_writer(pipeline: Pipeline, targets: Mapping[str, ParquetTarget],
         table = to_result(frame, columns[query])
         target = targets.get(query)
         if target is None:
-            return Message("answer", query, DRIVER, table=table)
+            return Message("result", query, DRIVER, table=table)
         staged = Path(target.staging) / f"{encode_name(query)}-{batch:09d}-{task}.staged"
         staged.parent.mkdir(parents=True, exist_ok=True)
         write_parquet(table, staged)

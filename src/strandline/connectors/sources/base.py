@@ -10,8 +10,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import polars as pl
 
@@ -156,30 +157,28 @@ class SourceArguments(CallArguments):
         )
 
 
+# Our sources by the name that users write, which is that of their module; imported when a stream has one.
+OURS: Final = {
+    "file": "FileSource",
+    "rows": "RowsSource",
+    "rate": "RateSource",
+    "events": "EventsSource",
+    "dataframe": "DataFrameSource",
+    "kafka": "KafkaSource",
+    "socket": "SocketSource",
+    "http": "HttpSource",
+    "nexmark": "NexmarkSource",
+}
+
+
 def known_sources() -> dict[str, type[Source]]:
     """The sources by the name that users write: ours, and those of installed packages."""
-    from strandline.connectors.sources.dataframe import DataFrameSource
-    from strandline.connectors.sources.events import EventsSource
-    from strandline.connectors.sources.file import FileSource
-    from strandline.connectors.sources.http import HttpSource
-    from strandline.connectors.sources.kafka import KafkaSource
-    from strandline.connectors.sources.nexmark import NexmarkSource
-    from strandline.connectors.sources.rate import RateSource
-    from strandline.connectors.sources.rows import RowsSource
-    from strandline.connectors.sources.socket import SocketSource
+    return {**brought_along("strandline.sources"), **{name: _import_ours(name) for name in OURS}}
 
-    ours: dict[str, type[Source]] = {
-        "file": FileSource,
-        "rows": RowsSource,
-        "rate": RateSource,
-        "events": EventsSource,
-        "dataframe": DataFrameSource,
-        "kafka": KafkaSource,
-        "socket": SocketSource,
-        "http": HttpSource,
-        "nexmark": NexmarkSource,
-    }
-    return {**brought_along("strandline.sources"), **ours}
+
+def _import_ours(name: str) -> type[Source]:
+    source: type[Source] = getattr(import_module(f"strandline.connectors.sources.{name}"), OURS[name])
+    return source
 
 
 def open_source(stream: BaseStream, directory: Path | None = None, span: Span | None = None) -> Source:
@@ -217,12 +216,15 @@ def known_rows(call: SourceCall, span: Span | None = None) -> KnownRows | None:
 
 
 def _source_class(call: SourceCall, span: Span | None) -> type[Source]:
-    known = known_sources()
-    if call.function.lower() not in known:
+    name = call.function.lower()
+    if name in OURS:
+        return _import_ours(name)
+    foreign: dict[str, type[Source]] = brought_along("strandline.sources")
+    if name not in foreign:
         raise SourceError(
             f'there is no source "{call.function}"',
             code="unknown-source",
-            hint=f"Sources are {', '.join(sorted(known))}.",
+            hint=f"Sources are {', '.join(sorted({*OURS, *foreign}))}.",
             span=span,
         )
-    return known[call.function.lower()]
+    return foreign[name]

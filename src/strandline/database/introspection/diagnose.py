@@ -10,13 +10,12 @@ from pathlib import Path
 from strandline.core.errors import QueryError
 from strandline.core.temporal import BEFORE_ALL, FOREVER, show_instant
 from strandline.planner.physical.graph import SOURCE, OperatorGraph, build_operator_graph
-from strandline.planner.physical.plan import Pipeline
 from strandline.runtime.checkpoint.records import BatchRecords
-from strandline.runtime.commit import Delivery
+from strandline.runtime.metrics import PipelineMetrics
+from strandline.runtime.pipeline import FLOW
 from strandline.runtime.stage import OperatorCounters
 from strandline.runtime.watermark import SourceStatus, watermark_of
 
-FLOW = "flow.json"
 _JOINS = ("HashJoin", "OuterHashJoin")
 
 
@@ -51,15 +50,10 @@ class QueryDiagnostics:
         return int(getattr(counts, what)[at.number]) if counts is not None else 0
 
 
-def write_operator_graph(directory: Path, pipeline: Pipeline) -> None:
-    """Leave in the checkpoint what another process needs to explain the queries of a pipeline."""
-    (directory / FLOW).write_text(json.dumps(build_operator_graph(pipeline).to_json()))
-
-
-def collect_diagnostics(query: str, delivery: Delivery) -> QueryDiagnostics:
+def collect_diagnostics(query: str, metrics: PipelineMetrics) -> QueryDiagnostics:
     """What this process knows of a query that it runs."""
-    flow = build_operator_graph(delivery.pipeline)
-    return QueryDiagnostics(query, flow, delivery.statuses, delivery.operators, delivery.rows_out[query])
+    flow = build_operator_graph(metrics.physical)
+    return QueryDiagnostics(query, flow, metrics.statuses, metrics.operators, metrics.rows_out[query])
 
 
 def read_diagnostics(out: Path, query: str) -> QueryDiagnostics:

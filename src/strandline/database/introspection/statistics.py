@@ -13,9 +13,9 @@ from strandline.core.table import TextTable
 from strandline.core.temporal import SECOND
 from strandline.database.introspection.diagnose import QueryDiagnostics, collect_diagnostics, steps_of
 from strandline.planner.physical.graph import SOURCE
-from strandline.runtime.commit import Delivery
-from strandline.runtime.edge_metrics import EdgeMetrics, Starts
-from strandline.runtime.watermark import SourceStatus
+from strandline.runtime.edge_metrics import EdgeMetrics
+from strandline.runtime.metrics import PipelineMetrics
+from strandline.runtime.statistics_store import starts_of
 
 ANSWER = "answer"  # where the last edge of a query leads
 
@@ -108,14 +108,14 @@ class QueryStatistics:
         return f"{TextTable.text(done, operators)}\n\n{TextTable.text(flow, edges)}"
 
 
-def statistics_of(query: str, delivery: Delivery) -> QueryStatistics:
+def statistics_of(query: str, metrics: PipelineMetrics) -> QueryStatistics:
     """What this process knows of a query that it runs."""
-    diagnostics = collect_diagnostics(query, delivery)
+    diagnostics = collect_diagnostics(query, metrics)
     steps = steps_of(diagnostics)
     reading = tuple(_reading(diagnostics, status.stream) for status in diagnostics.streams)
     operators = tuple(_operator(diagnostics, step) for step in steps)
     return QueryStatistics(
-        query, reading + operators, tuple(_edges(diagnostics, operators, delivery.measurements.edges))
+        query, reading + operators, tuple(_edges(diagnostics, operators, metrics.measurements.edges))
     )
 
 
@@ -151,11 +151,6 @@ def _edges(
         if status is not None and status.rows and found.starts is None:
             found = EdgeMetrics(starts_of(status), found.lengths, found.granules, found.values)
         yield EdgeStatistics(begin, end, diagnostics.passed(begin), found)
-
-
-def starts_of(status: SourceStatus) -> Starts:
-    """What a stream tells of its rate in any case."""
-    return Starts(status.rows, status.low, status.high)
 
 
 def show_distinct(values: Mapping[str, float]) -> str | None:

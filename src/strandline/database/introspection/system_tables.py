@@ -21,7 +21,7 @@ from strandline.core.table import TextTable
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, to_datetime
 from strandline.core.types import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP, VARCHAR, Type
 from strandline.database.introspection.show import show_source
-from strandline.database.introspection.statistics import QueryStatistics, show_distinct, starts_of
+from strandline.database.introspection.statistics import QueryStatistics, show_distinct
 from strandline.database.query import Query
 from strandline.engines.local import LocalRun
 from strandline.logical.catalog import SYSTEM, BaseStream, Catalog, DerivedStream, SourceCall, Stream
@@ -29,12 +29,13 @@ from strandline.logical.plan import Map, Plan, TopRows
 from strandline.logical.schema import schema
 from strandline.planner.physical.lowering import choose
 from strandline.planner.stages import optimize
-from strandline.runtime.commit import BatchReport, Delivery
 from strandline.runtime.expressions.compile import evaluate_columns
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch
 from strandline.runtime.kernels.columns import polars_type
 from strandline.runtime.kernels.ranking import order_ranks
+from strandline.runtime.pipeline import RunningPipeline
 from strandline.runtime.result import from_result, to_result
+from strandline.runtime.statistics_store import starts_of
 from strandline.runtime.watermark import SourceStatus
 from strandline.sql import ast
 from strandline.sql.binder.binder import bind_query
@@ -123,19 +124,14 @@ def _snapshot(plan: Plan, rows: Look) -> pl.DataFrame:
     # At the border of the engine rows have their time with them, whatever it is called.
     streams = [BaseStream(name, table.columns, SourceCall("system"), FROM) for name, table in TABLES.items()]
     pipeline = choose([(ALL, optimize(plan))], streams, shards=1)
-    found: list[Any] = []
-
-    def take(report: BatchReport) -> None:
-        found.extend(report.results.get(ALL, ()))
-
     sources = {stream.name: _Rows(stream, rows(stream.name)) for stream in pipeline.streams}
-    run = LocalRun(pipeline, Delivery(pipeline, None, None, [take]), sources=sources)
+    run = LocalRun(RunningPipeline(pipeline), sources=sources)
     # Time begins for all tables, also for those without a row: a count over nothing is 0.
     run.statuses = {name: SourceStatus(name, low=NOW) for name in sources}
-    run.run()
+    tables = [table for report in run.batches() for table in report.results.get(ALL, ())]
     run.close()
     columns = schema(plan)
-    frames = [from_result(table, columns) for table in found]
+    frames = [from_result(table, columns) for table in tables]
     whole = pl.concat([Batch.empty(columns).frame, *frames])
     return whole.filter((pl.col(FROM) <= NOW) & (pl.col(UNTIL) > NOW))
 

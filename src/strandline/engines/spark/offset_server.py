@@ -8,7 +8,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, Listener
@@ -18,13 +18,10 @@ from typing import Any
 from strandline.core.errors import StrandlineError, damaged
 from strandline.core.temporary import remove_socket, socket_path
 from strandline.engines.spark.failure import seal_error
-from strandline.planner.physical.plan import Pipeline
-from strandline.runtime.checkpoint.chain import CheckpointChain
 from strandline.runtime.checkpoint.replay import forget_replayed, planned_again
 from strandline.runtime.checkpoint.verify import resume_sources
-from strandline.runtime.edge_metrics import MetricSet
 from strandline.runtime.offsets import OffsetPlanner, PipelineOffset, plan_splits
-from strandline.shedding.controller import SheddingController
+from strandline.runtime.pipeline import RunningPipeline
 
 _CLOSE_SECONDS = 2.0
 
@@ -32,25 +29,17 @@ _CLOSE_SECONDS = 2.0
 class OffsetServer:
     """Serves the planning process of one running pipeline; ends with it."""
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        chain: CheckpointChain,
-        last: PipelineOffset | None,
-        batch_rows: int,
-        secret: str,
-        shedding_controller: SheddingController | None = None,
-        requested_metrics: Callable[[], MetricSet] = tuple,
-    ) -> None:
-        self._chain = chain
+    def __init__(self, pipeline: RunningPipeline, secret: str) -> None:
+        assert pipeline.verified is not None, "it was opened with a checkpoint"
+        self._chain = pipeline.verified.chain
         self.planned_at: float | None = None  # when the last batch was, by `time.monotonic`
-        sources = resume_sources(pipeline, chain.path, last)
         self._advance = OffsetPlanner(
-            sources,
-            batch_rows,
-            tasks=pipeline.shards,
-            shedding_controller=shedding_controller,
-            requested_metrics=requested_metrics,
+            resume_sources(pipeline.physical, self._chain.path, pipeline.verified.last_offset),
+            pipeline.batch_rows,
+            tasks=pipeline.physical.shards,
+            shedding_controller=pipeline.shedding_controller,
+            metrics=pipeline.metrics,
+            subscriptions=pipeline.subscriptions,
         )
         # A Unix socket in a directory that only we can enter, and only for those who have the secret of the run: Spark
         # starts the other end on this machine.

@@ -23,16 +23,13 @@ from strandline.engines.spark.launcher.session import is_broken_connection
 from strandline.engines.spark.offset_server import OffsetServer
 from strandline.engines.spark.source import SCHEMA, PipelineSource
 from strandline.engines.spark.worker import Job, stage_function
-from strandline.runtime.checkpoint.chain import CheckpointChain
-from strandline.runtime.commit import Delivery
 from strandline.runtime.exchange import decode
-from strandline.runtime.offsets import PipelineOffset
-from strandline.shedding.controller import SheddingController
+from strandline.runtime.pipeline import PipelineDriver, RunningPipeline
 
 _RESTARTS = 3  # of Spark's query in one batch, when processes of Spark's are lost
 
 
-class SparkRun:
+class SparkRun(PipelineDriver):
     """Source, exchanges, stages and delivery, wired and started.
 
     A thread of its own watches Spark's query and ends it. Whoever waits for the end waits for that thread, so that an
@@ -43,22 +40,15 @@ class SparkRun:
         self,
         spark: SparkSession,
         job: Job,
-        chain: CheckpointChain,
-        last_offset: PipelineOffset | None,
-        batch_rows: int,
-        delivery: Delivery,
-        shedding_controller: SheddingController | None,
-        name: str,
+        pipeline: RunningPipeline,
         log_file: str | None,
         lost: Callable[[bool], StrandlineError | None],
-        interrupt: Callable[[], None],
     ) -> None:
-        self.delivery = delivery
-        self.name = name
+        self.pipeline = pipeline
+        self.name = pipeline.name
         self.log_file = log_file
         self.hung = False  # whether something in it did not end when it was stopped
         self._lost = lost  # why there is no JVM any more; its argument is whether a connection to it broke
-        self._interrupt = interrupt  # ends what its sinks wait for
         self._delivering = threading.Lock()
         self._wrote_last = threading.Event()
         self._over = threading.Event()
@@ -67,19 +57,11 @@ class SparkRun:
         self._stop_asked = threading.Event()
         self._closed = False  # whether it was stopped
         self._stopping = threading.Lock()
-        self._wiring = (spark, job, name)
-        self._restarts, self._restarted_after = 0, delivery.last_batch
+        self._wiring = (spark, job, pipeline.name)
+        self._restarts, self._restarted_after = 0, pipeline.last_batch
         spark.dataSource.register(PipelineSource)
         self._secret = job.secret
-        self.planner = OffsetServer(
-            job.pipeline,
-            chain,
-            last_offset,
-            batch_rows,
-            job.secret,
-            shedding_controller,
-            delivery.subscriptions.requested_metrics,
-        )
+        self.planner = OffsetServer(pipeline, job.secret)
         try:
             self.query = self._start(*self._wiring)
         except BaseException:
@@ -117,11 +99,11 @@ class SparkRun:
         column = frame.toArrow()["data"]
         try:
             messages = (m for value in column for m in decode(value.as_buffer()))
-            self.delivery.deliver(batch, messages, self.planner.planned_at)
+            self.pipeline.commit(batch, messages, self.planner.planned_at)
         except StrandlineError as error:  # it would come back from the JVM as text
             self._refusal = error
             raise
-        if self.delivery.ended:
+        if self.pipeline.ended:
             self._wrote_last.set()
 
     def _watch(self) -> None:
@@ -133,8 +115,8 @@ class SparkRun:
                 self._failure = failure
             self.stop()
         finally:
-            self._release()
-            ended, last_batch = self.delivery.ended, self.delivery.last_batch
+            self.pipeline.release()
+            ended, last_batch = self.pipeline.ended, self.pipeline.last_batch
             log_query_end(self.name, self._failure, ended=ended, last_batch=last_batch)
             self._over.set()
 
@@ -147,7 +129,7 @@ class SparkRun:
                 self.query.processAllAvailable()  # lets Spark commit the last batch
             if (error := self.query.exception()) is not None:
                 return self._explain(error)
-            if self._stop_asked.is_set() or self.delivery.ended:
+            if self._stop_asked.is_set() or self.pipeline.ended:
                 return None
             return self._explain_text("Spark terminated the query without an error message")
         except Exception as error:  # the JVM is gone, or has something to say about our last batch
@@ -172,8 +154,8 @@ class SparkRun:
         """Whether processes of Spark's were lost, and not again and again in the same batch."""
         if failure.code != "worker-lost" or self._stop_asked.is_set():
             return False
-        if self.delivery.last_batch > self._restarted_after:
-            self._restarts, self._restarted_after = 0, self.delivery.last_batch
+        if self.pipeline.last_batch > self._restarted_after:
+            self._restarts, self._restarted_after = 0, self.pipeline.last_batch
         return self._restarts < _RESTARTS
 
     def _restart(self, failure: StrandlineError) -> StrandlineError | None:
@@ -189,7 +171,7 @@ class SparkRun:
             message=failure.message,
             restart=self._restarts,
             restarts=_RESTARTS,
-            last_batch=self.delivery.last_batch,
+            last_batch=self.pipeline.last_batch,
             pause_s=pause,
         )
         if self._stop_asked.wait(pause):
@@ -202,11 +184,6 @@ class SparkRun:
         except Exception as error:
             return self._explain(error)
         return self._follow()
-
-    def _release(self) -> None:
-        """Nothing is written any more: another run may go on from the checkpoint."""
-        if self.delivery.chain is not None:
-            self.delivery.chain.release()
 
     def _explain_text(self, text: str) -> StrandlineError:
         return explain_failure(text, self._secret, self.log_file)
@@ -228,7 +205,7 @@ class SparkRun:
         with self._stopping:
             if not self._closed:
                 self._closed = True
-                self._interrupt()
+                self.pipeline.interrupt()
                 ended = finishes_within(STOP_SECONDS, self._stop_query)
                 # Spark's thread may be gone while a batch is still on its way to a sink.
                 ended = ended and self._has_delivered(1.0)

@@ -80,18 +80,38 @@ def choose(
     shed: frozenset[str] = frozenset(),
 ) -> Pipeline:
     """The pipeline that answers named queries together; the answers of those in `shed` tell which share was kept."""
-    fragments: list[Fragment] = []
-    queries: list[QueryPlan] = []
+    parts: list[Pipeline] = []
     for name, plan in plans:
-        read = streams_read(plan)
-        built = _build(plan)
-        if name in shed:
-            built = replace(built, node=physical.SamplingRate(KEPT_SHARE, name, windows_of(plan), built.node))
-        columns = (*logical_schema(plan), KEPT_SHARE) if name in shed else logical_schema(plan)
-        queries.append(QueryPlan(name, columns, read))
-        fragments += _cut(built, name, read, len(fragments))
-    used = frozenset().union(*(query.streams for query in queries))
-    return Pipeline(tuple(s for s in streams if s.name in used), tuple(fragments), tuple(queries), shards)
+        first = sum(len(part.fragments) for part in parts)
+        parts.append(lower(name, plan, streams, shards, sheds=name in shed, first=first))
+    return combine(parts, streams)
+
+
+def lower(
+    name: str, plan: Plan, streams: Sequence[BaseStream], shards: int, *, sheds: bool = False, first: int = 0
+) -> Pipeline:
+    """The pipeline of one query; where it `sheds`, its answer tells which share was kept. So many fragments come
+    `first`, those of the queries that it runs together with."""
+    built, columns, read = _build(plan), logical_schema(plan), streams_read(plan)
+    if sheds:
+        built = replace(built, node=physical.SamplingRate(KEPT_SHARE, name, windows_of(plan), built.node))
+        columns = (*columns, KEPT_SHARE)
+    fragments = _cut(built, name, read, first)
+    return Pipeline(_used(streams, read), tuple(fragments), (QueryPlan(name, columns, read),), shards)
+
+
+def combine(parts: Sequence[Pipeline], streams: Sequence[BaseStream]) -> Pipeline:
+    """Pipelines as one that reads each stream once."""
+    if len(parts) == 1:
+        return parts[0]
+    queries = tuple(query for part in parts for query in part.queries)
+    used = _used(streams, frozenset().union(*(query.streams for query in queries)))
+    fragments = tuple(fragment for part in parts for fragment in part.fragments)
+    return Pipeline(used, fragments, queries, parts[0].shards)
+
+
+def _used(streams: Sequence[BaseStream], names: frozenset[str]) -> tuple[BaseStream, ...]:
+    return tuple(stream for stream in streams if stream.name in names)
 
 
 def windows_of(plan: Plan) -> tuple[tuple[str, int | None], ...]:

@@ -9,10 +9,12 @@ import os
 import shutil
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
+from strandline.connectors.sinks.base import Sink
+from strandline.connectors.sources.base import open_source
 from strandline.core.durable import (
     DocumentKind,
     other_format,
@@ -26,8 +28,11 @@ from strandline.core.lease import LEASE, LOCK, Lease
 from strandline.core.temporary import temporary_directory
 from strandline.logical.catalog import StreamStatistics
 from strandline.logical.udf import user_functions
+from strandline.planner.physical.explain import show_pipeline
 from strandline.planner.physical.fingerprint import fingerprint_plan
 from strandline.planner.physical.plan import Pipeline
+from strandline.planner.planner import PlannedPipeline, PlanningInputs
+from strandline.planner.prices import Prices
 from strandline.runtime.checkpoint.records import DIRECTORY as RECORDS
 from strandline.runtime.checkpoint.records import BatchRecords
 from strandline.runtime.checkpoint.spark_log import SPARK
@@ -46,7 +51,6 @@ class Checkpoint:
         self.path = path
         self.is_temporary = is_temporary
         self._claimed: dict[str, Any] = {}
-        self._noted: dict[str, Any] = {}
         self._refuse_foreign()
         epochs = [reference.epoch for reference in BatchRecords(path).listed()]
         with _naming(path):
@@ -88,46 +92,32 @@ class Checkpoint:
         """How many buckets the state was written with; a restart must use as many."""
         return None if self.fresh else int(self._known()["shards"])
 
-    def statistics(self) -> dict[str, StreamStatistics] | None:
-        """The statistics that its plan was made with: a restart must make the same, whatever was learned since."""
+    def planning_inputs(self, current: PlanningInputs) -> PlanningInputs:
+        """What its plan was made with, as far as it remembers: a restart must make the same plan, whatever was learned,
+        calibrated or set since. What holds now, if it is new."""
         if self.fresh:
-            return None
-        made_with = self._known()["statistics"]
-        return {name: StreamStatistics(known["rate"], known["values"]) for name, known in made_with.items()}
-
-    def costs(self) -> dict[str, Any] | None:
-        """The constants of the cost model that its plan was made with; None if it is new."""
-        return None if self.fresh else self._known().get("costs")
-
-    def limits(self) -> dict[str, float | None] | None:
-        """The capacities that its plan was made for, by query; None if it is new."""
-        return None if self.fresh else self._known().get("limits")
-
-    def note(self, **facts: Any) -> None:
-        """Remember more with the identity, for a restart; of no effect if it is one."""
-        self._noted |= facts
+            return current
+        recorded = self._known()
+        prices, limits = recorded.get("costs"), recorded.get("limits")
+        return replace(
+            current,
+            statistics={name: StreamStatistics(s["rate"], s["values"]) for name, s in recorded["statistics"].items()},
+            prices=current.prices if prices is None else Prices.from_json(prices),
+            limits=limits or current.limits,
+        )
 
     @property
     def owner(self) -> str:
         """What results elsewhere say of whom they belong to: a name that no other checkpoint has."""
         return str(self._claimed["id"])
 
-    def recognise(
-        self,
-        pipeline: Pipeline,
-        plan: str,
-        sources: Mapping[str, Mapping[str, object]],
-        sinks: Mapping[str, str],
-        made_with: Mapping[str, StreamStatistics],
-    ) -> None:
-        """Make sure that the checkpoint belongs to these queries and their results, or to nobody. Changes nothing.
-
-        `plan` is its text, for people. `sources` is what decides which rows the streams have, by stream, and `sinks`
-        what of the sinks is not a matter of place, by query. `made_with` is what the plan was made with, for a restart
-        to remember.
-        """
-        fingerprint = _fingerprint(pipeline, sources, sinks)
-        names = [query.name for query in pipeline.queries]
+    def recognise(self, planned: PlannedPipeline, sinks: Mapping[str, Sink]) -> None:
+        """Make sure that the checkpoint belongs to these queries and their results, or to nobody. Changes nothing."""
+        if self.is_temporary:
+            self._claimed = {"id": uuid.uuid4().hex}
+            return
+        pipeline, inputs = planned.physical, planned.inputs
+        fingerprint = _fingerprint(pipeline, sinks)
         if not self.fresh:
             known = self._known()
             if known["fingerprint"] != fingerprint:
@@ -139,16 +129,25 @@ class Checkpoint:
                 )
             self._claimed = known
             return
-        own = {"id": uuid.uuid4().hex, "fingerprint": fingerprint}
-        used = {s.name: asdict(made_with[s.name]) for s in pipeline.streams if s.name in made_with}
-        self._claimed = {**own, "shards": pipeline.shards, "queries": names, "plan": plan, "statistics": used}
+        self._claimed = {
+            "id": uuid.uuid4().hex,
+            "fingerprint": fingerprint,
+            "shards": pipeline.shards,
+            "queries": [query.name for query in pipeline.queries],
+            "plan": show_pipeline(pipeline),  # for people
+            "statistics": {
+                s.name: asdict(inputs.statistics[s.name]) for s in pipeline.streams if s.name in inputs.statistics
+            },
+            "costs": inputs.prices.to_json(),
+            "limits": dict(inputs.limits),
+        }
 
     def claim(self) -> None:
         """Say in the checkpoint whose it is: the first file of it, there whole or not at all."""
-        if not self.fresh:
+        if not self.fresh or self.is_temporary:
             return
         with _naming(self.path):
-            write_document(self._identity, KIND, {**self._claimed, **self._noted})
+            write_document(self._identity, KIND, self._claimed)
             sync_directory(self.path)
             sync_directory(self.path.parent)
 
@@ -176,16 +175,18 @@ def read_identity(checkpoint: Path) -> dict[str, Any]:
     return identity
 
 
-def _fingerprint(pipeline: Pipeline, sources: Mapping[str, Mapping[str, object]], sinks: Mapping[str, str]) -> str:
-    """A digest of the queries and of what decides which rows their streams have."""
+def _fingerprint(pipeline: Pipeline, sinks: Mapping[str, Sink]) -> str:
+    """A digest of the queries, of what decides which rows their streams have, and of what of their sinks is not a
+    matter of place."""
     streams = [
-        [s.name, [[name, str(kind)] for name, kind in s.columns], sources.get(s.name), list(s.time_columns),
+        [s.name, [[name, str(kind)] for name, kind in s.columns], open_source(s).identity(), list(s.time_columns),
          s.disorder_us, s.idle_after_us]
         for s in pipeline.streams
     ]  # fmt: skip
+    places = {name: place for name, sink in sinks.items() if (place := sink.identity) is not None}
     # By name and types: what a function does may change, as long as it fits in.
     functions = [str(function) for _, function in sorted(user_functions(pipeline).items())]
-    identity = {"plan": fingerprint_plan(pipeline), "streams": streams, "sinks": dict(sinks), "functions": functions}
+    identity = {"plan": fingerprint_plan(pipeline), "streams": streams, "sinks": places, "functions": functions}
     return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
 
 

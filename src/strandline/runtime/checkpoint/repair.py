@@ -23,8 +23,8 @@ from strandline.runtime.checkpoint.records import BatchRecord, BatchRecords
 from strandline.runtime.checkpoint.replay import keep_for_replay
 from strandline.runtime.checkpoint.spark_log import SparkLog
 from strandline.runtime.checkpoint.verify import OutputDirectories, verify_chain, verify_delivered, write_forgotten
-from strandline.runtime.commit import side_output
 from strandline.runtime.offsets import PipelineOffset
+from strandline.runtime.outputs import side_output
 
 DISCARDED: Final = "discarded"
 

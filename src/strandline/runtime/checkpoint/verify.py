@@ -39,8 +39,8 @@ from strandline.runtime.checkpoint.chain import (
 from strandline.runtime.checkpoint.records import RECORDS_KEPT, BatchRecord, BatchRecords, RecordReference
 from strandline.runtime.checkpoint.replay import last_replayed
 from strandline.runtime.checkpoint.spark_log import SparkLog, is_empty, remove_entry
-from strandline.runtime.commit import side_output
 from strandline.runtime.offsets import PipelineOffset, SourceOffset
+from strandline.runtime.outputs import side_output
 from strandline.runtime.state.store import verify_version
 
 FULL_CHECK_BYTES: Final = 4 * 2**30  # of delivered files whose content is read at a start; of the others only the size

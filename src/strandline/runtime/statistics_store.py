@@ -11,16 +11,16 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from strandline.database.introspection.statistics import starts_of
 from strandline.logical.catalog import BaseStream, Catalog, StreamStatistics
 from strandline.planner.physical.graph import SOURCE
-from strandline.runtime.commit import BatchReport, Delivery, Listener
-from strandline.runtime.edge_metrics import EdgeMetrics
+from strandline.runtime.batch_report import BatchReport
+from strandline.runtime.edge_metrics import EdgeMetrics, Starts
+from strandline.runtime.metrics import PipelineMetrics
+from strandline.runtime.watermark import SourceStatus
 
 FILE: Final = "statistics.json"
 LEAST_ROWS: Final = 100  # fewer do not tell a rate
@@ -28,61 +28,56 @@ EVERY: Final = 10.0  # seconds between two times that the file is written
 
 
 class StatisticsStore:
-    """Listens to the batches of all queries of a database."""
+    """Rates of streams and numbers of values of their columns, learned from the batches of all queries."""
 
     def __init__(self, catalog: Catalog, directory: Path | None) -> None:
         self.catalog = catalog
         self._file = directory / FILE if directory is not None else None
         self._written = time.monotonic()
-        self._known = _read(self._file)  # of streams that are not declared yet, or not any more, too
+        self._learned = _read(self._file)  # of streams that are not declared yet, or not any more, too
 
     def recall(self, stream: BaseStream) -> None:
         """Tell the catalog what an earlier run has learned of a stream that is declared now, if it is the same one."""
-        data = self._known.get(stream.name.lower())
+        data = self._learned.get(stream.name.lower())
         if data is not None and data["identity"] == _identity(stream):
-            self.catalog.measured[stream.name.lower()] = statistics_from(data)
+            self.catalog.measured[stream.name.lower()] = StreamStatistics(data["rate"], dict(data["values"]))
 
-    def listener(self, delivery: Delivery) -> Listener:
-        """Whom a query calls after each of its batches."""
+    def learn(self, report: BatchReport, metrics: PipelineMetrics) -> None:
+        """Learn from a batch; now and then what was learned is written down."""
+        for stream in metrics.physical.streams:
+            if stream.name in report.statuses and stream.name in self.catalog:
+                self._learn(stream, metrics)
+        if time.monotonic() - self._written >= EVERY:
+            self.save()
 
-        def take(report: BatchReport) -> None:
-            for stream in delivery.pipeline.streams:
-                if stream.name in report.statuses:
-                    self._learn(stream, delivery)
-            if time.monotonic() - self._written >= EVERY:
-                self.save()
-
-        return take
-
-    def _learn(self, stream: BaseStream, delivery: Delivery) -> None:
-        if stream.name not in self.catalog:
-            return
-        starts = starts_of(delivery.statuses[stream.name])
-        known = self.catalog.measured.get(stream.name.lower()) or StreamStatistics()
+    def _learn(self, stream: BaseStream, metrics: PipelineMetrics) -> None:
+        starts = starts_of(metrics.statuses[stream.name])
+        before = self.catalog.measured.get(stream.name.lower()) or StreamStatistics()
         rate = starts.rate if starts.count >= LEAST_ROWS else None
-        sketches = delivery.measurements.edges.get(f"{SOURCE}{stream.name}", EdgeMetrics()).values or {}
+        sketches = metrics.measurements.edges.get(f"{SOURCE}{stream.name}", EdgeMetrics()).values or {}
         values = {column: sketch.count for column, sketch in sketches.items()}
         if rate is None and not values:
             return
-        found = StreamStatistics(rate or known.rate, {**known.values, **values})
-        self.catalog.measured[stream.name.lower()] = found
+        learned = StreamStatistics(rate or before.rate, {**before.values, **values})
+        self.catalog.measured[stream.name.lower()] = learned
         if self._file is not None:
-            self._known[stream.name.lower()] = {"identity": _identity(stream), **asdict(found)}
+            self._learned[stream.name.lower()] = {"identity": _identity(stream), **asdict(learned)}
 
     def save(self) -> None:
         """Write down what is known. That it cannot be written is no reason to stop: it is about speed only."""
         self._written = time.monotonic()
-        if self._file is None or not self._known:
+        if self._file is None or not self._learned:
             return
         with contextlib.suppress(OSError):
             self._file.parent.mkdir(parents=True, exist_ok=True)
             temporary = self._file.with_suffix(f".{os.getpid()}")
-            temporary.write_text(json.dumps(dict(self._known), indent=1))
+            temporary.write_text(json.dumps(dict(self._learned), indent=1))
             os.replace(temporary, self._file)
 
 
-def statistics_from(data: Mapping[str, Any]) -> StreamStatistics:
-    return StreamStatistics(data["rate"], dict(data["values"]))
+def starts_of(status: SourceStatus) -> Starts:
+    """What a stream tells of its rate in any case."""
+    return Starts(status.rows, status.low, status.high)
 
 
 def _read(file: Path | None) -> dict[str, dict[str, Any]]:

@@ -1,0 +1,258 @@
+"""The one interpreter of statements: the API, scripts, the shell and `verify` execute them here.
+
+`Statements` executes at once. A script is a deferred database: `DeferredStatements` (`database/script.py`) declares at
+once and collects queries, to start them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from strandline.connectors.sinks import Sink, make_sink
+from strandline.connectors.sources.base import confine_source, known_rows, open_source
+from strandline.core.errors import CatalogError, QueryError, SinkError, at_place
+from strandline.core.table import TextTable
+from strandline.database.introspection import show
+from strandline.database.introspection.system_tables import SystemTables, ask
+from strandline.database.query import Query
+from strandline.logical.catalog import SYSTEM, Dependent, DerivedStream, Stream
+from strandline.logical.plan import Plan
+from strandline.sql import ast
+from strandline.sql.binder.binder import bind_derived_stream, bind_reading, bind_view
+from strandline.sql.binder.create_stream import bind_connector, bind_create_stream
+from strandline.sql.binder.scope import suggestion
+
+if TYPE_CHECKING:
+    from strandline.database.database import Database
+
+# The value of a statement: a query that runs, a table (SHOW, DESCRIBE, SELECT from sys), a text (EXPLAIN), or nothing.
+StatementResult: TypeAlias = Query | TextTable | str | None
+# What EXPLAIN explains.
+Explained: TypeAlias = ast.Query | ast.Allowing | ast.CreateStreamAs | ast.CreateView | ast.CreateSink
+
+
+@dataclass(frozen=True, slots=True)
+class BoundQuery:
+    """A query whose names and types are resolved, ready to be planned and started.
+
+    `reads` are the streams and views that its text names. `sink` is where its results go; None leaves it to whoever
+    starts it. `shedding` is the share of rows that may be dropped where not all can be read. In a script `name` is
+    empty until the end, if the user gave it none.
+    """
+
+    name: str
+    plan: Plan
+    reads: frozenset[str] = frozenset()
+    sink: Sink | None = None
+    shedding: float | None = None
+    statement: ast.Statement | None = None
+
+
+class Statements:
+    """Executes statements against a database, one after the other."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._catalog = database.catalog
+        self._free_names = database.free_names()
+
+    def execute(
+        self, statement: ast.Statement, *, sink: Sink | None = None, name: str | None = None
+    ) -> StatementResult:
+        """Execute one statement; a query gets the name and the sink, if they are given."""
+        match statement:
+            case ast.CreateStream():
+                self._create_stream(statement)
+            case ast.CreateStreamAs():
+                self._create_derived_stream(statement)
+            case ast.CreateView():
+                self._create_view(statement)
+            case ast.Drop():
+                self._drop(statement)
+            case ast.CreateSink():
+                return self._create_sink(statement)
+            case ast.DropSink():
+                self._drop_sink(statement)
+            case ast.Explain(inner, why):
+                return self._database.explain(self._bind(inner, "query"), why=why)
+            case ast.ExplainAnalyze(named):
+                return self._find_query(named).explain(analyze=True)
+            case ast.Show(what):
+                return self._show(what)
+            case ast.Describe(named):
+                return self._describe(named)
+            case ast.Set("CAPACITY", value):
+                self._database.capacity = value
+            case ast.Set(_, value):
+                self._database.shedding = value
+            case ast.Allowing():
+                return self._start(replace(self._bind(statement, name), sink=sink))
+            case _ if ast.reads_system(statement):
+                return ask(statement, self._catalog, self._database.queries)
+            case _:
+                return self._start(replace(self._bind(statement, name), sink=sink))
+        return None
+
+    # ---- queries -----------------------------------------------------------------------------------------------------
+
+    def _start(self, query: BoundQuery) -> Query | None:
+        """Start a query, under the next free number if it has no name."""
+        if not query.name:
+            query = replace(query, name=next(self._free_names))
+        return self._database.start([query], self._database.checkpoint_of(query.name))[0]
+
+    def _bind(self, statement: Explained, name: str | None) -> BoundQuery:
+        """The query of a statement; `name` is for one that has none in its text."""
+        match statement:
+            case ast.CreateStreamAs(named, query, shedding) | ast.CreateSink(named, _, query, shedding):
+                sampling_rate, name = self._shedding(shedding), named.name
+            case ast.CreateView(named, _, query):
+                sampling_rate, name = None, named.name
+            case ast.Allowing(query, shedding):
+                sampling_rate = shedding.most
+            case query:
+                sampling_rate = self._database.shedding
+        plan, reads = bind_reading(query, self._catalog)
+        return BoundQuery(name or "", plan, reads, shedding=sampling_rate, statement=statement)
+
+    def bind_stream(self, name: str) -> BoundQuery:
+        """The query behind a derived stream."""
+        stream = self._catalog.get(name)
+        if not isinstance(stream, DerivedStream) or stream.is_view:
+            raise CatalogError(
+                f'{stream.word} "{stream.name}" is not a query that runs',
+                code="not-a-query",
+                hint=f"Use SELECT * FROM {stream.name}.",
+            )
+        shedding = self._database.shedding if stream.shedding is None else stream.shedding
+        return BoundQuery(stream.name, stream.plan, stream.reads | {stream.name}, shedding=shedding)
+
+    def _shedding(self, shedding: ast.Shedding | None) -> float | None:
+        """Which share of the rows may be dropped: what the query says, or what holds for all."""
+        return self._database.shedding if shedding is None else shedding.most
+
+    def _readers(self) -> list[Dependent]:
+        """The queries that a stream may not be taken away from."""
+        return [Dependent(query.name, query.reads) for query in self._database.queries if query.is_running]
+
+    def _find_query(self, name: ast.Identifier) -> Query:
+        """The query of a name; of several the newest."""
+        queries = self._database.queries
+        for query in reversed(queries):
+            if name.matches(query.name):
+                return query
+        names = [query.name for query in queries]
+        raise QueryError(
+            f'there is no query "{name.name}"',
+            code="unknown-query",
+            hint=suggestion(name.name, names, "Queries are") if names else "None was started yet.",
+            span=name.span,
+        )
+
+    # ---- streams and views -------------------------------------------------------------------------------------------
+
+    def _create_stream(self, statement: ast.CreateStream) -> None:
+        """Declare a base stream: its source must be allowed, and it is opened once to see whether it can be read."""
+        call, span, allow = bind_connector(statement.source), statement.source.span, self._catalog.allow
+        confine_source(call, allow, span)
+        rows = None if statement.columns else known_rows(call, span)
+        stream = self._database.push.housed(bind_create_stream(statement, rows))
+        stream = replace(stream, source=replace(stream.source, allow=allow))
+        with at_place(span):
+            open_source(stream, span=span).check(span)
+        self._catalog.add(stream, statement.name.span)
+        self._database.statistics_store.recall(stream)
+
+    def _create_derived_stream(self, statement: ast.CreateStreamAs) -> None:
+        self._catalog.add(bind_derived_stream(statement, self._catalog), statement.name.span)
+
+    def _create_view(self, statement: ast.CreateView) -> None:
+        view, span = bind_view(statement, self._catalog), statement.name.span
+        if statement.replace:
+            self._catalog.replace_view(view, self._readers(), span)
+        else:
+            self._catalog.add(view, span)
+
+    def _drop(self, statement: ast.Drop) -> list[Stream]:
+        """Drop a stream or view, and with CASCADE what reads it; returns what is gone."""
+        name, kind = statement.name, statement.kind.lower()
+        if statement.if_exists and name.name not in self._catalog:
+            return []
+        stream = self._catalog.get(name.name, name.span)
+        if stream.word != kind:
+            raise CatalogError(
+                f'"{stream.name}" is a {stream.word}, not a {kind}',
+                code="other-kind",
+                hint=f"Write DROP {stream.word.upper()} {stream.name}.",
+                span=name.span,
+            )
+        return self._catalog.drop(name.name, name.span, cascade=statement.cascade, running=self._readers())
+
+    # ---- sinks -------------------------------------------------------------------------------------------------------
+
+    def _create_sink(self, statement: ast.CreateSink) -> Query | None:
+        try:
+            return self._start(self._bind_sink(statement))
+        except SinkError as error:
+            error.span = error.span or statement.target.span
+            raise
+
+    def _bind_sink(self, statement: ast.CreateSink) -> BoundQuery:
+        name, target = statement.name, statement.target
+        sink = make_sink(bind_connector(target), target.function.span, target.span, self._catalog.allow)
+        if name.name.lower() in {taken.lower() for taken in self._taken_names()}:
+            raise CatalogError(
+                f'there is a stream, view or query "{name.name}" already',
+                code="sink-exists",
+                hint="Choose another name for the sink, or drop the other first.",
+                span=name.span,
+            )
+        return replace(self._bind(statement, None), sink=sink)
+
+    def _taken_names(self) -> list[str]:
+        running = [query.name for query in self._database.queries if query.is_running]
+        return [stream.name for stream in self._catalog] + running
+
+    def _drop_sink(self, statement: ast.DropSink) -> None:
+        """Stop a sink. What it has written stays, and its checkpoint, too: the same CREATE SINK goes on."""
+        sinks = [query for query in self._database.queries if query.has_sink]
+        dropped = [query for query in sinks if statement.name.matches(query.name)]
+        if not dropped and not statement.if_exists:
+            raise unknown_sink(statement.name, [query.name for query in sinks])
+        for query in dropped:
+            query.stop()
+            self._database.queries.remove(query)
+
+    # ---- SHOW and DESCRIBE -------------------------------------------------------------------------------------------
+
+    def _show(self, what: str) -> TextTable:
+        queries, waiting = self._database.queries, self._waiting()
+        match what:
+            case "STREAMS":
+                return show.show_streams(self._catalog)
+            case "VIEWS":
+                return show.show_views(self._catalog)
+            case "SINKS":
+                return show.show_sinks(queries, {query.name: query.sink for query in waiting if query.sink is not None})
+            case "SHEDDING":
+                return show.show_shedding(queries)
+        return show.show_queries(queries, [Dependent(query.name or "SELECT", query.reads) for query in waiting])
+
+    def _describe(self, name: ast.Identifier) -> TextTable:
+        catalog = SystemTables(self._catalog) if name.name.lower().startswith(SYSTEM) else self._catalog
+        return show.describe(catalog.get(name.name, name.span))
+
+    def _waiting(self) -> Sequence[BoundQuery]:
+        """The queries that are going to be started."""
+        return ()
+
+
+def unknown_sink(name: ast.Identifier, sinks: Sequence[str]) -> CatalogError:
+    return CatalogError(
+        f'sink "{name.name}" does not exist',
+        code="unknown-sink",
+        hint=suggestion(name.name, sinks, "Sinks are") if sinks else "There is none.",
+        span=name.span,
+    )

@@ -1,0 +1,83 @@
+"""What the messages of a batch say together, once all of its tasks are done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import reduce
+
+import pyarrow as pa
+
+from strandline.connectors.sinks.parquet_parts import StagedFile
+from strandline.runtime.edge_metrics import EdgeMetrics, MetricSet, merge_edges, union_metrics
+from strandline.runtime.exchange import Message
+from strandline.runtime.stage import OperatorCounters
+from strandline.runtime.state.store import StoredVersion
+from strandline.runtime.watermark import SourceStatus, merge_statuses
+
+
+@dataclass(slots=True)
+class BatchReport:
+    """What a batch brought: results by query, side outputs by stream, counts by fragment, state by shard."""
+
+    batch: int
+    statuses: dict[str, SourceStatus] = field(default_factory=dict)
+    results: dict[str, list[pa.Table]] = field(default_factory=dict)
+    rows_out: dict[str, int] = field(default_factory=dict)
+    late: dict[str, list[pa.Table]] = field(default_factory=dict)
+    rejected: dict[str, list[pa.Table]] = field(default_factory=dict)
+    operators: dict[str, OperatorCounters] = field(default_factory=dict)
+    measured: dict[str, EdgeMetrics] = field(default_factory=dict)
+    staged: dict[str, list[StagedFile]] = field(default_factory=dict)  # results that tasks have written, by query
+    state: dict[str, StoredVersion] = field(default_factory=dict)
+
+    @staticmethod
+    def from_messages(batch: int, messages: Iterable[Message]) -> BatchReport:
+        report = BatchReport(batch)
+        statuses: list[SourceStatus] = []
+        for message in messages:
+            if message.kind == "watermark":
+                statuses.append(SourceStatus.from_json(message.facts))
+            else:
+                report._add(message)
+        report.statuses = merge_statuses(statuses)
+        return report
+
+    def _add(self, message: Message) -> None:
+        match message.kind:
+            case "result":
+                assert message.table is not None
+                self.results.setdefault(message.name, []).append(message.table)
+                self._count_rows(message.name, message.table.num_rows)
+            case "file":
+                self.staged.setdefault(message.name, []).append(StagedFile.from_json(message.facts))
+                self._count_rows(message.name, message.facts["rows"])
+            case "state":
+                self.state[message.name] = StoredVersion(**message.facts)
+            case "late":
+                self.late.setdefault(message.name, []).append(message.table)
+            case "rejected":
+                self.rejected.setdefault(message.name, []).append(message.table)
+            case "operators":
+                for fragment, facts in message.facts.items():
+                    if fragment in self.operators:
+                        self.operators[fragment].add(OperatorCounters(**facts))
+                    else:
+                        self.operators[fragment] = OperatorCounters(**facts)
+            case "measured":
+                edges = {name: EdgeMetrics.from_json(facts) for name, facts in message.facts.items()}
+                self.measured = merge_edges(self.measured, edges)
+            case other:
+                raise AssertionError(f"the driver does not know messages of kind {other}")
+
+    def _count_rows(self, query: str, rows: int) -> None:
+        self.rows_out[query] = self.rows_out.get(query, 0) + rows
+
+    @property
+    def requested_metrics(self) -> MetricSet:
+        """What the batch was asked to measure."""
+        return reduce(union_metrics, (status.requested_metrics for status in self.statuses.values()), ())
+
+    def result(self, query: str) -> pa.Table | None:
+        tables = self.results.get(query)
+        return pa.concat_tables(tables) if tables else None

@@ -1,0 +1,130 @@
+"""Counters and watermarks of a pipeline since its queries began, also across restarts."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, show_instant
+from strandline.planner.physical.plan import Pipeline
+from strandline.runtime.batch_report import BatchReport
+from strandline.runtime.checkpoint.records import BatchRecord
+from strandline.runtime.edge_metrics import Measurements
+from strandline.runtime.stage import OperatorCounters
+from strandline.runtime.watermark import SourceStatus, watermark_of
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What had been counted before a batch."""
+
+    rows_out: dict[str, int]
+    passed: dict[str, list[int]]
+    seconds: dict[str, list[float]]
+
+
+class PipelineMetrics:
+    """What was counted in all batches so far. A batch that runs again counts once."""
+
+    def __init__(self, physical: Pipeline) -> None:
+        self.physical = physical
+        self.last_batch = -1
+        self.batches = 0  # of this run
+        self.statuses: Mapping[str, SourceStatus] = {}
+        self.rows_out = dict.fromkeys((query.name for query in physical.queries), 0)
+        self.answered: dict[str, int] = {}  # the last batch that brought rows, by query
+        self.operators: Mapping[str, OperatorCounters] = {}  # by fragment: totals of what passed, and what is kept now
+        self.measurements = Measurements()
+        self._measured_before = self.measurements
+        self._before_last = Totals(dict(self.rows_out), {}, {})
+
+    def add(self, report: BatchReport) -> None:
+        """Add up what a batch brought. One that runs again was counted, so its count begins before it."""
+        again = report.batch == self.last_batch
+        base = self._before_last if again else self._totals()
+        self._before_last = base
+        self.batches += 1
+        self.rows_out = {name: count + report.rows_out.get(name, 0) for name, count in base.rows_out.items()}
+        for fragment, counts in report.operators.items():
+            passed = map(operator.add, base.passed.get(fragment) or [0] * len(counts.passed), counts.passed)
+            seconds = map(operator.add, base.seconds.get(fragment) or [0.0] * len(counts.passed), counts.seconds)
+            total = replace(counts, passed=list(passed), seconds=list(seconds))
+            self.operators = {**self.operators, fragment: total}
+        self._measured_before = self._measured_before if again else self.measurements
+        self.measurements = self._measured_before.after(report.requested_metrics, report.measured)
+        self.answered |= {name: report.batch for name, rows in report.rows_out.items() if rows}
+        self.statuses = {**self.statuses, **report.statuses}  # a new one: others may be looking at the old one
+        self.last_batch = report.batch
+
+    def _totals(self) -> Totals:
+        passed = {fragment: counts.passed for fragment, counts in self.operators.items()}
+        return Totals(self.rows_out, passed, {fragment: counts.seconds for fragment, counts in self.operators.items()})
+
+    def to_json(self) -> dict[str, Any]:
+        """The counters, for the record of a batch; `resume` reads them."""
+        return {
+            "rows_out": self.rows_out,
+            "operators": {fragment: asdict(counts) for fragment, counts in self.operators.items()},
+            "before": asdict(self._before_last),
+            "answered": self.answered,
+        }
+
+    def resume(self, record: BatchRecord) -> None:
+        """Continue after a batch; raises if its record has not the right form."""
+        self.last_batch = record.batch
+        self.statuses = {name: SourceStatus.from_json(status) for name, status in record.statuses.items()}
+        totals = record.totals
+        self.rows_out = dict(totals["rows_out"])
+        self.operators = {fragment: OperatorCounters(**counts) for fragment, counts in totals["operators"].items()}
+        self._before_last = Totals(**totals["before"])
+        self.answered = dict(totals["answered"])
+
+    @property
+    def state_rows(self) -> int:
+        return sum(sum(counts.rows) for counts in self.operators.values())
+
+    @property
+    def state_bytes(self) -> int:
+        return sum(sum(counts.bytes) for counts in self.operators.values())
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU time of the operators since the queries began."""
+        return sum(sum(counts.seconds) for counts in self.operators.values())
+
+    @property
+    def ended(self) -> bool:
+        """Whether all sources have ended, so that no row follows."""
+        return bool(self.statuses) and all(
+            (status := self.statuses.get(stream.name)) is not None and status.ended for stream in self.physical.streams
+        )
+
+    def rows_taken(self) -> dict[str, int]:
+        """How many rows of each stream were taken in so far, dropped or not."""
+        return {stream: status.rows + status.late for stream, status in self.statuses.items()}
+
+    def heartbeats_of(self, query: str) -> dict[str, SourceStatus]:
+        """What is known of the streams that a query reads."""
+        return {name: self.statuses.get(name) or SourceStatus(name) for name in self._streams_of(query)}
+
+    def watermark(self, query: str) -> Instant:
+        """Up to which instant the results of a query are final."""
+        return watermark_of(self.statuses, self._streams_of(query)).time if self.statuses else BEFORE_ALL
+
+    def watermarks(self) -> dict[str, Instant]:
+        return {query.name: self.watermark(query.name) for query in self.physical.queries}
+
+    def show_watermark(self) -> str:
+        """Up to when the results of all queries are final, as one word."""
+        return show_instant(min(self.watermarks().values())).replace(" ", "T")
+
+    def now(self, query: str, watermark: Instant) -> Instant:
+        """The instant of the current snapshot: the last complete one, or that of the last row if no row will follow."""
+        if watermark < FOREVER:
+            return watermark - 1
+        return max([status.high for status in self.heartbeats_of(query).values() if status.rows], default=0)
+
+    def _streams_of(self, query: str) -> frozenset[str]:
+        return next(item.streams for item in self.physical.queries if item.name == query)

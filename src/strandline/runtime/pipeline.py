@@ -1,0 +1,370 @@
+"""A pipeline at work: its checkpoint, its sinks, its results, and everything that a batch changes.
+
+`RunningPipeline.open` validates and claims, an engine drives the batches, `RunningPipeline.commit` ends each of them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from strandline.connectors.sinks import Memory, ResumePoint, Sink, SinkBatch, SinkWriter
+from strandline.connectors.sinks.parquet_parts import ParquetTarget
+from strandline.core.errors import damaged
+from strandline.core.interrupts import finishes_within
+from strandline.core.log import BATCH, DEBUG, INFO, INPUT, RECOVERY, SINK, WARNING, log_event
+from strandline.core.temporal import BEFORE_ALL
+from strandline.logical.catalog import Catalog
+from strandline.planner.estimate import Estimate, estimate
+from strandline.planner.physical.graph import build_operator_graph
+from strandline.planner.physical.plan import Pipeline, has_whole_elements
+from strandline.planner.planner import PlannedPipeline, PlanningInputs
+from strandline.runtime.bad_input import check_input
+from strandline.runtime.batch_report import BatchReport
+from strandline.runtime.checkpoint.chain import CheckpointChain, DeliveredFile, state_directory
+from strandline.runtime.checkpoint.examine import write_outputs
+from strandline.runtime.checkpoint.identity import Checkpoint
+from strandline.runtime.checkpoint.replay import replayed_until
+from strandline.runtime.checkpoint.verify import (
+    OutputDirectories,
+    VerifiedChain,
+    make_ready,
+    verify_chain,
+    verify_delivered,
+    verify_sources,
+)
+from strandline.runtime.exchange import Message
+from strandline.runtime.metrics import PipelineMetrics
+from strandline.runtime.outputs import publish_results, write_side_outputs
+from strandline.runtime.result import result_schema
+from strandline.runtime.result_buffer import ResultBuffer, ResultChunks
+from strandline.runtime.results import PipelineResults
+from strandline.runtime.statistics_store import StatisticsStore
+from strandline.runtime.subscriptions import Subscriptions
+from strandline.runtime.watermark import SourceStatus
+from strandline.shedding.controller import SheddingController
+
+BATCH_ROWS: Final = 1_000_000
+CLOSE_SECONDS: Final = 1.0  # for a sink to let go of its connections
+FLOW: Final = "flow.json"  # the operators, for `strandline why` in another process
+
+
+class PipelineDriver:
+    """What drives a running pipeline: Spark's query, or a thread of this process."""
+
+    def await_end(self, timeout: float | None = None) -> bool:
+        """Wait until all sources have ended; raises what made the queries fail. False if the time ran out."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Raise what made the queries fail, if something did."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """End the batches; nothing is written afterwards."""
+        raise NotImplementedError
+
+    def durations(self) -> list[dict[str, Any]]:
+        """What recent batches took, by phase, in milliseconds."""
+        return []
+
+    def rows_left(self) -> int | None:
+        """About how many rows of the sources have not been read; None if they cannot tell."""
+        return None
+
+
+class RunningPipeline:
+    """Queries that run together, and what they share.
+
+    `verified` is the checkpoint that batches continue; None where nothing outlives the process. `side_outputs` is where
+    late and rejected rows are kept as files.
+    """
+
+    def __init__(
+        self,
+        physical: Pipeline,
+        *,
+        verified: VerifiedChain | None = None,
+        side_outputs: Path | None = None,
+        writers: Mapping[str, SinkWriter] | None = None,
+        buffers: dict[str, ResultBuffer] | None = None,
+        statistics_store: StatisticsStore | None = None,
+        shedding_controller: SheddingController | None = None,
+        batch_rows: int = BATCH_ROWS,
+    ) -> None:
+        self.physical = physical
+        self.name = "+".join(query.name for query in physical.queries)  # for the log
+        self.verified = verified  # None where nothing outlives the process
+        self.chain = verified.chain if verified is not None else None
+        self.side_outputs = side_outputs
+        self.writers = dict(writers or {})  # by query
+        self.directories = {name: path for name, writer in self.writers.items() if (path := writer.directory)}
+        self.statistics_store = statistics_store or StatisticsStore(Catalog(), None)
+        self.shedding_controller = shedding_controller
+        self.batch_rows = batch_rows  # about how many rows of a stream a batch takes
+        self.subscriptions = Subscriptions()
+        self.metrics = PipelineMetrics(physical)
+        self._resume()
+        self.results = PipelineResults(self.metrics, buffers or {})
+        self.driver: PipelineDriver | None = None  # None if everything was over before
+        self.inputs: PlanningInputs | None = None
+        self._checkpoint: Checkpoint | None = None
+        self._columns = {query.name: query.columns for query in physical.queries}
+
+    @staticmethod
+    def open(
+        planned: PlannedPipeline,
+        sinks: Mapping[str, Sink],
+        checkpoint: Checkpoint,
+        statistics_store: StatisticsStore,
+        side_outputs: Path | None = None,
+        batch_rows: int = BATCH_ROWS,
+    ) -> RunningPipeline:
+        """Validate plan, checkpoint, sources and sinks while nothing is changed; then claim the checkpoint and open the
+        sinks. Side outputs are kept in `side_outputs`, or beside the first result that is a directory."""
+        physical = planned.physical
+        checkpoint.recognise(planned, sinks)
+        if checkpoint.is_temporary:
+            verified = VerifiedChain(CheckpointChain(checkpoint.path, checkpoint.lease), None, True)
+        else:
+            verified = verify_chain(checkpoint.path, checkpoint.lease)
+        verify_sources(physical, checkpoint.path, verified.last_offset)
+        columns = {query.name: query.columns for query in physical.queries}
+        pipeline = RunningPipeline(
+            physical,
+            verified=verified,
+            side_outputs=side_outputs
+            or next((near for sink in sinks.values() if (near := sink.side_output_directory)), None),
+            writers={name: sink.open(name, columns[name]) for name, sink in sinks.items()},
+            buffers={
+                name: ResultBuffer(columns[name], sink.keep, in_chunks=not has_whole_elements(physical, name))
+                for name, sink in sinks.items()
+                if isinstance(sink, Memory)
+            },
+            statistics_store=statistics_store,
+            batch_rows=batch_rows,
+        )
+        pipeline.inputs, pipeline._checkpoint = planned.inputs, checkpoint
+        try:
+            pipeline._claim(checkpoint, verified, sinks)
+        except BaseException:
+            pipeline.stop()
+            raise
+        return pipeline
+
+    def _claim(self, checkpoint: Checkpoint, verified: VerifiedChain, sinks: Mapping[str, Sink]) -> None:
+        resume_points = {
+            name: ResumePoint(
+                checkpoint.owner,
+                checkpoint.fresh,
+                self.metrics.last_batch,
+                self.metrics.answered.get(name, -1),
+                checkpoint.lease.epoch,
+                replayed_until(checkpoint.path),
+            )
+            for name in sinks
+        }
+        for name, writer in self.writers.items():
+            writer.validate(resume_points[name])
+        consumed = frozenset(name for name, writer in self.writers.items() if writer.consumed)
+        outputs = OutputDirectories(self.directories, self.side_outputs, consumed)
+        verify_delivered(verified.chain, outputs)
+        # From here on something is changed.
+        checkpoint.claim()
+        if not checkpoint.is_temporary:
+            make_ready(verified)
+            kinds = {name: sink.kind for name, sink in sinks.items() if sink.identity is not None}
+            write_outputs(checkpoint.path, outputs, kinds)
+            (checkpoint.path / FLOW).write_text(json.dumps(build_operator_graph(self.physical).to_json()))
+        for name, writer in self.writers.items():
+            writer.prepare(resume_points[name])
+
+    # ---- a batch -----------------------------------------------------------------------------------------------------
+
+    def commit(self, batch: int, messages: Iterable[Message], began: float | None = None) -> BatchReport:
+        """Everything that a batch changes, in order (docs/decisions/0012).
+
+        Each step is without harm if it is repeated: after a crash the batch runs again, with the same rows. `began` is
+        when the batch was planned, by `time.monotonic`, if that was in this run.
+        """
+        began = time.monotonic() if began is None else began
+        self._check_lease()
+        report = BatchReport.from_messages(batch, messages)
+        check_input(self.physical.streams, report.statuses, report.rejected)
+        before, repeated = self.metrics.statuses, batch == self.metrics.last_batch
+        self._sync_state(report)
+        files = [*write_side_outputs(self.side_outputs, self.physical, report)]
+        files += publish_results(self.directories, report)  # staged Parquet files get their names
+        self.metrics.add(report)
+        self.results.append(report)
+        self.statistics_store.learn(report, self.metrics)
+        self._write_to_sinks(report)
+        self._record(report, files)  # from here on a restart goes on after the batch
+        self.subscriptions.publish(report.requested_metrics, self.ended)
+        self._log_batch(report, before, repeated, time.monotonic() - began)
+        return report
+
+    def _check_lease(self) -> None:
+        """Raise if another run has taken over the checkpoint."""
+        if self.chain is not None:
+            self.chain.lease.check()
+
+    def _sync_state(self, report: BatchReport) -> None:
+        """Sync what tasks have written: nothing may refer to a file that a power cut could take away."""
+        if self.chain is None:
+            return
+        files = [
+            state_directory(self.chain.path, shard) / name
+            for shard, version in report.state.items()
+            for name in version.files
+        ]
+        self.chain.sync(report.batch, files)
+
+    def _write_to_sinks(self, report: BatchReport) -> None:
+        """Hand the results to the sinks, also those of a batch without rows: the watermark may have advanced."""
+        for query, writer in self.writers.items():
+            table = report.result(query)
+            if table is None:
+                table = result_schema(self._columns[query]).empty_table()
+            writer.writing_since = time.monotonic()
+            try:
+                writer.write(SinkBatch(report.batch, table, self.metrics.watermark(query)))
+            finally:
+                writer.writing_since = None
+
+    def _record(self, report: BatchReport, files: list[DeliveredFile]) -> None:
+        """Add the record of the batch to the chain of the checkpoint, the last act that a restart depends on."""
+        if self.chain is None:
+            return
+        state = {shard: (version.manifest, version.digest) for shard, version in report.state.items()}
+        statuses = {name: status.to_json() for name, status in self.metrics.statuses.items()}
+        self.chain.commit(report.batch, state, files, statuses, self.metrics.to_json())
+
+    def _log_batch(
+        self, report: BatchReport, before: Mapping[str, SourceStatus], repeated: bool, seconds: float
+    ) -> None:
+        about = {"query": self.name, "batch": report.batch}
+        if repeated:
+            log_event(RECOVERY, INFO, "batch repeated", **about)
+        for stream in sorted({*report.late, *report.rejected}):
+            late, rejected = (
+                sum(table.num_rows for table in tables.get(stream, ())) for tables in (report.late, report.rejected)
+            )
+            if late or rejected:
+                log_event(INPUT, INFO, "rows set aside", **about, stream=stream, late=late, rejected=rejected)
+        if BATCH.isEnabledFor(DEBUG):
+            rows_in = sum(
+                status.read - before.get(name, SourceStatus(name)).read for name, status in report.statuses.items()
+            )
+            log_event(
+                BATCH,
+                DEBUG,
+                "batch delivered",
+                **about,
+                watermark=self.metrics.show_watermark(),
+                rows_in=None if repeated else rows_in,  # the counts of before include it
+                rows_out=sum(report.rows_out.values()),
+                seconds=seconds,
+            )
+
+    # ---- what engines and users ask for ------------------------------------------------------------------------------
+
+    @property
+    def checkpoint(self) -> Path:
+        """The directory of the checkpoint."""
+        assert self.chain is not None, "it was opened with a checkpoint"
+        return self.chain.path
+
+    @property
+    def last_batch(self) -> int:
+        return self.metrics.last_batch
+
+    @property
+    def ended(self) -> bool:
+        """Whether all sources have ended and their last batch is committed."""
+        return self.metrics.ended
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether an earlier run has done everything, so that nothing is left to run."""
+        return self.ended and self.verified is not None and self.verified.is_committed
+
+    @property
+    def targets(self) -> dict[str, ParquetTarget]:
+        """Where tasks write results themselves, by query."""
+        return {name: writer.target for name, writer in self.writers.items() if writer.target is not None}
+
+    def expected(self) -> Mapping[str, Estimate]:
+        """What the planner expected of each operator."""
+        assert self.inputs is not None, "it was planned"
+        return estimate(self.physical, self.inputs.statistics, prices=self.inputs.prices).steps
+
+    def read_results(self, query: str) -> ResultChunks | None:
+        """The results of a query, in memory or wherever its sink can read them again; None where it cannot."""
+        if query in self.results.buffers:
+            return self.results.read(query)
+        watermark = self.results.watermark(query)
+        tables = self.writers[query].kept()
+        return None if tables is None else ResultChunks(tables, watermark, len(tables), BEFORE_ALL, reset=False)
+
+    # ---- the end -----------------------------------------------------------------------------------------------------
+
+    def interrupt(self) -> None:
+        """End what the sinks wait for."""
+        for writer in self.writers.values():
+            writer.interrupt()
+
+    def release(self) -> None:
+        """Let another run continue from the checkpoint: nothing is written any more."""
+        if self.chain is not None:
+            self.chain.release()
+
+    def stop(self) -> None:
+        """End the queries. What they have written stays."""
+        if self.driver is not None:
+            self.interrupt()  # first: the driver waits for them
+            self.driver.stop()
+        for name, writer in self.writers.items():
+            if not finishes_within(CLOSE_SECONDS, writer.close):
+                log_event(SINK, WARNING, "sink left behind", query=name, reason="it does not close its connection")
+        checkpoint, self._checkpoint = self._checkpoint, None
+        if checkpoint is not None:
+            self.statistics_store.save()
+            checkpoint.close()
+
+    def _resume(self) -> None:
+        if self.chain is None or self.chain.record is None:
+            return
+        try:
+            self.metrics.resume(self.chain.record)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise damaged(self.chain.records.path(self.chain.head)) from None
+
+
+def log_resumed(pipeline: RunningPipeline) -> None:
+    """Log where queries resume: after which batch, up to when they were complete, and which batches run again."""
+    assert pipeline.verified is not None, "only a checkpoint can be resumed"
+    log_event(
+        RECOVERY,
+        INFO,
+        "checkpoint resumed",
+        name=pipeline.name,
+        last_batch=pipeline.last_batch,
+        watermark=pipeline.metrics.show_watermark(),
+        replay=show_replay(pipeline.verified),
+        checkpoint=pipeline.checkpoint,
+    )
+
+
+def show_replay(verified: VerifiedChain) -> str:
+    """Batches that run again as planned: one that a crash interrupted, and those that a repair discarded."""
+    if (offset := verified.last_offset) is None:
+        return "none"
+    first = offset.batch + 1 if verified.is_committed else offset.batch
+    last = max(replayed_until(verified.chain.path), offset.batch)
+    if last < first:
+        return "none"
+    return f"{first}" if first == last else f"{first}-{last}"

@@ -1,0 +1,53 @@
+"""What this process keeps of the results of a pipeline, for threads that read it while batches are committed."""
+
+from __future__ import annotations
+
+import threading
+
+import pyarrow as pa
+
+from strandline.core.temporal import BEFORE_ALL, Instant
+from strandline.runtime.batch_report import BatchReport
+from strandline.runtime.metrics import PipelineMetrics
+from strandline.runtime.result_buffer import ResultBuffer, ResultChunks
+
+
+class PipelineResults:
+    """Results that stay in memory, late and rejected rows, and the watermarks that go with them.
+
+    Law  a watermark never runs ahead of the rows before it: both are read under one lock
+    """
+
+    def __init__(self, metrics: PipelineMetrics, buffers: dict[str, ResultBuffer]) -> None:
+        self.buffers = buffers  # by query
+        self.late: dict[str, list[pa.Table]] = {}
+        self.rejected: dict[str, list[pa.Table]] = {}
+        self._metrics = metrics
+        self._watermarks = metrics.watermarks()  # those of the checkpoint, at a restart
+        self._lock = threading.Lock()
+
+    def append(self, report: BatchReport) -> None:
+        """Keep what a batch brought, and forget the oldest of what has become too long."""
+        with self._lock:
+            self._watermarks = self._metrics.watermarks()
+            for name, buffer in self.buffers.items():
+                buffer.add(report.results.get(name, ()))
+            for mine, theirs in ((self.late, report.late), (self.rejected, report.rejected)):
+                for stream, tables in theirs.items():
+                    mine.setdefault(stream, []).extend(tables)
+        # Only this thread changes buffers, so others may read the long one while it is shortened.
+        for name, buffer in self.buffers.items():
+            if buffer.exceeds_limit and self._watermarks[name] > BEFORE_ALL:
+                shorter = buffer.trim(self._metrics.now(name, self._watermarks[name]))
+                with self._lock:
+                    self.buffers[name] = shorter
+
+    def watermark(self, query: str) -> Instant:
+        """Up to which instant the results that are kept here are final."""
+        with self._lock:
+            return self._watermarks[query]
+
+    def read(self, query: str, after: int = 0) -> ResultChunks:
+        """What came of a result that stays in memory from number `after` on, with the watermark that goes with it."""
+        with self._lock:
+            return self.buffers[query].pieces(after, self._watermarks[query])
