@@ -96,8 +96,8 @@ class Database:
     # ---- statements and queries --------------------------------------------------------------------------------------
 
     def sql(self, text: str, *, sink: Sink | None = None, name: str | None = None) -> Any:
-        """Run statements. The value is that of the last one: a `Query` for SELECT and CREATE SINK, a text for EXPLAIN, a
-        `TextTable` for SHOW, DESCRIBE and a SELECT from the tables of sys, else None. Which one depends on the text, so
+        """Run statements. The value is that of the last one: a `Query` for SELECT and CREATE SINK, a text for EXPLAIN,
+        a `TextTable` for SHOW, DESCRIBE and a SELECT from the tables of sys, else None. It depends on the text, so
         it has no static type here; that of `execute` is `StatementResult`."""
         result: StatementResult = None
         for statement in parse(text):
