@@ -108,7 +108,7 @@ def test_a_mistake_is_shown_with_its_place(shell: InteractiveShell, capsys: pyte
     assert 'column "y" does not exist' in capsys.readouterr().err
     shell.user_ns["other"] = 7
     assert shell.run_cell_magic("sql", "--db other", "SHOW STREAMS") is None
-    assert 'the variable "other" is no database' in capsys.readouterr().err
+    assert 'the variable "other" is not a database' in capsys.readouterr().err
 
 
 def test_the_example_notebook_runs() -> None:

@@ -123,10 +123,10 @@ def test_cells() -> None:
     [
         ("EVENT s\n", "begins no step", "EVENT s"),
         ("ADVANCE 00:00:01\n", "ADVANCE cannot be read", "ADVANCE 00:00:01"),
-        ("ADVANCE TO yesterday\n", '"yesterday" is not a time', "ADVANCE TO yesterday"),
+        ("ADVANCE TO yesterday\n", 'invalid time "yesterday"', "ADVANCE TO yesterday"),
         ("END s\n  a\n", "END has no rows", "a"),
         ("EXPECT q\n  a | 1\n", "needs the time in which it is valid", "a | 1"),
-        ("EXPECT LATE s AT 00:00:01\n", "LATE rows have no time", "EXPECT LATE s AT 00:00:01"),
+        ("EXPECT LATE s AT 00:00:01\n", "LATE rows cannot have a time", "EXPECT LATE s AT 00:00:01"),
         ("EVENTS s\n  a | 1\n", "2 cells, the stream 3 columns", "a | 1"),
         ("EVENTS t\n  a | 1\n", 'stream "t" does not exist', "EVENTS t"),
         ("END\nEXPECT r AT 00:00:01\n", 'no query "r"', "EXPECT r AT 00:00:01"),

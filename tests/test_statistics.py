@@ -507,7 +507,7 @@ def test_a_stream_that_is_read_twice_is_measured_once(database: Database) -> Non
 def test_a_query_that_is_not_there_is_named(database: Database) -> None:
     with pytest.raises(QueryError) as refused:
         database.sql("EXPLAIN ANALYZE q1")
-    assert (refused.value.code, refused.value.hint) == ("unknown-query", "None was started yet.")
+    assert (refused.value.code, refused.value.hint) == ("unknown-query", "No query was started.")
     database.sql(GROUPED, name="counts")
     with pytest.raises(QueryError) as refused:
         database.sql("EXPLAIN ANALYZE count")

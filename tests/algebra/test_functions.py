@@ -215,7 +215,7 @@ def test_castable() -> None:
 
 @pytest.mark.parametrize("function", ["=", "<", "in", "nullif", "greatest"])
 def test_arrays_are_not_compared(function: str) -> None:
-    with pytest.raises(FunctionError, match=r"values of INT\[\] are not compared"):
+    with pytest.raises(FunctionError, match=r"cannot compare values of type INT\[\]"):
         resolve(function, (array_of(INT), array_of(INT)))
 
 

@@ -143,7 +143,7 @@ def test_an_error_has_its_caret(terminal: Terminal) -> None:
     text = run(terminal, "SELECT pice FROM trades;", "hint")
     assert '\n  SELECT pice FROM trades;\n         ^^^^\nhint: Did you mean "price"?' in text
     assert "\n  .tial\n  ^^^^^\nhint: Did you mean .tail?" in run(terminal, ".tial", ".tail?")
-    assert "\n        ^^^\n" in run(terminal, ".tail q99", "there is no query"), "below the name of the query"
+    assert "\n        ^^^\n" in run(terminal, ".tail q99", "unknown query"), "below the name of the query"
 
 
 def test_plans(terminal: Terminal) -> None:
@@ -234,7 +234,7 @@ def test_init_writes_a_project_that_works(tmp_path: Path) -> None:
     assert looked.returncode == 0, looked.stdout
     assert "ACME       14    2280  [09:45:10, 09:45:20)" in looked.stdout
     again = CliRunner().invoke(app, ["init", str(project)])
-    assert again.exit_code != 0 and "exists already" in str(again.exception), "nothing is overwritten"
+    assert again.exit_code != 0 and "already exists" in str(again.exception), "nothing is overwritten"
 
 
 def test_a_run_says_what_it_waits_for(tmp_path: Path) -> None:

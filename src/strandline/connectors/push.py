@@ -62,7 +62,7 @@ class Feeds:
     def _journal(self, stream: Stream) -> Journal:
         if not isinstance(stream, BaseStream) or stream.source.function != "events":
             raise SourceError(
-                f'stream "{stream.name}" does not take rows from a program',
+                f'cannot append rows to stream "{stream.name}"',
                 code="not-events",
                 hint="Declare it with SOURCE events().",
             )
@@ -82,7 +82,7 @@ class Feeds:
             raise SourceError(
                 f'stream "{stream.name}" has ended',
                 code="stream-ended",
-                hint="Nothing can follow: queries have given their last answer.",
+                hint="Queries have emitted their final results; no rows can follow.",
             )
         return journal
 
@@ -113,7 +113,7 @@ def _table(rows: Any, stream: BaseStream) -> pa.Table:
         case [*_]:
             table = _of_tuples(rows, stream)
         case _:
-            raise _unfit(stream, f"a {type(rows).__name__} is no table")
+            raise _unfit(stream, f"a {type(rows).__name__} is not a table")
     missing = [name for name in names if name not in table.column_names]
     foreign = [name for name in table.column_names if name not in names]
     if missing or foreign:
@@ -152,7 +152,7 @@ def _of_columns(
 def _unfit(stream: BaseStream, what: str) -> SourceError:
     columns = ", ".join(f"{name} {kind}" for name, kind in stream.columns)
     return SourceError(
-        f'these rows do not fit stream "{stream.name}": {what}',
+        f'rows do not match stream "{stream.name}": {what}',
         code="unfit-rows",
         hint=f"It has the columns {columns}. Rows are tables of Arrow, Polars or pandas, or lists of tuples or dicts.",
     )

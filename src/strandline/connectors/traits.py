@@ -69,9 +69,9 @@ def brought_along(group: str) -> dict[str, Any]:
         except Exception as error:  # whatever a foreign module does when it is imported
             package = point.dist.name if point.dist is not None else point.value
             raise SetupError(
-                f'"{point.name}" of the package {package} cannot be loaded',
+                f'cannot load "{point.name}" of the package {package}',
                 code="plug-in",
                 detail=f"{type(error).__name__}: {error}",
-                hint="Mend or uninstall that package.",
+                hint="Fix or uninstall that package.",
             ) from None
     return found

@@ -144,7 +144,7 @@ def other_format(path: Path, found: str, expected: int) -> CheckpointError:
     return CheckpointError(
         f"{path} has format {found}, this version of strandline reads format {expected}",
         code="checkpoint-version",
-        hint="Finish the query with the version of strandline that began it, or begin again with another checkpoint.",
+        hint="Finish the query with the version of strandline that began it, or start over with a new checkpoint.",
     )
 
 

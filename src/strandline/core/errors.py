@@ -64,7 +64,7 @@ class StrandlineError(Exception):
             } if name in _CLASSES:
                 span = None if place is None else Span(*place)
                 return _CLASSES[name](message, code=code, hint=hint, detail=detail, span=span)
-        raise ValueError("not an error of strandline")
+        raise ValueError("not a strandline error")
 
     def __reduce__(self) -> tuple[object, ...]:
         return StrandlineError.from_json, (self.to_json(),)  # keyword-only arguments need this
@@ -161,9 +161,9 @@ class CheckpointError(StrandlineError):
 def damaged(path: object) -> CheckpointError:
     """A file of a checkpoint that cannot be trusted."""
     return CheckpointError(
-        f"the file {path} of the checkpoint is missing or damaged",
+        f"checkpoint file {path} is missing or damaged",
         code="checkpoint-damaged",
-        hint="Restore the checkpoint from a copy, or begin again with another one. Nothing was overwritten.",
+        hint="Restore the checkpoint from a backup, or start over with a new one. Nothing was overwritten.",
     )
 
 

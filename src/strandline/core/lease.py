@@ -165,7 +165,7 @@ def busy(directory: Path, holder: Holder | None) -> CheckpointError:
         f"another run is writing to {directory}",
         code="checkpoint-busy",
         detail=_describe(holder) if holder is not None and holder.token else None,
-        hint="Stop it first, or wait for its end. If it cannot be reached any more, take over with --take-over. "
+        hint="Stop it first, or wait until it ends. If it is unreachable, take over with --take-over. "
         "Nothing was changed.",
     )
 

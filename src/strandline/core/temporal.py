@@ -45,7 +45,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def instant(moment: datetime | str | int) -> Instant:
     """Microseconds since the epoch of a datetime (naive means UTC), an ISO text, or microseconds themselves."""
     if isinstance(moment, bool):
-        raise TypeError("an instant is a datetime, an ISO text or microseconds, not a boolean")
+        raise TypeError("an instant must be a datetime, an ISO 8601 text or microseconds, not a boolean")
     if isinstance(moment, int):
         return moment
     if isinstance(moment, str):

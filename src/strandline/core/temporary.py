@@ -62,7 +62,7 @@ def base_directory() -> Path:
         status = base.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
             raise SetupError(
-                f"{base} belongs to somebody else",
+                f"{base} is owned by another user",
                 code="temporary-directory",
                 hint="Set TMPDIR to a directory of your own.",
             )
@@ -75,7 +75,7 @@ def base_directory() -> Path:
 
 def _unusable(error: OSError) -> SetupError:
     return SetupError(
-        f"the temporary directory is not usable: {error}",
+        f"cannot use the temporary directory: {error}",
         code="temporary-directory",
         hint="Set TMPDIR to a directory that you can write to.",
     )

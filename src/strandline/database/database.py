@@ -326,7 +326,7 @@ class Database:
         taken |= {query.name.lower() for query in self.queries if query.is_running}
         if name.name.lower() in taken:
             raise CatalogError(
-                f'there is a stream, view or query "{name.name}" already',
+                f'a stream, view or query "{name.name}" already exists',
                 code="sink-exists",
                 hint="Choose another name for the sink, or drop the other first.",
                 span=name.span,
@@ -393,9 +393,9 @@ class Database:
                 return query
         known = [query.name for query in self.queries]
         raise QueryError(
-            f'there is no query "{name.name}"',
+            f'unknown query "{name.name}"',
             code="unknown-query",
-            hint=suggestion(name.name, known, "Queries are") if known else "None was started yet.",
+            hint=suggestion(name.name, known, "Queries are") if known else "No query was started.",
             span=name.span,
         )
 
@@ -450,7 +450,7 @@ class Database:
         stream = self.catalog.get(name)
         if not isinstance(stream, DerivedStream) or stream.is_view:
             raise CatalogError(
-                f'{stream.word} "{stream.name}" is not a query that runs',
+                f'{stream.word} "{stream.name}" is not a query',
                 code="not-a-query",
                 hint=f"Use SELECT * FROM {stream.name}.",
             )
@@ -584,9 +584,9 @@ class Database:
         for query in queries:
             if query.shedding is not None and any(c.name == KEPT_SHARE.name for c in schema(query.plan)):
                 raise QueryError(
-                    f'"{query.name}" has a column {KEPT_SHARE.name}, and shedding adds one of that name',
+                    f'duplicate column {KEPT_SHARE.name} in "{query.name}": shedding adds it',
                     code="duplicate-column",
-                    hint="Give the column of the query another name with AS.",
+                    hint="Rename the column of the query with AS.",
                 )
 
     def _refuse_taken_names(self, names: list[str]) -> None:
@@ -595,7 +595,7 @@ class Database:
         for number, name in enumerate(names):
             if name.lower() in running or name.lower() in (other.lower() for other in names[:number]):
                 raise QueryError(
-                    f'a query "{name}" is running already',
+                    f'query "{name}" is already running',
                     code="query-exists",
                     hint="Stop it first, or give this one another name: sql(…, name=…).",
                 )

@@ -197,9 +197,9 @@ class Catalog:
         stream = self._streams.get(name.lower())
         if stream is None and name.lower().startswith(SYSTEM):
             raise CatalogError(
-                f'"{name}" is a table of the system, which a SELECT reads at once',
+                f'"{name}" is a system table, which only a plain SELECT can read',
                 code="system-table",
-                hint="Write the SELECT by itself: no stream, view or sink is made of it, and it is not explained.",
+                hint="Run the SELECT on its own, without CREATE or EXPLAIN.",
                 span=span,
             )
         if stream is None:
@@ -217,7 +217,7 @@ class Catalog:
         known = self._streams.get(stream.name.lower())
         if known is not None:
             raise CatalogError(
-                f'{known.word} "{known.name}" exists already',
+                f'{known.word} "{known.name}" already exists',
                 code="stream-exists",
                 hint=f"Choose another name, or DROP {known.word.upper()} {known.name} first.",
                 span=span,
@@ -227,7 +227,7 @@ class Catalog:
     def add_function(self, function: Definition) -> None:
         if function.name in self.functions:
             raise CatalogError(
-                f"there is a function {function.name} already", code="function-exists", hint="Choose another name."
+                f"function {function.name} already exists", code="function-exists", hint="Choose another name."
             )
         self.functions[function.name] = function
 
@@ -239,9 +239,9 @@ class Catalog:
             return
         if view.name.lower() in _folded(view.reads):
             raise CatalogError(
-                f'view "{view.name}" would read itself',
+                f'view "{view.name}" cannot refer to itself',
                 code="recursive-query",
-                hint="The old view goes when the new one comes: write its query into the new one.",
+                hint="REPLACE removes the old view: write its query into the new one.",
                 span=span,
             )
         self._refuse_dependants(known, running, f"DROP VIEW {known.name} CASCADE, then CREATE VIEW.", span)
@@ -257,7 +257,7 @@ class Catalog:
         stream = self.get(name, span)
         dependants = [reader for level in self.dependants(stream, running) for reader in level]
         if not cascade or any(isinstance(each, Reader) for each in dependants):
-            hint = f"Drop them first, or all at once: DROP {stream.word.upper()} {stream.name} CASCADE."
+            hint = f"Drop them first, or together: DROP {stream.word.upper()} {stream.name} CASCADE."
             self._refuse_dependants(stream, running, hint, span)
         gone: list[Stream] = [stream, *(each for each in dependants if isinstance(each, DerivedStream))]
         for each in gone:
@@ -283,9 +283,9 @@ class Catalog:
         through = [each for level in further for each in level]
         runs = any(isinstance(each, Reader) for each in (*direct, *through))
         raise CatalogError(
-            f'{stream.word} "{stream.name}" is still read by {_listed(direct)}',
+            f'cannot drop {stream.word} "{stream.name}": it is read by {_listed(direct)}',
             code="stream-in-use",
-            detail=f"Through {'it' if len(direct) == 1 else 'them'} also by {_listed(through)}." if through else None,
+            detail=f"Indirectly, it is also read by {_listed(through)}." if through else None,
             hint="Stop the running queries first." if runs else hint,
             span=span,
         )
@@ -293,9 +293,9 @@ class Catalog:
 
 def _reserved(name: str, span: Span | None) -> CatalogError:
     return CatalogError(
-        f'"{name}" would be a table of the system',
+        f'the name "{name}" is reserved for system tables',
         code="system-table",
-        hint="Names that begin with sys. belong to it; choose another.",
+        hint="Names that begin with sys. are reserved; choose another name.",
         span=span,
     )
 

@@ -167,14 +167,14 @@ class UserAggregate:
     def _fitted(self, who: str, states: States, like: States) -> States:
         if (len(states.columns), states.alone) != (len(like.columns), like.alone):
             counts = f"{len(states.columns)} arrays where a state has {len(like.columns)}"
-            raise _wrong(who, counts, "A state has the same form always.")
+            raise _wrong(who, counts, "Return states of one form.")
         pairs = zip(states.columns, like.columns, strict=True)
         return States(tuple(_in_type(who, _storable(who, have), want.type) for have, want in pairs), states.alone)
 
 
 Definition: TypeAlias = UserFunction | UserAggregate
 
-_OF_STATES = "A state is what initialize returns: an Arrow array, or a tuple of them."
+_OF_STATES = "Return the state of initialize: an Arrow array, or a tuple of them."
 
 
 # ---- calls and what they return --------------------------------------------------------------------------------------
@@ -187,9 +187,9 @@ def _called(who: str, body: Callable[..., Any], arguments: Sequence[Any], hint: 
         # The first frame is ours, the second is the user's function.
         frames = traceback.extract_tb(error.__traceback__)[1:2]
         raise QueryError(
-            f"{who} has failed: {type(error).__name__}: {error}",
+            f"{who} failed: {type(error).__name__}: {error}",
             code="function-failed",
-            detail="".join(f"It was at line {frame.lineno} of {frame.filename}." for frame in frames) or None,
+            detail="".join(f"Raised at line {frame.lineno} of {frame.filename}." for frame in frames) or None,
             hint=hint,
         ) from None
 
@@ -200,7 +200,7 @@ def _array(who: str, result: object, rows: int) -> pa.Array:
     if not isinstance(result, pa.Array):
         raise _wrong(who, f"a {type(result).__name__} and not an Arrow array", "Return pa.array(values).")
     if len(result) != rows:
-        raise _wrong(who, f"{len(result)} values for {rows} rows", "There must be a value, or NULL, for each row.")
+        raise _wrong(who, f"{len(result)} values for {rows} rows", "Return a value or NULL for each row.")
     return result
 
 
@@ -216,16 +216,16 @@ def _in_type(who: str, array: pa.Array, wanted: pa.DataType, name: str | None = 
     try:
         return array.cast(wanted)
     except pa.ArrowInvalid as error:
-        what = f"a value that is no {name or wanted}: {error}"
-        raise _wrong(who, what, "Cast it before you return it.") from None
+        what = f"a value that is not a {name or wanted}: {error}"
+        raise _wrong(who, what, "Cast it before returning it.") from None
 
 
 def _storable(who: str, array: pa.Array) -> pa.Array:
     """A column of a state in a type that comes back from a checkpoint as it went."""
     kind = _stored(array.type)
     if kind is None:
-        hint = "States are made of numbers, texts, truth values, dates, times, bytes and lists of these."
-        raise _wrong(who, f"{array.type}, which cannot be kept", hint)
+        hint = "Use numbers, texts, booleans, dates, times, bytes and lists of these."
+        raise _wrong(who, f"{array.type}, which cannot be stored", hint)
     return array.cast(kind)
 
 
@@ -246,7 +246,7 @@ def _stored(kind: pa.DataType) -> pa.DataType | None:
 
 
 def _wrong(who: str, what: str, hint: str) -> QueryError:
-    return QueryError(f"{who} has returned {what}", code="function-result", hint=hint)
+    return QueryError(f"{who} returned {what}", code="function-result", hint=hint)
 
 
 def _close(have: pa.DataType, want: pa.DataType) -> bool:

@@ -87,9 +87,9 @@ def constants() -> Constants:
     except OSError:
         if named:
             raise StrandlineError(
-                f"{PLACE} names a file that is not there: {place}",
+                f"{PLACE} names a file that does not exist: {place}",
                 code="bad-costs",
-                hint=f"Make it with strandline calibrate --out {place}, or unset {PLACE}.",
+                hint=f"Create it with strandline calibrate --out {place}, or unset {PLACE}.",
             ) from None
         return built_in()
     return _read(place, changed)
@@ -112,7 +112,7 @@ def _read(place: Path, changed: int) -> Constants:
         seconds["HashJoin"]  # without it there is no order of joins
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         raise StrandlineError(
-            f"{place} is not a file of strandline calibrate",
+            f"{place} is not a calibration file",
             code="bad-costs",
             hint="Remove it, or run strandline calibrate again.",
         ) from None

@@ -47,7 +47,7 @@ def check_bad_input(stream: BaseStream, beat: Heartbeat, rejected: pa.Table | No
         code="bad-input",
         detail=_first(rejected),
         hint=f"The stream is declared ON BAD INPUT {str(limit).upper()}, and nothing of the batch was delivered. "
-        "Declare it ON BAD INPUT SKIP and start again to set such rows aside and go on.",
+        "Declare it ON BAD INPUT SKIP and restart to continue without such rows.",
     )
 
 

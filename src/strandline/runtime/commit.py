@@ -345,7 +345,7 @@ def read_messages(batch: int, messages: Iterable[Message]) -> BatchReport:
                 found = {name: Edge.from_json(facts) for name, facts in message.facts.items()}
                 report.measured = merged_edges(report.measured, found)
             case other:
-                raise AssertionError(f"the driver does not know messages of kind {other}")
+                raise AssertionError(f"unknown message kind {other}")
     report.heartbeats = together(beats)
     return report
 

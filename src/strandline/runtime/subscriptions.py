@@ -65,7 +65,7 @@ class Subscriptions:
         for item in wanted:
             if item not in ITEMS:
                 raise QueryError(
-                    f'nothing called "{item}" is measured', code="unknown-item", hint=f"Items are {', '.join(ITEMS)}."
+                    f'unknown metric "{item}"', code="unknown-item", hint=f"Metrics are {', '.join(ITEMS)}."
                 )
         needs = frozenset(primitive for item in wanted for primitive in ITEMS[item])
         subscription = Subscription(wanted, needs, tell, every, self)

@@ -106,7 +106,9 @@ def _number(text: str, at: int, end: int) -> Token:
     # `10SECONDS` and `1e` are more likely slips than a number beside a name, so they are not split silently.
     if rest := _WORD.match(text, end):
         hint = f"Put a blank after the number: {text[at:end]} {rest.group()}."
-        raise _error(f"a number runs into {rest.group()}", "bad-number", Span(text, at, rest.end()), hint)
+        raise _error(
+            f"trailing characters after a number: {rest.group()}", "bad-number", Span(text, at, rest.end()), hint
+        )
     return Token(Kind.NUMBER, text[at:end], Span(text, at, end))
 
 
@@ -117,15 +119,13 @@ def _quoted(text: str, at: int) -> Token:
     if match is None:
         line_end = text.find("\n", at)
         span = Span(text, at, len(text) if line_end < 0 else line_end)
-        raise _error(f"a quoted {what} is not closed", "unclosed-quote", span, f"Close it with {quote}.")
+        raise _error(f"unterminated quoted {what}", "unclosed-quote", span, f"Close it with {quote}.")
     span = Span(text, at, match.end())
     value = match.group(1).replace(quote * 2, quote)
     if any("\ud800" <= character <= "\udfff" for character in value):
-        raise _error(
-            f"a quoted {what} is not valid Unicode", "bad-character", span, "It holds half of a surrogate pair."
-        )
+        raise _error(f"quoted {what} is not valid Unicode", "bad-character", span, "It holds half of a surrogate pair.")
     if what == "name" and not value:
-        raise _error("a quoted name is empty", "empty-name", span, None)
+        raise _error("empty quoted name", "empty-name", span, None)
     return Token(Kind.TEXT if quote == "'" else Kind.QUOTED, value, span)
 
 
@@ -145,7 +145,7 @@ def _comment_end(text: str, at: int) -> int:
         depth += 1 if edge.group() == "/*" else -1
         if depth == 0:
             return edge.end()
-    raise _error("a comment is not closed", "unclosed-comment", Span(text, at, at + 2), "Close it with */.")
+    raise _error("unterminated comment", "unclosed-comment", Span(text, at, at + 2), "Close it with */.")
 
 
 def _error(message: str, code: str, span: Span, hint: str | None) -> ParseError:
@@ -266,7 +266,7 @@ def unit_size(word: str) -> int | None:
 def unit_hint(word: str) -> str:
     upper = word.upper().removesuffix("S")
     if upper in ("MONTH", "QUARTER", "YEAR", "DECADE", "CENTURY"):
-        return "Months and years differ in length; say how many DAYS."
+        return "Months and years vary in length; use DAYS."
     near = difflib.get_close_matches(upper, UNITS, n=1)
     return f"Did you mean {near[0]}S?" if near else f"Units are {', '.join(f'{unit}S' for unit in UNITS)}."
 
@@ -291,16 +291,16 @@ def microseconds_of(amounts: list[tuple[str, str]], span: Span) -> int:
     for number, unit in amounts:
         size = unit_size(unit)
         if size is None:
-            raise ParseError(f"{unit} is not a unit of time", code="unknown-unit", hint=unit_hint(unit), span=span)
+            raise ParseError(f"unknown unit of time {unit}", code="unknown-unit", hint=unit_hint(unit), span=span)
         if len(number) > 2 * MAX_PRECISION or "e" in number.lower():
             hint = "Write it without an exponent, in a larger or smaller unit."
-            raise ParseError("the length of time is not a plain number", code="bad-duration", hint=hint, span=span)
+            raise ParseError("the duration must be a plain number", code="bad-duration", hint=hint, span=span)
         total += Fraction(number) * size
     if total.denominator != 1:
         hint = "Time has a resolution of one microsecond."
-        raise ParseError("not a whole number of microseconds", code="bad-duration", hint=hint, span=span)
-    if abs(total) > MAX_DURATION_US:
         raise ParseError(
-            "the length of time is too large", code="bad-duration", hint="70,000 years are allowed.", span=span
+            "the duration must be a whole number of microseconds", code="bad-duration", hint=hint, span=span
         )
+    if abs(total) > MAX_DURATION_US:
+        raise ParseError("duration out of range", code="bad-duration", hint="Use at most 70,000 years.", span=span)
     return int(total)

@@ -296,12 +296,14 @@ def write(found: Constants, out: Path | None) -> Path:
     """Leave the constants where the optimizer looks for them, or in a file."""
     place = out or calibration_file()
     if place is None:
-        raise StrandlineError("there is no home directory for the constants", code="bad-costs", hint="Give --out FILE.")
+        raise StrandlineError(
+            "cannot find a home directory for the constants", code="bad-costs", hint="Give --out FILE."
+        )
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         temporary = place.with_name(f".{place.name}.{os.getpid()}")
         temporary.write_text(json.dumps(found.to_json(), indent=1) + "\n")
         os.replace(temporary, place)
     except OSError as error:
-        raise StrandlineError(f"{place} cannot be written", code="bad-costs", detail=str(error)) from None
+        raise StrandlineError(f"cannot write {place}", code="bad-costs", detail=str(error)) from None
     return place

@@ -72,13 +72,13 @@ def _chosen(wanted: Sequence[str]) -> list[str]:
     there = sorted((path.stem for path in EXAMPLES.glob("*.sql")), key=_in_order)
     if not there:
         raise StrandlineError(
-            "the queries of NEXMark are not here",
+            "cannot find the NEXMark queries",
             code="usage",
-            hint="They are in examples/nexmark of the source; run this from a clone.",
+            hint="Run this from a clone: they are in examples/nexmark.",
         )
     for name in wanted:
         if name not in there:
-            raise StrandlineError(f'there is no query "{name}"', code="usage", hint=f"Queries are {', '.join(there)}.")
+            raise StrandlineError(f'unknown query "{name}"', code="usage", hint=f"Queries are {', '.join(there)}.")
     return [name for name in there if name in wanted] if wanted else [name for name in there if name in SPARK]
 
 

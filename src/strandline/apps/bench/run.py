@@ -397,7 +397,7 @@ def run_bench(name: str, rows: int | None, repeat: int, console: Console, querie
     """Run one benchmark or all."""
     if name != "all" and name not in BENCHES:
         raise StrandlineError(
-            f'there is no benchmark "{name}"', code="usage", hint=f"Benchmarks are {', '.join(BENCHES)}, and all."
+            f'unknown benchmark "{name}"', code="usage", hint=f"Benchmarks are {', '.join(BENCHES)}, and all."
         )
     directory = Path(tempfile.mkdtemp(prefix="strandline-bench-"))
     bench = Bench(directory, rows, repeat, console, queries)

@@ -99,12 +99,14 @@ class LiveChart(_Live):
         for name in (y, line):
             if name is not None and name not in kinds:
                 raise QueryError(
-                    f'{query.name} has no column "{name}"',
+                    f'column "{name}" does not exist in {query.name}',
                     code="unknown-column",
-                    hint=f"It has {', '.join(kinds)}.",
+                    hint=f"Columns are {', '.join(kinds)}.",
                 )
         if not is_numeric(kinds[y]):
-            raise QueryError(f'column "{y}" is {kinds[y]}, not a number', code="not-a-number", hint="Draw another.")
+            raise QueryError(
+                f'column "{y}" must be a number, not {kinds[y]}', code="not-a-number", hint="Choose a numeric column."
+            )
         self._y, self._line, self._last = y, line, last
         super().__init__(query, every)
         self.title = y

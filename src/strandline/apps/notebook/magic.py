@@ -58,7 +58,7 @@ class SqlMagic(Magics):
             self.shell.user_ns[options.db] = found
         if not isinstance(found, Database):
             raise StrandlineError(
-                f'the variable "{options.db}" is no database',
+                f'the variable "{options.db}" is not a database',
                 code="usage",
                 hint=f"Write {options.db} = strandline.connect(), or name another variable with --db.",
             )

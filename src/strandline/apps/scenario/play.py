@@ -127,7 +127,8 @@ class _Stage:
                 query.check()
             if time.monotonic() > deadline:
                 raise QueryError(
-                    f"the queries have not taken their events within {self.patience:.0f} seconds", code="scenario-slow"
+                    f"timed out after {self.patience:.0f} seconds waiting for the queries to consume their events",
+                    code="scenario-slow",
                 )
             time.sleep(0.005)
 
@@ -146,7 +147,7 @@ class _Stage:
         if query is None:
             names = ", ".join(each.name for each in self.queries.values())
             raise ScenarioError(
-                f'there is no query "{expect.name}"', code="scenario", hint=f"Queries are {names}.", span=expect.span
+                f'unknown query "{expect.name}"', code="scenario", hint=f"Queries are {names}.", span=expect.span
             )
         if expect.what == "progress":
             assert expect.at is not None

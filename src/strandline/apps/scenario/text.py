@@ -156,16 +156,14 @@ class _Reader:
         word = _WORD.match(head.text)
         if word is None:
             raise ScenarioError(
-                "this line begins no step",
+                "expected a step",
                 code="scenario",
                 hint=f"Steps begin with {', '.join(WORDS)}; rows are indented; SQL comes before the first step.",
                 span=span,
             )
         form = _FORMS[word[0]].fullmatch(head.text.split(" --")[0].rstrip())
         if form is None:
-            raise ScenarioError(
-                f"this {word[0]} cannot be read", code="scenario", hint=f"Write {_HOW[word[0]]}.", span=span
-            )
+            raise ScenarioError(f"invalid {word[0]}", code="scenario", hint=f"Write {_HOW[word[0]]}.", span=span)
         groups = form.groupdict()
         name = _unquoted(groups.get("name"))
         time = groups.get("time")
@@ -188,7 +186,7 @@ class _Reader:
         aside, time, progress = groups["aside"], groups["time"], groups["progress"]
         if aside is not None and (time or progress):
             raise ScenarioError(
-                f"{aside} rows have no time", code="scenario", hint=f"Write EXPECT {aside} stream.", span=span
+                f"{aside} rows cannot have a time", code="scenario", hint=f"Write EXPECT {aside} stream.", span=span
             )
         if progress is not None:
             return Expect("progress", name, self._instant(progress, span), (), span)
@@ -206,9 +204,9 @@ class _Reader:
             found = list(_INTERVAL.finditer(text))
             if not found or text[found[-1].end() :].strip():
                 raise ScenarioError(
-                    "an element needs the time in which it is valid",
+                    "an element must have a validity interval",
                     code="scenario",
-                    hint="Write it after the cells: a | 1  [09:00:00, 09:10:00), or … for an end that never comes.",
+                    hint="Write it after the cells: a | 1  [09:00:00, 09:10:00), or … for an unbounded end.",
                     span=self._span(line),
                 )
             last = found[-1]
@@ -232,7 +230,7 @@ class _Reader:
             return instant(text if "-" in text or self.day is None else f"{self.day} {text}")
         except ValueError:
             raise ScenarioError(
-                f'"{text}" is not a time',
+                f'invalid time "{text}"',
                 code="scenario",
                 hint="Times are 2024-01-02 09:05:00, or 09:05:00 after DAY 2024-01-02.",
                 span=span,

@@ -81,7 +81,7 @@ def perform(session: Session, text: str) -> None:
     if known is None:
         near = difflib.get_close_matches(name.lower(), VERBS, n=1)
         raise StrandlineError(
-            f"there is no command {name}",
+            f"unknown command {name}",
             code="unknown-command",
             hint=f"Did you mean {near[0]}?" if near else "`.help` lists the commands; SQL ends with a semicolon.",
             span=Span(text, 0, len(name)),
@@ -130,7 +130,7 @@ def queries(session: Session, rest: Rest) -> None:
     if rows:
         session.list(Listing.text(names, rows))
     else:
-        session.say("no query was started yet")
+        session.say("no query was started")
 
 
 def _query_row(entry: Entry) -> tuple[str, ...]:
@@ -248,9 +248,9 @@ def tail(session: Session, rest: Rest) -> None:
         _look(session, entry, cast(Form, wanted[0].lower()))
     else:
         raise StrandlineError(
-            f"an answer has no form {wanted[0]}",
+            f'unknown result format "{wanted[0]}"',
             code="unknown-form",
-            hint="Forms are table, changes, rows, and AT TIMESTAMP 'YYYY-MM-DD hh:mm:ss' for a past instant.",
+            hint="Formats are table, changes, rows, and AT TIMESTAMP 'YYYY-MM-DD hh:mm:ss' for a past instant.",
             span=rest.span(1 if named else 0),
         )
 
@@ -276,7 +276,7 @@ def _instant(rest: Rest, first: int, span: Span) -> Instant:
         return int(text) if re.fullmatch(r"-?\d+", text) else instant(text)
     except ValueError:
         raise QueryError(
-            f"{text!r} is not an instant" if text else "at which instant?",
+            f"invalid instant {text!r}" if text else "AT needs an instant",
             code="bad-instant",
             hint="Write AT TIMESTAMP '2024-01-31 23:59:59', or microseconds since 1970.",
             span=span,
@@ -336,7 +336,7 @@ def read(session: Session, rest: Rest) -> None:
 def timing(session: Session, rest: Rest) -> None:
     word = rest.plain().lower()
     if word not in ("", "on", "off"):
-        raise StrandlineError("timing is on or off", code="usage", span=rest.span())
+        raise StrandlineError(".timing must be on or off", code="usage", span=rest.span())
     session.timing = word == "on" if word else not session.timing
     session.say(f"timing is {'on' if session.timing else 'off'}")
 

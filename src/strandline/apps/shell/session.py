@@ -91,7 +91,7 @@ class Session:
         try:
             text = path.expanduser().read_text()
         except (OSError, UnicodeDecodeError) as error:
-            raise StrandlineError(f"{path} cannot be read", code="missing-script", detail=str(error)) from None
+            raise StrandlineError(f"cannot read {path}", code="missing-script", detail=str(error)) from None
         inputs = list(split(text))
         if any(verb_of(each) is not None for each in inputs):
             for each in inputs:
@@ -156,13 +156,13 @@ class Session:
             if word.lower() in (entry.id.lower(), entry.query.name.lower()):
                 return entry
         known = ", ".join(entry.label for entry in self.entries)
-        hint = f"Queries are {known}." if known else "None was started yet: type a SELECT, or .start a derived stream."
-        raise QueryError(f'there is no query "{word}"', code="unknown-query", hint=hint, span=span)
+        hint = f"Queries are {known}." if known else "No query was started: type a SELECT, or .start a derived stream."
+        raise QueryError(f'unknown query "{word}"', code="unknown-query", hint=hint, span=span)
 
     def latest(self) -> Entry:
         if not self.entries:
             raise QueryError(
-                "no query was started yet",
+                "no query was started",
                 code="unknown-query",
                 hint="Type a SELECT, or .start a derived stream.",
             )

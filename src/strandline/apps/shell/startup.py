@@ -56,7 +56,7 @@ class Startup:
         """The session, once its modules are there."""
         self.loaded.wait()
         if self._session is None:
-            raise self._error or SetupError("the shell did not start", code="internal")
+            raise self._error or SetupError("cannot start the shell", code="internal")
         return self._session
 
     def engine(self) -> None:

@@ -162,7 +162,7 @@ class PostgreSQL:
             import psycopg
         except ImportError:
             raise SetupError(
-                "psycopg, which talks to PostgreSQL, is not installed",
+                "psycopg, the driver for PostgreSQL, is not installed",
                 code="no-judge",
                 hint="Install it: pip install 'strandline[verify]'.",
             ) from None
@@ -171,10 +171,10 @@ class PostgreSQL:
             self._connection: Any = psycopg.connect(where, autocommit=True)
         except psycopg.Error as error:
             raise SetupError(
-                "PostgreSQL does not answer",
+                "cannot connect to PostgreSQL",
                 code="no-judge",
                 detail=str(error).strip(),
-                hint="Start the server, or say where it is with --dsn.",
+                hint="Start the server, or give its address with --dsn.",
             ) from None
         settings = ("TimeZone = 'UTC'", "extra_float_digits = 1", "jit = off", "DateStyle = 'ISO'")
         for statement in (*(f"SET {each}" for each in settings), *DIALECT.helpers, *self._collated_helpers()):

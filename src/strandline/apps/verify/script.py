@@ -62,9 +62,7 @@ def judge(name: str, dsn: str | None) -> Iterator[Database]:
         with temporary_server() as where, judge(name, where) as database:
             yield database
     else:
-        raise SetupError(
-            f'there is no judge "{name}"', code="usage", hint="Databases that can judge are duckdb and postgresql."
-        )
+        raise SetupError(f'unknown oracle "{name}"', code="usage", hint="Oracles are duckdb and postgresql.")
 
 
 def verify(

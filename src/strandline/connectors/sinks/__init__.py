@@ -51,7 +51,7 @@ def make_sink(
     known = known_sinks()
     if call.function.lower() not in known:
         raise SinkError(
-            f'there is no sink "{call.function}"',
+            f'unknown sink "{call.function}"',
             code="unknown-sink",
             hint=f"Sinks are {', '.join(sorted(known))}.",
             span=function,

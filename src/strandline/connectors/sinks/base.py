@@ -164,7 +164,7 @@ def refuse_twice(names: list[str]) -> None:
     for name, lower in zip(names, folded, strict=True):
         if folded.count(lower) > 1:
             raise SinkError(
-                f'the column "{name}" would be there twice',
+                f'duplicate column "{name}"',
                 code="sink-columns",
                 hint=f"{VALID_FROM}, {VALID_UNTIL} and row_id are added by sinks: rename yours with AS.",
             )
@@ -177,11 +177,11 @@ def refuse_unfit(place: str, found: int, standing: Standing, *, expected: int | 
         raise SinkError(
             f"{place} has results of batch {found}, but the checkpoint ends with batch {standing.batch}",
             code="results-ahead",
-            hint="The checkpoint is older than the results. Restore the newer one, or begin again at another place.",
+            hint="The checkpoint is older than the results. Restore the newer one, or start over at another location.",
         )
     if found < expected:
         raise SinkError(
-            f"{place} ends with batch {found}, but the checkpoint remembers batch {expected}",
+            f"{place} ends with batch {found}, but the checkpoint is at batch {expected}",
             code="results-missing",
-            hint="Put the missing results back, or begin again at another place, with another checkpoint.",
+            hint="Put the missing results back, or start over at another location with a new checkpoint.",
         )

@@ -27,7 +27,7 @@ class Callback(Sink):
 
     @classmethod
     def from_arguments(cls, arguments: Arguments) -> Self:
-        raise arguments.error("callback() calls a function of Python's: db.sql(…, sink=sl.Callback(function))")
+        raise arguments.error("callback() needs a Python function: db.sql(…, sink=sl.Callback(function))")
 
     def open(self, query: str, columns: Schema) -> Outlet:
         return _Calling(self.function)

@@ -92,13 +92,13 @@ class _Table(Outlet):
         # Only batches with rows are versions of the table.
         if table is not None and found < 0 and standing.answered < 0:
             raise SinkError(
-                f"{self._place} is a Delta table already, and not one of this query",
+                f"{self._place} is a Delta table of another query",
                 code="results-exist",
                 hint="Choose another directory, or remove the table.",
             )
         if table is None and "://" not in self._place and any(Path(self._place).glob("*")):
             raise SinkError(
-                f"{self._place} is not empty, and not a Delta table",
+                f"{self._place} is not empty and not a Delta table",
                 code="results-exist",
                 hint="Choose another directory.",
             )
@@ -128,7 +128,7 @@ class _Table(Outlet):
             rows = delivered.table.cast(self._schema)
             self._library.write_deltalake(target, rows, mode="append", commit_properties=properties)
         except Exception as error:  # each object store has errors of its own
-            raise self._unusable("refused what was to be written", error) from None
+            raise self._unusable("rejected a write", error) from None
 
     def kept(self) -> list[pa.Table]:
         table = self._table
@@ -139,7 +139,7 @@ class _Table(Outlet):
             f"the Delta table {self._place} {what}",
             code="sink-failed",
             detail=" ".join(str(error).split())[:500],
-            hint="Mend it and start the same query again: it goes on where it was.",
+            hint="Fix the cause and restart the query; it resumes from this batch.",
         )
 
 

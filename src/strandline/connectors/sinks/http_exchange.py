@@ -87,7 +87,7 @@ class Exchange:
         """The seconds that are left."""
         left = self._deadline - time.monotonic()
         if left <= 0:
-            raise Interrupted if self._is_hurried else TimeoutError("the exchange was not over in time")
+            raise Interrupted if self._is_hurried else TimeoutError("the exchange timed out")
         return left
 
     def interrupt(self, grace_seconds: float) -> None:
@@ -116,7 +116,7 @@ class Exchange:
                 answer.read(MAX_ANSWER_BYTES)
             return found
         except http.client.HTTPException as error:
-            raise ConnectionError(f"the answer is not HTTP: {type(error).__name__}") from None
+            raise ConnectionError(f"the response is not HTTP: {type(error).__name__}") from None
         except OSError:
             self.left()  # an interrupt shows itself as a connection that broke
             raise
@@ -133,7 +133,7 @@ class Exchange:
                 self._socket.shutdown(socket.SHUT_RDWR)
 
     def _connect(self, address: Address) -> socket.socket:
-        problem: OSError = OSError(f"there is no address for {address.host}")
+        problem: OSError = OSError(f"cannot resolve {address.host}")
         for family, kind, protocol, _, where in self._look_up(address):
             made = socket.socket(family, kind, protocol)
             self._socket = made

@@ -82,7 +82,7 @@ class Kafka(Sink):
         refuse_twice(names)
         if self.key is not None and self.key not in names:
             raise SinkError(
-                f'the query has no column "{self.key}" to be the key of messages',
+                f'the message key "{self.key}" is not a column of the query',
                 code="sink-columns",
                 hint=f"Columns are {', '.join(names)}.",
             )
@@ -158,7 +158,7 @@ class _Sending(Outlet):
             if number % _HANDED_OVER == _HANDED_OVER - 1:
                 self._flush()
         if self._flush() or failed:
-            raise self._library.KafkaException(failed[0] if failed else "messages were not sent in time")
+            raise self._library.KafkaException(failed[0] if failed else "timed out while sending messages")
 
     def _flush(self) -> int:
         """Wait until what was handed over is sent; how many messages are not after a minute."""
@@ -208,7 +208,7 @@ class _Sending(Outlet):
         while (message := consumer.poll(_STEP)) is None and time.monotonic() < deadline:
             self._refuse_if_stopping()
         if message is None:
-            raise self._library.KafkaException(f"{BATCHES} could not be read in time")
+            raise self._library.KafkaException(f"timed out while reading {BATCHES}")
         if message.error() is None:
             return message
         if message.error().code() == self._library.KafkaError._PARTITION_EOF:
@@ -235,10 +235,10 @@ class _Sending(Outlet):
             yield
         except (self._library.KafkaException, BufferError) as error:
             raise SinkError(
-                f"topic {self._sink.topic} of {self._sink.servers} did not take what was sent",
+                f"topic {self._sink.topic} of {self._sink.servers} rejected a batch",
                 code="sink-failed",
                 detail=str(error),
-                hint="Nothing of this batch counts. Mend it and start the same query again: it goes on there.",
+                hint="The batch was aborted. Fix the cause and restart the query; it resumes from this batch.",
             ) from None
 
     def close(self) -> None:

@@ -29,9 +29,9 @@ class Memory(Sink):
     def __post_init__(self) -> None:
         if self.keep is not None and self.keep < 1:
             raise SinkError(
-                f"a memory sink keeps at least 1 element, not {self.keep}",
+                f"keep of a memory sink must be at least 1, not {self.keep}",
                 code="sink-argument",
-                hint="Give keep a number of elements, or None (in SQL NULL) for all of them.",
+                hint="Set keep to a number of elements, or None (in SQL NULL) for all of them.",
             )
 
     @classmethod
@@ -39,7 +39,7 @@ class Memory(Sink):
         keep = arguments.option("keep", (int, type(None)), KEEP)
         arguments.done(most=0)
         if keep is not None and keep < 1:
-            raise arguments.error("keep of memory() is at least 1, or NULL for all elements")
+            raise arguments.error("keep of memory() must be at least 1, or NULL for all elements")
         return cls(keep)
 
     def open(self, query: str, columns: Schema) -> Outlet:

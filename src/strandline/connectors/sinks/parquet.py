@@ -93,7 +93,7 @@ class _Files(Outlet):
         files = self._files()
         if standing.fresh and files:
             raise SinkError(
-                f"{self._path} has results already, but no checkpoint says where they end",
+                f"{self._path} already has results, but no checkpoint for them",
                 code="results-exist",
                 hint="Choose another directory, or remove the old results.",
             )
@@ -114,7 +114,7 @@ class _Files(Outlet):
                 code="results-exist" if owner is not None else "results-damaged",
                 detail=None
                 if owner is not None
-                else f"{self._owner_file}, which says to which, is missing or damaged.",
+                else f"{self._owner_file}, which names the checkpoint, is missing or damaged.",
                 hint="Use the directory that belongs to this checkpoint, or choose another one for both.",
             )
 
@@ -130,7 +130,7 @@ class _Files(Outlet):
             sync_directory(self._path)
         except OSError as error:
             raise SinkError(
-                f"the directory {self._path} of query {self._query} cannot be written",
+                f"cannot write the directory {self._path} of query {self._query}",
                 code="sink-unwritable",
                 detail=str(error),
                 hint="Choose another directory or correct its permissions.",

@@ -114,9 +114,9 @@ class PostgreSQL(TableSink):
             return dict(Needs("psycopg.conninfo", "postgresql").load().conninfo_to_dict(reveal(self.dsn)))
         except psycopg.Error:
             raise SinkError(
-                "the connection string of postgresql() cannot be read",
+                "invalid connection string of postgresql()",
                 code="sink-argument",
-                hint="Write 'postgresql://user@host:5432/database' or 'host=… dbname=…', special signs escaped.",
+                hint="Write 'postgresql://user@host:5432/database' or 'host=… dbname=…', special characters escaped.",
             ) from None
 
     @property
@@ -129,7 +129,7 @@ class _Server(Store):
 
     def __init__(self, dsn: Callable[[], str], psycopg: Any, schema: str) -> None:
         self.place = "the PostgreSQL server"
-        self.unreachable = "Look at the connection string, and whether the server runs."
+        self.unreachable = "Check the connection string and that the server is running."
         self._dsn, self._psycopg = dsn, psycopg
         self._batches = _quoted(f"{schema}.{BATCHES}" if schema else BATCHES)
         self._connection: Any = None
@@ -256,10 +256,10 @@ def _refuse_long_names(table: str, shows: Shows, columns: Schema) -> None:
     for name in [*tables, *(column.name for column in columns)]:
         if len(name.encode(errors="surrogatepass")) > _LONGEST_NAME:
             raise SinkError(
-                f'the name "{name}" is longer than PostgreSQL keeps',
+                f'the name "{name}" is too long for PostgreSQL',
                 code="name-too-long",
-                detail=f"It has {len(name.encode(errors='surrogatepass'))} bytes; PostgreSQL keeps {_LONGEST_NAME}.",
-                hint="Choose a shorter one; that of a snapshot table has 9 more for its side tables.",
+                detail=f"It has {len(name.encode(errors='surrogatepass'))} bytes; the maximum is {_LONGEST_NAME}.",
+                hint="Choose a shorter name; a snapshot table needs 9 more bytes for its side tables.",
             )
 
 
@@ -309,5 +309,5 @@ def _quoted(table: str) -> str:
 
 def _name(name: str) -> str:
     if "%" in name:  # it would be taken for the place of a parameter
-        raise SinkError(f'"{name}" cannot be a name here', code="sink-columns", hint="Leave out the %.")
+        raise SinkError(f'invalid name "{name}"', code="sink-columns", hint="Remove the %.")
     return '"' + name.replace('"', '""') + '"'

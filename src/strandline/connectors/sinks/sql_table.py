@@ -198,7 +198,7 @@ class TableOutlet(Outlet):
             refuse_unfit(self._place, -1, standing)
         if present is not None and not self._store.is_empty(self._main.name):
             raise SinkError(
-                f"{self._place} has rows already that no sink has written",
+                f"{self._place} already has rows that no sink wrote",
                 code="results-exist",
                 hint="Choose another table, or empty this one.",
             )
@@ -208,7 +208,7 @@ class TableOutlet(Outlet):
             raise SinkError(
                 f"{self._place} belongs to the query {known.query} of another checkpoint",
                 code="results-exist",
-                hint="Choose another table, or continue that query. To begin anew, drop the table and its side tables "
+                hint="Choose another table, or continue that query. To start over, drop the table and its side tables "
                 f"and DELETE FROM {BATCHES} WHERE sink = '{self._main.name}'.",
             )
         refuse_unfit(self._place, known.batch, standing)
@@ -283,9 +283,9 @@ class TableOutlet(Outlet):
             known = self._store.lock(self._main.name)
             if known is None or known.batch < delivered.batch - 1:
                 raise SinkError(
-                    f"{self._place} has lost its row in {BATCHES}, or an older one is back",
+                    f"the row of {self._place} in {BATCHES} is missing or outdated",
                     code="results-missing",
-                    hint="Restore the table and its batches from one and the same moment.",
+                    hint="Restore the table and {BATCHES} from the same backup.",
                 )
             if known.batch >= delivered.batch:
                 return  # it was written before a crash
@@ -325,9 +325,9 @@ class TableOutlet(Outlet):
         shown = rows.join(ends, on=ROW, how="inner")
         if shown.height != rows.height or rows.height != ends.height:
             raise SinkError(
-                f"{self._place} was changed by somebody else: rows are missing or too many",
+                f"{self._place} was modified externally: rows are missing or unexpected",
                 code="results-missing",
-                hint="Only this sink may write to the table and its side tables. Restore them, or begin anew.",
+                hint="Only this sink may write to the table and its side tables. Restore them, or start over.",
             )
         used = [frame.get_column(ROW).max() for frame in (rows, waiting) if frame.height]
         return Live(shown, waiting, max((int(str(row)) for row in used), default=0) + 1)
@@ -395,15 +395,15 @@ def failures(place: str, errors: tuple[type[Exception], ...]) -> Iterator[None]:
 
 def _refused(place: str, reason: str) -> SinkError:
     return SinkError(
-        f"{place} refused what was to be written",
+        f"{place} rejected a write",
         code="sink-failed",
         detail=reason,
-        hint="Fix the cause and start the same query again: it resumes with this batch, which is written once.",
+        hint="Fix the cause and restart the query; it resumes from this batch, which is written once.",
     )
 
 
 def _unreachable(store: Store, reason: str) -> SinkError:
-    return SinkError(f"{store.place} cannot be opened", code="sink-unwritable", detail=reason, hint=store.unreachable)
+    return SinkError(f"cannot open {store.place}", code="sink-unwritable", detail=reason, hint=store.unreachable)
 
 
 class TableSink(Sink):
@@ -415,7 +415,7 @@ class TableSink(Sink):
     def open(self, query: str, columns: Schema) -> Outlet:
         if self.shows not in get_args(Shows):
             raise SinkError(
-                f"a table shows elements or a snapshot, not {self.shows!r}",
+                f"shows must be 'elements' or 'snapshot', not {self.shows!r}",
                 code="sink-argument",
                 hint="Write shows => 'elements' or shows => 'snapshot'.",
             )
@@ -433,5 +433,7 @@ class TableSink(Sink):
 def shows_of(arguments: Arguments) -> Shows:
     shows: Shows = arguments.option("shows", str, "elements")
     if shows not in get_args(Shows):
-        raise arguments.error(f"option shows of {arguments.call.function}() is 'elements' or 'snapshot', not {shows!r}")
+        raise arguments.error(
+            f"option shows of {arguments.call.function}() must be 'elements' or 'snapshot', not {shows!r}"
+        )
     return shows

@@ -94,7 +94,7 @@ class _File(Store):
                 if _is_busy(error):
                     raise StoreBusy(str(error)) from None
                 raise SinkError(
-                    f"the SQLite file {self._path} cannot be opened",
+                    f"cannot open the SQLite file {self._path}",
                     code="sink-unwritable",
                     detail=str(error),
                     hint=self.unreachable,

@@ -80,16 +80,16 @@ class Webhook(Sink):
         token = arguments.secret(arguments.option("token", (str, Secret), None), "token")
         arguments.done(most=1)
         if min(rows, attempts, timeout) < 1 or redirects < 0:
-            raise arguments.error("rows, attempts and timeout of webhook() are at least 1, redirects at least 0")
+            raise arguments.error("rows, attempts and timeout of webhook() must be at least 1, redirects at least 0")
         try:
             if not isinstance(url, Secret):
                 Address.parse(url)
         except ValueError as error:
-            raise arguments.error(f"url of webhook() cannot be used: {error}") from None
+            raise arguments.error(f"invalid url of webhook(): {error}") from None
         try:
             parsed = {} if headers is None else _headers(headers)
         except ValueError as error:
-            raise arguments.error(f"headers of webhook() cannot be used: {error}") from None
+            raise arguments.error(f"invalid headers of webhook(): {error}") from None
         return cls(url, rows, attempts, float(timeout), parsed, redirects, token)
 
     def open(self, query: str, columns: Schema) -> Outlet:
@@ -140,15 +140,15 @@ def _header(line: str) -> tuple[str, str]:
     name, between, value = line.partition(":")
     name, value = name.strip(" \t"), value.strip(" \t")
     if not between or not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
-        raise ValueError("headers are texts of the form 'Name: value'")
+        raise ValueError("headers must have the form 'Name: value'")
     if name.lower() in _OURS:
-        raise ValueError(f"the header {name} is not for a user to set")
+        raise ValueError(f"the header {name} cannot be overridden")
     return name, value
 
 
 def _unusable(reason: str) -> SinkError:
     return SinkError(
-        f"the URL or a header of a webhook cannot be used: {reason}",
+        f"invalid URL or header of a webhook: {reason}",
         code="sink-argument",
         hint="Correct the secret or the argument that it comes from.",
     )
@@ -214,7 +214,7 @@ class _Posting(Outlet):
                 answer = self._exchanged(body, key)
                 if 200 <= answer.status < 300:
                     return
-                problem = f"the answer was {answer.status} {answer.reason}"
+                problem = f"the response was {answer.status} {answer.reason}"
                 if answer.status not in _WORTH_ANOTHER_TRY:
                     break
                 pause = max(pause, _asked_pause(answer))
@@ -232,10 +232,10 @@ class _Posting(Outlet):
         if self._closing.is_set():
             raise interrupted(self._sink.shown)
         raise SinkError(
-            f"{self._sink.shown} did not take a batch of {self._query}",
+            f"{self._sink.shown} rejected a batch of {self._query}",
             code="sink-failed",
             detail=f"After {attempt} attempts {problem}.",
-            hint="Fix the cause and start the same query again: the batch is sent again.",
+            hint="Fix the cause and restart the query; the batch is sent again.",
         )
 
     def _exchanged(self, body: bytes, key: str) -> Answer:
@@ -250,7 +250,7 @@ class _Posting(Outlet):
             if answer.status not in _REDIRECTS:
                 return answer
             if not self._sink.redirects:
-                raise self._redirected(f"it answers {answer.status}", answer, address)
+                raise self._redirected(f"the response was {answer.status}", answer, address)
             following = self._following(address, answer)
             if following.origin != address.origin:
                 credentials = {}
@@ -263,7 +263,7 @@ class _Posting(Outlet):
             here = f"{address}{address.target}"
             following = Address.parse(urllib.parse.urljoin(here, answer.location or "no location:"))
         except ValueError:
-            raise self._redirected("its location is missing, or no URL of HTTP", answer, address) from None
+            raise self._redirected("its location is missing or not an HTTP URL", answer, address) from None
         if address.scheme == "https" and following.scheme != "https":
             raise self._redirected("it leads from https to http", answer, address)
         allow = self._sink.allow
@@ -279,8 +279,8 @@ class _Posting(Outlet):
         return SinkError(
             f"{self._sink.shown} redirects a batch of {self._query}",
             code="webhook-redirect",
-            detail=f"It leads to {target[:200]}, which was not followed: {reason}.",
-            hint="Write the address where rows are taken, or redirects => 1 to follow. The batch is sent again then.",
+            detail=f"The redirect to {target[:200]} was not followed: {reason}.",
+            hint="Use the final address, or redirects => 1 to follow. The batch is then sent again.",
         )
 
     def interrupt(self) -> None:

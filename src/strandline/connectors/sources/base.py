@@ -220,7 +220,7 @@ def _source_class(call: SourceCall, span: Span | None) -> type[Source]:
     known = known_sources()
     if call.function.lower() not in known:
         raise SourceError(
-            f'there is no source "{call.function}"',
+            f'unknown source "{call.function}"',
             code="unknown-source",
             hint=f"Sources are {', '.join(sorted(known))}.",
             span=span,

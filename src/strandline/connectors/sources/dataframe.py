@@ -43,7 +43,7 @@ class DataFrameSource(Source):
 
     def check(self, span: Span | None) -> None:
         raise SourceError(
-            "a DataFrame cannot be named in SQL",
+            "cannot name a DataFrame in SQL",
             code="dataframe-in-sql",
             hint=f'Declare the stream from Python: db.register("{self.stream.name}", frame, ordered_by="column").',
             span=span,

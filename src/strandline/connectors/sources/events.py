@@ -39,7 +39,7 @@ class EventsSource(Source):
         arguments = Arguments(self.stream, span)
         arguments.done(most=1)
         if self.stream.source.arguments and not isinstance(self.stream.source.arguments[0], str):
-            raise arguments.error("events() takes the name of a directory")
+            raise arguments.error("events() needs the name of a directory")
 
     def verify(self, position: int, seal: str) -> None:
         if self.journal is not None:

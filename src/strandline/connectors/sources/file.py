@@ -113,9 +113,7 @@ class FileSource(Source):
             )
         for path in files:
             if self.options.kind_of(path) is None:
-                message = (
-                    f"the format of {self.folder.full(path)} is not known; add format => 'parquet', 'csv' or 'json'"
-                )
+                message = f"unknown format of {self.folder.full(path)}; add format => 'parquet', 'csv' or 'json'"
                 raise Arguments(self.stream, span).error(message)
         if not self.follow and len(files) <= FILES_CHECKED:
             self._check_columns(files, span)
@@ -335,19 +333,19 @@ class FileSource(Source):
 def _options(stream: BaseStream, arguments: Arguments, follow: bool) -> FileOptions:
     format_ = arguments.option("format", str, None)
     if format_ not in (None, "parquet", "csv", "json"):
-        raise arguments.error(f"format of file() is 'parquet', 'csv' or 'json', not '{format_}'")
+        raise arguments.error(f"format of file() must be 'parquet', 'csv' or 'json', not '{format_}'")
     compression = arguments.option("compression", str, None)
     if compression not in (None, "none", "gzip", "zstd", "bz2"):
-        raise arguments.error(f"compression of file() is 'gzip', 'zstd', 'bz2' or 'none', not '{compression}'")
+        raise arguments.error(f"compression of file() must be 'gzip', 'zstd', 'bz2' or 'none', not '{compression}'")
     name = arguments.option("encoding", str, None)
     encoding = None if name is None else known_encoding(str(name))
     if name is not None and encoding is None:
-        raise arguments.error(f"file() does not know the encoding '{name}'; as examples, 'utf-8', 'latin-1', 'utf-16'")
+        raise arguments.error(f"unknown encoding '{name}' of file(); examples are 'utf-8', 'latin-1', 'utf-16'")
     header = bool(arguments.option("header", bool, True))
     max_line = arguments.option("max_line", int, 16_777_216)
     assert isinstance(max_line, int)
     if not 1 <= max_line <= _MOST_LINE:
-        raise arguments.error(f"max_line of file() is a number of bytes from 1 to {_MOST_LINE:,}")
+        raise arguments.error(f"max_line of file() must be a number of bytes from 1 to {_MOST_LINE:,}")
     return FileOptions(
         stream,
         None if format_ is None else str(format_),

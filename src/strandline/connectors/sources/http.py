@@ -61,7 +61,7 @@ class HttpSource(Source):
         address_of(arguments)
         refuse_open_door("http", self.host, self.token, span)
         if self.max_connections < 1:
-            raise arguments.error("max_connections of http() is at least 1")
+            raise arguments.error("max_connections of http() must be at least 1")
         if not self.path.startswith("/"):
             raise arguments.error(f"path of http() must begin with a slash: '/{self.path}'")
 

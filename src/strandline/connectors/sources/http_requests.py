@@ -134,7 +134,7 @@ class Request:
         """The value of a header that stands there at most once."""
         values = self.headers.get(name, [])
         if len(values) > 1:
-            raise Refused(HTTPStatus.BAD_REQUEST, f"{name} is there twice")
+            raise Refused(HTTPStatus.BAD_REQUEST, f"duplicate {name}")
         return values[0] if values else default
 
     @property
@@ -146,11 +146,11 @@ class Request:
                 raise Refused(HTTPStatus.BAD_REQUEST, "Content-Length beside Transfer-Encoding")
             raise Refused(HTTPStatus.NOT_IMPLEMENTED, "send the body with Content-Length, without Transfer-Encoding")
         if len(lengths) > 1:
-            raise Refused(HTTPStatus.BAD_REQUEST, "Content-Length is there twice")
+            raise Refused(HTTPStatus.BAD_REQUEST, "duplicate Content-Length")
         if lengths and not _LENGTH.fullmatch(lengths[0]):
             raise Refused(HTTPStatus.BAD_REQUEST, "Content-Length is not a number")
         if not lengths:
-            raise Refused(HTTPStatus.LENGTH_REQUIRED, "say how long the body is: Content-Length")
+            raise Refused(HTTPStatus.LENGTH_REQUIRED, "send Content-Length")
         return int(lengths[0])
 
     @property
@@ -169,9 +169,9 @@ def parse_head(head: bytes) -> Request:
     first, *lines = head.split(b"\r\n")
     line = _REQUEST_LINE.fullmatch(first)
     if line is None:
-        raise Refused(HTTPStatus.BAD_REQUEST, "this is no request of HTTP")
+        raise Refused(HTTPStatus.BAD_REQUEST, "this is not an HTTP request")
     if line[3] != b"1":
-        raise Refused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "speak HTTP/1.1")
+        raise Refused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "use HTTP/1.1")
     if len(lines) > MAX_HEADERS:
         raise Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"at most {MAX_HEADERS} headers")
     headers: dict[str, list[str]] = {}
@@ -179,15 +179,15 @@ def parse_head(head: bytes) -> Request:
         # A line that goes on in the next, a break that is none, a blank before the colon: nothing of this fits.
         header = _HEADER.fullmatch(text)
         if header is None:
-            raise Refused(HTTPStatus.BAD_REQUEST, "a header cannot be read")
+            raise Refused(HTTPStatus.BAD_REQUEST, "invalid header")
         headers.setdefault(header[1].decode().lower(), []).append(header[2].decode("latin-1").rstrip(" \t"))
     try:
         path = urlsplit(line[2].decode()).path
     except ValueError:
-        raise Refused(HTTPStatus.BAD_REQUEST, "the path cannot be read") from None
+        raise Refused(HTTPStatus.BAD_REQUEST, "invalid path") from None
     request = Request(line[1].decode(), path, line[4] != b"0", headers)
     if request.is_latest and len(headers.get("host", [])) != 1:
-        raise Refused(HTTPStatus.BAD_REQUEST, "a request has one Host")
+        raise Refused(HTTPStatus.BAD_REQUEST, "a request must have one Host")
     return request
 
 
@@ -233,27 +233,27 @@ class Conversation:
             return self._door.receiver.take(lines)
         except OSError as error:
             self._door.receiver.failure = error
-            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, f"the rows cannot be kept: {error}") from None
+            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, f"cannot store the rows: {error}") from None
 
     def _admit(self, request: Request) -> int:
         """The length of the body of a request that may be taken."""
         door = self._door
         length = request.length if request.method == "POST" else 0
         if request.path != door.path:
-            raise Refused(HTTPStatus.NOT_FOUND, f"rows are taken at {door.path}")
+            raise Refused(HTTPStatus.NOT_FOUND, f"send rows to {door.path}")
         if request.method != "POST":
-            raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "rows are sent by POST", Allow="POST")
+            raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "send rows by POST", Allow="POST")
         if door.token is not None:
             shown = request.header("authorization").encode("latin-1")
             if not hmac.compare_digest(shown, f"Bearer {door.token}".encode()):
                 raise Refused(HTTPStatus.UNAUTHORIZED, "the token is missing or wrong", WWW_Authenticate="Bearer")
         elif "origin" in request.headers:
             # A page in a browser on this machine reaches this address, too, wherever the page comes from.
-            raise Refused(HTTPStatus.FORBIDDEN, "requests of web pages need a token")
+            raise Refused(HTTPStatus.FORBIDDEN, "requests from web pages need a token")
         if door.receiver.received.ended:
             raise Refused(HTTPStatus.GONE, "the stream has ended")
         if door.receiver.is_full:
-            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "too many rows wait to be read", Retry_After="1")
+            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "too many rows are waiting", Retry_After="1")
         if length > door.max_body:
             raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {door.max_body} bytes at a time")
         if request.header("content-encoding", "identity").lower() != "identity":
@@ -270,7 +270,7 @@ class Conversation:
             if len(self._buffer) > MAX_HEAD_BYTES:
                 break
             if not self._receive(deadline):
-                raise ConnectionError("the head broke off")
+                raise ConnectionError("the head was lost")
         if end < 0 or end > MAX_HEAD_BYTES:
             raise Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"at most {MAX_HEAD_BYTES} bytes of headers")
         head = bytes(self._buffer[:end])
@@ -281,7 +281,7 @@ class Conversation:
         deadline = time.monotonic() + BODY_SECONDS + length / SLOWEST_BYTES_PER_SECOND
         while len(self._buffer) < length:
             if not self._receive(deadline):
-                raise ConnectionError("the body broke off")
+                raise ConnectionError("the body was lost")
         body = bytes(self._buffer[:length])
         del self._buffer[:length]
         return body

@@ -176,10 +176,10 @@ class Journal:
             self.look()
         if start < end and self._entries and start < self._entries[0].start:
             raise SourceError(
-                f"rows before position {self._entries[0].start} are not kept any more",
+                f"rows before position {self._entries[0].start} are no longer retained",
                 code="not-replayable",
-                detail=f"Those from {start} on were asked for; {self.directory} has no file with them.",
-                hint="Rows are removed when the batches with them are over. Begin again with another checkpoint.",
+                detail=f"Rows from {start} on were requested; {self.directory} has no file with them.",
+                hint="Rows are removed once their batches are committed. Start over with a new checkpoint.",
             )
         first = max(0, bisect_right(self._entries, start, key=lambda entry: entry.start) - 1)
         for entry in self._entries[first:]:

@@ -82,18 +82,18 @@ class KafkaSource(Source):
     def check(self, span: Span | None) -> None:
         arguments = Arguments(self.stream, span)
         if self.format != "json":
-            raise arguments.error(f"kafka() reads format => 'json', not '{self.format}'")
+            raise arguments.error(f"format of kafka() must be 'json', not '{self.format}'")
         if self.until not in (None, "latest"):
-            raise arguments.error(f"until of kafka() is 'latest' or NULL, not '{self.until}'")
+            raise arguments.error(f"until of kafka() must be 'latest' or NULL, not '{self.until}'")
         if self.max_rows is not None and self.max_rows < 1:
             raise arguments.error("max_rows of kafka() must be greater than 0")
         for name in _OURS:
             if name in self.settings:
-                raise arguments.error(f"{name} is not for the user of kafka() to set")
+                raise arguments.error(f"option {name} of kafka() cannot be overridden")
         try:
             self._start_time()
         except ValueError:
-            message = f"start of kafka() is 'earliest', 'latest' or a time as '2024-01-01 00:00:00', not '{self.start}'"
+            message = f"start of kafka() must be 'earliest', 'latest' or '2024-01-01 00:00:00', not '{self.start}'"
             raise arguments.error(message) from None
         try:
             self.topic.partitions()

@@ -68,7 +68,7 @@ class OffsetLog:
     directory: Path | None
     rounds: list[Round] = field(default_factory=list)
     ends: Mapping[int, int] | None = None
-    forgotten: str = START  # the digest of the last round that is not kept any more
+    forgotten: str = START  # the digest of the last round that is no longer retained
 
     @property
     def path(self) -> Path | None:
@@ -138,9 +138,9 @@ class OffsetLog:
                 return each
         if self.rounds and position < self.rounds[0].at:
             raise SourceError(
-                f"the offsets of position {position} are forgotten; the log begins with {self.rounds[0].at}",
+                f"the offsets of position {position} are no longer retained; the log begins at {self.rounds[0].at}",
                 code="not-replayable",
-                hint="Offsets are forgotten when the batches with them are over. Begin again with another checkpoint.",
+                hint="Offsets are removed once their batches are committed. Start over with a new checkpoint.",
             )
         raise damaged(self.path or Path("offsets.json"))
 

@@ -120,7 +120,7 @@ class Topic:
             raise self._unreachable(error) from None
         if found.error is not None and found.error.code() == module.KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise SourceError(
-                f'there is no topic "{self.name}" at {self.servers}',
+                f'unknown topic "{self.name}" at {self.servers}',
                 code="kafka-topic",
                 hint="Create it first; names of topics are case-sensitive.",
             )
@@ -257,36 +257,36 @@ class Topic:
         return SourceError(
             f"messages of {self.name}/{partition} from offset {wanted} on were deleted before they were read{there}",
             code="kafka-offsets-gone",
-            detail="The topic keeps them for a shorter time than the query was behind, or was made anew.",
-            hint="Begin again with another checkpoint, and let the topic keep its messages for longer.",
+            detail="The retention of the topic is shorter than the lag of the query, or the topic was recreated.",
+            hint="Start over with a new checkpoint, and increase the retention of the topic.",
         )
 
     def _stalled(self, left: Mapping[int, Reading], reached: Mapping[int, int]) -> SourceError:
         partition, reading = next(iter(left.items()))
         return SourceError(
             f"{self.name}/{partition} has not sent offset {reached[partition]} for {STALLED_SECONDS:.0f} seconds,"
-            f" though it reached {reading.end} before",
+            f" although it reached {reading.end} before",
             code="kafka-unreachable",
             detail=self._last_words(),
-            hint=f"Are the brokers {self.servers} up? Start again to go on from here.",
+            hint=f"Check that the brokers {self.servers} are up, then restart the query; it resumes here.",
         )
 
     def _unreachable(self, error: Any) -> SourceError:
         if error.args[0].code() in (kafka().KafkaError._INVALID_ARG, kafka().KafkaError._CONFLICT):
             return SourceError(
-                f"Kafka's library does not take the options of topic {self.name}: {error.args[0].str()}",
+                f"invalid Kafka options of topic {self.name}: {error.args[0].str()}",
                 code="source-argument",
-                hint="Options with a dot in their name are those of librdkafka, written in double quotes.",
+                hint="Write options of librdkafka, which have a dot in their name, in double quotes.",
             )
         return SourceError(
-            f"Kafka does not answer at {self.servers}: {error.args[0].str()}",
+            f"cannot reach Kafka at {self.servers}: {error.args[0].str()}",
             code="kafka-unreachable",
             detail=self._last_words(),
-            hint="Is the address right, and are options as \"security.protocol\" => 'SSL' needed?",
+            hint="Check the address, and options such as \"security.protocol\" => 'SSL'.",
         )
 
     def _last_words(self) -> str | None:
-        return f"The last that was heard: {self._said[-1]}." if self._said else None
+        return f"Last error: {self._said[-1]}." if self._said else None
 
 
 def _as_text(value: Argument) -> str | Secret:

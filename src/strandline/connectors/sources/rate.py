@@ -99,7 +99,7 @@ class RateSource(Source):
             if start is not None:
                 instant(str(start))
         except (ValueError, TypeError) as error:
-            raise arguments.error(f"an option of rate() cannot be read: {error}") from None
+            raise arguments.error(f"invalid option of rate(): {error}") from None
         if numbers[0] <= 0 or numbers[1] <= 0 or numbers[2] < 0 or not listed or min(listed) <= 0:
             raise arguments.error("rows_per_second, keys and burst of rate() must be greater than 0")
         assert isinstance(seed, int) and (total is None or isinstance(total, int))

@@ -234,10 +234,10 @@ class Received:
         inside = [s for s, after in zip(starts, [*starts[1:], end], strict=True) if s < end and after > start]
         if not inside or inside[0] > start:
             raise SourceError(
-                f'what stream "{stream.name}" received before line {inside[0] if inside else end} is not kept any more',
+                f'input of stream "{stream.name}" before line {inside[0] if inside else end} is no longer retained',
                 code="not-replayable",
-                detail=f"Lines from {start} on were asked for; {self.directory} has no file with them.",
-                hint="Lines are removed when the batches with them are over. Begin again with another checkpoint.",
+                detail=f"Lines from {start} on were requested; {self.directory} has no file with them.",
+                hint="Lines are removed once their batches are committed. Start over with a new checkpoint.",
             )
         for first, after in zip(inside, [*inside[1:], end], strict=True):
             number = max(start, first)

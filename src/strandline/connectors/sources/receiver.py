@@ -29,7 +29,7 @@ def address_of(arguments: Arguments) -> tuple[str, int]:
     text = str(arguments.positional(0, f"an address, as in {function}('localhost:9999')"))
     host, _, port = text.rpartition(":")
     if not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > 65535:
-        raise arguments.error(f"'{text}' is not an address; write {function}('localhost:9999')")
+        raise arguments.error(f"invalid address '{text}'; write {function}('localhost:9999')")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
@@ -109,7 +109,7 @@ def address_taken(host: str, port: int, error: OSError | UnicodeError) -> Source
     return SourceError(
         f"cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}",
         code="address-unusable",
-        hint="Another query or program may wait there already; stop it, or choose another port.",
+        hint="Another process may be listening there; stop it, or choose another port.",
     )
 
 
@@ -163,9 +163,9 @@ class Receiver:
             if isinstance(self.failure, SourceError):
                 raise self.failure
             raise SourceError(
-                f'stream "{self.stream.name}" cannot take in what it is sent: {self.failure}',
+                f'stream "{self.stream.name}" cannot store its input: {self.failure}',
                 code="receiver-failed",
-                hint=f"Look at {self.received.directory}: is there room, and may it be written?",
+                hint=f"Check the free space and the permissions of {self.received.directory}.",
             )
         return self.received.advance(position, limit_rows)
 

@@ -81,13 +81,13 @@ class SocketSource(Source):
         arguments = Arguments(self.stream, span)
         address_of(arguments)
         if self.listens and self.reconnects:
-            raise arguments.error("socket() either listens or connects; reconnect does not go with listen")
+            raise arguments.error("reconnect of socket() cannot be combined with listen")
         if not self.listens and self.port == 0:
-            raise arguments.error("port 0 is none that socket() can connect to")
+            raise arguments.error("socket() cannot connect to port 0")
         if not self.listens and self.token is not None:
-            raise arguments.error("token of socket() is what others must show to us; it goes with listen => true")
+            raise arguments.error("token of socket() needs listen => true")
         if self.max_connections < 1:
-            raise arguments.error("max_connections of socket() is at least 1")
+            raise arguments.error("max_connections of socket() must be at least 1")
         if self.listens:
             refuse_open_door("socket", self.host, self.token, span)
 
@@ -191,9 +191,9 @@ class SocketSource(Source):
             self.receiver.received.end()
             return
         self.receiver.failure = SourceError(
-            f'the connection of stream "{self.stream.name}" to {self.host}:{self.port} broke off',
+            f'the connection of stream "{self.stream.name}" to {self.host}:{self.port} was lost',
             code="connection-lost",
-            hint="Start again to go on with what comes then, or write reconnect => true.",
+            hint="Restart the query to resume with new input, or write reconnect => true.",
         )
 
     @property

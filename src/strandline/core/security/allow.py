@@ -73,7 +73,7 @@ class Allow:
         for name in ("roots", "hosts", "connectors", "functions", "secrets"):
             if isinstance(getattr(self, name), str):
                 raise SetupError(
-                    f"{name} of Allow is a tuple of texts, not a text",
+                    f"{name} of Allow must be a tuple of strings, not a string",
                     code="usage",
                     hint=f'Write Allow({name}=("…",)).',
                 )
@@ -89,7 +89,7 @@ class Allow:
             kind, separator, value = rule.partition(":")
             if kind not in _KINDS or not separator or not value:
                 raise SetupError(
-                    f'cannot read --allow "{rule}"',
+                    f'invalid --allow "{rule}"',
                     code="usage",
                     hint="Write dir:/data, host:broker:9092, connector:name, function:name or secret:env:NAME.",
                 )
@@ -197,5 +197,5 @@ def _matches(rule: str, name: str, port: int | None) -> bool:
 
 
 def _refusal(what: str, rule: str | None, span: Span | None) -> SetupError:
-    hint = "Leave it out." if rule is None else f"Whoever starts the program can allow it: {rule}."
+    hint = "Leave it out." if rule is None else f"To allow it, start the program with {rule}."
     return SetupError(f"{what} is not allowed here", code="not-allowed", hint=hint, span=span)

@@ -71,7 +71,7 @@ def evidence_in(out: Path, query: str) -> Evidence:
         if query in flow.answers:
             return _recorded_evidence(query, flow, BatchRecords(path.parent))
     listed = f"There are {', '.join(sorted(known))}." if known else "It is the --out, or --checkpoint, of a run."
-    raise QueryError(f'{out} knows no query "{query}"', code="unknown-query", hint=listed)
+    raise QueryError(f'unknown query "{query}" in {out}', code="unknown-query", hint=listed)
 
 
 def _recorded_evidence(query: str, flow: Flow, records: BatchRecords) -> Evidence:

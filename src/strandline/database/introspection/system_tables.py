@@ -71,13 +71,13 @@ class SystemTables(Catalog):
             raise CatalogError(
                 f'"{self.others.get(name).name}" is read together with tables of sys',
                 code="system-and-streams",
-                detail="A table of sys is what it is at the moment of asking; the answer over a stream goes on.",
-                hint="Ask for them one by one.",
+                detail="Tables of sys are read once; a query over a stream is continuous.",
+                hint="Query them separately.",
                 span=span,
             )
         if name.lower().startswith(SYSTEM):
             raise CatalogError(
-                f'there is no table "{name}"',
+                f'unknown table "{name}"',
                 code="unknown-stream",
                 hint=f"Tables are {', '.join(TABLES)}.",
                 span=span,

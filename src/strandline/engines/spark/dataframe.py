@@ -70,7 +70,7 @@ def checked(name: str, frame: object) -> DataFrame:
     if isinstance(frame, ClassicDataFrame):
         return frame
     raise CatalogError(
-        f'stream "{name}" cannot be made of a {type(frame).__module__}.{type(frame).__name__}',
+        f'cannot create stream "{name}" from a {type(frame).__module__}.{type(frame).__name__}',
         code="not-a-dataframe",
         hint="register() takes a DataFrame of a Spark session in this process, without Spark Connect. "
         "Give tables of pandas, Polars or Arrow to a stream of events() by append().",
@@ -83,16 +83,16 @@ def columns_of(name: str, frame: DataFrame) -> tuple[tuple[str, Type], ...]:
     for field in frame.schema.fields:
         if field.name.lower() in found:
             raise CatalogError(
-                f'the DataFrame for stream "{name}" has two columns "{field.name}"',
+                f'duplicate column "{field.name}" in the DataFrame for stream "{name}"',
                 code="duplicate-column",
-                hint="Upper and lower case are the same here. Rename one with withColumnRenamed, or drop it.",
+                hint="Column names are case-insensitive. Rename one with withColumnRenamed, or drop it.",
             )
         kind = _type(field.dataType)
         if kind is None:
             raise CatalogError(
                 f'column "{field.name}" of the DataFrame for stream "{name}" is {field.dataType.simpleString()}',
                 code="dataframe-type",
-                hint="There is no such type here. Take it apart, cast it, or drop the column: "
+                hint="This type is not supported. Unpack it, cast it, or drop the column: "
                 f'frame.withColumn("{field.name}", …) or frame.drop("{field.name}").',
             )
         found[field.name.lower()] = field.name, kind
@@ -138,7 +138,7 @@ class FrameFeed:
             if not is_broken_connection(error):
                 raise
             raise SourceError(
-                f'the Spark of the DataFrame of stream "{self.name}" is gone',
+                f'the Spark session of the DataFrame of stream "{self.name}" is gone',
                 code="spark-lost",
                 hint="DROP STREAM, make the DataFrame again from db.spark, and register it.",
             ) from None
@@ -150,8 +150,8 @@ class FrameFeed:
         return SourceError(
             f'the DataFrame of stream "{self.name}" has failed: {summary(str(error))}',
             code="dataframe-failed",
-            detail=f"The whole story is in {log}." if log is not None else None,
-            hint="Mend the DataFrame and start the query again. With a checkpoint it goes on where it was.",
+            detail=f"See {log} for details." if log is not None else None,
+            hint="Fix the DataFrame and restart the query; with a checkpoint it resumes where it stopped.",
         )
 
 
@@ -260,9 +260,9 @@ class StreamFeeder(Feeder):
             raise self.failure or self.feed.failed(error)
         if not any(self.feed.trigger.get(kind) for kind in _ENDING):
             raise SourceError(
-                f'somebody has stopped the query of the DataFrame of stream "{self.feed.name}"',
+                f'the streaming query of the DataFrame of stream "{self.feed.name}" was stopped externally',
                 code="dataframe-stopped",
-                hint="Start the query again. With a checkpoint it goes on where it was.",
+                hint="Restart the query; with a checkpoint it resumes where it stopped.",
             )
         self.journal.close()
 

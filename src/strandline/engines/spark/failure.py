@@ -41,7 +41,7 @@ def explain_failure(text: str, secret: str, log_file: str | None) -> StrandlineE
     return QueryError(
         f"the query has failed: {summary(text)}",
         code="query-failed",
-        hint=f"See {log_file} for details." if log_file else "Run with --debug for the whole trace.",
+        hint=f"See {log_file} for details." if log_file else "Run with --debug for the stack trace.",
         detail=None,
     )
 

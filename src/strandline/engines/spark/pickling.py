@@ -30,7 +30,7 @@ def packed(job: object, functions: Collection[Definition]) -> bytes:
                 raise QueryError(
                     f"{function.title} cannot be sent to Spark's workers: {error}",
                     code="function-not-portable",
-                    hint="It may use modules, constants and other functions, but no open files, locks or connections.",
+                    hint="Use modules, constants and other functions, but no open files, locks or connections.",
                 ) from None
         data: bytes = cloudpickle.dumps(job)  # type: ignore[no-untyped-call]
         return data

@@ -273,7 +273,7 @@ def _shift(value: int, bits: int) -> int | None:
 def constant_digits(arguments: Sequence[Expression]) -> None:
     """Refuse a number of digits that is not known before the query runs."""
     if len(arguments) == 2 and columns_of(arguments[1]):
-        raise FunctionError("the number of digits is not a constant", "Write round(x, 2).")
+        raise FunctionError("the number of digits must be a constant", "Write round(x, 2).")
 
 
 _BITS = all_of(BIGINT, BIGINT)

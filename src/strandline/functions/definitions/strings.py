@@ -109,7 +109,7 @@ def _concat_ws(separator: str | None, *parts: str | None) -> str | None:
 
 def _known_characters(arguments: Sequence[Expression]) -> None:
     if not all(isinstance(argument, Literal) for argument in arguments[1:]):
-        raise FunctionError("the characters of translate are not text literals", "Write translate(s, 'abc', 'xy').")
+        raise FunctionError("the characters of translate must be text literals", "Write translate(s, 'abc', 'xy').")
 
 
 _TEXT = fixed(VARCHAR, VARCHAR)

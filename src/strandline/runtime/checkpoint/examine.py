@@ -91,7 +91,7 @@ def find_checkpoints(directory: Path) -> list[Path]:
     found = sorted(path.parent for path in directory.rglob(identity.IDENTITY))
     if not found:
         raise CheckpointError(
-            f"there is no checkpoint in {directory}",
+            f"no checkpoint in {directory}",
             code="no-checkpoint",
             hint="Name the --checkpoint or the --out of a run.",
         )

@@ -200,7 +200,7 @@ def _naming(path: Path) -> Any:
 
 def unwritable(path: Path, error: OSError) -> CheckpointError:
     return CheckpointError(
-        f"the checkpoint {path} cannot be written",
+        f"cannot write the checkpoint {path}",
         code="checkpoint-unwritable",
         detail=str(error),
         hint="Choose another directory with --checkpoint, or correct its permissions.",

@@ -60,10 +60,10 @@ def repair(path: Path, *, forget_results: bool = False) -> Repair:
         target = next(whole_batches(path), None)
         if target is None:
             raise CheckpointError(
-                f"no batch is left in {path} after which a run could go on",
+                f"no intact batch to resume from in {path}",
                 code="repair-impossible",
-                hint="Restore a copy, or begin again with another checkpoint. If only results are gone or altered, "
-                "--forget-results goes on without them. Nothing was changed.",
+                hint="Restore a backup, or start over with a new checkpoint. If only results are gone or altered, "
+                "--forget-results continues without them. Nothing was changed.",
             )
         return _go_back(path, target, outputs, sinks)
     finally:
@@ -130,10 +130,10 @@ def _refuse_changed_batches(path: Path, done: Repair, sinks: dict[str, str]) -> 
     others = sorted(query for query, kind in sinks.items() if kind != "parquet")
     if done.replanned and others:
         raise CheckpointError(
-            f"batch {done.replanned[0]} of {path} cannot be planned again as it was",
+            f"batch {done.replanned[0]} of {path} cannot be replayed as it was",
             code="repair-impossible",
             detail=f"Its offset is damaged, and the sinks of {', '.join(others)} may have it already.",
-            hint="Restore a copy of the checkpoint, or begin again with another one and empty sinks. "
+            hint="Restore a backup of the checkpoint, or start over with a new one and empty sinks. "
             "Nothing was changed.",
         )
 

@@ -346,17 +346,17 @@ def damaged_files(
 def missing_output(file: DeliveredFile, path: Path) -> SinkError:
     what = f"results of {file.owner}" if file.kind == "result" else f"{file.kind} rows of stream {file.owner}"
     return SinkError(
-        f"{path} is gone, with {what} that were delivered",
+        f"{path} is missing, with delivered {what}",
         code="results-missing",
-        hint="Put the file back, or run `strandline repair --checkpoint` with the directory of the checkpoint. "
+        hint="Restore the file, or run `strandline repair --checkpoint` with the directory of the checkpoint. "
         "Nothing was changed.",
     )
 
 
 def damaged_output(path: Path) -> SinkError:
     return SinkError(
-        f"{path} is not what was delivered: it was truncated or altered",
+        f"{path} was truncated or altered after delivery",
         code="results-damaged",
-        hint="Put the file back, or run `strandline repair --checkpoint` with the directory of the checkpoint. "
+        hint="Restore the file, or run `strandline repair --checkpoint` with the directory of the checkpoint. "
         "Nothing was changed.",
     )

@@ -115,7 +115,7 @@ def _check_form(function: AggregateFunction, node: ast.Function) -> None:
     if isinstance(node.arguments, ast.Star) and function.name != _TAKES_STAR:
         problem = f"{function.name} does not take *"
     elif isinstance(node.arguments, ast.Star) and node.distinct:
-        problem = "COUNT(DISTINCT *) counts what?"
+        problem = "COUNT(DISTINCT *) is not supported"
     elif count != wanted:
         counts = ("no argument", "one argument", "two arguments")
         problem = f"{function.name} takes {counts[wanted]}"
@@ -124,7 +124,7 @@ def _check_form(function: AggregateFunction, node: ast.Function) -> None:
     elif not within and node.within:
         problem = f"{function.name} does not take WITHIN GROUP"
     elif node.order and not function.ordered:
-        problem = f"{function.name} does not depend on an order"
+        problem = f"{function.name} does not take ORDER BY"
     elif within and node.distinct:
         problem = f"{function.name} does not take DISTINCT"
     if problem is not None:
@@ -135,7 +135,9 @@ def _check_form(function: AggregateFunction, node: ast.Function) -> None:
 def _sorted(item: ast.SortItem, bind: Bind) -> Sorted:
     value = bind(item.value)
     if value.type.element is not None:
-        raise BindError(f"ORDER BY {article(value.type)}", code="type-mismatch", hint=OF_ARRAYS, span=item.value.span)
+        raise BindError(
+            f"cannot ORDER BY {article(value.type)}", code="type-mismatch", hint=OF_ARRAYS, span=item.value.span
+        )
     if value.type == NULL:
         value = cast_to(value, VARCHAR)
     return Sorted(value, item.descending, item.nulls_first)
@@ -151,9 +153,9 @@ def _fraction(node: ast.Function, bind: Bind) -> float:
         if 0.0 <= fraction <= 1.0:
             return fraction
     raise BindError(
-        f"the fraction of {node.name.name.lower()} is not a number between 0 and 1",
+        f"the fraction of {node.name.name.lower()} must be a number between 0 and 1",
         code="type-mismatch",
-        hint="Write PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x) for the number that nine tenths lie below.",
+        hint="Write PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x) for the 90th percentile.",
         span=node.arguments[0].span,
     )
 
@@ -164,7 +166,7 @@ def _separator(node: ast.Function, bind: Bind) -> str:
     if isinstance(value, Literal) and isinstance(value.value, str):
         return value.value
     raise BindError(
-        f"the separator of {node.name.name.lower()} is not a text literal",
+        f"the separator of {node.name.name.lower()} must be a text literal",
         code="type-mismatch",
         hint="Write STRING_AGG(x, ', ').",
         span=node.arguments[1].span,
@@ -174,9 +176,9 @@ def _separator(node: ast.Function, bind: Bind) -> str:
 def _by_time(name: str, node: ast.Function, time: Expression | None) -> Sorted:
     if time is None:
         raise BindError(
-            f"{name} of rows that are in no order",
+            f"{name} needs ORDER BY here: the rows have no arrival order",
             code="aggregate-order",
-            hint=f"Write {name.upper()}(x ORDER BY y). Only the rows of a single stream have an order of their own.",
+            hint=f"Write {name.upper()}(x ORDER BY y). Only the rows of a single stream have an arrival order.",
             span=node.span,
         )
     return Sorted(time, False, False)
@@ -186,8 +188,8 @@ def _check_distinct(name: str, node: ast.Function, value: Expression | None, ord
     by_order = name in ("string_agg", "array_agg") or isinstance(node.definition, UserAggregate)
     if node.distinct and by_order and any(each.value != value for each in order):
         raise BindError(
-            "an aggregate with DISTINCT is ordered by something else than its values",
+            "in an aggregate with DISTINCT, ORDER BY must be by the argument",
             code="aggregate-order",
-            hint="Which of several equal values would count? Order by the argument itself.",
+            hint="Order by the argument itself.",
             span=node.span,
         )

@@ -64,7 +64,7 @@ def _statistics(
             name = names.get(hint.column.name.lower())
             if name is None:
                 raise BindError(
-                    f'stream "{statement.name.name}" has no column "{hint.column.name}"',
+                    f'column "{hint.column.name}" does not exist in stream "{statement.name.name}"',
                     code="unknown-column",
                     hint=suggestion(hint.column.name, names.values(), "Columns are"),
                     span=hint.column.span,
@@ -72,9 +72,9 @@ def _statistics(
             values[name] = hint.value
         else:
             raise BindError(
-                f'there is no hint "{hint.name.name}"',
+                f'unknown hint "{hint.name.name}"',
                 code="unknown-hint",
-                hint="Hints are rate, in rows per second, and distinct(column), the number of its values.",
+                hint="Hints are rate, in rows per second, and distinct(column), its number of distinct values.",
                 span=hint.name.span,
             )
     return StreamStatistics(rate, values)
@@ -120,18 +120,16 @@ def _columns(statement: ast.CreateStream, known: KnownRows | None) -> tuple[tupl
     if not statement.columns:
         if known is None:
             raise BindError(
-                f"{statement.source.function.name}() does not know the columns of its rows",
+                f"{statement.source.function.name}() needs a column list",
                 code="columns-missing",
-                hint=f"Name them: CREATE STREAM {statement.name.name} (column TYPE, …) SOURCE ….",
+                hint=f"Declare the columns: CREATE STREAM {statement.name.name} (column TYPE, …) SOURCE ….",
                 span=statement.source.span,
             )
         return known.columns
     seen: set[str] = set()
     for column in statement.columns:
         if column.name.name.lower() in seen:
-            raise BindError(
-                f'column "{column.name.name}" is declared twice', code="duplicate-column", span=column.name.span
-            )
+            raise BindError(f'duplicate column "{column.name.name}"', code="duplicate-column", span=column.name.span)
         seen.add(column.name.name.lower())
     return tuple((column.name.name, column.type.type) for column in statement.columns)
 
@@ -144,7 +142,7 @@ def _end_column(statement: ast.CreateStream, columns: tuple[tuple[str, Type], ..
         raise BindError(
             f'"{end}" is both the start and the end of an interval',
             code="empty-interval",
-            hint="The row would never be valid: an interval does not contain its end.",
+            hint="Name two columns: an interval excludes its end, so the row would never be valid.",
             span=statement.end_column.span,
         )
     return end
@@ -163,9 +161,9 @@ def _time_column(statement: ast.CreateStream, columns: tuple[tuple[str, Type], .
     name, kind = found
     if kind.name not in TIME_TYPES:
         raise BindError(
-            f'the time column "{name}" is {kind}',
+            f'the time column "{name}" cannot be of type {kind}',
             code="time-column-type",
-            hint="A time column is a TIMESTAMP, a DATE, or a BIGINT in microseconds since 1970.",
+            hint="Use a TIMESTAMP, a DATE, or a BIGINT in microseconds since 1970.",
             span=wanted.span,
         )
     return name

@@ -94,7 +94,7 @@ class Scalars:
         operand = self.operand(node)
         if operand.type not in (BOOLEAN, NULL):
             raise BindError(
-                f"{what or self.clause} needs a condition, not {article(operand.type)}",
+                f"argument of {what or self.clause} must be a condition, not {article(operand.type)}",
                 code="not-boolean",
                 hint="Compare it with something, as in x > 0 or x IS NOT NULL.",
                 span=node.span,
@@ -142,9 +142,9 @@ class Scalars:
             case ast.Exists() | ast.Quantified() | ast.ScalarQuery():
                 if self.subquery is None:
                     raise BindError(
-                        f"a subquery in {self.clause}",
+                        f"cannot use a subquery in {self.clause}",
                         code="misplaced-subquery",
-                        hint="Subqueries stand in WHERE, HAVING and the SELECT list, outside of aggregates.",
+                        hint="Use subqueries in WHERE, HAVING and the SELECT list, outside of aggregates.",
                         span=node.span,
                     )
                 return self.subquery(node, self)
@@ -160,9 +160,9 @@ class Scalars:
             case ast.Ranking():
                 if self.rank is None:
                     raise BindError(
-                        f"RANK() in {self.clause}",
+                        f"RANK() is not allowed in {self.clause}",
                         code="misplaced-rank",
-                        hint="Write QUALIFY RANK() OVER (…) <= 10, or rank in a subquery in FROM and ask around it.",
+                        hint="Write QUALIFY RANK() OVER (…) <= 10, or compute the rank in a subquery in FROM.",
                         span=node.span,
                     )
                 return self.rank(node, self)
@@ -230,7 +230,7 @@ class Scalars:
         if kind is None:
             kinds = " and ".join(dict.fromkeys(str(result.value.type) for result in results))
             raise BindError(
-                f"CASE has results of {kinds}",
+                f"CASE types {kinds} cannot be matched",
                 code="type-mismatch",
                 hint="CAST them to one type.",
                 span=node.span,
@@ -248,7 +248,7 @@ class Scalars:
         value, kind = self.bind(node.operand), node.type.type
         if not castable(value.type, kind):
             raise BindError(
-                f"{value.type} cannot be cast to {kind}",
+                f"cannot cast {value.type} to {kind}",
                 code="cannot-cast",
                 hint=_cast_hint(value.type),
                 span=node.span,
@@ -266,9 +266,9 @@ class Scalars:
         said = {"FILTER": node.filter, "DISTINCT": node.distinct, "ORDER BY": node.order or node.within}
         for words in (words for words, clause in said.items() if clause):
             raise BindError(
-                f"{words} in {name}, which is no aggregate",
+                f"{words} specified, but {name} is not an aggregate",
                 code="type-mismatch",
-                hint="Only aggregates look at several rows.",
+                hint="Remove it, or use an aggregate.",
                 span=node.span,
             )
         if isinstance(node.arguments, ast.Star):
@@ -313,7 +313,7 @@ class Scalars:
         unit = part_of(arguments[0].value)
         if unit is None:
             hint = f"Units are {', '.join(PARTS)}."
-            message = f"{name} does not know the unit {arguments[0].value}"
+            message = f"unknown unit {arguments[0].value} of {name}"
             raise BindError(message, code="unknown-unit", hint=hint, span=arguments[0].span)
         found = self.apply(unit, arguments[1:], span)
         return found if name == "extract" else cast_to(found, DOUBLE)
@@ -330,8 +330,8 @@ class Scalars:
     def misplaced_aggregate(self, name: str, span: Span) -> BindError:
         if self.clause == "an aggregate":
             hint = "Aggregate in a subquery in FROM, and aggregate that."
-            return BindError(f"{name} inside of another aggregate", code="nested-aggregate", hint=hint, span=span)
-        hints = {"WHERE": "Conditions on aggregates belong into HAVING."}
+            return BindError("aggregate calls cannot be nested", code="nested-aggregate", hint=hint, span=span)
+        hints = {"WHERE": "Put conditions on aggregates into HAVING."}
         hint = hints.get(self.clause, "Aggregate in a subquery in FROM.")
         return BindError(
             f"aggregate {name} is not allowed in {self.clause}", code="aggregate-not-allowed", hint=hint, span=span
@@ -387,7 +387,7 @@ def _check_repeatable(operand: Operand) -> None:
         pending.extend(children(pending.pop()))
         if count > MAX_REPEATED_NODES:
             raise BindError(
-                "the operand is too large to be compared more than once",
+                "the operand is too large to be evaluated more than once",
                 code="too-large",
                 hint="Compute it in a subquery in FROM, and compare its column.",
                 span=operand.span,

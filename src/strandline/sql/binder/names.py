@@ -39,7 +39,7 @@ class Names:
             raise BindError(
                 f'query "{name.name}" {reason}',
                 code="recursive-query",
-                hint="A query of WITH may read the ones before it.",
+                hint="Refer only to earlier queries of WITH.",
                 span=name.span,
             )
         stream = self.catalog.get(name.name, name.span)
@@ -58,10 +58,10 @@ class Names:
             name = table.name.name
             if any(name.lower() == other.name.name.lower() for other in tables[:number]):
                 raise BindError(
-                    f'the name "{name}" is used twice in WITH', code="duplicate-alias", span=table.name.span
+                    f'WITH query name "{name}" specified more than once', code="duplicate-alias", span=table.name.span
                 )
-            later = {other.name.name.lower(): "is defined further down" for other in tables[number + 1 :]}
-            self._not_yet = {**not_yet, **later, name.lower(): "reads itself"}
+            later = {other.name.name.lower(): "is defined later" for other in tables[number + 1 :]}
+            self._not_yet = {**not_yet, **later, name.lower(): "refers to itself"}
             plan = with_names(bind(table.query), table.columns, f'query "{name}"')
             query = DerivedStream(name, plan, table.query.text, frozenset())
             self._queries = {**self._queries, name.lower(): query}
@@ -85,7 +85,7 @@ def with_names(plan: Plan, names: tuple[ast.Identifier, ...], what: str) -> Plan
     taken: set[str] = set()
     for name in names:
         if name.name.lower() in taken:
-            raise BindError(f'column "{name.name}" is declared twice', code="duplicate-column", span=name.span)
+            raise BindError(f'duplicate column "{name.name}"', code="duplicate-column", span=name.span)
         if name.name.lower() in RESERVED_OUTPUTS:
             raise BindError(
                 f'the output name "{name.name}" is reserved',

@@ -76,9 +76,9 @@ def not_weighted(table: ast.StreamTable) -> BindError:
 def _not_a_source(call: ast.Function | None, span: Span) -> BindError:
     name = "SCALED_COUNT and the like" if call is None else call.name.name.upper()
     return BindError(
-        f"{name} over something that is not a stream of a source",
+        f"{name} needs a stream with a source",
         code="scaled-over-query",
-        hint="Rows are dropped at sources: read the stream itself in FROM, where they can be counted for.",
+        hint="Rows are dropped at sources: name the stream itself in FROM.",
         span=span,
     )
 
@@ -87,9 +87,9 @@ def _check(call: ast.Function, tables: int) -> None:
     name = call.name.name.lower()
     if call.distinct or call.order or call.within:
         raise BindError(
-            f"{name.upper()} takes no DISTINCT and no ORDER BY",
+            f"{name.upper()} does not take DISTINCT or ORDER BY",
             code="scaled-distinct",
-            hint="How many different values were dropped cannot be told from those that are left.",
+            hint="Remove it: the number of dropped distinct values cannot be estimated from the rest.",
             span=call.span,
         )
     fits = "count" in name if isinstance(call.arguments, ast.Star) else len(call.arguments) == 1
@@ -102,10 +102,10 @@ def _check(call: ast.Function, tables: int) -> None:
         )
     if name.endswith("_error") and tables > 1:
         raise BindError(
-            f"{name.upper()} over a join",
+            f"{name.upper()} cannot be used over a join",
             code="error-over-join",
-            hint="Results that share a row are lost together, so their error is larger than the sum tells. Over one "
-            "stream it is known; scaled_count and scaled_sum are right on average over joins, too.",
+            hint="Results that share a row are lost together, so the error would be underestimated. Use it over one "
+            "stream; scaled_count and scaled_sum are unbiased over joins, too.",
             span=call.span,
         )
 

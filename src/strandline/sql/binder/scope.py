@@ -85,9 +85,9 @@ class Scope:
         found = relations[0].validity[VALIDITY.index(word)] if len(relations) == 1 else None
         if found is None and (named or name.qualifier is None):
             raise BindError(
-                f"{word} of rows for which that is not known",
+                f"{word} is not defined for these rows",
                 code="validity",
-                hint="It is known for a single stream in a window by time; of several, write name.valid_from.",
+                hint="It is defined for a single stream in a time window; for several streams, write name.valid_from.",
                 span=name.span,
             )
         return found
@@ -103,9 +103,9 @@ class Scope:
         for relation in other.relations:
             if relation.alias.lower() in taken:
                 raise BindError(
-                    f'the name "{relation.alias}" is used twice in FROM',
+                    f'stream name "{relation.alias}" specified more than once',
                     code="duplicate-alias",
-                    hint=f"Give one of them another name: {relation.stream or '(SELECT …)'} AS other.",
+                    hint=f"Give one of them an alias: {relation.stream or '(SELECT …)'} AS other.",
                     span=relation.span,
                 )
         return Scope(self.relations + other.relations)
@@ -128,9 +128,9 @@ class Scope:
         renamed = [r.alias for r in self.relations if r.stream is not None and qualifier.matches(r.stream)]
         hint = suggestion(qualifier.name, [r.alias for r in self.relations if r.is_named], "Names are")
         raise BindError(
-            f'the name "{qualifier.name}" is not known here',
+            f'missing FROM-clause entry for "{qualifier.name}"',
             code="unknown-alias",
-            hint=f'The stream is called "{renamed[0]}" here.' if renamed else hint,
+            hint=f'Use its alias "{renamed[0]}".' if renamed else hint,
             span=qualifier.span,
         )
 

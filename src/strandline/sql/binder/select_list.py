@@ -40,7 +40,7 @@ def output_columns(items: tuple[ast.Item, ...], scope: Scope) -> list[Output]:
             raise BindError(
                 f"the query has more than {MAX_COLUMNS:,} columns",
                 code="too-large",
-                hint="Name the columns that you need.",
+                hint="List the needed columns.",
                 span=item.span,
             )
         for node in expanded:
@@ -137,5 +137,7 @@ def is_listed(node: ast.Expression, outputs: list[Output]) -> bool:
 def sort_key(item: ast.SortItem, column: ColumnRef) -> SortKey:
     """The column of ORDER BY that an element of it has become."""
     if column.type.element is not None:
-        raise BindError(f"ORDER BY {article(column.type)}", code="type-mismatch", hint=OF_ARRAYS, span=item.value.span)
+        raise BindError(
+            f"cannot ORDER BY {article(column.type)}", code="type-mismatch", hint=OF_ARRAYS, span=item.value.span
+        )
     return SortKey(column, item.descending, item.nulls_first)

@@ -128,9 +128,9 @@ class Subqueries:
         if isinstance(node, ast.Quantified):
             if len(outputs) != 1:
                 raise BindError(
-                    f"the subquery has {len(outputs)} columns",
+                    f"subquery must return one column, found {len(outputs)}",
                     code="subquery-columns",
-                    hint="A subquery that is compared with a value has one column.",
+                    hint="Select only the column to compare with.",
                     span=node.query.span,
                 )
             assert operand is not None
@@ -262,15 +262,10 @@ def _is_first_value(plan: Plan) -> bool:
 
 
 def _several_rows(query: ast.Query) -> BindError:
-    hint = (
-        "Aggregate it, as in (SELECT MAX(x) FROM …), read it through WINDOW(ROWS 1), or ask with IN, ANY, ALL or "
-        "EXISTS."
-    )
+    hint = "Aggregate it, as in (SELECT MAX(x) FROM …), read it through WINDOW(ROWS 1), or use IN, ANY, ALL or EXISTS."
     if isinstance(query, ast.Ordered) and query.limit == 1:
-        hint = "LIMIT 1 keeps rows that are level. Order by the value too: (SELECT x FROM … ORDER BY y, x LIMIT 1)."
-    return BindError(
-        "a subquery that is a value may have several rows", code="subquery-rows", hint=hint, span=query.span
-    )
+        hint = "LIMIT 1 keeps ties. Order by the value too: (SELECT x FROM … ORDER BY y, x LIMIT 1)."
+    return BindError("a scalar subquery may return more than one row", code="subquery-rows", hint=hint, span=query.span)
 
 
 def _asks_above_groups(select: ast.Select) -> bool:
@@ -286,9 +281,9 @@ def _asks_above_groups(select: ast.Select) -> bool:
 
 def _several_columns(count: int, node: ast.ScalarQuery) -> BindError:
     return BindError(
-        f"the subquery has {count} columns",
+        f"subquery must return one column, found {count}",
         code="subquery-columns",
-        hint="A subquery that is a value has one column.",
+        hint="Select only the column that is the value.",
         span=node.query.span,
     )
 

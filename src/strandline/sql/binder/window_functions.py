@@ -46,8 +46,8 @@ class Ranks:
     def place(self, node: ast.Ranking, bind: Bind) -> ColumnRef:
         """The column that will have the place of each row."""
         if self._inside:
-            hint = "Rank in a subquery in FROM, and again in the query around it."
-            raise BindError("RANK() inside of RANK()", code="misplaced-rank", hint=hint, span=node.span)
+            hint = "Compute the inner RANK() in a subquery in FROM."
+            raise BindError("RANK() calls cannot be nested", code="misplaced-rank", hint=hint, span=node.span)
         self._inside = True
         partition = tuple(dict.fromkeys(self._key(bind(each)) for each in node.partition))
         order = tuple(sort_key(item, self._key(bind(item.value))) for item in node.order)

@@ -27,14 +27,14 @@ BINARY: Final = {
 WINDOWS: Final = ("RANGE", "ROWS", "SESSION", "PARTITION", "NOW")
 MATCHES: Final = ("BETWEEN", "IN", "LIKE", "ILIKE", "SIMILAR")
 
-_SUBQUERY_HINT: Final = "A subquery that is an argument has parentheses of its own: abs((SELECT …))."
+_SUBQUERY_HINT: Final = "Put a subquery argument in its own parentheses: abs((SELECT …))."
 
 
 _RANK_HINT: Final = "Write RANK() OVER (PARTITION BY x ORDER BY y DESC)."
 _OTHER_PLACES: Final = {
-    "ROW_NUMBER": "Which of several rows that are level would come first? Write RANK(): level rows have one place.",
-    "DENSE_RANK": "Write RANK(), which counts the rows before a row.",
-    "PERCENT_RANK": "Write RANK(), which counts the rows before a row.",
+    "ROW_NUMBER": "Use RANK(): ties have equal rank.",
+    "DENSE_RANK": "Use RANK().",
+    "PERCENT_RANK": "Use RANK().",
 }
 
 
@@ -258,7 +258,7 @@ class Expressions(Forms):
             raise self.unexpected("an expression", f'A name that is also a keyword needs quotes: "{start.value}".')
         if start.keyword in RESERVED:
             comma = self.at > 0 and self.tokens[self.at - 1].value == ","
-            raise self.unexpected("an expression", "There is a comma too many." if comma else None)
+            raise self.unexpected("an expression", "Remove the extra comma." if comma else None)
         return self.named()
 
     def at_interval(self) -> bool:
@@ -321,7 +321,7 @@ class Expressions(Forms):
         if word in _OTHER_PLACES:
             raise self.refusal(f"{word}() OVER", called.span.to(self.token.span), _OTHER_PLACES[word])
         if word != "RANK":
-            hint = "Group a windowed stream instead; RANK() OVER (… ORDER BY …) gives rows their places."
+            hint = "Group a windowed stream instead; RANK() OVER (… ORDER BY …) is the only window function."
             raise self.refusal("OVER", self.token.span, hint)
         if called != ast.Function(called.name, (), span=called.span):
             raise self.error("RANK() takes no arguments", "syntax", called.span, _RANK_HINT)
@@ -335,7 +335,7 @@ class Expressions(Forms):
             raise self.unexpected("ORDER BY", _RANK_HINT)
         order = self.order_by()
         if self.sees_any(("ROWS", "RANGE", "GROUPS")):
-            hint = "A place is one among all rows of the partition."
+            hint = "Remove it: RANK() covers the whole partition."
             raise self.refusal(f"{self.token.keyword} in OVER", self.token.span, hint)
         self.expect_symbol(")")
         return ast.Ranking(partition, order, span=self.since(start))

@@ -131,7 +131,7 @@ class Phrases(Cursor):
     def decimal_type(self, start: Token) -> Type:
         hint = f"Write {start.keyword}(precision, scale), as in {start.keyword}(18, 2)."
         if not self.accept_symbol("("):
-            raise self.error(f"{start.keyword} has no precision", "missing-precision", start.span, hint)
+            raise self.error(f"{start.keyword} needs a precision", "missing-precision", start.span, hint)
         precision = self.whole_number("a precision", 1, MAX_PRECISION)
         scale = self.whole_number("a scale", 0, precision) if self.accept_symbol(",") else 0
         self.expect_symbol(")")
@@ -143,7 +143,7 @@ class Phrases(Cursor):
             raise self.unexpected(what)
         self.next()
         if not token.value.isdecimal() or len(token.value) > 18 or not least <= int(token.value) <= most:
-            raise self.error(f"{what} is a whole number from {least} to {most}", "out-of-range", token.span)
+            raise self.error(f"{what} must be a whole number from {least} to {most}", "out-of-range", token.span)
         return int(token.value)
 
     def duration(self, clause: str, least: int) -> ast.Duration:
@@ -161,7 +161,7 @@ class Phrases(Cursor):
         start = self.token
         sign = self.next().value if self.sees_symbol("-") or self.sees_symbol("+") else ""
         if self.token.kind is not Kind.NUMBER:
-            wanted = "a number or a text after INTERVAL" if explicit else "a length of time"
+            wanted = "a number or a text after INTERVAL" if explicit else "a duration"
             raise self.unexpected(wanted, "Write a number and a unit, as in 10 SECONDS.")
         number = self.next().value
         return microseconds_of([(sign + number, self.unit())], self.since(start))
@@ -174,7 +174,7 @@ class Phrases(Cursor):
             return microseconds_of([(amounts[0][0], self.unit())], self.since(token))
         if amounts is None:
             raise self.error(
-                f"{token} is not a length of time",
+                f"invalid duration {token}",
                 "bad-duration",
                 token.span,
                 "Write '10 seconds' or '1 hour 30 minutes'.",
@@ -188,7 +188,7 @@ class Phrases(Cursor):
             )
         if unit_size(self.token.value) is None:
             raise self.error(
-                f"{self.token} is not a unit of time", "unknown-unit", self.token.span, unit_hint(self.token.value)
+                f"unknown unit of time {self.token}", "unknown-unit", self.token.span, unit_hint(self.token.value)
             )
         return self.next().value
 

@@ -26,7 +26,7 @@ FIRST_IN_LIST: Final = ("ALL", "CASE", "CAST", "DISTINCT", "EXISTS", "FALSE", "L
 
 _CHANGES_HINT: Final = "Write SELECT ISTREAM(a, b) FROM … or ISTREAM(SELECT a, b FROM …)."
 _ORDER_HINT: Final = (
-    "A continuous answer has no order and no end. ORDER BY x LIMIT n gives the first n rows at every instant, "
+    "A continuous result is unordered and unbounded. ORDER BY x LIMIT n gives the first n rows at every instant, "
     "with ties."
 )
 _WINDOW_HINT: Final = (
@@ -52,7 +52,7 @@ class Queries(Expressions):
     def common_tables(self) -> tuple[ast.CommonTable, ...]:
         start = self.next()
         if self.sees("RECURSIVE"):
-            hint = "A query of WITH may read the ones before it, not itself."
+            hint = "Refer only to earlier queries of WITH."
             raise self.refusal("WITH RECURSIVE", start.span.to(self.token.span), hint)
         return self.listed(self.common_table)
 
@@ -100,7 +100,7 @@ class Queries(Expressions):
             raise self.unexpected("ROWS")
         self.next()
         if self.sees("ONLY"):
-            hint = "Which of several rows that are level would count? Write WITH TIES."
+            hint = "Write WITH TIES: rows of equal rank are kept together."
             raise self.refusal("FETCH … ONLY", self.token.span, hint)
         self.expect("WITH", "TIES")
         return limit
@@ -257,7 +257,7 @@ class Queries(Expressions):
     def check_clause_order(self) -> None:
         if self.sees("WINDOW"):
             raise self.refusal(
-                "a WINDOW clause", self.token.span, "A window stands right after its stream: FROM s WINDOW(RANGE …)."
+                "a WINDOW clause", self.token.span, "Put the window right after its stream: FROM s WINDOW(RANGE …)."
             )
         if self.sees_any(("WHERE", "GROUP", "HAVING", "QUALIFY")):
             hint = "The order is SELECT, FROM, WHERE, GROUP BY, HAVING, QUALIFY, each at most once."
@@ -272,7 +272,7 @@ class Queries(Expressions):
         elif self.at_name():
             alias = self.name("a name")
         if alias is not None and isinstance(value, ast.Star):
-            raise self.error("* cannot have a name", "syntax", alias.span, "List the columns to rename them.")
+            raise self.error("* cannot have an alias", "syntax", alias.span, "List the columns to rename them.")
         return ast.Item(value, alias, span=self.since(start))
 
     def item_value(self) -> ast.Expression | ast.Star:
@@ -377,7 +377,9 @@ class Queries(Expressions):
     def refuse_other_joins(self) -> None:
         token = self.token
         if token.keyword == "ASOF" and self.peek().keyword == "JOIN":
-            raise self.refusal("ASOF JOIN", token.span.to(self.peek().span), "Join on the times that you mean.")
+            raise self.refusal(
+                "ASOF JOIN", token.span.to(self.peek().span), "Join on conditions over the time columns."
+            )
 
     def table_operand(self) -> ast.Table:
         if self.sees("LATERAL"):
@@ -442,7 +444,7 @@ class Queries(Expressions):
         at = self.token
         window, granularity, alias = self.window_and_alias()
         if window is not None or granularity is not None:
-            hint = "Its rows are those of the moment of asking: leave the window out."
+            hint = "Remove the window."
             raise self.error(f'a window over "{name.name}"', "system-table", at.span, hint)
         alias = alias or ast.Identifier(name.name.removeprefix(SYSTEM), span=name.span)
         return ast.StreamTable(name, None, alias, span=name.span.to(alias.span))

@@ -40,7 +40,7 @@ def parse_one(text: str) -> ast.Statement:
         raise ParseError("expected a statement, found the end of the text", code="syntax", span=Span(text, 0, 0))
     if len(statements) > 1:
         raise ParseError(
-            "expected one statement, found another",
+            "expected one statement, found several",
             code="one-statement",
             hint="Run them one by one, or as a script.",
             span=statements[1].span,
@@ -77,7 +77,7 @@ class _Parser(Queries):
 
     def leftover_hint(self) -> str | None:
         if self.sees_symbol("["):
-            return "A window stands right after a stream or subquery in FROM, before or after its alias."
+            return "Put a window right after a stream or subquery in FROM, before or after its alias."
         if self.token.keyword in RESERVED:
             return f'A name that is also a keyword needs quotes: "{self.token.value}".'
         return None
@@ -125,7 +125,7 @@ class _Parser(Queries):
         start = self.token
         if not self.accept("ALLOW", "SHEDDING"):
             return None
-        most = self.percent("which part of the rows may be dropped") if self.accept("UP", "TO") else 1.0
+        most = self.percent("the percentage of rows that may be dropped") if self.accept("UP", "TO") else 1.0
         return ast.Shedding(most, span=self.since(start))
 
     def percent(self, what: str) -> float:
@@ -136,19 +136,21 @@ class _Parser(Queries):
         self.next()
         self.expect("PERCENT")
         if not 0 < float(number.value) <= 100:
-            raise self.error("a part of something is more than 0 and at most 100 percent", "out-of-range", number.span)
+            raise self.error("percentage must be in (0, 100]", "out-of-range", number.span)
         return float(number.value) / 100
 
     def set(self) -> ast.Set:
         start = self.next()
         if self.accept("CAPACITY"):
-            value = None if self.accept("MEASURED") else self.percent("which part of the machine may be used")
+            value = None if self.accept("MEASURED") else self.percent("the percentage of the machine that may be used")
             return ast.Set("CAPACITY", value, span=self.since(start))
         self.expect("SHEDDING", hint="Write SET CAPACITY 80 PERCENT, or SET SHEDDING UP TO 40 PERCENT.")
         if self.accept("OFF"):
             return ast.Set("SHEDDING", None, span=self.since(start))
         if self.accept("UP", "TO"):
-            return ast.Set("SHEDDING", self.percent("which part may be dropped"), span=self.since(start))
+            return ast.Set(
+                "SHEDDING", self.percent("the percentage of rows that may be dropped"), span=self.since(start)
+            )
         self.expect("ON", hint="Write SET SHEDDING ON, OFF, or UP TO 40 PERCENT.")
         return ast.Set("SHEDDING", 1.0, span=self.since(start))
 
@@ -164,8 +166,8 @@ class _Parser(Queries):
         if self.accept("ANALYZE"):
             if self.sees_query() or self.sees("CREATE"):
                 hint = "Start the query, then write EXPLAIN ANALYZE and its name; EXPLAIN alone shows the plan."
-                raise self.refusal("EXPLAIN ANALYZE of what does not run", self.since(start), hint)
-            name = self.name("the name of a query that runs")
+                raise self.refusal("EXPLAIN ANALYZE of a statement", self.since(start), hint)
+            name = self.name("the name of a running query")
             return ast.ExplainAnalyze(name, span=self.since(start))
         why = self.accept("WHY")
         if self.sees("CREATE"):
@@ -194,8 +196,8 @@ class _Parser(Queries):
             raise self.refusal("IF NOT EXISTS", self.token.span.to(self.peek(2).span), "Leave it out.")
         name = self.name(f"a {kind.lower()} name")
         if name.matches("sys") and self.sees_symbol("."):
-            hint = "Names that begin with sys. belong to the system; choose another."
-            raise self.error("tables of sys are not created", "system-table", self.name_in(name).span, hint)
+            hint = "Names that begin with sys. are reserved; choose another name."
+            raise self.error("cannot create a table of sys", "system-table", self.name_in(name).span, hint)
         if kind == "SINK":
             return self.create_sink(start, name)
         if kind == "VIEW":
@@ -228,7 +230,7 @@ class _Parser(Queries):
     def create_from_source(
         self, start: Token, name: ast.Identifier, columns: tuple[ast.ColumnDefinition, ...]
     ) -> ast.CreateStream:
-        self.expect("SOURCE", hint="Say where the rows come from: SOURCE file('path') ORDERED BY column.")
+        self.expect("SOURCE", hint="Add a source: SOURCE file('path') ORDERED BY column.")
         source = self.connector("source", "file('path'), rows((1, 'a'), …), ….")
         time_column, end_column = self.time_columns()
         within: ast.Duration | None = None
@@ -244,7 +246,7 @@ class _Parser(Queries):
             elif bad_input is None and self.accept("ON"):
                 bad_input = self.bad_input(clause)
             elif self.sees_any(("WITHIN", "IDLE", "ON")):
-                raise self.error(f"{clause.keyword} is given twice", "duplicate-clause", clause.span)
+                raise self.error(f"{clause.keyword} specified more than once", "duplicate-clause", clause.span)
             else:
                 break
         hints = self.hints()
@@ -279,7 +281,7 @@ class _Parser(Queries):
         self.expect_symbol(")")
         for number, hint in enumerate(found):
             if any(hint.about == other.about for other in found[:number]):
-                raise self.error("the same hint is given twice", "duplicate-clause", hint.span)
+                raise self.error("duplicate hint", "duplicate-clause", hint.span)
         return found
 
     def hint(self) -> ast.Hint:
@@ -297,7 +299,7 @@ class _Parser(Queries):
             raise self.unexpected("a number")
         self.next()
         if not float(number.value) > 0:
-            raise self.error(f"{name.name} is a number greater than 0", "out-of-range", number.span)
+            raise self.error(f"{name.name} must be greater than 0", "out-of-range", number.span)
         return ast.Hint(name, column, float(number.value), span=self.since(start))
 
     def time_columns(self) -> tuple[ast.Identifier | None, ast.Identifier | None]:
@@ -308,14 +310,14 @@ class _Parser(Queries):
             self.expect("UNTIL", hint="Write VALID FROM column UNTIL column.")
             return begin, self.name("the column with the end")
         if self.accept("ORDERED"):
-            self.expect("BY", hint="Say which column is the time: ORDERED BY column [WITHIN 5 SECONDS].")
+            self.expect("BY", hint="Name the time column: ORDERED BY column [WITHIN 5 SECONDS].")
             return self.name("the time column"), None
         if self.sees_any(("WITHIN", "IDLE")):
             raise self.error(
-                f"{self.token.keyword} is about the order of a time column, and there is none",
+                f"{self.token.keyword} needs ORDERED BY",
                 "clause-without-order",
                 self.token.span,
-                "Put ORDERED BY column before it, or leave it out: then the time of a row is that of its arrival.",
+                "Put ORDERED BY column before it, or remove it: rows are then stamped on arrival.",
             )
         return None, None
 
@@ -370,7 +372,7 @@ class _Parser(Queries):
         name = self.name("an option name")
         self.next()
         if any(name.name.lower() == other.name.lower() for other, _ in options):
-            raise self.error(f'option "{name.name}" is given twice', "duplicate-option", name.span)
+            raise self.error(f'option "{name.name}" specified more than once', "duplicate-option", name.span)
         options.append((name, self.source_value()))
 
     def source_value(self) -> ast.SourceValue:
@@ -407,10 +409,10 @@ class _Parser(Queries):
         token = self.token
         hint = "Write secret('env:HOOK_TOKEN') or secret('file:/run/secrets/hook')."
         if token.kind is not Kind.TEXT:
-            raise self.error("a secret is named by a text", "secret-reference", token.span, hint)
+            raise self.error("a secret reference must be a text literal", "secret-reference", token.span, hint)
         reference = parse_reference(self.next().value)
         if reference is None:
-            message = "a secret is named by env:NAME or file:PATH"
+            message = "invalid secret reference: expected env:NAME or file:PATH"
             raise self.error(message, "secret-reference", token.span, hint)
         self.expect_symbol(")")
         return reference

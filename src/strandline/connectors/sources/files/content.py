@@ -186,7 +186,7 @@ class _Decompressed:
             return data
         self._at_end = True
         if not self._fresh:
-            raise Damaged(f"the {self._compression} stream is cut off", rest_only=True)
+            raise Damaged(f"the {self._compression} stream is truncated", rest_only=True)
         return b""
 
     def _step(self, size: int) -> bytes:
@@ -204,9 +204,7 @@ class _Decompressed:
         except (zlib.error, OSError, ValueError) as error:
             self._at_end = True
             if self._fresh and self._members:
-                raise Damaged(
-                    f"something that is not {self._compression} follows the content", rest_only=True
-                ) from None
+                raise Damaged(f"trailing data after the {self._compression} content", rest_only=True) from None
             raise Damaged(f"the {self._compression} stream is damaged: {error}", rest_only=False) from None
         self._fresh = False
         if ended:
@@ -250,9 +248,9 @@ class _Zstandard:
                 if self._step == 1:
                     cut = "Truncated" in str(error)
                     garbage = "frame descriptor" in str(error) and self._reached > 0
-                    reason = "the zstd stream is cut off" if cut else f"the zstd stream is damaged: {error}"
+                    reason = "the zstd stream is truncated" if cut else f"the zstd stream is damaged: {error}"
                     if garbage:
-                        reason = "something that is not zstd follows the content"
+                        reason = "trailing data after the zstd content"
                     raise Damaged(reason, rest_only=cut or garbage) from None
                 self._step = max(1, self._step >> 6)
                 self._open()
@@ -373,6 +371,6 @@ def file_changed(path: str) -> SourceError:
     return SourceError(
         f"{path} has changed since it was found",
         code="file-changed",
-        hint="Put it back as it was and start again: the batch that reads it must read the same again. "
+        hint="Restore the file and start again: a replayed batch must read the same content. "
         "Write new content to a new file, or append to this one.",
     )

@@ -155,7 +155,7 @@ def read_footer(path: str) -> bytes:
         tail = file.read(8)
         length = int.from_bytes(tail[:4], "little")
         if tail[4:] != b"PAR1" or length > size - 12:
-            raise ValueError("no footer of Parquet")
+            raise ValueError("no Parquet footer")
         file.seek(size - 8 - length)
         return file.read(length)
 

@@ -127,7 +127,7 @@ def plan_file(file: InputFile, path: str, options: FileOptions, final: bool, set
     has settled. Raises PLAN_ERRORS, before the first unit, where the file cannot be read."""
     kind = options.kind_of(file.path)
     if kind is None:
-        yield problem_unit(file, "the format is not known; add format => 'parquet', 'csv' or 'json'", whole=True)
+        yield problem_unit(file, "unknown format; add format => 'parquet', 'csv' or 'json'", whole=True)
         return
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):
@@ -223,7 +223,7 @@ def _column_problem(stream: BaseStream, names: Counter[str]) -> str | None:
                 hint = "; it looks like UTF-16: write encoding => 'utf-16'"
             return f"column {name} is missing; the file has {listed}{hint}"[:SHOWN_BYTES]
         if names[name] > 1:
-            return f"column {name} is there {names[name]} times"
+            return f"column {name} occurs {names[name]} times"
     return None
 
 

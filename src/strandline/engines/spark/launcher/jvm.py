@@ -116,7 +116,7 @@ class Jvm:
             if self._process.poll() is not None:
                 raise not_started(f"Java ended with exit code {self._process.returncode}", self.scratch)
             if time.monotonic() > deadline:
-                raise not_started(f"no answer from Java for {_GATEWAY_SECONDS:.0f} seconds", self.scratch)
+                raise not_started(f"no response from Java for {_GATEWAY_SECONDS:.0f} seconds", self.scratch)
             time.sleep(0.01)
         content = self._connection.read_bytes()
         port, length = struct.unpack(">ii", content[:8])
@@ -365,9 +365,9 @@ def pyspark_directory() -> Path:
     version = importlib.metadata.version("pyspark")
     if not version.startswith(SPARK_VERSION + "."):
         raise SetupError(
-            f"pyspark {version} does not fit, strandline needs {SPARK_VERSION}",
+            f"unsupported pyspark {version}: strandline needs {SPARK_VERSION}",
             code="pyspark-version",
-            hint=f"Run `pip install 'pyspark=={SPARK_VERSION}.*'`, in an environment of its own if need be.",
+            hint=f"Run `pip install 'pyspark=={SPARK_VERSION}.*'`, if necessary in a separate environment.",
         )
     return Path(spec.origin).parent
 
@@ -382,13 +382,13 @@ def spark_lost(code: int, scratch: Scratch) -> StrandlineError:
     elif code < 0:
         how = f"killed by signal {-code} ({signal.Signals(-code).name})"
         if -code == signal.SIGKILL:
-            remedy = "The system kills processes when memory runs out: `dmesg` tells. "
+            remedy = "The system kills processes when memory runs out: see `dmesg`. "
     return QueryError(
         f"Spark's JVM has ended: {how}",
         code="spark-lost",
         detail=f"Its log is {scratch.log_file}.",
-        hint=f"{remedy}Start the query again: Spark is started anew, and with a checkpoint the query resumes where it "
-        "was.",
+        hint=f"{remedy}Restart the query: Spark is started again, and with a checkpoint the query resumes where it "
+        "stopped.",
     )
 
 
@@ -397,5 +397,5 @@ def not_started(reason: str, scratch: Scratch) -> SetupError:
         f"Spark did not start: {reason}",
         code="spark-start",
         detail=scratch.complaint(),
-        hint=f"The whole story is in {scratch.log_file}; `strandline doctor` examines the machine.",
+        hint=f"See {scratch.log_file} for details; `strandline doctor` examines the machine.",
     )

@@ -131,7 +131,7 @@ def _refuse_second_session() -> None:
         raise SetupError(
             "this process has a Spark session already",
             code="spark-active",
-            hint="Use that one: strandline.connect(spark=session). Or stop it first.",
+            hint="Use it: strandline.connect(spark=session); or stop it first.",
         )
 
 
@@ -153,9 +153,9 @@ def given_session_lost(spark: SparkSession) -> StrandlineError | None:
             return None
         reason = "it was stopped"
     return QueryError(
-        f"the Spark session that was given to connect() cannot be used any more: {reason}",
+        f"the Spark session that was given to connect() is no longer usable: {reason}",
         code="spark-lost",
-        hint="Make another session and connect with it: queries resume from their checkpoints.",
+        hint="Create another session and connect with it: queries resume from their checkpoints.",
     )
 
 
@@ -180,7 +180,7 @@ class _Warming:
                 "Spark started, but cannot run Python workers",
                 code="spark-workers",
                 detail=next((line for line in str(self._error).splitlines() if line.strip()), None),
-                hint=f"The whole story is in {log_file}; `strandline doctor` examines the machine.",
+                hint=f"See {log_file} for details; `strandline doctor` examines the machine.",
             ) from self._error
 
 
@@ -219,7 +219,7 @@ def build_archive() -> Path:
         raise SetupError(
             "Java wrote no class archive",
             code="archive",
-            hint=f"Spark works without. The reason is in {session.log_file}.",
+            hint=f"Spark works without it. See {session.log_file} for the reason.",
         )
     fresh.replace(target)
     return target
