@@ -72,7 +72,7 @@ def test_an_instant_that_is_not_complete_is_no_empty_snapshot() -> None:
     text = HEAD + "EVENTS s\n  a | 1 | 00:00:01\nADVANCE TO 00:00:04\nEXPECT q AT 00:00:04\n"
     (outcome,) = played(text)
     assert not outcome.met
-    assert outcome.why == "q is complete until 2024-01-01 00:00:04 only: ADVANCE time first"
+    assert outcome.why == "q is complete until 2024-01-01 00:00:04 only: ADVANCE the watermark first"
 
 
 def test_time_may_advance_in_one_stream_alone() -> None:
@@ -158,7 +158,7 @@ def test_the_command_says_all_and_leaves_with_its_verdict(tmp_path: Path) -> Non
     runner = CliRunner()
     result = runner.invoke(app, ["test", str(VOLUME), str(wrong)])
     assert result.exit_code == 1
-    assert "volume.scn: 6 expectations, all met" in result.output
+    assert "volume.scn: 6 expectations, all passed" in result.output
     assert "+ a | 1.0" in result.output
     assert runner.invoke(app, ["test", str(wrong), "--update"]).exit_code == 0
     assert wrong.read_text().endswith("EXPECT q AT 00:00:02\n  a | 1.0\n")

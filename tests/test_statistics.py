@@ -329,7 +329,7 @@ def test_a_restart_keeps_its_plan_whatever_was_learned_since(tmp_path: Path) -> 
     assert "c" in read_document(tmp_path / "two" / "queries.json", KIND)["statistics"]
 
 
-# ---- tables of the system --------------------------------------------------------------------------------------------
+# ---- system tables -------------------------------------------------------------------------------------------------
 
 
 def listed(database: Database, text: str) -> list[tuple[object, ...]]:
@@ -443,7 +443,7 @@ def test_scripts_print_the_tables_that_they_ask_for(database: Database) -> None:
 
 def test_tables_are_described(database: Database) -> None:
     facts = listed(database, "DESCRIBE sys.edges")
-    assert facts[0] == ("kind", None, "table of the system")
+    assert facts[0] == ("kind", None, "system table")
     assert [name for _, name, _ in facts[1:]] == [name for name, _ in TABLES["sys.edges"].columns]
 
 

@@ -229,7 +229,7 @@ def test_a_wrong_answer_is_found_and_made_small(
     assert lines[0].startswith("per_sym: ") and lines[0].endswith("DIFFER")
     assert lines[1] == "  at 2024-01-01 00:00:02"
     assert lines[2] == "    only DuckDB  ('a', 2, 21.25, 0.30000000000000004)"
-    begin = lines.index("  the smallest input found that shows it, in order of arrival:")
+    begin = lines.index("  smallest failing input, in order of arrival:")
     assert len({line.split(",")[0] for line in lines[begin + 1 : begin + 3]}) == 1, "two rows of one group"
     assert lines[begin + 3].startswith("q1: ") and lines[begin + 3].endswith(": equal")
 

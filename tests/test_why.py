@@ -48,14 +48,14 @@ def test_nothing_has_arrived(database: Database) -> None:
 
 def test_a_silent_stream_holds_the_others(database: Database) -> None:
     text = give(database, database.sql(JOIN), a=[(1, 0), (2, 1)])
-    assert text.startswith("q1 has no result: b has sent no row, and nobody knows how far time has come there\n")
+    assert text.startswith("q1 has no result: b has sent no row and has no watermark\n")
     assert marked(text) == ["b  no row   ← here"]
-    assert text.endswith("hint: If it may stay silent, declare b with IDLE AFTER n SECONDS.")
+    assert text.endswith("hint: If it may stay idle, declare b with IDLE AFTER n SECONDS.")
 
 
 def test_time_that_stands_names_who_holds_it(database: Database) -> None:
     text = give(database, database.sql(JOIN), b=[(1, 0)], a=[(1, 3), (1, 20)])
-    assert text.startswith("q1 has no result: time stands at 2023-12-31 23:59:55, held by b\n")
+    assert text.startswith("q1 has no result: the watermark is held at 2023-12-31 23:59:55 by b\n")
 
 
 def test_a_filter_that_passes_nothing(database: Database) -> None:
@@ -68,7 +68,7 @@ def test_a_filter_that_passes_nothing(database: Database) -> None:
 def test_a_join_without_a_pair(database: Database) -> None:
     query = database.sql(JOIN)
     text = give(database, query, a=[(1, 0), (1, 30)], b=[(2, 0), (2, 35)])
-    assert text.startswith('q1 has no result: "HashJoin on a.k = b.k" has found no pair\n')
+    assert text.startswith('q1 has no result: "HashJoin on a.k = b.k" has found no match\n')
     assert "Are the keys spelled alike on both sides?" in text
 
 

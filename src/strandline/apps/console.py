@@ -86,7 +86,7 @@ def summary(queries: Sequence[Query], out: Path, seconds: float) -> None:
         metrics["rejected"] |= query.metrics()["rejected"]
     for stream, rows in metrics["rows_in"].items():
         late, rejected = metrics["late"][stream], metrics["rejected"][stream]
-        aside = [f"{late:,} late, kept in {out}/_late/{stream}"] if late else []
-        aside += [f"{rejected:,} malformed, kept in {out}/_rejected/{stream}"] if rejected else []
+        aside = [f"{late:,} late, written to {out}/_late/{stream}"] if late else []
+        aside += [f"{rejected:,} rejected, written to {out}/_rejected/{stream}"] if rejected else []
         out_console.print(f"{stream}: {'; '.join([f'{rows:,} rows', *aside])}", markup=False, soft_wrap=True)
     out_console.print(f"done in {seconds:.1f} s")

@@ -67,7 +67,7 @@ def _watch(console: Console, queries: dict[str, Query], began: float) -> None:
                 break
     if not console.is_terminal:  # there the last picture ends without a line break
         console.print()
-    console.print(f"first live result after {first or 0:.1f} s; the stream has ended, and so have the queries")
+    console.print(f"first live result after {first or 0:.1f} s; the stream and the queries have ended")
 
 
 def _panel(name: str, query: Query) -> Panel:

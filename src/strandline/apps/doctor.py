@@ -52,7 +52,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether strandline can work here. Warnings are no obstacle."""
+        """Whether strandline is ready. Warnings are no obstacle."""
         return all(finding.state != "problem" for finding in self.findings)
 
 
@@ -63,7 +63,7 @@ def examine(start_spark: bool = True) -> Report:
         if all(finding.state != "problem" for finding in findings):
             findings += _spark()
         else:
-            findings.append(Finding("Spark", "warning", "not tried", "Solve the problems above first."))
+            findings.append(Finding("Spark", "warning", "not tried", "Fix the problems above first."))
     return Report(tuple(findings))
 
 
@@ -78,7 +78,7 @@ def render(report: Report) -> Text:
         if finding.remedy:
             text.append(f"  {'':<{width}}  → {finding.remedy}\n", "bold" if finding.state == "problem" else "dim")
     _append_connectors(text)
-    verdict = "strandline can work here." if report.ok else "strandline cannot work here yet."
+    verdict = "strandline is ready." if report.ok else "strandline is not ready."
     return text.append(verdict, "green" if report.ok else "red")
 
 
@@ -155,7 +155,7 @@ def _java() -> Iterator[Finding]:
     module = "" if java.vector_module else ", without the vector module (not needed)"
     yield Finding("Java", "ok", f"{java.version} from {java.origin} ({java.home}){module}")
     for note in java.notes:
-        yield Finding("Java", "warning", f"passed over {note}")
+        yield Finding("Java", "warning", f"skipped {note}")
 
 
 def _machine() -> Finding:
@@ -167,7 +167,7 @@ def _machine() -> Finding:
 
 
 def _temporary_directory() -> Finding:
-    subject, remedy = "scratch", "Make room, or set TMPDIR to a directory with more."
+    subject, remedy = "scratch", "Free disk space, or set TMPDIR to a directory with more."
     try:
         directory = Path(tempfile.gettempdir())
         with tempfile.NamedTemporaryFile(dir=directory) as file:
@@ -175,7 +175,7 @@ def _temporary_directory() -> Finding:
             file.flush()
         free = shutil.disk_usage(directory).free
     except OSError as error:
-        return Finding(subject, "problem", f"no file can be written ({error})", "Set TMPDIR to a writable directory.")
+        return Finding(subject, "problem", f"cannot write a file ({error})", "Set TMPDIR to a writable directory.")
     text = f"{directory}, {free / GIB:.1f} GiB free"
     if free < NO_SPACE:
         return Finding(subject, "problem", text, remedy)
@@ -206,12 +206,12 @@ def _spark() -> Iterator[Finding]:
         yield Finding("Spark", "ok", f"{session.spark.version} started in {started - before:.1f} s", faster)
         answer = sorted(row["id"] for row in first_job(session.spark).collect())
         if answer == list(range(len(answer))) and answer:
-            yield Finding("workers", "ok", f"{len(answer)} answered in {time.monotonic() - started:.1f} s")
+            yield Finding("workers", "ok", f"{len(answer)} ran in {time.monotonic() - started:.1f} s")
         else:
-            yield Finding("workers", "problem", f"wrong answer {answer}", f"See {session.log_file}.")
+            yield Finding("workers", "problem", f"wrong result {answer}", f"See {session.log_file}.")
     except Exception as error:
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        yield Finding("workers", "problem", f"no answer ({first})", f"See {session.log_file}.")
+        yield Finding("workers", "problem", f"no result ({first})", f"See {session.log_file}.")
     finally:
         session.stop()
     yield Finding("log", "ok", str(session.log_file))

@@ -442,7 +442,7 @@ class Database:
                 parts.append(indent(show_drops(QueryDrops(better, known), part, 1.0 - shedding)))
             parts += map(indent, show_assumed(pipeline, known))
         if growing := growing_state(better):
-            parts += ["state that grows without bound", *map(indent, growing)]
+            parts += ["unbounded state", *map(indent, growing)]
         return "\n".join(parts)
 
     def query(self, name: str, *, sink: Sink | None = None) -> Query:

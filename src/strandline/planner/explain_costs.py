@@ -51,13 +51,13 @@ def show_needs(found: Estimates, cores: int, faster: float) -> str:
     may become."""
     share = found.cost / cores
     grows = any(each.grows for each in found.steps.values())
-    state = "state that grows" if grows else f"state of {size(found.bytes)}" if found.bytes else "no state"
+    state = "unbounded state" if grows else f"state of {size(found.bytes)}" if found.bytes else "no state"
     lines = [f"needs {percent(share)} of {cores} core{'' if cores == 1 else 's'}, {state}"]
     if share > 1:
-        lines.append(f"does not keep up: the streams bring {share:.1f} times what {cores} cores can take")
+        lines.append(f"overloaded: needs {share:.1f}× the {cores} available core{'' if cores == 1 else 's'}")
     else:
-        limit = f"{faster:.2g} times" if faster < MOST_FASTER else "a hundred times"
-        lines.append(f"keeps up, also if the streams become {limit} as fast" if faster > 1.1 else "just keeps up")
+        limit = f"{faster:.2g}×" if faster < MOST_FASTER else "over 100×"
+        lines.append(f"headroom: {limit} the expected input rate" if faster > 1.1 else "headroom: none")
     return "\n".join(lines)
 
 
@@ -71,7 +71,7 @@ def show_assumed(pipeline: Pipeline, statistics: Statistics) -> list[str]:
         parts = [f"{RATE:,.0f} rows/s"] if known.rate is None else []
         if missing:
             listed = ", ".join(missing) if len(missing) <= _MANY else f"each of {len(missing)} columns"
-            parts.append(f"{VALUES:,.0f} values of {listed}")
+            parts.append(f"{VALUES:,.0f} distinct values of {listed}")
         hints = ["rate = …"] if known.rate is None else []
         hints += [f"distinct({missing[0]}) = …"] if missing else []
         if parts:

@@ -25,7 +25,7 @@ WORTH_WHILE: Final = 0.95  # what another plan must cost of the first one to tak
 WORTH_A_SEARCH: Final = 0.02  # seconds of CPU per second: whoever needs less gains nothing that anybody notices
 LOOKED_AT: Final = 60  # plans of a search
 SHOWN: Final = 6  # rejected plans
-AS_WRITTEN: Final = "as written, without a rule"
+AS_WRITTEN: Final = "as written, no rules"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def _told_apart(chosen: Option, others: Sequence[Option]) -> tuple[Option, ...]:
 
 
 def _rule(name: str) -> str:
-    return f"rule {name.replace('_', ' ')}" if name else "as the rules have it"
+    return f"rule {name.replace('_', ' ')}" if name else "after the rules"
 
 
 def show_choice(choice: Choice) -> str:
@@ -131,20 +131,18 @@ def show_choice(choice: Choice) -> str:
     how = f", {chosen.words}" if chosen.words else ""
     lines = [f"chosen: {_needs(chosen)}{how}", *_indented(show_plan(chosen.plan))]
     if not rejected:
-        return "\n".join(
-            [*lines, "no other plan was considered: there is one order of joins, and the rules change nothing"]
-        )
-    table = [(_times(each, chosen), _needs(each), each.words or "as the rules have it") for each in rejected]
+        return "\n".join([*lines, "no other plan was considered: one join order, no applicable rule"])
+    table = [(_times(each, chosen), _needs(each), each.words or "after the rules") for each in rejected]
     widths = [max(len(row[column]) for row in table) for column in (0, 1)]
-    lines.append("rejected, the cheapest first")
+    lines.append("rejected, cheapest first")
     lines += [f"  {times.rjust(widths[0])}  {needs.ljust(widths[1])}  {words}" for times, needs, words in table]
-    lines += ["the cheapest of them", *_indented(show_plan(rejected[0].plan))]
+    lines += ["cheapest", *_indented(show_plan(rejected[0].plan))]
     return "\n".join(lines)
 
 
 def _needs(option: Option) -> str:
     grows = any(each.grows for each in option.needs.steps.values())
-    state = "state that grows" if grows else f"state of {size(option.needs.bytes)}"
+    state = "unbounded state" if grows else f"state of {size(option.needs.bytes)}"
     return f"{short(1000 * option.needs.cost)} ms of CPU per second, {state}"
 
 

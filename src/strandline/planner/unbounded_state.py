@@ -53,13 +53,13 @@ def lasting(plan: Plan) -> Lasting | None:
     """What of a plan may be valid for ever; None if everything leaves, or is always as much as the plan says."""
     match plan:
         case Scan(stream):
-            return Lasting("every row", f"rows of {stream} may be valid for ever") if plan.intervals else None
+            return Lasting("every row", f"rows of {stream} may never expire") if plan.intervals else None
         case TimeWindow(range_us, _, source):
             return Lasting("every row", f"RANGE UNBOUNDED over {_streams(source)}") if range_us is None else None
         case CountWindow(partition, rows, _, source):
             # Without a partition there are so many rows and no more.
             cause = f"PARTITION BY over {_streams(source)}"
-            return Lasting(f"{_count(rows)} for every different {', '.join(partition)}", cause) if partition else None
+            return Lasting(f"{_count(rows)} per distinct {', '.join(partition)}", cause) if partition else None
         case SessionWindow() | Changes():
             return None
         case TopRows() | Rank():
@@ -74,10 +74,10 @@ def lasting(plan: Plan) -> Lasting | None:
             return lasting(plan.left)
         case Aggregate(keys, _, source):
             below = lasting(source)
-            return Lasting(f"a row for every different {', '.join(keys)}", below.cause) if below and keys else None
+            return Lasting(f"a row per distinct {', '.join(keys)}", below.cause) if below and keys else None
         case Distinct(source):
             below = lasting(source)
-            return Lasting("every different row", below.cause) if below else None
+            return Lasting("every distinct row", below.cause) if below else None
         case Union(_, inputs):
             return _either(*inputs)
         case SetOperation(kind, _, left, right):
@@ -91,7 +91,7 @@ def _first_rows(plan: TopRows | Rank) -> Lasting | None:
     below = lasting(plan.source)
     if below is None or plan.limit is None:
         return below
-    each = f"{_count(plan.limit)} for every different {', '.join(plan.partition)}"
+    each = f"{_count(plan.limit)} per distinct {', '.join(plan.partition)}"
     return Lasting(each, below.cause) if plan.partition else None
 
 
@@ -114,7 +114,7 @@ def _lines(node: Plan) -> Iterator[str]:
         case CountWindow():
             held = lasting(node)
             if held is not None:
-                yield _line(node, held.what, "keys that came once stay")
+                yield _line(node, held.what, "keys never expire")
         case Aggregate(keys, aggregates, source):
             below = lasting(source)
             if below is None:
@@ -122,13 +122,13 @@ def _lines(node: Plan) -> Iterator[str]:
             if any(looks_at_members(call) for _, call in aggregates):
                 yield _line(node, below.what, below.cause)
             elif keys:
-                yield _line(node, f"totals for every different {', '.join(keys)}", below.cause)
+                yield _line(node, f"totals per distinct {', '.join(keys)}", below.cause)
             if any(call.distinct for _, call in aggregates):
-                yield _line(node, "every different value", below.cause)
+                yield _line(node, "every distinct value", below.cause)
         case Distinct(source):
             below = lasting(source)
             if below is not None:
-                yield _line(node, "every different row", below.cause)
+                yield _line(node, "every distinct row", below.cause)
         case TopRows() | Rank():
             held = lasting(node)  # who can never again be among the first is not kept
             if held is not None:
@@ -141,7 +141,7 @@ def _lines(node: Plan) -> Iterator[str]:
         case SetOperation(_, _, left, right):
             below = _either(left, right)
             if below is not None:
-                yield _line(node, "a count for every different row", below.cause)
+                yield _line(node, "a count per distinct row", below.cause)
         case Scan() | TimeWindow() | SessionWindow() | Granularity() | Filter() | Map() | Union():
             return
 

@@ -102,6 +102,6 @@ class Subscriptions:
         except Exception as error:  # whoever looks on must not stop the query
             subscription.close()
             warnings.warn(
-                f"a subscriber to statistics has failed and is called no more: {type(error).__name__}: {error}",
+                f"a metrics callback failed and was removed: {type(error).__name__}: {error}",
                 stacklevel=2,
             )

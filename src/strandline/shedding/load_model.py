@@ -157,9 +157,7 @@ def show_drops(model: QueryDrops, part: float, least: float) -> str:
     kept = ", ".join(f"{share:.0%} of {stream}" for stream, share in sorted(shares.items()) if share < 1.0)
     left = model.completeness({}, shares)
     enough = model.load({}, shares, shares) <= 1.01 * part * model.load({}, whole, whole)
-    return (
-        f"keeps {kept}, at the source; {left:.0%} of the answer is left{'' if enough else ', and it is late even so'}"
-    )
+    return f"keeps {kept} at the source; {left:.0%} of the results remain{'' if enough else ', still overloaded'}"
 
 
 def _join_in(plan: Plan) -> tuple[Cluster | None, float]:

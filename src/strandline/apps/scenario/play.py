@@ -160,7 +160,7 @@ class _Stage:
         assert expect.at is not None
         if expect.at >= query.progress:
             until = show_instant(query.progress)
-            return Outcome(expect, why=f"{query.name} is complete until {until} only: ADVANCE time first")
+            return Outcome(expect, why=f"{query.name} is complete until {until} only: ADVANCE the watermark first")
         kinds = [column.type for column in query.columns]
         found = [values_of(row.values(), kinds) for row in query.snapshot(expect.at).to_pylist()]
         return self._compared(expect, kinds, found)

@@ -90,16 +90,16 @@ def perform(session: Session, text: str) -> None:
 
 
 _HOW: Final = (
-    "SQL ends with a semicolon and may take many lines. A SELECT starts a query and shows its answer live: Tab changes "
-    "the form, Ctrl-C leaves it running, and whatever else you type goes to the prompt. [q] is the id or the name of a "
-    "query; without it the latest is meant. At the prompt Tab completes, and arrows bring back what was typed before."
+    "SQL ends with a semicolon and may span lines. A SELECT starts a query and shows its result live: Tab switches "
+    "the format, Ctrl-C leaves it running, and other input goes to the prompt. [q] is the id or the name of a query; "
+    "the default is the latest. At the prompt, Tab completes and the arrow keys browse the history."
 )
 
 
 # ---- help and leaving ------------------------------------------------------------------------------------------------
 
 
-@verb(".help", "[command]", "what there is to type", "verb")
+@verb(".help", "[command]", "list commands", "verb")
 def help_(session: Session, rest: Rest) -> None:
     wanted = [word if word.startswith(".") else f".{word}" for word in rest.words()]
     known = [VERBS[word] for word in wanted if word in VERBS] or list(VERBS.values())
@@ -111,7 +111,7 @@ def help_(session: Session, rest: Rest) -> None:
         session.show(Text("\n" + _HOW))
 
 
-@verb(".quit", "", "stop all queries and leave; also Ctrl-D, or Ctrl-C at an empty prompt")
+@verb(".quit", "", "stop all queries and exit; also Ctrl-D, or Ctrl-C at an empty prompt")
 def quit_(session: Session, rest: Rest) -> None:
     session.leaving = True
 
@@ -119,7 +119,7 @@ def quit_(session: Session, rest: Rest) -> None:
 # ---- what there is ---------------------------------------------------------------------------------------------------
 
 
-@verb(".queries", "", "the queries, their states, rates and progress")
+@verb(".queries", "", "list queries with state, rates and progress")
 def queries(session: Session, rest: Rest) -> None:
     rows = [_query_row(entry) for entry in session.entries]
     names: tuple[str, ...] = ("id", "name", "state", "in", "out", "rate in", "progress", "query")
@@ -153,7 +153,7 @@ def _reached(progress: Instant) -> str:
     return {BEFORE_ALL: "", FOREVER: "complete"}.get(progress, show_instant(progress))
 
 
-@verb(".streams", "[name]", "streams and views, or all about one of them", "stream")
+@verb(".streams", "[name]", "list streams and views, or describe one", "stream")
 def streams(session: Session, rest: Rest) -> None:
     if rest:
         session.sql(f"DESCRIBE {rest.words()[0]}", look=False)
@@ -165,20 +165,20 @@ def streams(session: Session, rest: Rest) -> None:
             session.say("")
         session.list(each)
     if not listings:
-        session.say("no stream was declared yet")
+        session.say("no stream was declared")
 
 
-@verb(".functions", "[part of a name]", "functions and aggregates, and what they do")
+@verb(".functions", "[part of a name]", "list functions and aggregates")
 def functions_(session: Session, rest: Rest) -> None:
     part = rest.plain().lower()
     rows = [(name, doc) for name, doc in sorted(functions().items()) if part in name]
     if rows:
         session.list(Listing.text(("function", "meaning"), rows))
     else:
-        session.say(f'no function has "{part}" in its name')
+        session.say(f'no function name contains "{part}"')
 
 
-@verb(".metrics", "[q]", "every counter of a query", "query")
+@verb(".metrics", "[q]", "show query metrics", "query")
 def metrics(session: Session, rest: Rest) -> None:
     entry = _entry(session, rest)
     entry.meter.look()
@@ -196,7 +196,7 @@ def _shown(name: str, value: object) -> str:
     return "" if value is None else f"{value:,}" if type(value) is int else str(value)
 
 
-@verb(".log", "", "where Spark's log is")
+@verb(".log", "", "show the path of Spark's log")
 def log(session: Session, rest: Rest) -> None:
     path = session.database.log_file
     if path is not None:
@@ -204,13 +204,13 @@ def log(session: Session, rest: Rest) -> None:
     elif session.startup.options.engine == "local":
         session.say("the local engine has no log")
     else:
-        session.say(f"Spark is not there yet: {session.startup.phase}")
+        session.say(f"Spark is not ready yet: {session.startup.phase}")
 
 
 # ---- plans -----------------------------------------------------------------------------------------------------------
 
 
-@verb(".explain", "[q | SELECT …]", "the plan of a query that runs, or of one that might", "query", "sql")
+@verb(".explain", "[q | SELECT …]", "show the plan of a running query or of a SELECT", "query", "sql")
 def explain(session: Session, rest: Rest) -> None:
     if len(rest.words()) <= 1:
         entry = _entry(session, rest)
@@ -225,7 +225,7 @@ def explain(session: Session, rest: Rest) -> None:
         raise
 
 
-@verb(".graph", "[q]", "the plan of a query as a picture, with what has come through", "query")
+@verb(".graph", "[q]", "draw the plan of a query with its row counts", "query")
 def graph(session: Session, rest: Rest) -> None:
     entry = _entry(session, rest)
     session.show(draw(entry.query, entry.meter))
@@ -234,7 +234,13 @@ def graph(session: Session, rest: Rest) -> None:
 # ---- answers ---------------------------------------------------------------------------------------------------------
 
 
-@verb(".tail", "[q] [table | changes | rows | AT TIMESTAMP t]", "an answer, live or at a past instant", "query", "form")
+@verb(
+    ".tail",
+    "[q] [table | changes | rows | AT TIMESTAMP t]",
+    "show a result, live or at a past instant",
+    "query",
+    "form",
+)
 def tail(session: Session, rest: Rest) -> None:
     words = rest.words()
     named = bool(words) and words[0].lower() not in (*FORMS, "at")
@@ -283,13 +289,13 @@ def _instant(rest: Rest, first: int, span: Span) -> Instant:
         ) from None
 
 
-@verb(".last", "[q]", "the latest answer once more, whole", "query")
+@verb(".last", "[q]", "print the latest result in full", "query")
 def last(session: Session, rest: Rest) -> None:
     entry = _entry(session, rest)
     session.print_now(entry, entry.form, MOST_PRINTED)
 
 
-@verb(".why", "[q]", "why an answer is empty: silent sources, time that stands still, filters and joins", "query")
+@verb(".why", "[q]", "explain an empty result: idle sources, a stalled watermark, filters and joins", "query")
 def why(session: Session, rest: Rest) -> None:
     session.say(_entry(session, rest).query.why())
 
@@ -297,7 +303,7 @@ def why(session: Session, rest: Rest) -> None:
 # ---- running ---------------------------------------------------------------------------------------------------------
 
 
-@verb(".start", "stream", "run the query behind CREATE STREAM … AS, and show its answer", "stream")
+@verb(".start", "stream", "run the query behind CREATE STREAM … AS, and show its result", "stream")
 def start(session: Session, rest: Rest) -> None:
     if not rest:
         raise StrandlineError(
@@ -308,7 +314,7 @@ def start(session: Session, rest: Rest) -> None:
     session.follow(session, lambda: session.start_named(name), None)
 
 
-@verb(".stop", "q", "stop a query; what it has answered can still be looked at", "query")
+@verb(".stop", "q", "stop a query; its results stay available", "query")
 def stop(session: Session, rest: Rest) -> None:
     if not rest:
         raise StrandlineError(
@@ -317,7 +323,7 @@ def stop(session: Session, rest: Rest) -> None:
     everything = rest.words() == ["all"]
     for entry in session.running() if everything else [session.find(rest.words()[0], rest.span())]:
         if not entry.query.is_running:
-            session.say(f"{entry.label} does not run: it is {entry.query.state}")
+            session.say(f"{entry.label} is not running: it is {entry.query.state}")
             continue
         with session.console.status(f"stopping {entry.label}"):
             entry.query.stop()
@@ -325,14 +331,14 @@ def stop(session: Session, rest: Rest) -> None:
         session.say(f"{entry.label} is stopped")
 
 
-@verb(".read", "file.sql", "run the statements of a file; its queries run in the background")
+@verb(".read", "file.sql", "run the statements of a file, its queries in the background")
 def read(session: Session, rest: Rest) -> None:
     if not rest:
         raise StrandlineError(".read needs a file", code="usage", span=rest.span())
     session.read(Path(rest.plain().strip("'\"")))
 
 
-@verb(".timing", "[on | off]", "tell how long statements take", "switch")
+@verb(".timing", "[on | off]", "toggle statement timing", "switch")
 def timing(session: Session, rest: Rest) -> None:
     word = rest.plain().lower()
     if word not in ("", "on", "off"):

@@ -88,13 +88,13 @@ class Words(Completer):
         named = dict(_streams_named(tokens, catalog))
         if last is not None and last.value == "." and len(head) > 1:
             if head[-2].value.lower() == "sys":
-                yield from (Candidate(name.removeprefix(SYSTEM), "table of the system") for name in TABLES)
+                yield from (Candidate(name.removeprefix(SYSTEM), "system table") for name in TABLES)
             yield from _columns(named.get(head[-2].value.lower()))
             return
         if last is not None and (last.keyword in _READS or _drops(head)):
             yield from self._streams()
             if last.keyword in _READS:
-                yield Candidate(SYSTEM, "tables of the system")
+                yield Candidate(SYSTEM, "system tables")
             return
         # The list is written before FROM: until the text names streams, the columns of all are meant.
         meant = named.values() if named else catalog

@@ -47,8 +47,8 @@ def run_shell(options: Options, first: Path | None) -> int:
 
 
 def _greet(options: Options) -> None:
-    on = "Spark is starting meanwhile" if options.engine == "spark" else "on the local engine"
-    print(f"strandline, {on}. SQL ends with a semicolon; .help lists commands, Ctrl-D leaves.")
+    on = "Spark is starting" if options.engine == "spark" else "on the local engine"
+    print(f"strandline, {on}. SQL ends with a semicolon; .help lists commands, Ctrl-D exits.")
 
 
 class _Prompt:
@@ -137,7 +137,7 @@ class _Prompt:
     def _toolbar(self) -> str:
         startup = self.startup
         if not startup.loaded.is_set() or startup.failed or not startup.ready.is_set():
-            return " Spark did not start: a query tells why" if startup.failed else f" {startup.phase} …"
+            return " Spark did not start: run a query for the reason" if startup.failed else f" {startup.phase} …"
         session = startup.session()
         if (lost := session.database.engine_lost) is not None:
             return f" {lost.message}: the next query starts Spark again"

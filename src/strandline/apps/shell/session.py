@@ -179,9 +179,9 @@ class Session:
             if not entry.announced and state != "running":
                 entry.announced = True
                 if state == "failed":
-                    said.append(f"{entry.label} has failed:\n{failure(entry.query)}")
+                    said.append(f"{entry.label} failed:\n{failure(entry.query)}")
                 elif state == "ended":
-                    said.append(f"{entry.label} has ended, {entry.query.metrics()['rows_out']:,} results")
+                    said.append(f"{entry.label} ended, {entry.query.metrics()['rows_out']:,} results")
         return said
 
     # ---- output ------------------------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ class Session:
             case ast.CreateStream(name) | ast.CreateView(name):
                 self.say(f"{name.name} is declared")
             case ast.Drop(_, name) | ast.DropSink(name):
-                self.say(f"{name.name} is gone")
+                self.say(f"{name.name} is dropped")
             case _:
                 self.say("done" if result is None else str(result))
 
@@ -276,7 +276,7 @@ def failure(query: Query) -> str:
         query.await_end(0)
     except StrandlineError as error:
         return error.render()
-    return "no reason is known"
+    return "no reason was recorded"
 
 
 def await_and_print(session: Session, begin: Callable[[], Entry], form: Form | None) -> None:

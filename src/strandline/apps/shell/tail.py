@@ -68,7 +68,7 @@ class Tail:
         if self.error is not None:
             raise self.error
         if self.entry is None:
-            self.session.say("not started: the engine is not ready yet")
+            self.session.say("not started: the engine is not ready")
         else:
             self._farewell(self.entry)
 
@@ -125,14 +125,14 @@ class Tail:
 
     def _advice(self, entry: Entry) -> str:
         waits_long = entry.meter.metrics[0]["batches"] and time.monotonic() - self._began > _PATIENCE
-        return f" (Ctrl-C, then .why {entry.id} tells what holds it up)" if waits_long else ""
+        return f" (Ctrl-C, then .why {entry.id} shows the cause)" if waits_long else ""
 
     def _wait(self, phase: str) -> None:
         self._body = f"{spinner()} {phase}  {time.monotonic() - self._began:.0f} s"
 
     def _draw(self, entry: Entry, phase: str | None) -> None:
         if entry.feed is None:
-            self._body = f"the answer of {entry.label} is written elsewhere; {rows_of(entry)} so far"
+            self._body = f"the result of {entry.label} goes to its sink; {rows_of(entry)} so far"
             return
         entry.feed.look()
         size = self._app.output.get_size()
@@ -150,7 +150,7 @@ class Tail:
         )
 
     def _status_line(self) -> FormattedText:
-        keys = " Ctrl-C leaves" if self.entry is None else " Tab: form, Ctrl-C leaves"
+        keys = " Ctrl-C exits" if self.entry is None else " Tab: format, Ctrl-C exits"
         facts = f" {self._status}" if self._status else ""
         whole = f"{facts} │{keys}" if facts else keys
         room = self._app.output.get_size().columns - 1
@@ -209,13 +209,13 @@ class Tail:
         if state == "stopped":
             return f"{entry.label} was stopped, {rows_of(entry)}"
         if entry.feed is not None and not entry.feed.rows_seen:
-            return f"{entry.label} has ended without a row: .why {entry.id} tells why"
+            return f"{entry.label} ended without a row: see .why {entry.id}"
         more = {
-            "table": f"this was its answer when the last row came; .tail {entry.id} rows shows all of it",
-            "changes": f".tail {entry.id} table shows the answer when the last row came",
-            "rows": f".tail {entry.id} changes shows what came and went",
+            "table": f"this was its result after the last row; .tail {entry.id} rows shows all of it",
+            "changes": f".tail {entry.id} table shows the result after the last row",
+            "rows": f".tail {entry.id} changes shows the changes",
         }[self.form or "table"]
-        return f"{entry.label} has ended, {rows_of(entry)}: {more}"
+        return f"{entry.label} ended, {rows_of(entry)}: {more}"
 
 
 def as_ansi(shown: RenderableType, width: int) -> str:

@@ -83,15 +83,15 @@ def verify(
         pleas = _run(engine, questions, Path(directory), seconds, note)
         for plea in pleas:
             if plea.by_arrival is not None:
-                reason = f'the rows of "{plea.by_arrival}" count when they arrive, and that does not happen again'
+                reason = f'rows of "{plea.by_arrival}" are stamped on arrival, which cannot be repeated'
                 verdicts.append(Verdict(plea.question.name, unchecked=reason))
                 continue
-            note(f"asking {database.dialect.name} about {plea.question.name}")
+            note(f"running {plea.question.name} on {database.dialect.name}")
             verdict = check(database, plea.question, plea.streams, _elements(plea.query), plea.query.progress, most)
             if not verdict.known and not plea.query.ended and verdict.unchecked is None:
                 verdict = replace(verdict, unchecked="no instant was complete when the run was stopped")
             if not verdict.equal:
-                note(f"looking for the smallest input that makes {plea.question.name} fail")
+                note(f"shrinking the failing input of {plea.question.name}")
                 verdict = replace(verdict, smallest=smallest_failing(database, plea.question, plea.streams))
             verdicts.append(verdict)
     return verdicts

@@ -102,17 +102,17 @@ def _verdicts(evidence: Evidence) -> Iterator[_Verdict]:
         yield f"has {_number(evidence.rows_out, 'result')}", None, None
     for beat in evidence.streams:
         if not beat.rows and (beat.late or beat.rejected):
-            kind, word = ("late", "WITHIN") if beat.late else ("malformed", "the declared types")
+            kind, word = ("late", "WITHIN") if beat.late else ("rejected", "the declared types")
             yield (
                 f"has no result: every row of {beat.stream} was {kind}",
                 f"{SOURCE}{beat.stream}",
-                f"Look at them: _{'late' if beat.late else 'rejected'}/{beat.stream} beside the results, or "
-                f'query.{"late" if beat.late else "rejected"}("{beat.stream}"). Does {word} fit?',
+                f"Inspect them: _{'late' if beat.late else 'rejected'}/{beat.stream} beside the results, or "
+                f'query.{"late" if beat.late else "rejected"}("{beat.stream}"). Check {word}.',
             )
     silent = [beat for beat in evidence.streams if not beat.rows]
     if len(silent) == len(evidence.streams):
         ended = all(beat.ended for beat in silent)
-        what = "its streams have ended without a row" if ended else "no row has arrived yet"
+        what = "its streams ended without a row" if ended else "no row has arrived yet"
         yield f"has no result: {what}", f"{SOURCE}{silent[0].stream}", None
     yield from _stuck(evidence)
     for step in steps_of(evidence):
@@ -121,7 +121,7 @@ def _verdicts(evidence: Evidence) -> Iterator[_Verdict]:
         if into and at.kind not in _JOINS and not evidence.passed(step) and not evidence.kept(step):
             yield f"has no result: {_blamed(evidence, step)} lets nothing through", step, _remedy(evidence, step)
     yield from _unmatched(evidence)
-    yield "has no result yet", None, "Rows are under way: an answer is known when time has come past it."
+    yield "has no result yet", None, "Rows are in flight: a result is final once the watermark passes it."
 
 
 def _stuck(evidence: Evidence) -> Iterator[_Verdict]:
@@ -133,17 +133,17 @@ def _stuck(evidence: Evidence) -> Iterator[_Verdict]:
     slowest = min(active, key=lambda beat: beat.progress)
     if slowest.progress == BEFORE_ALL:
         yield (
-            f"has no result: {_holder(slowest)} has sent no row, and nobody knows how far time has come there",
+            f"has no result: {_holder(slowest)} has sent no row and has no watermark",
             f"{SOURCE}{slowest.stream}",
-            f"If it may stay silent, declare {slowest.stream} with IDLE AFTER n SECONDS.",
+            f"If it may stay idle, declare {slowest.stream} with IDLE AFTER n SECONDS.",
         )
     ahead = max(evidence.streams, key=lambda beat: beat.high)
     if slowest.progress < min(beat.low for beat in evidence.streams) or slowest.progress < ahead.progress:
         yield (
-            f"has no result: time stands at {show_instant(slowest.progress)}, held by {_holder(slowest)}",
+            f"has no result: the watermark is held at {show_instant(slowest.progress)} by {_holder(slowest)}",
             f"{SOURCE}{slowest.stream}",
-            f"Nothing later is known before {slowest.stream} gets there. A large WITHIN delays answers by as much; "
-            "IDLE AFTER lets others go on while it is silent.",
+            f"Results wait for {slowest.stream}. A large WITHIN delays results by as much; "
+            "IDLE AFTER excludes it from the watermark while it is idle.",
         )
 
 
@@ -160,7 +160,7 @@ def _unmatched(evidence: Evidence) -> Iterator[_Verdict]:
     for step in steps_of(evidence):
         at = evidence.flow.steps[step]
         if at.kind in _JOINS and not evidence.passed(step) and all(evidence.passed(i) for i in at.inputs):
-            yield f"has no result: {_blamed(evidence, step)} has found no pair", step, _remedy(evidence, step)
+            yield f"has no result: {_blamed(evidence, step)} has found no match", step, _remedy(evidence, step)
 
 
 def _blamed(evidence: Evidence, step: str) -> str:
@@ -171,7 +171,7 @@ def _blamed(evidence: Evidence, step: str) -> str:
 def _remedy(evidence: Evidence, step: str) -> str | None:
     at = evidence.flow.steps[step]
     if at.kind == "Filter":
-        return "No row satisfies it so far. Are units and spelling those of the data?"
+        return "No row satisfies it so far. Compare its units and spelling with the data."
     if at.kind not in _JOINS:
         return None
     spans = [beat for beat in evidence.streams if beat.rows]
@@ -180,9 +180,9 @@ def _remedy(evidence: Evidence, step: str) -> str | None:
     if late_start.low > early_end.high:
         return (
             f"{early_end.stream} ends at {show_instant(early_end.high)}, {late_start.stream} begins at "
-            f"{show_instant(late_start.low)}: rows meet only where the windows reach so far."
+            f"{show_instant(late_start.low)}: rows match only where their windows overlap."
         )
-    return "Rows meet when they are in their windows at the same time. Are the keys spelled alike on both sides?"
+    return "Rows match when their windows overlap. Compare the spelling of the keys on both sides."
 
 
 def steps_of(evidence: Evidence) -> list[str]:
@@ -209,7 +209,7 @@ def _streams(evidence: Evidence, marked: str | None) -> list[str]:
     for beat in evidence.streams:
         facts = [_number(beat.rows, "row")]
         facts += [f"{beat.late:,} late"] if beat.late else []
-        facts += [f"{beat.rejected:,} malformed"] if beat.rejected else []
+        facts += [f"{beat.rejected:,} rejected"] if beat.rejected else []
         if beat.rows:
             facts.append(f"{show_instant(beat.low)} to {show_instant(beat.high)}")
         facts += [word for word, holds in (("idle", beat.idle), ("ended", beat.ended)) if holds]

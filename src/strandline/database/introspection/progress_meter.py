@@ -112,7 +112,7 @@ class Meter:
             facts.append(f"lag {lag}")
         facts.append(show_state(self.metrics))
         if since := [metrics["kept_since"] for metrics in self.metrics if metrics["kept_since"] is not None]:
-            facts.append(f"kept from {_shown(instant(max(since)))}")
+            facts.append(f"retained from {_shown(instant(max(since)))}")
         return " │ ".join(fact for fact in facts if fact)
 
 

@@ -103,7 +103,7 @@ def _bad_input_facts(stream: BaseStream) -> list[tuple[str, str | None, str | No
 
 def _time_facts(stream: BaseStream) -> list[tuple[str, str | None, str | None]]:
     if stream.time_column is None:
-        return [("time", None, "when a row arrives")]
+        return [("time", None, "on arrival")]
     if stream.end_column is not None:
         return [("valid from", stream.time_column, None), ("valid until", stream.end_column, None)]
     return [("time", stream.time_column, None)]
@@ -111,7 +111,7 @@ def _time_facts(stream: BaseStream) -> list[tuple[str, str | None, str | None]]:
 
 def _kind(stream: Stream) -> str:
     if stream.name.startswith(SYSTEM):
-        return "table of the system"
+        return "system table"
     if isinstance(stream, BaseStream):
         return "stream from a source"
     return "view" if stream.is_view else "stream from a query"

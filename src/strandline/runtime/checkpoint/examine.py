@@ -283,16 +283,16 @@ def render(examination: Examination) -> str:
     planned = f"batch {examination.last_batch}" if examination.last_batch >= 0 else "no batch"
     lines.append(f"  planned     up to {planned}, {examination.bytes_of_state:,} bytes of state")
     if not examination.problems:
-        return "\n".join([*lines, "  whole       every file is what was written"])
+        return "\n".join([*lines, "  intact      every file matches its checksum"])
     for problem in examination.problems:
         where = f" (batch {problem.batch})" if problem.batch is not None else ""
         lines.append(f"  {problem.error.code}: {problem.error.message}{where}")
     if examination.whole_until is None:
-        lines.append("  not whole   no batch is left after which a run could go on: restore a copy, or begin again")
+        lines.append("  damaged     no intact batch to resume from: restore a backup, or start over")
     elif examination.whole_until == examination.last_batch:
-        lines.append("  whole       up to the last batch")
+        lines.append("  intact      up to the last batch")
     else:
-        lines.append(f"  whole       up to batch {examination.whole_until}: `strandline repair` goes back to it")
+        lines.append(f"  intact      up to batch {examination.whole_until}: `strandline repair` rolls back to it")
     return "\n".join(lines)
 
 

@@ -201,18 +201,18 @@ def _forget_results(path: Path, lease: Lease, outputs: OutputDirectories) -> Rep
 def render(done: Repair) -> str:
     """The repair for a terminal."""
     if not done.is_needed:
-        return f"{done.path}\n  whole       nothing to repair"
+        return f"{done.path}\n  intact      nothing to repair"
     lines = [f"{done.path}"]
     if done.forgotten:
-        lines += ["  forgotten   results that are gone or altered; what they had is lost"]
+        lines += ["  forgotten   missing or altered results; their rows are lost"]
         lines += [f"              {name}" for name in done.forgotten]
         return "\n".join(lines)
-    lines.append(f"  goes on     after batch {done.batch}")
+    lines.append(f"  resumes     after batch {done.batch}")
     lines.append(
         f"  discarded   {len(done.discarded_batches)} batches, {len(done.moved)} files, now in {done.directory}"
     )
     lines += [f"              {name}" for name in done.moved]
     if done.discarded_batches:
         same = [batch for batch in done.discarded_batches if batch not in done.replanned]
-        lines.append(f"  runs again  {len(same)} batches as they were, {len(done.replanned)} planned anew")
+        lines.append(f"  replays     {len(same)} batches as they were, {len(done.replanned)} replanned")
     return "\n".join(lines)
