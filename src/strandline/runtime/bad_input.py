@@ -1,6 +1,6 @@
-"""When rejected rows stop a query: `ON BAD INPUT STOP …`, decided at the end of a batch.
+"""Stop condition of bad input: `ON BAD INPUT STOP …`, evaluated at the end of a batch.
 
-Heartbeats have totals since the query began, and a batch that runs again has the same, so a restart decides alike.
+Counts are totals since the query began, and a replayed batch has the same ones, so a restart decides alike.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ FEWEST_READ: Final = 100  # rows before a share of them means something
 def check_input(
     streams: Iterable[BaseStream], beats: Mapping[str, Heartbeat], rejected: Mapping[str, Sequence[pa.Table]]
 ) -> None:
-    """What must hold of the input of a batch before anything of it is delivered: no row is unaccounted for, and no
-    stream has more bad input than it may have."""
+    """Validate the input of a batch before delivery: every row is accounted for, no stream exceeds its bad-input
+    limit."""
     for stream in streams:
         beat = beats.get(stream.name)
         if beat is not None:

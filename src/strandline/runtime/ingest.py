@@ -1,4 +1,5 @@
-"""From a source to the first exchange: accept rows in order of arrival, tell the time, run the stage-0 fragments."""
+"""Ingestion, from a source to the first exchange: accept rows in order of arrival, advance the watermark, run stage
+0."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def ingest(
     before: Mapping[str, Heartbeat],
     out: Outbox,
 ) -> Heartbeat:
-    """Read a piece of a source and send what it has to every bucket; returns what this task knows of its time.
+    """Read an input split and send its rows to every shard; returns the source status of this task.
 
     Which rows are late depends on the order of arrival and nothing else: a row is late if it is older than the latest
     row before it in its partition by more than the declared disorder. However the input is cut into batches and pieces,
@@ -41,7 +42,7 @@ def ingest(
     beat = replace(beat, kept=with_setting(beat.kept, beat.high, piece.shares))
     known = source.partitions(piece.end)
     if piece.start > piece.begin:
-        # The first piece goes on with the counts; the others bring theirs and know only how far time had come.
+        # The first split continues the counts; the others add theirs and carry only the time reached before.
         reached = Heartbeat(stream.name, high=beat.high, partitions=beat.partitions, kept=beat.kept)
         if known is None:
             before_it = piece.arrived if stream.time_column is None else source.latest(piece.begin, piece.start)
@@ -75,8 +76,8 @@ def ingest(
 
 
 def _at_arrival(chunk: Chunk, piece: Piece) -> Chunk:
-    """Rows that do not know their time, with that of their batch. It was decided with the offsets, so a batch that is
-    read again has the same."""
+    """Stamp rows without a time column with the time of their batch. It is part of the offsets, so a replayed batch has
+    the same."""
     return replace(chunk, rows=chunk.rows.with_columns(pl.lit(piece.arrived, pl.Int64).alias(FROM)))
 
 
@@ -95,7 +96,7 @@ def _accept(
     late_count = int(late.sum())
     if late_count:
         kept = pl.Series(late)
-        # What is kept aside is the row as it came, also where the queries need only a part of it.
+        # The side output has the original row, also where the queries need only some columns.
         aside = (chunk.whole() if chunk.whole is not None else rows).filter(kept)
         out.for_driver.append(
             Message("late", stream.name, DRIVER, table=to_table(aside.drop(FROM, UNTIL, strict=False)))
@@ -107,7 +108,7 @@ def _accept(
             out.meter.look(f"source:{stream.name}", rows.with_columns(_until(rows)))
         left, dropped = drop(rows, stream.name, shares)
         for fragment in fragments:
-            # One row in, one element out: stage 0 knows no state and no progress.
+            # One row in, one element out: stage 0 has neither state nor a watermark.
             batch = _elements(left.get(fragment.query, rows), fragment, shares.get(fragment.query, 1.0))
             runner = out.runner(fragment)
             out.route(fragment.route, runner.step(batch, Progress(FOREVER, kept={stream.name: beat.kept})).frame)
@@ -130,8 +131,8 @@ def _high_before(chunk: Chunk, beat: Heartbeat, stream: BaseStream) -> Instant:
 
 
 def _elements(rows: pl.DataFrame, fragment: Fragment, share: float) -> dict[str, Batch]:
-    """Rows as the stream that the fragment scans, under the column ids of its plan: chronons, unless they say more.
-    Of `share` of them each stands for 1 / share."""
+    """Rows as elements under the column ids of the plan: points in time, unless intervals are declared. At sampling
+    rate `share` each stands for 1 / share rows."""
     port = ports(fragment.root)[0]
     weight = pl.lit(1.0 / share if share > 0 else 0.0)
     columns = [(weight if c.name == WEIGHT else pl.col(c.name)).alias(c.id) for c in port.columns]
@@ -143,7 +144,8 @@ def _until(rows: pl.DataFrame) -> pl.Expr:
 
 
 def late_rows(time: Times, high: Instant, disorder_us: int, floor: Instant) -> Mask:
-    """Which rows come too late: more than the disorder behind the latest row before them, or behind the floor."""
+    """Mask of late rows: more than the allowed out-of-orderness behind the latest row before them, or behind the
+    floor."""
     first_in_time = max(high - disorder_us if high != BEFORE_ALL else BEFORE_ALL, floor)
     if not len(time) or (time[0] >= first_in_time and is_sorted(time)):
         return np.zeros(len(time), dtype=np.bool_)
@@ -161,13 +163,13 @@ def _tell_time(beat: Heartbeat, stream: BaseStream, floor: Instant, piece: Piece
         return replace(beat, progress=max(progress, piece.arrived + 1))  # the next batch arrives later
     if beat.high != BEFORE_ALL:
         in_order = beat.slowest() if beat.partitions else beat.high - stream.disorder_us
-        # A source that has fallen silent is taken at its word: what it has sent is all there was.
+        # An idle source is treated as complete: no earlier row is expected from it.
         progress = max(progress, beat.high + 1 if piece.idle else in_order)
     return replace(beat, progress=progress, idle=piece.idle)
 
 
 def _floor(pipeline: Pipeline, stream: str, before: Mapping[str, Heartbeat]) -> Instant:
-    """How far queries have gone on without this source while it was idle: what is older comes too late."""
+    """Watermark that the queries reached while this source was idle: older rows are late."""
     known = before.get(stream)
     if known is None or not known.idle:
         return BEFORE_ALL if known is None else known.progress

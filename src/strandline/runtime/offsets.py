@@ -1,8 +1,7 @@
-"""How far the sources are read, batch by batch: decided once, in the driver's process, and then remembered.
+"""Offset planning: how far each batch reads the sources, decided once, in the driver, and persisted.
 
-A decision holds everything that a batch needs to be the same when it runs again: how far each source was read, where
-the reading was divided among tasks, whether a silent source counted as idle, when rows without a time arrived, and what
-is measured on the way.
+An offset has everything that makes a replayed batch identical: the position in each source, the input splits, whether a
+source counted as idle, the arrival time of rows without a time column, and the requested metrics.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from strandline.runtime.edge_metrics import Wish
 from strandline.shedding.controller import Shedder
 from strandline.shedding.sampler import Shares, shares_from
 
-TICK_US = SECOND  # how often a stream by arrival tells the time while nothing arrives
+TICK_US = SECOND  # interval of watermark updates of an arrival-time stream while nothing arrives
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a source stands after a batch; `cuts` are the positions at which the batch was divided among tasks.
+    """Offset in a source after a batch; `cuts` are the split points of the batch.
 
     `arrived` is the time of the batch by the driver's clock, where the stream goes by that: later in every batch.
-    `shares` are what the drop boxes of the queries keep of the rows of the batch. `seal` is the digest of the source's
-    own log up to here, if it has one.
+    `shares` are the sampling rates of the queries in the batch. `seal` is the digest of the source's own log up to
+    here, if it has one.
     """
 
     at: int = 0
@@ -60,8 +59,8 @@ OFFSET_FORMAT: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """What the offset log keeps of a batch: its number plus one, how far each source is read with it, the record that
-    it continues, and a checksum over all that."""
+    """Offset of a batch in the offset log: its number plus one, the position in each source, the record that it
+    continues, and a checksum."""
 
     n: int
     positions: Positions
@@ -95,7 +94,8 @@ def checksum_of(body: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one task reads of a source in a batch: from `start` to `end`, of a batch that begins at `begin`."""
+    """Input split: what one task reads of a source in a batch, from `start` to `end`, of a batch that begins at
+    `begin`."""
 
     stream: str
     number: int
@@ -110,7 +110,7 @@ class Piece:
 
 
 def pieces(before: Mapping[str, Position], after: Mapping[str, Position]) -> list[Piece]:
-    """The tasks of a batch, at least one per source: a heartbeat needs a sender even if nothing has come."""
+    """Input splits of a batch, at least one per source: a source status needs a sender even without new rows."""
     found: list[Piece] = []
     for stream, end in after.items():
         begin = before[stream].at
@@ -121,7 +121,7 @@ def pieces(before: Mapping[str, Position], after: Mapping[str, Position]) -> lis
 
 
 class Advance:
-    """Looks at the sources and decides on the next batch."""
+    """Offset planner: polls the sources and plans the next batch."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class Advance:
         self.sources = sources
         self.clock = clock or SteadyClock()
         self.shedder = shedder
-        self.wish = wish  # what a batch is asked to measure
+        self.wish = wish  # metrics that a batch is asked to collect
         self.batch_rows = batch_rows
         self.tasks_per_source = max(1, tasks // max(1, len(sources)))
         self._last_rows = dict.fromkeys(sources, time.monotonic())
@@ -148,7 +148,7 @@ class Advance:
             raise
 
     def close(self) -> None:
-        """Nothing more will be asked."""
+        """End the planning."""
         for source in self.sources.values():
             source.close()
 
@@ -170,7 +170,7 @@ class Advance:
         if self.shedder is not None:
             shares = self.shedder.decide(time.monotonic())
             after = {n: replace(p, shares=shares.get(n, ())) for n, p in after.items()}
-        # A source of which nothing is read has one piece, an empty one.
+        # A source without new rows has one empty split.
         after = {n: replace(p, cuts=()) if p.at == before[n].at else p for n, p in after.items()}
         wish = self.wish()
         return {name: replace(position, measure=wish) for name, position in after.items()}
@@ -195,10 +195,10 @@ class Advance:
         return replace(before, idle=idle, ended=ended)
 
     def _by_arrival(self, before: Position, after: Position) -> Position:
-        """The time of a batch of rows that have none of their own.
+        """Arrival time of a batch of rows without a time column.
 
-        It grows from batch to batch, also where the clock is set back. Nothing can arrive earlier than now, so a stream
-        that is silent says so from time to time and holds nobody up.
+        It grows from batch to batch, also where the clock is set back. Nothing can arrive earlier than now, so an idle
+        stream advances the watermark from time to time.
         """
         if isinstance(self.clock, SteadyClock):
             self.clock.go_on_from(before.arrived)  # it may have been set back between two runs

@@ -1,4 +1,4 @@
-"""Runs fragments: from messages to messages, one bucket and one batch at a time. Knows nothing of Spark."""
+"""Fragment runner: from messages to messages, one shard and one batch at a time. Independent of Spark."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def operator_for(node: Node) -> Operator:
             raise AssertionError(f"{type(node).__name__} is not an operator that runs")
 
 
-@lru_cache(maxsize=256)  # a fragment is wired anew for every chunk that is read, and comparing large trees takes time
+@lru_cache(maxsize=256)  # a fragment is wired again for every chunk that is read, and comparing large trees takes time
 def _wiring(root: Node) -> tuple[list[tuple[Node, list[physical.Input | int]]], physical.Input | int]:
     """The operators in the order in which they step, each with where its inputs come from: a port, or the operator of
     that number; and where the output does."""
@@ -150,8 +150,8 @@ class FragmentRunner:
 
 @dataclass(slots=True)
 class Counts:
-    """What the operators of a fragment did, in the order of `FragmentRunner.operators`: how many elements left each of
-    them, how much each keeps, and the seconds of CPU that each has taken."""
+    """Counters of the operators of a fragment, in the order of `FragmentRunner.operators`: elements out, elements in
+    state, and seconds of CPU."""
 
     passed: list[int]
     rows: list[int]
@@ -169,7 +169,7 @@ class Counts:
 
 @dataclass(slots=True)
 class Outbox:
-    """The messages that a task sends, by bucket, and to the driver."""
+    """Messages that a task sends, by shard, and to the driver."""
 
     buckets: int
     origin: int
@@ -217,7 +217,7 @@ class Outbox:
             self.send(bucket, Message("port", route.port, route.stage, self.origin, table=to_table(part)))
 
     def close(self) -> None:
-        """All of a task's answers to one query leave together, and at last what its operators did."""
+        """Send the results of a task, one message per query, then the counters of its operators."""
         for query, frames in self.answers.items():
             self.for_driver.append(self.answer(query, pl.concat(frames, rechunk=True)))
         self.answers = {}
@@ -229,7 +229,7 @@ class Outbox:
 
 
 def _by_bucket(route: physical.ExchangeTo, frame: pl.DataFrame, buckets: int) -> Iterable[tuple[int, pl.DataFrame]]:
-    """Distribute rows over the buckets; within a bucket they keep their order."""
+    """Distribute rows over the shards; within a shard they keep their order."""
     match route.mode:
         case "one":
             yield 0, frame
@@ -253,9 +253,10 @@ def _by_bucket(route: physical.ExchangeTo, frame: pl.DataFrame, buckets: int) ->
 def run_stage(
     pipeline: Pipeline, stage: int, bucket: int, inbox: Sequence[Message], states: States, out: Outbox
 ) -> States:
-    """One batch of all fragments of a stage in one bucket; returns their states after it.
+    """Run one batch of all fragments of a stage in one shard; returns their states after it.
 
-    Heartbeats go on to the same bucket of the next stage: every bucket of every stage gets each of them once.
+    Source status messages are forwarded to the same shard of the next stage: every shard of every stage gets each of
+    them once.
     """
     heartbeats = together(Heartbeat.from_json(m.facts) for m in inbox if m.kind == "heartbeat")
     out.meter = Meter(reduce(both, (beat.measure for beat in heartbeats.values()), ()))

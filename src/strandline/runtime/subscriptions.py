@@ -1,7 +1,7 @@
-"""Who wants to know what of a running plan: publish and subscribe, after section 13.4.1 of Krämer's thesis.
+"""Metric subscriptions of a running plan: publish and subscribe, after section 13.4.1 of Krämer's thesis.
 
-What subscribers ask for (items) is computed from what is measured (`measuring.PRIMITIVES`) when it is looked at.
-However many of them want a thing, it is measured once; when the last of them has gone, it is measured no more.
+Subscribed metrics are derived from the edge statistics (`edge_metrics.PRIMITIVES`) on access. A statistic is collected
+once for all its subscribers, and no longer after the last of them unsubscribes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Subscription:
     told: float | None = None
 
     def close(self) -> None:
-        """Want no more. Closing again does nothing."""
+        """Unsubscribe. Idempotent."""
         self.board.remove(self)
 
     def __enter__(self) -> Subscription:
@@ -53,7 +53,7 @@ class Subscription:
 
 
 class Subscriptions:
-    """All subscribers of a pipeline. Threads of users come and go while that of the batches asks."""
+    """All subscribers of a pipeline. User threads subscribe while the batch thread reads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -81,12 +81,13 @@ class Subscriptions:
                 self._wanted.subtract(subscription.needs)
 
     def wish(self) -> Wish:
-        """What the next batch is to measure."""
+        """Statistics that the next batch is to collect."""
         with self._lock:
             return tuple(each for each in PRIMITIVES if self._wanted[each] > 0)
 
     def publish(self, measured: Wish, last: bool) -> None:
-        """Call those whose time has come, after a batch that has measured what they need; the last time all of them."""
+        """Call the subscribers that are due, after a batch that has collected their statistics; at the end all of
+        them."""
         with self._lock:
             waiting = [each for each in self._all if each.tell is not None and each.needs <= set(measured)]
         now = time.monotonic()
@@ -99,7 +100,7 @@ class Subscriptions:
         assert subscription.tell is not None, "only those are called that want to be"
         try:
             subscription.tell()
-        except Exception as error:  # whoever looks on must not stop the query
+        except Exception as error:  # a failing callback must not stop the query
             subscription.close()
             warnings.warn(
                 f"a metrics callback failed and was removed: {type(error).__name__}: {error}",

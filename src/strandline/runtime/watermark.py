@@ -1,4 +1,4 @@
-"""How far time has come: heartbeats of sources and what follows for a query."""
+"""Watermarks: the status of sources, and the watermark of a query."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ from strandline.shedding.sampler import Settings, settings_from
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """What a source knows about its time after a batch.
+    """Status of a source after a batch: its watermark and counters.
 
-    `progress`: no later row will be accepted with a time before it. `low` and `high`: the earliest and latest time of
-    an accepted row so far. The counts are totals since the query began: `read` is what the source delivered, bad units
-    included, and is always the sum of the accepted `rows`, the `late` and the `rejected` ones.
+    `progress` is the watermark: no later row is accepted with a time before it. `low` and `high`: the earliest and
+    latest time of an accepted row so far. The counts are totals since the query began: `read` rows, bad units included,
+    is always the sum of the accepted `rows`, the `late` and the `rejected` ones.
 
-    A source may have partitions, each in an order of its own. Then `partitions` has the progress of each: no later row
-    of that partition will be accepted with a time before it. The slowest decides, but for those in `resting`, of which
-    nothing is expected for the time being.
+    A source may have partitions, each ordered by itself. Then `partitions` has the watermark of each, and the slowest
+    decides, except for idle ones in `resting`.
 
-    `kept` is how the drop boxes stood, from when on, and `dropped` how many accepted rows they took, by query.
-    `measure` is what the batch at hand is asked to measure on its way.
+    `kept` is the history of sampling rates, and `dropped` the number of accepted rows that sampling removed, by query.
+    `measure` are the requested edge statistics of the batch.
     """
 
     stream: str
@@ -53,12 +52,12 @@ class Heartbeat:
         return Heartbeat(**{**data, **lists, "kept": settings_from(data.get("kept", ()))})
 
     def slowest(self) -> Instant:
-        """How far all partitions have come that are not at rest."""
+        """Watermark over all partitions that are not idle."""
         active = [reached for name, reached in self.partitions.items() if name not in self.resting]
         return min(active, default=BEFORE_ALL)
 
     def with_piece(self, other: Heartbeat) -> Heartbeat:
-        """What two tasks know together that have read different pieces of the same batch."""
+        """Merge the status of two tasks that have read different splits of the same batch."""
         partitions = dict(self.partitions)
         for name, reached in other.partitions.items():
             partitions[name] = max(reached, partitions.get(name, BEFORE_ALL))
@@ -79,7 +78,7 @@ class Heartbeat:
             both(self.measure, other.measure),
             self.read + other.read,
         )
-        # A task knows how far its own partitions have come; only together they know which is the slowest.
+        # A task has the watermarks of its own partitions; the slowest follows from all tasks.
         return replace(whole, progress=max(whole.progress, whole.slowest()))
 
 
@@ -95,7 +94,7 @@ def check_balance(beat: Heartbeat) -> None:
 
 
 def together(beats: Iterable[Heartbeat]) -> dict[str, Heartbeat]:
-    """One heartbeat per stream from those of all its pieces."""
+    """One status per stream from those of all its splits."""
     found: dict[str, Heartbeat] = {}
     for beat in beats:
         known = found.get(beat.stream)
@@ -104,10 +103,10 @@ def together(beats: Iterable[Heartbeat]) -> dict[str, Heartbeat]:
 
 
 def progress_of(heartbeats: Mapping[str, Heartbeat], streams: Iterable[str]) -> Progress:
-    """Up to which instant a query over `streams` is complete, and when its answer begins.
+    """Watermark of a query over `streams`, and the start of its result.
 
-    The slowest active source decides. An idle source does not hold the others back; where none is active, time has come
-    at least as far as the latest row of any. When all have ended, everything is complete.
+    The slowest active source decides. An idle source does not hold the others back; where none is active, the watermark
+    is at least the latest row of any. When all have ended, everything is complete.
     """
     beats = [heartbeats.get(stream) or Heartbeat(stream) for stream in streams]
     active = [b.progress for b in beats if not b.idle and not b.ended]

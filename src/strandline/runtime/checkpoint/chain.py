@@ -41,10 +41,10 @@ class DeliveredFile:
 
 @dataclass(slots=True)
 class CheckpointChain:
-    """The newest record, and how the next one is added to it.
+    """Hash chain of batch records: the newest one, and how the next one is appended.
 
     `head` is the newest record. A batch whose record is the newest may run again, if a crash came before Spark's
-    commit: then its record is written anew, after the one before it.
+    commit: then its record is written again, after its predecessor.
     """
 
     path: Path
@@ -106,7 +106,7 @@ class CheckpointChain:
         self.head, self.record = self.records.write(record, self.lease.epoch), record
 
     def _delivered_before(self, before: RecordReference) -> int:
-        """How many files had been delivered before a batch."""
+        """Number of files delivered before a batch."""
         if before.batch < 0:
             return 0
         record = self.record if before == self.head and self.record is not None else self.records.read(before)
@@ -125,10 +125,10 @@ def digest_file(path: Path) -> str:
 
 
 def source_directory(checkpoint: Path, stream: str) -> Path:
-    """Where a source keeps its log."""
+    """Directory of the log of a source."""
     return checkpoint / "sources" / encode_name(stream)
 
 
 def state_directory(checkpoint: Path, shard: str) -> Path:
-    """Where the state of a shard lies; `shard` is `stage/number` as records have it."""
+    """Directory of the state of a shard; `shard` is `stage/number` as records have it."""
     return checkpoint / STATE / shard

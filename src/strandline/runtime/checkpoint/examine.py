@@ -51,18 +51,18 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What was found in a checkpoint."""
+    """Result of examining a checkpoint."""
 
     path: Path
     queries: list[str]
     last_batch: int  # the last one that was planned; -1 if none was
     problems: list[Problem]
-    whole_until: int | None  # the newest batch after which a run can go on; None if there is none
+    whole_until: int | None  # the newest batch to resume from; None if there is none
     bytes_of_state: int
 
 
 def write_outputs(checkpoint: Path, outputs: OutputDirectories, sinks: Mapping[str, str]) -> None:
-    """Leave in a checkpoint where its results are, and of what kind its sinks are, for those who examine it."""
+    """Record in a checkpoint the locations of its results and the kinds of its sinks, for a later examination."""
     results = {query: os.path.relpath(directory, checkpoint) for query, directory in outputs.results.items()}
     side = None if outputs.side_outputs is None else os.path.relpath(outputs.side_outputs, checkpoint)
     body = {"results": results, "side_outputs": side, "consumed": sorted(outputs.consumed), "sinks": dict(sinks)}
@@ -70,7 +70,7 @@ def write_outputs(checkpoint: Path, outputs: OutputDirectories, sinks: Mapping[s
 
 
 def read_outputs(checkpoint: Path) -> tuple[OutputDirectories, dict[str, str]]:
-    """Where the results of a checkpoint are, and the kinds of its sinks."""
+    """Locations of the results of a checkpoint, and the kinds of its sinks."""
     path = checkpoint / OUTPUTS
     if not path.exists():
         return OutputDirectories({}, None), {}
@@ -188,7 +188,7 @@ def _examine_records(
 
 
 def _examine_state(path: Path, recorded: Mapping[int, BatchRecord], problems: list[Problem]) -> int:
-    """The state of the newest two batches: a run goes on from one of them."""
+    """The state of the newest two batches: a run resumes from one of them."""
     size = 0
     for batch in sorted(recorded)[-2:]:
         with _collecting(problems, batch):
@@ -214,7 +214,7 @@ def _source_checks(path: Path, offset: Offset) -> Iterator[Callable[[], None]]:
 
 
 def _log_checks(directory: Path, position: int, seal: str) -> Iterator[Callable[[], None]]:
-    """What can be checked of the log of a source without its declaration, by the files that are there."""
+    """Checks of the log of a source that need only its files, not its declaration."""
     if seal and not (directory / "offsets.json").exists():
         yield lambda: ChainedLog(directory / "units.log").verify(position, seal)
     if seal and (directory / "offsets.json").exists():
@@ -255,8 +255,7 @@ def batch_of(file: DeliveredFile) -> int:
 
 
 def whole_batches(path: Path) -> Iterator[int]:
-    """The batches, newest first, after which a run can go on: offset, record and state are whole, and so are the logs
-    of the sources up to there and everything that was delivered."""
+    """Batches to resume from, newest first: their offset, record, state, source logs and delivered files are intact."""
     log, records = SparkLog(path), BatchRecords(path)
     try:
         outputs, _ = read_outputs(path)

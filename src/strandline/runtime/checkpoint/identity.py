@@ -1,4 +1,4 @@
-"""Which queries a checkpoint belongs to, and the one run that writes to it."""
+"""Identity of a checkpoint: the queries it belongs to, and the lease of its single writer."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Checkpoint:
         return read_identity(self.path)
 
     def buckets(self) -> int | None:
-        """How many buckets the state was written with; a restart must use as many."""
+        """Number of shards that the state was written with; a restart must use as many."""
         return None if self.fresh else int(self._known()["buckets"])
 
     def statistics(self) -> dict[str, StreamStatistics] | None:
@@ -104,12 +104,12 @@ class Checkpoint:
         return None if self.fresh else self._known().get("limits")
 
     def note(self, **facts: Any) -> None:
-        """Remember more with the identity, for a restart; of no effect if it is one."""
+        """Save more values with the identity for a restart; no effect on a restart itself."""
         self._noted |= facts
 
     @property
     def owner(self) -> str:
-        """What results elsewhere say of whom they belong to: a name that no other checkpoint has."""
+        """Unique name of the checkpoint, by which results elsewhere refer to their owner."""
         return str(self._claimed["id"])
 
     def recognise(
@@ -120,11 +120,10 @@ class Checkpoint:
         sinks: Mapping[str, str],
         made_with: Mapping[str, StreamStatistics],
     ) -> None:
-        """Make sure that the checkpoint belongs to these queries and their results, or to nobody. Changes nothing.
+        """Check that the checkpoint is empty or belongs to these queries and sinks. Changes nothing.
 
-        `plan` is its text, for people. `sources` is what decides which rows the streams have, by stream, and `sinks`
-        what of the sinks is not a matter of place, by query. `made_with` is what the plan was made with, for a restart
-        to remember.
+        `plan` is its text, for display. `sources` and `sinks` identify the input by stream and the output by query,
+        apart from their location. `made_with` are the planning inputs, which a restart uses again.
         """
         fingerprint = _fingerprint(pipeline, sources, sinks)
         names = [query.name for query in pipeline.queries]
@@ -144,7 +143,7 @@ class Checkpoint:
         self._claimed = {**own, "buckets": pipeline.buckets, "queries": names, "plan": plan, "statistics": used}
 
     def claim(self) -> None:
-        """Say in the checkpoint whose it is: the first file of it, there whole or not at all."""
+        """Write the identity: the first file of a checkpoint, created atomically."""
         if not self.fresh:
             return
         with _naming(self.path):
@@ -165,7 +164,7 @@ class Checkpoint:
 
 
 def read_identity(checkpoint: Path) -> dict[str, Any]:
-    """What a checkpoint says of whose it is."""
+    """Read the identity of a checkpoint."""
     path = checkpoint / IDENTITY
     with contextlib.suppress(OSError):
         if path.read_bytes().startswith(b"{"):  # as version 0.1 wrote it
@@ -191,7 +190,7 @@ def _fingerprint(pipeline: Pipeline, sources: Mapping[str, Mapping[str, object]]
 
 @contextlib.contextmanager
 def _naming(path: Path) -> Any:
-    """What the file system says, as an error that names the checkpoint."""
+    """Turn errors of the file system into errors that name the checkpoint."""
     try:
         yield
     except OSError as error:

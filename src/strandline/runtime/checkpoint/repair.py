@@ -31,7 +31,7 @@ DISCARDED: Final = "discarded"
 
 @dataclass(slots=True)
 class Repair:
-    """What a repair has done: the batch that it went back to, and what was moved away."""
+    """Outcome of a repair: the batch that it rolled back to, and the files that it moved away."""
 
     path: Path
     batch: int
@@ -47,8 +47,8 @@ class Repair:
 
 
 def repair(path: Path, *, forget_results: bool = False) -> Repair:
-    """Go back to the newest batch after which a run can go on. With `forget_results`, delivered files that are gone or
-    altered are taken as they are: what they had is lost, and everything else goes on."""
+    """Roll back to the newest batch that a run can resume from. With `forget_results`, missing or altered results are
+    accepted: their rows are lost, everything else continues."""
     read_identity(path)
     lease = Lease.acquire(path)
     try:
@@ -89,7 +89,7 @@ def _go_back(path: Path, target: int, outputs: OutputDirectories, sinks: dict[st
     newest = records.newest(target)
     assert newest is not None
     record = newest[0]
-    # First what makes a run go on elsewhere, so that a crash in between leaves a checkpoint that can be repaired.
+    # First the files that decide where a run resumes: a crash in between leaves a checkpoint that can be repaired.
     for before, after in zip([target, *later], later, strict=False):
         if after in intact:
             keep_for_replay(path, intact[before] if before in intact else log.read_offset(before)[0], intact[after])
@@ -147,7 +147,7 @@ def _restore_commit(log: SparkLog, target: int, done: Repair) -> None:
     if path.exists():
         _move(path, done)
     if target > 0 and target - 1 not in log.commit_batches():
-        # Spark looks for the commit of the batch before; its content is always the same.
+        # Spark reads the commit of the preceding batch; its content is always the same.
         log.commits.mkdir(parents=True, exist_ok=True)
         write_file(log.commits / str(target - 1), log.COMMIT)
 
@@ -188,7 +188,7 @@ def _move(path: Path, done: Repair) -> None:
 
 
 def _forget_results(path: Path, lease: Lease, outputs: OutputDirectories) -> Repair:
-    """Take note of delivered files that are not there as they were, so that nobody misses them any more."""
+    """Record which delivered files are missing or altered, so that later checks skip them."""
     chain = verify_chain(path, lease).chain
     done = Repair(path, chain.head.batch)
     if chain.record is not None:

@@ -43,13 +43,13 @@ from strandline.runtime.commit import side_output
 from strandline.runtime.offsets import Offset, Position
 from strandline.runtime.state.store import verify_version
 
-FULL_CHECK_BYTES: Final = 4 * 2**30  # of delivered files whose content is read at a start; of the others only the size
+FULL_CHECK_BYTES: Final = 4 * 2**30  # delivered files whose content is read at a start; of the others only the size
 _THREADS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedChain:
-    """What a start needs to know of a checkpoint: the chain to go on, and the last offset, if there is one."""
+    """Verified checkpoint: the chain to append to, and the last offset, if there is one."""
 
     chain: CheckpointChain
     last_offset: Offset | None
@@ -128,7 +128,7 @@ def _entries(log: SparkLog, records: BatchRecords) -> tuple[list[int], list[int]
 def _without_offsets(
     chain: CheckpointChain, log: SparkLog, records: BatchRecords, unsynced: tuple[Path, ...]
 ) -> VerifiedChain:
-    """A checkpoint whose first batch was not planned yet, or one of the local engine, which has no log of Spark's."""
+    """A checkpoint whose first batch was not planned yet, or one of the local engine, which has no Spark log."""
     if log.commit_batches():
         raise damaged(log.offsets / str(log.commit_batches()[-1]))
     listed = records.listed()
@@ -178,7 +178,7 @@ def _check_commits(log: SparkLog, commits: list[int], batches: list[int], unsync
 
 def _check_links(records: BatchRecords, offsets: Mapping[int, tuple[Offset, str]]) -> None:
     """Every offset names the record of the batch before, and every record the offset of its batch."""
-    oldest = max(min(offsets), max(offsets) - RECORDS_KEPT)  # what is older may have been forgotten
+    oldest = max(min(offsets), max(offsets) - RECORDS_KEPT)  # older ones may have been removed
     for batch, (offset, _) in offsets.items():
         if offset.after.batch != batch - 1:
             raise damaged(_offset_path(records, batch))
@@ -207,7 +207,7 @@ def _before(records: BatchRecords, last: Offset) -> tuple[BatchRecord, RecordRef
 
 
 def _refuse_later_records(records: BatchRecords, last: int) -> None:
-    """A record of a batch whose offset is gone: the checkpoint is older than what it has delivered."""
+    """Reject a record without an offset: the checkpoint is older than its delivered results."""
     for reference in records.listed():
         if reference.batch > last:
             raise damaged(_offset_path(records, reference.batch))
@@ -233,7 +233,7 @@ def verify_sources(pipeline: Pipeline, path: Path, last: Offset | None) -> None:
 
 
 def resume_sources(pipeline: Pipeline, path: Path, last: Offset | None) -> dict[str, Source]:
-    """The sources, ready to go on after the last offset: what no batch has read is dropped from their logs."""
+    """The sources, positioned after the last offset: input that no batch has read is dropped from their logs."""
     sources = {}
     for source, position in _sources(pipeline, path, last):
         source.verify(position.at, position.seal)
@@ -272,15 +272,15 @@ def write_forgotten(checkpoint: Path, files: Sequence[DeliveredFile]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OutputDirectories:
-    """Where delivered files are: results by query, and the side outputs. The results of `consumed` queries may be taken
-    away by their readers."""
+    """Locations of delivered files: results by query, and the side outputs. Readers may remove the results of
+    `consumed` queries."""
 
     results: Mapping[str, Path]
     side_outputs: Path | None
     consumed: frozenset[str] = frozenset()
 
     def path(self, file: DeliveredFile) -> Path | None:
-        """Where a file is; None if that is not known."""
+        """Location of a file; None if it is unknown."""
         if file.kind == "result":
             directory = self.results.get(file.owner)
         else:
@@ -289,7 +289,7 @@ class OutputDirectories:
 
 
 def verify_delivered(chain: CheckpointChain, outputs: OutputDirectories) -> None:
-    """Compare every file that was delivered with what was delivered, and go on with the log of them."""
+    """Compare every delivered file with its record, and return the log of them."""
     if chain.record is None:
         return
     count, expected = chain.record.delivered

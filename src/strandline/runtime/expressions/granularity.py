@@ -1,4 +1,4 @@
-"""How exactly an expression looks at an instant: what asks for the hour has one answer for all instants of an hour.
+"""Time granularity of an expression: the hour of a timestamp is constant over all instants of that hour.
 
 Law    where `granule(e)` is g, the value of e at an instant t is its value at any other t' with t // g = t' // g
 """

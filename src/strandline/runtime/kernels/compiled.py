@@ -68,7 +68,7 @@ def compiled(
 def inlined(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
     """Let compiled functions of the same file call this one.
 
-    Of another file they must not: machine code on disk is made anew when the file of the calling function changes.
+    Of another file they must not: machine code on disk is recompiled when the file of the calling function changes.
     """
     _HELPERS.append(function)
     return function

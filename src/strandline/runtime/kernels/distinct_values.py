@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-# One in so many rows may have a value of its own; with more of them there is little to gain.
+# At most one in this many rows may have a distinct value; beyond that there is little to gain.
 FEW: Final = 4
 # A sample with more different values than this is one of a column of many.
 MOSTLY: Final = 0.75
@@ -17,7 +17,7 @@ _SAMPLE: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Different:
-    """Which value each row has, by number, and a row that has the value of each number."""
+    """Dictionary encoding: the code of each row, and a representative row of each code."""
 
     numbers: pl.Series
     rows: pl.Series
@@ -43,7 +43,7 @@ def different(column: pl.Series) -> Different | None:
     sample = column.head(_SAMPLE)
     if sample.n_unique() > len(sample) * MOSTLY:
         return None
-    # Numbers are told apart sooner than texts, and that different texts had one number shows when they are compared.
+    # Hashes compare faster than texts; a collision shows when the texts themselves are compared.
     keys = column.hash() if column.dtype == pl.String else column
     if keys.to_frame().select(pl.first().approx_n_unique()).item() > len(column) // FEW:
         return None

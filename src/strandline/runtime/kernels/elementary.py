@@ -1,4 +1,4 @@
-"""Elementary functions over arrays of DOUBLEs, each with the knowledge of whether it is rounded correctly.
+"""Elementary functions over arrays of DOUBLEs, with a flag for each result whether it is correctly rounded.
 
 A value is computed as an unevaluated sum of two DOUBLEs, high + low, with a relative error of less than BOUND. If both
 high + (low ± the error) round to the same DOUBLE, that is the DOUBLE nearest to the true value. Else, about once in a
@@ -6,7 +6,7 @@ thousand values, the result is undecided, and the caller computes it with intege
 
 So the bits of a result do not depend on how it was computed, only whether a value is decided could. The loops use
 nothing but + - * / and square roots of DOUBLEs, which IEEE 754 defines to the last bit, and nothing in them may be
-fused or reordered: Numba does so only if asked (`fastmath`), and `tests/execution/test_elementary.py` looks.
+fused or reordered: Numba does so only with `fastmath`, and `tests/execution/test_elementary.py` checks.
 
 All arguments are reduced to a small remainder t by tables (`tables.py`), for which the first terms of the series are
 enough: |t| < 2**-8, so the second term may already be computed with 53 bits, or the third.
@@ -86,7 +86,7 @@ def fast_two_sum(a: float, b: float) -> Pair:
 
 @inlined
 def two_product(a: float, b: float) -> Pair:
-    """a * b without an error: factors are cut into halves, whose products are exact."""
+    """Error-free product a * b: factors are split into halves, whose products are exact."""
     scaled = _SPLITTER * a
     a1 = scaled - (scaled - a)
     a2 = a - a1

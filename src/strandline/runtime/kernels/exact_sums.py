@@ -1,9 +1,9 @@
-"""Exact sums that can be taken back.
+"""Exact, invertible sums.
 
-A sliding sum adds elements as they enter and subtracts them as they leave. With plain doubles the rounding errors
-would pile up for ever and depend on how the input was cut. So every number is written in base 2^32 with int64 digits
-("limbs"): adding and subtracting limbs is exact and order does not matter, and only the final value is rounded, once.
-The sum of a DOUBLE column is therefore the correctly rounded true sum, whatever the batches and the parallelism were.
+A sliding sum adds elements as they enter and subtracts them as they leave. With plain doubles the rounding errors would
+accumulate and depend on how the input was cut. So every number is written in base 2^32 with int64 digits ("limbs"):
+adding and subtracting limbs is exact and order does not matter, and only the final value is rounded, once. The sum of a
+DOUBLE column is therefore the correctly rounded true sum, whatever the batches and the parallelism were.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _double_limbs(values: npt.NDArray[np.float64]) -> Limbs:
     highest = float(np.abs(values).max(initial=0.0))
     position = (math.frexp(highest)[1] - 1 + BIAS) // BITS
     while values.any():
-        # Cut off the part that belongs to this position, then go on with the rest; all of it is exact.
+        # Cut off the part of this position, then continue with the rest; all of it is exact.
         shift = BIAS - BITS * position
         digit = np.trunc(_scaled(values, shift))
         if digit.any():
@@ -137,7 +137,7 @@ def _whole_digits(limbs: Limbs, rows: int) -> list[Ints]:
 
 
 def _fits_decimal(digits: list[Ints]) -> npt.NDArray[np.bool_]:
-    """Which carried digits make a number of at most 38 decimal digits."""
+    """Mask of carried digits that make a number of at most 38 decimal digits."""
     fits = np.abs(digits[3]) < 10**38 >> 96
     for row in np.flatnonzero(~fits):  # few are that close to the end, if any
         fits[row] = abs(sum(int(digit[row]) << (BITS * k) for k, digit in enumerate(digits))) < 10**38
@@ -236,7 +236,7 @@ def _round_short(digits: list[Ints], lowest: int) -> npt.NDArray[np.float64]:
 
 
 def _round(digits: list[Ints], lowest: int) -> npt.NDArray[np.float64]:
-    """Round nonnegative, carried digits to doubles: the top 64 bits decide, a sticky bit stands for all below."""
+    """Round nonnegative, carried digits to doubles: the top 64 bits decide, a sticky bit represents the rest."""
     stack = np.stack(digits)
     count, rows = stack.shape
     used = stack != 0

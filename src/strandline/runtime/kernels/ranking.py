@@ -19,7 +19,7 @@ class Ranking:
 
     Whole numbers and times stand for themselves. Doubles use their bits, arranged so that NaN is the greatest, as in
     PostgreSQL. Texts and decimals are ranked among the values at hand, so their integers hold for one batch only; so
-    are lists, which have no way back.
+    are lists, which cannot be converted back.
     """
 
     def __init__(self, column: pl.Series) -> None:

@@ -1,4 +1,4 @@
-"""Where the records of a CSV file end that has quotes: a quoted field may contain line breaks."""
+"""Record boundaries of a CSV file with quotes: a quoted field may contain line breaks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SOUND, UNCLOSED, OVERLONG = 0, 1, 2
 def quoted_records(
     data: npt.NDArray[np.uint8], longest_line: int, quoted_span: int, final: bool
 ) -> tuple[Index, npt.NDArray[np.uint8]]:
-    """The ends of the records, line breaks included, and what is wrong with each.
+    """Ends of the records, line breaks included, and the error of each.
 
     A field whose first character is a quote goes on to the next quote that is not doubled, also over line breaks, as
     long as these lie within `quoted_span` bytes from the start of the record and a comma or a line break follows the
@@ -33,7 +33,7 @@ def quoted_records(
             room += 1
     ends, flags = np.empty(room, np.int64), np.zeros(room, np.uint8)
     count = start = line = at = 0
-    first_end = -1  # of the first line of a record that goes on
+    first_end = -1  # of the first line of a multi-line record
     state = 0  # 0 before a field, 1 in a field, 2 in quotes
     while True:
         give_up = False

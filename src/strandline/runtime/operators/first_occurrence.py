@@ -50,7 +50,7 @@ class FirstValuesOperator(Operator):
         return Batch(frame.with_columns(copies).select(*self.columns, *(name for name, _ in self.values), FROM, UNTIL))
 
     def _not_seen(self, id: str, frame: pl.DataFrame, rows: Index, progress: Progress) -> Index:
-        """Those of the rows whose values earlier slices did not have; from now on they have had them."""
+        """Rows whose values did not occur in earlier slices; adds them to the state."""
         seen = self.seen[id]
         if not seen.segments and progress.until == FOREVER:
             return rows  # nothing was and nothing will be

@@ -1,5 +1,4 @@
-"""Operators that look at one element at a time: filter, map, time window, granularity, repeat, and the merge of a
-union."""
+"""Stateless operators: filter, map, time window, granularity, repeat, and the merge of a union."""
 
 from __future__ import annotations
 
@@ -57,7 +56,7 @@ class WindowOperator(Operator):
 
     def step(self, inputs: list[Batch], progress: Progress) -> Batch:
         start, end = window(inputs[0].start, self.range_us, self.slide_us)
-        end = np.where(inputs[0].end == FOREVER, FOREVER, end)  # one of the pieces that stand for all of their kind
+        end = np.where(inputs[0].end == FOREVER, FOREVER, end)  # one of the intervals that represent all of their kind
         moved = inputs[0].with_times(start, end)
         sees_all = self.range_us is None or self.slide_us <= self.range_us
         return moved if sees_all else moved.keep(start < end)
@@ -94,7 +93,7 @@ class ArrivalsOperator(Operator):
 
 
 class RepeatOperator(Operator):
-    """Each element as often as an expression over its payload says.
+    """Each element with a multiplicity computed from its payload.
 
     Law    snapshot(out, t) = each row of snapshot(in, t), n times
     """
