@@ -1,11 +1,11 @@
-"""What flows on each edge of a plan in the steady state: after chapter 22 of Krämer's thesis.
+"""Cardinality estimation: the stream on each edge of a plan in the steady state, after chapter 22 of Krämer's thesis.
 
 The thesis describes a stream by d, the mean distance between two starts, l, the mean length of validity, and g, the
-granule. Here it is the rate 1/d, the length, and the granule, in seconds, and for each column how many values it has.
-`length · rate` elements are valid at an instant: that is what an operator above must keep.
+granule. Here it is the rate 1/d, the length, and the granule, in seconds, and for each column the number of its
+distinct values. `length · rate` elements are valid at an instant: that is what an operator above must keep.
 
 Formulas (22.1) to (22.12); for what the thesis leaves open (sessions, changes, first rows, outer and semi joins, set
-operations) they are derived in the same way, and said below.
+operations) they are derived in the same way below.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CHRONON: Final = 1 / SECOND
 LENGTH: Final = 60.0  # seconds that rows are valid which bring their intervals
 RATE: Final = 1000.0  # rows per second of a stream of which nothing is known
 VALUES: Final = 1000.0  # values of a column of which nothing is known
-LONGEST: Final = 3600.0 * 24 * 365  # "for ever", so that sums stay finite
+LONGEST: Final = 3600.0 * 24 * 365  # unbounded validity, as a number, so that sums stay finite
 
 EQUAL_TO_UNKNOWN: Final = 0.1
 RANGE: Final = 1 / 3  # a comparison with a constant
@@ -59,17 +59,19 @@ OTHER: Final = 0.5
 
 
 Statistics: TypeAlias = Mapping[str, StreamStatistics]
-MatchKind: TypeAlias = OneOf["left", "full", "semi", "anti", "mark"]  # which join asks who has no partner
+MatchKind: TypeAlias = OneOf[
+    "left", "full", "semi", "anti", "mark"
+]  # the side of a join whose unmatched elements matter
 NOTHING_KNOWN: Final[Statistics] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Characteristics:
-    """A stream in the steady state: elements per second, seconds that each is valid, the granule of its ends in
-    seconds, and how many values a column has, by id.
+    """Stream profile in the steady state: elements per second, seconds of validity, the granule of ends in seconds, and
+    the number of distinct values by column id.
 
-    `spread` if some are valid longer than others, between not at all and twice the mean. A join brings its results in
-    bursts, as many as a row finds partners; those of a burst agree in the columns `alike`.
+    `spread` if some are valid longer than others, between not at all and twice the mean. A join emits its results in
+    bursts, one per match of a row; those of a burst agree in the columns `alike`.
     """
 
     rate: float
@@ -82,21 +84,21 @@ class Characteristics:
 
     @property
     def valid(self) -> float:
-        """How many elements are valid at an instant."""
+        """Number of elements valid at an instant."""
         return self.rate * self.length
 
     def values_of(self, column: str) -> float:
-        """How many values a column has among the elements that are valid together."""
+        """Number of distinct values of a column among the elements that are valid together."""
         return max(1.0, min(self.values.get(column, VALUES), max(self.valid, 1.0)))
 
 
 def characteristics(plan: Plan, statistics: Statistics) -> Characteristics:
-    """What flows out of a plan."""
+    """Stream profile of the output of a plan."""
     return flow_out(plan, tuple(characteristics(source, statistics) for source in sources(plan)), statistics)
 
 
 def flow_out(plan: Plan, below: tuple[Characteristics, ...], statistics: Statistics) -> Characteristics:
-    """What flows out of an operator, given what flows into it."""
+    """Stream profile of the output of an operator, given those of its inputs."""
     match plan:
         case Scan(stream, _, columns, intervals):
             return read(statistics.get(stream, StreamStatistics()), columns, intervals)
@@ -186,16 +188,16 @@ def changing(below: Characteristics) -> Characteristics:
 
 
 def first_rows(below: Characteristics, partition: tuple[str, ...], limit: int) -> Characteristics:
-    """Of the valid elements `limit` of each partition are seen; one that comes or goes changes who is with the
+    """Top-k: of the valid elements `limit` of each partition are visible; an arrival or expiry changes them with the
     probability that it is among them."""
     seen = min(limit * groups_of(below, partition), below.valid)
     share = seen / below.valid if below.valid else 1.0
-    rate = max((2 - share) * below.rate * share, CHRONON)  # who goes makes room for another, if there is one
+    rate = max((2 - share) * below.rate * share, CHRONON)  # an expiring element is replaced by another, if there is one
     return replace(below, rate=rate, length=seen / rate)
 
 
 def ranked(below: Characteristics, place: Column, partition: tuple[str, ...], limit: int | None) -> Characteristics:
-    """Whoever comes or goes moves those behind it, half of its partition or of the places that are shown."""
+    """Rank: an arrival or expiry shifts the elements behind it, half of its partition or of the visible ranks."""
     each = below.valid / groups_of(below, partition)
     moved = max(1.0, min(each, limit or each) / 2)
     shown = min(1.0, limit / each) if limit is not None and each > limit else 1.0
@@ -255,8 +257,8 @@ def _equated(predicate: Expression | None) -> frozenset[str]:
 
 
 def lonely_share(pairs: Characteristics, left: Characteristics) -> float:
-    """With p partners at a time on average, an element has none for the share e^-p of its time, if they come at
-    random."""
+    """Poisson probability of zero matches: with p matches at a time on average, an element is unmatched for the
+    fraction e^-p of its time."""
     partners = pairs.valid / left.valid if left.valid else 0.0
     return math.exp(-min(partners, 700.0))
 
@@ -264,10 +266,10 @@ def lonely_share(pairs: Characteristics, left: Characteristics) -> float:
 def matched(
     kind: MatchKind, predicate: Expression | None, left: Characteristics, right: Characteristics
 ) -> Characteristics:
-    """An element of the left is cut where its partners come and go."""
+    """An element of the left is split where its matches begin and end."""
     pairs = joined(predicate, left, right)
     lonely = lonely_share(pairs, left)
-    # A partner that comes or goes makes a difference if it is the only one.
+    # A match that begins or ends makes a difference if it is the only one.
     switches = left.rate + 2 * pairs.rate * lonely
     match kind:
         case "left" | "full":
@@ -295,9 +297,9 @@ def unique(below: Characteristics, columns: tuple[str, ...]) -> Characteristics:
     """(22.5), where payloads come at random: an element is valid until its end, or from the end of the last one with
     its payload, whichever leaves less.
 
-    Where some are valid longer than others, up to L, most say nothing new: only who ends later than all before does.
-    That end runs ahead of time by L - h; one of them comes later with the chance h / L and moves it by h / 2, and in
-    all it moves as time does. So h² = 2 L / (elements per second and payload), and h / L of them are left.
+    Where some are valid longer than others, up to L, most are redundant: only an element that ends later than all
+    before is not. That end runs ahead of time by L - h; one of them comes later with the chance h / L and moves it by h
+    / 2, and in all it moves as time does. So h² = 2 L / (elements per second and payload), and h / L of them are left.
     """
     if not below.rate or not below.length:
         return below
@@ -338,7 +340,7 @@ def grouped(stream: Characteristics, groups: float) -> Characteristics:
 
 
 def groups_of(stream: Characteristics, columns: tuple[str, ...]) -> float:
-    """How many combinations of values ever come, not only at an instant."""
+    """Number of distinct value combinations over all time, not only at an instant."""
     return reduce(lambda found, column: found * stream.values.get(column, VALUES), columns, 1.0)
 
 
@@ -386,7 +388,7 @@ def _equal(one: Expression, two: Expression, stream: Characteristics) -> float:
 
 
 def values_in(expression: Expression, stream: Characteristics) -> float:
-    """How many values an expression has: no more than the columns that it reads, taken together."""
+    """Number of distinct values of an expression: at most that of the combinations of its columns."""
     match expression:
         case Literal():
             return 1.0

@@ -1,6 +1,6 @@
-"""A physical plan with what is expected of it: rates, CPU time and state beside every operator, and what that needs.
+"""EXPLAIN with costs: rates, CPU time and state beside every operator, and the totals.
 
-What nobody said is marked as assumed.
+Undeclared statistics are marked as assumed.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from strandline.planner.physical.graph import SOURCE
 from strandline.planner.physical.plan import Pipeline, numbered, ports, schema
 
 _HEADS: Final = ("rows/s", "CPU ms/s", "state")
-_MANY: Final = 4  # streams or columns that are named; of more the number is told
+_MANY: Final = 4  # streams or columns that are named; of more only the number
 
 
 def show_costs(pipeline: Pipeline, found: Estimates) -> str:
-    """The plan, with figures to the left of it: they stand in line however long an operator is."""
+    """The plan with a column of figures to the left, aligned whatever the operators."""
     table = [(*_HEADS, "")]
     for line in pipeline_lines(pipeline):
         about = _about(line.about, found)
@@ -47,8 +47,8 @@ def _cells(each: Estimate) -> tuple[str, str, str]:
 
 
 def show_needs(found: Estimates, cores: int, faster: float) -> str:
-    """What the plan needs in all, and whether the machine keeps up with the streams; `faster` is how much faster they
-    may become."""
+    """Total needs of the plan and the headroom of the machine; `faster` is the factor by which the streams may speed
+    up."""
     share = found.cost / cores
     grows = any(each.grows for each in found.steps.values())
     state = "unbounded state" if grows else f"state of {size(found.bytes)}" if found.bytes else "no state"
@@ -62,7 +62,7 @@ def show_needs(found: Estimates, cores: int, faster: float) -> str:
 
 
 def show_assumed(pipeline: Pipeline, statistics: Statistics) -> list[str]:
-    """What was taken for true because nobody said anything, and how to say it."""
+    """Assumed statistics, and the hints that would declare them."""
     lines = []
     for stream in pipeline.streams:
         known = statistics.get(stream.name, StreamStatistics())
@@ -80,7 +80,7 @@ def show_assumed(pipeline: Pipeline, statistics: Statistics) -> list[str]:
 
 
 def _asked_for(pipeline: Pipeline, stream: str) -> list[str]:
-    """The columns of a stream whose number of values an estimate asks for: keys of joins, groups and partitions."""
+    """Columns of a stream whose number of distinct values an estimate needs: keys of joins, groups and partitions."""
     copies: dict[str, str] = {}
     asked: dict[str, None] = {}
     for fragment in pipeline.fragments:

@@ -1,4 +1,4 @@
-"""In which order joins are done: by rates, windows and selectivities, not as the text has it.
+"""Join ordering by rates, windows and selectivities.
 
 A cluster is a tree of joins and nothing else. Joins commute and associate at every instant, so any tree over its inputs
 gives the same snapshots, if every condition stands where the columns that it reads have come together.
@@ -21,8 +21,10 @@ from strandline.planner.joins.rates import Input, JoinQuery, Load, Tree
 from strandline.planner.joins.search import best_plan, cheapest_tree, last_joins
 from strandline.planner.prices import constants
 
-MOST: Final = 10  # inputs; with more of them the search takes longer than it is worth, and the text stands
-EXCHANGE: Final = 0.7e-6  # seconds for a row on its way to a join, in Spark and beside the operators: `bench shedding`
+MOST: Final = 10  # inputs; with more of them the search costs more than it gains, and the written order stays
+EXCHANGE: Final = (
+    0.7e-6  # seconds per row on its way to a join, in Spark and apart from the operators: `bench shedding`
+)
 WORTH_WHILE: Final = 0.95  # a plan that differs from the text must cost less than this part of it
 
 
@@ -49,7 +51,7 @@ def order_joins(plan: Plan, statistics: Statistics, capacity: float | None = Non
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A plan with one of its clusters in another order, which `words` tell."""
+    """A plan with one of its clusters in another order, described by `words`."""
 
     words: str
     plan: Plan
@@ -83,7 +85,7 @@ def other_orders(plan: Plan, statistics: Statistics, most: int) -> list[Order]:
 
 
 def show_order(cluster: Cluster, tree: Tree) -> str:
-    """Which joins are done first, in the names of the text."""
+    """The join order as nested names of the text."""
     if isinstance(tree, int):
         scans = [node.alias for node in walk(cluster.inputs[tree]) if isinstance(node, Scan)]
         return scans[0] if len(scans) == 1 else f"[{', '.join(scans)}]"
@@ -109,7 +111,7 @@ def cluster_of(plan: Join) -> Cluster:
 def _best(cluster: Cluster, statistics: Statistics, capacity: float | None) -> Tree:
     query = join_query(cluster, statistics)
     whole = np.ones(query.size)
-    # Windows without an end multiply: where that goes beyond all numbers, nothing is gained, and the text stands.
+    # Unbounded windows multiply: where the estimate overflows, nothing is gained, and the written order stays.
     with np.errstate(all="ignore"):
         best = cheapest_tree(query)
         cost, textual = (Load.of(query, tree).at(whole) for tree in (best, cluster.tree))
@@ -140,7 +142,7 @@ def join_query(cluster: Cluster, statistics: Statistics) -> JoinQuery:
 
 
 def _divides(part: Call, owners: Sequence[frozenset[str]]) -> bool:
-    """Whether each side of an equality reads one input."""
+    """True if each side of an equality reads one input."""
     return all(any(columns_of(side) <= own for own in owners) for side in part.arguments)
 
 

@@ -1,7 +1,7 @@
-"""What flows out of each physical operator: the streams of `planner/cardinality.py`, as the operators cut them.
+"""Cardinality of physical operators: the stream profiles of `planner/cardinality.py`, with the cuts at batch ends.
 
-A physical operator says the same as its logical one in more pieces: what it can only tell up to the progress it tells
-anew in every batch. So how much flows depends on how long a batch is.
+A physical operator emits the same snapshots in more intervals: what is final only up to the watermark is emitted again
+in every batch. So rates depend on the length of a batch.
 """
 
 from __future__ import annotations
@@ -40,16 +40,17 @@ from strandline.planner.cardinality import (
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Node, schema, sources
 
-TOUCHING = 0.5  # the share of pieces that a coalesce joins to the one before, where nothing is known of the values
+TOUCHING = (
+    0.5  # the share of intervals that a coalesce merges with the one before, where nothing is known of the values
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A stream in the buckets of a stage.
+    """Stream profile over the shards of a stage.
 
-    `cut` if none of its elements reaches beyond the progress; `whole` is the share of them that begin where no batch
-    does. `early` is by how many seconds rows come before the progress gets to them. It lies in so many `buckets`,
-    `copies` times.
+    `cut` if none of its elements reaches beyond the watermark; `whole` is the share of them that begin where no batch
+    does. `early` is by how many seconds rows precede the watermark. It is in `buckets` shards, `copies` times.
     """
 
     stream: Characteristics
@@ -88,7 +89,7 @@ def condition_of(node: physical.HashJoin | physical.OuterHashJoin, keys_only: bo
 
 
 def flow_out(node: Node, known: Mapping[Node, Flow], batch: float) -> Flow:
-    """What flows out of an operator in batches of so many seconds; of those below it that is known."""
+    """Profile of the output of an operator in batches of the given length, from those of its inputs."""
     below = tuple(known[source] for source in sources(node))
     first = below[0]
     stream = first.stream
@@ -168,13 +169,12 @@ def _matched(node: physical.OuterHashJoin, left: Flow, right: Flow, batch: float
     if node.kind == "anti":
         return left.cut_every(batch, found)
     alone = found.valid / 2 if node.kind == "mark" else max(found.valid - pairs.valid, 0.0)
-    rate = found.rate + alone / batch  # who is alone is told so in every batch
+    rate = found.rate + alone / batch  # an unmatched element is emitted in every batch
     return replace(left, stream=replace(found, rate=rate, length=found.valid / rate if rate else 0.0, spread=True))
 
 
 def pieces_with_partner(pairs: Characteristics, left: Characteristics) -> float:
-    """How many pieces per second say that an element has a partner: one while those that were there before it last, and
-    one from the first that comes after it."""
+    """Matched intervals per second: one while earlier matches last, and one from the first later match on."""
     return 2 * left.rate * (1 - lonely_share(pairs, left))
 
 
@@ -184,7 +184,7 @@ def in_skyband(limit: int, rows: float) -> float:
 
 
 def _mean_copies(copies: Expression, source: Node, known: Mapping[Node, Flow]) -> float:
-    """How many copies a set operation leaves of a payload: the mean over groups whose sides are filled at random."""
+    """Mean multiplicity of a payload after a set operation, over groups whose sides are filled at random."""
     if not (isinstance(source, physical.IncrementalAggregate) and isinstance(source.source, physical.UnionAll)):
         return 1.0
     both = source.source
@@ -199,7 +199,7 @@ def _mean_copies(copies: Expression, source: Node, known: Mapping[Node, Flow]) -
 
 
 def _chances(mean: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The probabilities of so many elements, where they come at random; about sixty numbers stand for all."""
+    """Poisson probabilities of element counts; about sixty numbers represent all."""
     reach = 6 * math.sqrt(mean) + 6
     numbers = np.unique(np.round(np.linspace(max(0.0, mean - reach), mean + reach, 61)))
     logs = numbers * math.log(mean) - mean - np.array([math.lgamma(n + 1) for n in numbers])
@@ -211,7 +211,7 @@ Numbers: TypeAlias = NDArray[np.float64]
 
 
 def _values(expression: Expression, grid: Mapping[str, Numbers]) -> Numbers:
-    """The values of the few expressions that say how often an element is repeated."""
+    """Values of the few expressions that determine a multiplicity."""
     match expression:
         case ColumnRef(id, _):
             return grid[id]

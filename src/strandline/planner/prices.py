@@ -1,7 +1,7 @@
-"""What a unit of work costs on this machine, in CPU seconds: for every physical operator, fitted to measurements.
+"""Prices of work units on this machine in CPU seconds, by physical operator, fitted to measurements.
 
-`strandline calibrate` measures the real operators and leaves the constants in a file of this user; without one those
-that come along are used, which were measured in the same way on another machine. An answer never depends on them.
+`strandline calibrate` measures the real operators and writes the constants to a file of this user; the default ones
+were measured in the same way on another machine. Results never depend on them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from strandline.planner.joins.rates import JoinCosts
 PLACE: Final = "STRANDLINE_COSTS"  # the variable that names a file of constants, or "built-in"
 BUILT_IN: Final = "built-in"
 
-# An ordinary join, for the search of an order, which knows no segments and no widths.
+# An ordinary join for the join-order search, which ignores segments and widths.
 _SEGMENTS: Final = 5.0
 _REWRITES: Final = 2.0
 _ROW_BYTES: Final = 48.0
@@ -38,13 +38,13 @@ class Constants:
 
     def cost(self, operator: str, work: Mapping[str, float]) -> float:
         """Seconds of some work of an operator."""
-        # What was not measured looks at a row once, as a projection does.
+        # Operators without a measurement cost as much per row as a projection.
         known = self.seconds.get(operator) or self.seconds.get("Project", {})
         return sum(amount * known.get(unit, 0.0) for unit, amount in work.items())
 
     @cached_property
     def joins(self) -> JoinCosts:
-        """What the search for an order of joins goes by: rows, results and pairs of an ordinary join."""
+        """Costs for the join-order search: rows, results and pairs of an ordinary join."""
         known = self.seconds["HashJoin"]
 
         def of(unit: str) -> float:
@@ -96,7 +96,7 @@ def constants() -> Constants:
 
 
 def calibration_file() -> Path | None:
-    """Where the constants of this machine lie; None if the user has no home."""
+    """Calibration file of this machine; None if the user has no home."""
     try:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError:

@@ -35,7 +35,7 @@ from strandline.planner.rules.window import (
     push_filter_below_partitioned_window,
 )
 
-# What does nothing goes first: all that follows has less to look at, and joins meet that it stood between.
+# No-ops go first: later rules match less, and joins become adjacent that they separated.
 NEEDLESS = Stage(
     "drop what does nothing",
     (
@@ -81,7 +81,7 @@ SHARING = Stage("compute once", (share_with_filter, merge_maps))
 def optimize(plan: Plan, statistics: Statistics = NOTHING_KNOWN, capacity: float | None = None) -> Plan:
     """A cheaper plan with the same snapshots, for streams of which so much is known; where rows may be dropped, the
     one that leaves the most results within a capacity, in seconds of work per second."""
-    # Joins in between: what they cost depends on what the filters leave, and maps would stand between them.
+    # Joins in between: their costs depend on the filters below, and maps would separate them.
     return finished(order_joins(prepared(plan), statistics, capacity))
 
 
@@ -91,8 +91,7 @@ def prepared(plan: Plan) -> Plan:
 
 
 def finished(plan: Plan) -> Plan:
-    """A plan whose joins are ordered. Columns last: which ones are needed is known once the filters are where they
-    stay."""
+    """A plan whose joins are ordered. Column pruning comes last, once the filters are in place."""
     return settle(SHARING, settle(MAPS, prune_columns(settle(MAPS, plan))))
 
 

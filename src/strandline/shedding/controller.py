@@ -1,11 +1,14 @@
-"""How much of each stream is read while a pipeline cannot keep up: decided batch by batch, from what the batches before
-took and what arrives.
+"""s/So busy is not late: what counts is the part that grows, for the rows that arrive in a second. If that is more than
+a second, or more than the part of it that may be used, the models of the queries say which rows to do without
+(`shedding/load_model.py`), so that the work becomes as much less./So busy is not overloaded: what counts is the
+variable part, for the rows that arrive in a second. If that exceeds a second, or the usable part of it, the load models
+of the queries (`shedding/load_model.py`) choose the rows to drop, so that the work shrinks accordingly./
 
 A batch takes a fixed time and a time that grows with its rows. So busy is not late: what counts is the part that grows,
 for the rows that arrive in a second. If that is more than a second, or more than the part of it that may be used, the
 models of the queries say which rows to do without (`shedding/load_model.py`), so that the work becomes as much less.
 
-The decision is part of a batch's position (`runtime/offsets.py`): a batch that runs again drops the same rows.
+The decision is part of a batch's position (`runtime/offsets.py`): a replayed batch drops the same rows.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ SMOOTH: Final = 5.0  # seconds over which rates are averaged
 STEADY: Final = 10.0  # seconds over which costs are averaged
 DRAIN: Final = 15.0  # seconds in which what has piled up should be gone
 PACE: Final = 1.0  # seconds of rows that a batch takes while rows are dropped: small ones waste time
-LATE: Final = 1.0  # seconds behind: before that nothing is dropped, however busy it looks
+LATE: Final = 1.0  # seconds of lag: below that nothing is dropped, whatever the load
 ROOM: Final = 0.9  # of the capacity, so that small errors do not pile up
 SAME: Final = 0.05  # a change of shares below this is not worth a new setting
 WHOLE: Final = 0.97  # a share above this is all
@@ -37,7 +40,7 @@ Rates = Mapping[str, float]
 
 
 class DropModel(Protocol):
-    """What is known of a query's work, in units that the queries of a pipeline share."""
+    """Load model of a query, in units that the queries of a pipeline share."""
 
     @property
     def streams(self) -> frozenset[str]: ...
@@ -49,15 +52,15 @@ class DropModel(Protocol):
         """The shares, none below `least`, that leave the most results for this part of the work."""
 
     def completeness(self, rates: Rates, shares: Mapping[str, float]) -> float:
-        """Which part of the results is left."""
+        """Fraction of the results that remains."""
 
     def window(self, stream: str) -> float:
-        """How many seconds the rows of a stream are kept."""
+        """Seconds that the rows of a stream are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """A query's model, and which share of each stream it wants at least; 1 if it may not lose a row."""
+    """A query's load model, and its minimum sampling rate per stream; 1 if it may not lose a row."""
 
     model: DropModel
     least: float
@@ -65,7 +68,7 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What was found out: the share of the time that the work would take with every row, and what may be taken."""
+    """Measured load: the fraction of the time that all rows would take, and the usable fraction."""
 
     needed: float = 0.0
     capacity: float = 1.0
@@ -89,11 +92,11 @@ class _Batch:
 
 
 class Shedder:
-    """The settings of the drop boxes of a pipeline.
+    """Controller of the sampling rates of a pipeline.
 
-    `rows` tells how many rows of each stream were taken in so far, dropped or not. `capacity` is the part of the time
-    that may be used. A fresh pipeline begins with empty windows. `fixed` is what a batch takes at most in any case, in
-    seconds, `batch_rows` how many rows it takes of a stream.
+    `rows` returns the number of ingested rows per stream, dropped or not. `capacity` is the usable fraction of the
+    time. A fresh pipeline begins with empty windows. `fixed` is the maximum fixed cost of a batch in seconds,
+    `batch_rows` the maximum rows of a stream.
     """
 
     def __init__(
@@ -124,7 +127,7 @@ class Shedder:
         self.lock = threading.Lock()
 
     def look(self, now: float, left: Mapping[str, int | None]) -> None:
-        """See what the last batch took and what has come since; `left` is what waits, by stream, if one knows."""
+        """Measure the last batch and the arrivals since; `left` is the backlog by stream, if known."""
         with self.lock:
             rows = dict(self._rows())
             waiting = {stream: count or 0 for stream, count in left.items()}
@@ -137,7 +140,7 @@ class Shedder:
             self.load = Load(self._needed or 0.0, self.capacity, self._fixed, dict(self._rates), sum(waiting.values()))
 
     def _count(self, now: float, rows: dict[str, int], waiting: dict[str, int]) -> None:
-        """Let the rates follow what has come since the last look."""
+        """Update the arrival rates."""
         if self._looked is None or now <= self._looked[0]:
             return
         then, rows_then, waiting_then = self._looked
@@ -148,7 +151,7 @@ class Shedder:
             self._rates[stream] = fade * self._rates.get(stream, rate) + (1 - fade) * rate
 
     def _weigh(self, seconds: float, batch: _Batch, rows: Mapping[str, int]) -> None:
-        """What every row would cost, by what those cost that were kept."""
+        """Cost of all rows, extrapolated from the sampled ones."""
         read = sum(rows.get(stream, 0) - count for stream, count in batch.rows.items())
         total = sum(self._rates.values())
         if read <= 0 or total <= 0:
@@ -157,7 +160,7 @@ class Shedder:
         part = self._part(batch)
         if part <= 0:
             return
-        # Sums over many batches: one that was held up by something else says little about its rows.
+        # Sums over many batches: a batch that was delayed by something else says little about its rows.
         fade = math.exp(-seconds / STEADY)
         self._work = fade * self._work + max(seconds - self._fixed, 0.0)
         self._worth = fade * self._worth + read * part
@@ -191,7 +194,7 @@ class Shedder:
         return (total + (0.0 if self.fresh else rest)) / length if length > 0 else 1.0
 
     def decide(self, now: float) -> dict[str, Shares]:
-        """The shares for the batch that begins now, by stream; who keeps all is not named."""
+        """Sampling rates for the batch that begins now, by stream; a stream that is kept whole is not named."""
         with self.lock:
             wanted = self._wanted()
             if self._differs(wanted):
@@ -249,13 +252,13 @@ class Shedder:
         )
 
     def most_rows(self, stream: str) -> float:
-        """How many rows of a stream a batch takes at most, so that the next decision is not far away."""
+        """Maximum rows of a stream per batch, so that the next decision is not far away."""
         if self._needed is None or not self._rates.get(stream):
             return self._batch_rows
         return max(self._longest() * self._rates[stream], FEWEST_ROWS)
 
     def waits(self, now: float) -> bool:
-        """Whether it is too early for the next batch. Who asks this has no other to work on."""
+        """True if it is too early for the next batch; asked only where there is no other work."""
         with self.lock:
             if self._batch is not None and self._batch.ended is None:
                 self._batch.ended = now
@@ -264,8 +267,8 @@ class Shedder:
             return self.load.lag < self._longest() and now - self._began < self._longest() / 2
 
     def _longest(self) -> float:
-        """How many seconds of rows a batch takes at most: what it takes in any case is to be a small part of it, and no
-        stream is to have more rows than fit into it."""
+        """Maximum seconds of input per batch: its fixed cost is to be a small part of it, and no stream is to exceed
+        its row limit."""
         fastest = max(self._rates.values(), default=0.0)
         fitting = self._batch_rows / fastest if fastest > 0 else math.inf
         return min(max(2 * PACE, 10 * self._fixed), fitting)
@@ -274,12 +277,12 @@ class Shedder:
         return all(share == 1.0 for shares in self.shares.values() for share in shares.values())
 
     def completeness(self, query: str) -> float:
-        """Which part of a query's results is left, by its model, at the present settings."""
+        """Fraction of a query's results that remains, by its model, at the present rates."""
         with self.lock:
             return self.queries[query].model.completeness(self._rates, self.shares[query])
 
     def standing(self, query: str) -> dict[str, float]:
-        """What a query keeps of each of its streams now."""
+        """Present sampling rates of a query."""
         with self.lock:
             return dict(self.shares[query])
 

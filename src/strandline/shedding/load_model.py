@@ -1,4 +1,7 @@
-"""The work of a query as a function of what drop boxes keep of its streams, and the shares that leave the most results.
+"""s/A box stands at a source (Ayad and Naughton, observations 2 and 3), so all scans of a stream see the same rows. The
+join in the query is modelled by `joins/`; what has no join is work per row./Sampling is at the source (Ayad and
+Naughton, observations 2 and 3), so all scans of a stream read the same rows. The join of the query is modelled by
+`joins`; a query without a join is work per row./
 
 A box stands at a source (Ayad and Naughton, observations 2 and 3), so all scans of a stream see the same rows. The join
 in the query is modelled by `joins/`; what has no join is work per row.
@@ -73,7 +76,7 @@ class QueryDrops:
         found = best(join)
         if work(found) <= target * 1.001:
             return found
-        # What must be kept, or stands in several places of the join, costs more: the rest has to make room.
+        # Streams that must be kept, or occur several times in the join, cost more: the others have to compensate.
         low, high = -30.0, 0.0
         for _ in range(STEPS):
             middle = (low + high) / 2
@@ -81,7 +84,7 @@ class QueryDrops:
         return best(join * math.exp(low))
 
     def completeness(self, rates: Shares, shares: Shares) -> float:
-        """Which part of the results is left."""
+        """Fraction of the results that remains."""
         if self._cluster is None:
             total = sum(self._rate(rates, stream) for stream in self.streams)
             return sum(self._rate(rates, s) * shares[s] for s in self.streams) / total if total else 1.0
@@ -92,7 +95,7 @@ class QueryDrops:
         return output_rate(query, query.everything, self._by_input(query, rates, shares)) / everything
 
     def window(self, stream: str) -> float:
-        """How many seconds the rows of a stream are held where that goes by time."""
+        """Seconds that the rows of a stream are held in time windows."""
         if self._cluster is None:
             return 0.0
         query = self._query({})
@@ -122,7 +125,7 @@ class QueryDrops:
         return solved
 
     def _by_input(self, query: JoinQuery, rates: Shares, shares: Shares) -> Floats:
-        """What an input of the join keeps: of several streams in one input the mean by rate."""
+        """Sampling rate of an input of the join: of several streams in one input the mean by rate."""
         found = np.ones(query.size)
         for number, read in enumerate(self._read):
             weights = {stream: self._rate(rates, stream) for stream in read}
@@ -149,7 +152,7 @@ class QueryDrops:
 
 
 def show_drops(model: QueryDrops, part: float, least: float) -> str:
-    """What would be dropped at the rates that are known, if this part of the work can be done."""
+    """Sampling rates at the known input rates, if this fraction of the work is affordable."""
     if part >= 1.0:
         return "drops nothing at these rates"
     whole = dict.fromkeys(model.streams, 1.0)
@@ -173,7 +176,7 @@ def _join_in(plan: Plan) -> tuple[Cluster | None, float]:
 
 
 def _joined(plan: Join) -> Cluster:
-    """The joins of an optimised plan: maps that choose columns and filters may stand between them."""
+    """The joins of an optimised plan, through column projections and filters between them."""
     inputs: list[Plan] = []
     conditions: list[Expression] = []
 

@@ -53,7 +53,7 @@ def _show_route(fragment: Fragment) -> str:
 
 
 def show_exchange(route: physical.ExchangeTo) -> str:
-    """How elements get to the bucket where they are needed."""
+    """The exchange in words."""
     match route.mode:
         case "hash":
             return f"exchange hash({', '.join(route.keys)})"

@@ -1,4 +1,4 @@
-"""A pipeline as a graph of operators in words: small enough for a file of the checkpoint and for people to read."""
+"""Operator graph of a pipeline in words: small enough for a file of the checkpoint, and readable."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The steps by name, and for each query the steps whose output is its answer and the streams that it reads."""
+    """The steps by name, and for each query the steps that output its result and the streams that it reads."""
 
     steps: Mapping[str, Step]
     answers: Mapping[str, tuple[str, ...]]

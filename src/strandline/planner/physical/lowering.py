@@ -31,24 +31,24 @@ from strandline.planner.physical import plan as physical
 from strandline.planner.physical.distinct_aggregates import sweep
 from strandline.planner.physical.plan import Fragment, MatchKind, Mode, Node, Pipeline, QueryPlan, schema, sources
 
-KEPT_SHARE: Final = Column("kept_share", "kept_share", DOUBLE)  # of an answer that may lack rows
+KEPT_SHARE: Final = Column("kept_share", "kept_share", DOUBLE)  # of a result that may lack rows
 
 
 @dataclass(frozen=True, slots=True)
 class Hashed:
-    """Elements lie in the bucket of the hash of some columns; each key is the set of columns known to equal it."""
+    """Hash-partitioned by some columns; each key is the set of columns known to equal it."""
 
     keys: tuple[frozenset[str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Elements lie in some bucket each."""
+    """Distributed over the shards in any way."""
 
 
 @dataclass(frozen=True, slots=True)
 class InOne:
-    """All elements lie in bucket 0."""
+    """All elements in shard 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def choose(
     buckets: int,
     shed: frozenset[str] = frozenset(),
 ) -> Pipeline:
-    """The pipeline that answers named queries together; the answers of those in `shed` tell which share was kept."""
+    """Lower named queries to one pipeline; the results of those in `shed` carry their sampling rate."""
     fragments: list[Fragment] = []
     queries: list[QueryPlan] = []
     for name, plan in plans:
@@ -121,7 +121,7 @@ def _build(plan: Plan) -> Built:
                 length = granule(source)
                 assert length is not None and range_us is not None, "the binder admits nothing else over intervals"
                 built = _exchange(built, "spread", ()) if isinstance(built.where, AtSource) else built
-                # Pieces may be cut anywhere; one that begins within a granule says nothing about its beginning.
+                # Intervals may be cut anywhere; one that begins within a granule does not determine its start.
                 built = replace(
                     built,
                     node=physical.Split(
@@ -181,13 +181,13 @@ def _brought_together(built: Built, partition: tuple[str, ...], order: tuple[Sor
         return _partitioned(built, partition)
     if isinstance(built.where, AtSource) and built.where.window is not None:
         range_us, slide_us = built.where.window
-        # In a window that moves with every instant each row has a time of its own, when it alone is still there.
+        # In a window that slides with every instant each row has an instant at which it alone remains.
         if range_us is None or slide_us > 1:
             built = replace(built, node=physical.TopKPrefilter(partition, order, limit, range_us, slide_us, built.node))
             return _partitioned(built, partition)
     if partition:
         return _to_keys(built, partition)
-    # Whoever is not among the first in its bucket is not among the first of all.
+    # An element outside the top k of its shard is outside the overall top k.
     built = _exchange(built, "spread", ()) if isinstance(built.where, AtSource) else built
     return _to_one(replace(built, node=physical.TopK((), order, limit, built.node)))
 
@@ -210,7 +210,7 @@ def _window(built: Built, range_us: int | None, slide_us: int) -> Built:
 
 
 def _arrivals(built: Built) -> Built:
-    """ISTREAM of what never ends: nothing can go on in another piece, so nobody has to be compared with others."""
+    """ISTREAM of elements that never end: no interval continues another, so nothing is compared."""
     if built.where == AtSource((None, 1)):
         return replace(built, where=AtSource())  # the rows as they were read
     built = _exchange(built, "spread", ()) if isinstance(built.where, AtSource) else built
@@ -222,7 +222,7 @@ def _join(plan: logical.Join) -> Built:
     l_keys, r_keys, rest = _equalities(plan.predicate, left.node, right.node)
     columns = schema(left.node) + schema(right.node)
     if not l_keys:
-        # Any bucket can pair its share of the left with all of the right.
+        # Any shard can pair its part of the left with all of the right.
         left = left if isinstance(left.where, Hashed | Spread | InOne) else _exchange(left, "spread", ())
         right = _to_one(right) if isinstance(left.where, InOne) else _exchange(right, "all", ())
         return Built(physical.HashJoin((), (), rest, left.node, right.node), left.where)
@@ -248,7 +248,7 @@ def _match_join(
     l_keys, r_keys, rest = _equalities(plan.predicate, left.node, right.node)
     columns = logical_schema(plan)
     if not l_keys and kind == "full":
-        # Whether nobody matches an element can be said only where all of the other side is, and here for both.
+        # That an element is unmatched is known only with all of the other side, and here for both.
         left, right = _to_one(left), _to_one(right)
         return Built(physical.OuterHashJoin(kind, (), (), rest, left.node, right.node), InOne())
     if not l_keys:
@@ -260,7 +260,7 @@ def _match_join(
     left_ids, right_ids = tuple(k.id for k in l_refs), tuple(k.id for k in r_refs)
     left, right, fit = _side_by_side(left, left_ids, right, right_ids)
     node: Node = physical.OuterHashJoin(kind, l_refs, r_refs, rest, left.node, right.node, mark)
-    # An element of the right without a partner lies by its own key, and has NULL for that of the left.
+    # An unmatched element of the right is placed by its own key, and has NULL for that of the left.
     where: Hashed | Spread | InOne = (
         Spread() if kind == "full" else Hashed(tuple(frozenset((left_ids[i],)) for i in fit))
     )
@@ -273,7 +273,7 @@ def _match_join(
 def _side_by_side(
     left: Built, left_ids: tuple[str, ...], right: Built, right_ids: tuple[str, ...]
 ) -> tuple[Built, Built, tuple[int, ...]]:
-    """Both sides of a join with equal keys in one bucket, and by which of the keys; moves as few as it can."""
+    """Co-partition both sides of a join, and the keys used for it; moves as few elements as possible."""
     if (fit := _fits(left.where, left_ids)) is not None:
         return left, _to_exact_keys(right, tuple(right_ids[i] for i in fit)), fit
     if (fit := _fits(right.where, right_ids)) is not None:
@@ -332,7 +332,7 @@ def _union(columns: tuple[Column, ...], inputs: list[Built]) -> Built:
 
 
 def _set_operation(plan: logical.SetOperation) -> Built:
-    """Count the copies of each payload on either side, then repeat it as often as the operation says."""
+    """Count the duplicates of each payload on either side, then repeat it by the multiplicity of the operation."""
     keys = tuple(column.id for column in plan.columns)
     left, right = (_renamed(_build(source), plan.columns) for source in (plan.left, plan.right))
     if isinstance(left.where, InOne) or isinstance(right.where, InOne):
@@ -358,7 +358,7 @@ def _renamed(built: Built, columns: tuple[Column, ...]) -> Built:
 
 
 def _marked(node: Node, columns: tuple[Column, ...], marks: tuple[Column, ...], side: int) -> Node:
-    """A side of a set operation with a mark that says which side it is."""
+    """A side of a set operation with a column that marks the side."""
     named: list[tuple[Column, Expression]] = [(c, ColumnRef(c.id, c.type)) for c in columns]
     marked = [(mark, Literal(True if number == side else None, BOOLEAN)) for number, mark in enumerate(marks)]
     return physical.Project((*named, *marked), node)
@@ -386,7 +386,7 @@ def _copies(kind: logical.SetKind, left: ColumnRef, right: ColumnRef) -> Express
 
 
 def _union_place(columns: tuple[Column, ...], inputs: list[Built]) -> Hashed | Spread:
-    """Where all inputs are hashed by the columns at the same positions, so is the union."""
+    """A union of inputs hashed by the columns at the same positions is hashed alike."""
     positions: list[tuple[frozenset[int], ...]] = []
     for built in inputs:
         if not isinstance(built.where, Hashed):
@@ -424,7 +424,7 @@ def _restricted(where: Hashed | Spread | InOne | AtSource, columns: frozenset[st
 
 
 def _fits(where: Hashed | Spread | InOne | AtSource, keys: tuple[str, ...]) -> tuple[int, ...] | None:
-    """Which of the keys the elements are hashed by already, if by nothing else."""
+    """The keys that the elements are already hashed by, if by nothing else."""
     if not isinstance(where, Hashed):
         return None
     fit = tuple(next((i for i, key in enumerate(keys) if key in known), -1) for known in where.keys)
@@ -432,7 +432,7 @@ def _fits(where: Hashed | Spread | InOne | AtSource, keys: tuple[str, ...]) -> t
 
 
 def _to_keys(built: Built, keys: tuple[str, ...]) -> Built:
-    """Elements with equal keys in one bucket, by whatever part of the keys."""
+    """Elements with equal keys in one shard, by any subset of the keys."""
     if isinstance(built.where, InOne) or _fits(built.where, keys) is not None:
         return built
     return _to_exact_keys(built, keys)
@@ -457,15 +457,15 @@ def _exchange(built: Built, mode: Mode, keys: tuple[str, ...]) -> Built:
 
 
 def _cut(built: Built, query: str, streams: frozenset[str], first: int) -> list[Fragment]:
-    """Cut a physical plan at its exchanges; fragments come in stage order, the one that answers last."""
+    """Cut a physical plan at its exchanges; fragments come in stage order, the one with the result last."""
     root = built.where.applied(built.node) if isinstance(built.where, AtSource) else built.node
     done: list[Fragment] = []
     numbers = count()
 
     def carve(node: Node, feeders: dict[physical.Exchange, tuple[Node, int, physical.Input]]) -> tuple[Node, int]:
-        """The tree with ports in place of exchanges, and the stage in which it can run; what feeds the ports.
+        """The tree with ports in place of exchanges, its stage, and the feeds of the ports.
 
-        What a fragment asks for twice is brought to it once.
+        An input that a fragment reads twice is sent once.
         """
         if isinstance(node, physical.Input):
             return node, 0
@@ -503,7 +503,7 @@ def _fragment(
 
 
 def _only_in_one(node: Node) -> bool:
-    """Whether the fragment aggregates without keys: an empty bucket would answer too, and must not."""
+    """True if the fragment aggregates without keys: an empty shard would emit a result, too, and must not."""
     if isinstance(node, physical.IncrementalAggregate) and not node.keys:
         return True
     return any(_only_in_one(source) for source in sources(node))

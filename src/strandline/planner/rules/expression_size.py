@@ -1,4 +1,4 @@
-"""How large a rule may make an expression."""
+"""Limit on the size of expressions that rules create."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_NODES = 1_000
 
 
 def stays_small(expression: Expression, values: Mapping[str, Expression]) -> bool:
-    """Whether an expression may have its columns replaced by these values: it does not grow, or not too far."""
+    """True if an expression may have its columns replaced by these values: it grows little or not at all."""
     read = {id: value for id in columns_of(expression) if (value := values.get(id)) is not None}
     if all(isinstance(value, ColumnRef | Literal) for value in read.values()):
         return True
