@@ -9,7 +9,7 @@ from strandline.logical.catalog import Argument, SourceCall
 
 
 class CallArguments:
-    """What stands in the parentheses of a connector. `error` is told by those who know what the call is for."""
+    """Arguments of a connector call. Subclasses define the class of `error`."""
 
     def __init__(self, call: SourceCall, span: Span | None = None) -> None:
         self.call = call

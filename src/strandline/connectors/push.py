@@ -96,9 +96,9 @@ class Feeds:
 
 
 def _table(rows: Any, stream: BaseStream) -> pa.Table:
-    """Whatever Python has for rows, as a table with the columns of the stream, all of them.
+    """Convert Python rows to a table with all columns of the stream.
 
-    Types are not checked here: the source does that for every row, and keeps those aside that do not fit.
+    Types are not checked here: the source checks every row, and rejects those that do not fit.
     """
     names = [name for name, _ in stream.columns]
     match rows:
@@ -145,7 +145,7 @@ def _of_columns(
     except (
         pa.ArrowInvalid,
         pa.ArrowTypeError,
-    ):  # values of several kinds in one column: as texts, each is judged alone
+    ):  # values of several kinds in one column: as texts, each is converted alone
         return pa.table({n: pa.array([None if v is None else str(v) for v in vs]) for n, vs in columns.items()})
 
 

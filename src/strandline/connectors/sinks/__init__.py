@@ -1,4 +1,4 @@
-"""Where the answers of queries go: what users write, and the list of all sinks."""
+"""Registry of sinks."""
 
 from __future__ import annotations
 

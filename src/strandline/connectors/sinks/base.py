@@ -1,8 +1,8 @@
-"""What a sink is: where the answer of a query goes, as the user says it, and that place at work.
+"""Sink contract: the declaration of a result target, and its writer at run time.
 
-A `Sink` is what users write: inert, the same in SQL and in Python. It opens an `Outlet` for a query. Before anything
-runs, the outlet says whether what it finds at its place fits to what the checkpoint remembers (`fit`, which changes
-nothing), and makes what it needs there (`begin`). Then it takes batch after batch.
+A `Sink` is what users write: inert, the same in SQL and in Python. It opens an `Outlet` (writer) for a query. Before
+anything runs, the writer validates its target against the checkpoint (`fit`, which changes nothing) and prepares it
+(`begin`). Then it writes batch after batch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from strandline.runtime.result import VALID_FROM, VALID_UNTIL
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What a batch brings to a sink: perhaps no rows, but always the instant before which the answer is complete."""
+    """Sink batch: perhaps no rows, but always the watermark of the result."""
 
     batch: int
     table: pa.Table
@@ -37,12 +37,12 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What the checkpoint remembers of a query.
+    """Resume point of a query: its last committed batch; one more may already be in the sink.
 
-    `owner` is the id of the checkpoint: what it has written says so. `batch` is the last batch that was delivered and
-    remembered, `answered` the last of them that brought rows; -1 stands for none. A batch can have been delivered and
-    not remembered, if a crash came in between: `batch + 1`, which is going to run again. `epoch` counts the writers of
-    the checkpoint. After a repair, the batches up to `replayed_until` run again as they were.
+    `owner` is the id of the checkpoint, which marks its output. `batch` is the last batch that was delivered and
+    recorded, `answered` the last of them with rows; -1 is none. After a crash between both, `batch + 1` was delivered
+    and not recorded, and is replayed. `epoch` counts the writers of the checkpoint. After a repair, the batches up to
+    `replayed_until` run again as they were.
     """
 
     owner: str
@@ -76,19 +76,19 @@ class Outlet:
     # Where the files of such a sink are, and whether their readers may take them away.
     directory: Path | None = None
     consumed: bool = False
-    # Set when the query is being stopped: whoever waits in `take` gives up, and raises `interrupted()`.
+    # Set when the query is being stopped: a wait in `take` ends and raises `interrupted()`.
     stopping: threading.Event
     # Since when the outlet is taking a batch, by `time.monotonic`; None between batches.
     taking_since: float | None = None
 
     def __new__(cls, *arguments: object, **options: object) -> Self:
-        # Here, so that an outlet of somebody else's need not call our constructor.
+        # Here, so that a writer of another package need not call our constructor.
         outlet = super().__new__(cls)
         outlet.stopping = threading.Event()
         return outlet
 
     def fit(self, standing: Standing) -> None:
-        """Refuse a place whose content does not go with the checkpoint. Nothing is changed."""
+        """Reject a target whose content does not match the checkpoint. Nothing is changed."""
 
     def begin(self, standing: Standing) -> None:
         """Make what is needed, so that a problem shows before anything runs."""
@@ -101,7 +101,7 @@ class Outlet:
         self.stopping.set()
 
     def kept(self) -> list[pa.Table] | None:
-        """The answer so far, if it can be read again in this process."""
+        """The result so far, if it can be read again in this process."""
         return None
 
     def close(self) -> None:
@@ -109,12 +109,12 @@ class Outlet:
 
 
 def interrupted(place: str) -> SinkError:
-    """What ends a wait for `place` when the query is stopped; nobody sees it."""
+    """Error that ends a wait for `place` when the query is stopped; it is not shown."""
     return SinkError(f"the query was stopped while it waited for {place}", code="sink-interrupted")
 
 
 class Sink(ABC):
-    """Where the answer of a query goes."""
+    """Declaration of a result target."""
 
     kind: ClassVar[str]  # the function that users write in SQL
     traits: ClassVar[Traits]
@@ -131,21 +131,21 @@ class Sink(ABC):
 
     @property
     def place(self) -> str | None:
-        """Where results go; None if a restart finds nothing of them."""
+        """Location of the results; None if a restart cannot find them."""
         return None
 
     @property
     def identity(self) -> str | None:
-        """What of it a checkpoint belongs to: no path of the machine, so that both may be moved together."""
+        """Identity for the checkpoint: without paths of the machine, so that both may be moved together."""
         return self.place
 
     @property
     def shown(self) -> str:
-        """The same for people."""
+        """Location for display."""
         return self.place or self.kind
 
     def reaches(self) -> list[Reach]:
-        """The files and hosts that the sink writes to: what `allow` is asked about when SQL names it."""
+        """Files and hosts that the sink writes to, for the check of `allow`."""
         return []
 
     def confined(self, allow: Allow) -> Self:
@@ -154,7 +154,7 @@ class Sink(ABC):
 
     @property
     def beside(self) -> Path | None:
-        """A directory for the rows that are set aside, if this sink has one."""
+        """Directory for side outputs, if this sink has one."""
         return None
 
 

@@ -1,4 +1,4 @@
-"""Answers for a function of the user's."""
+"""Callback sink: results for a Python function."""
 
 from __future__ import annotations
 

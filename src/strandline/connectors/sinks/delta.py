@@ -1,4 +1,4 @@
-"""Answers as a Delta table."""
+"""Delta Lake sink."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from strandline.runtime.result import answer_schema
 
 @dataclass(frozen=True, slots=True)
 class Delta(Sink):
-    """Append the elements of the answer to a Delta table, each exactly once, also after a crash.
+    """Append the elements of the result to a Delta table, exactly once, also after a crash.
 
     A batch is one version of the table, and its number is part of that version. `directory` may be a URL of an object
     store.
@@ -144,5 +144,5 @@ class _Table(Outlet):
 
 
 def _field(field: pa.Field) -> pa.Field:
-    """Delta has no type for a column in which nothing but NULL stands."""
+    """Delta has no type for a column with only NULLs."""
     return pa.field(field.name, pa.string()) if pa.types.is_null(field.type) else field

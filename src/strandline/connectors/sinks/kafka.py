@@ -1,7 +1,7 @@
-"""Answers as messages of a Kafka topic.
+"""Kafka sink: results as messages of a topic.
 
 A batch is one Kafka transaction. Its number goes into the same transaction, as a message of the topic
-`strandline_batches` under the name of the query: what is committed there says which batches are in the topic.
+`strandline_batches` under the name of the query: its committed messages list the batches in the topic.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from strandline.core.types import Schema
 from strandline.runtime.result import answer_schema
 
 BATCHES: Final = "strandline_batches"
-_SECONDS: Final = 60.0  # for a broker to answer
+_SECONDS: Final = 60.0  # timeout of a broker request
 _STEP: Final = 0.5  # seconds for which one call waits: nothing can interrupt it
 _PATIENCE: Final = 5.0  # for a topic to be made, which not every broker does
-_HANDED_OVER: Final = 10_000  # messages that wait in the library before it is asked to send
+_HANDED_OVER: Final = 10_000  # messages queued in the library before a flush
 
 
 @dataclass(frozen=True, slots=True)
 class Kafka(Sink):
-    """Send each element of the answer as a JSON message; readers with `read_committed` see it exactly once.
+    """Send each element of the result as a JSON message; readers with `read_committed` see it exactly once.
 
     `key` is the column that decides on the partition. `settings` are those of librdkafka. Brokers without transactions
-    need `transactional=False`: then a batch may come again after a crash.
+    need `transactional=False`: then a batch may be repeated after a crash.
     """
 
     kind: ClassVar[str] = "kafka"
@@ -108,7 +108,7 @@ class _Sending(Outlet):
         self._name = f"strandline-{standing.owner}-{self._query}"
         if self._sink.transactional:
             found = self._last_batch()
-            # A topic may forget what is old. Then nothing can be said.
+            # A topic may delete old messages. Then the last batch is unknown.
             refuse_unfit(f"topic {self._sink.topic}", found, standing, expected=-1 if found < 0 else standing.answered)
 
     def begin(self, standing: Standing) -> None:
@@ -187,7 +187,7 @@ class _Sending(Outlet):
             raise interrupted(f"topic {self._sink.topic}")
 
     def _last_batch(self) -> int:
-        """The last batch whose transaction was committed; -1 without one."""
+        """Last batch whose transaction was committed; -1 without one."""
         reading = {"group.id": self._name, "enable.auto.commit": False, "enable.partition.eof": True}
         last = -1
         with self._failures():
@@ -222,7 +222,7 @@ class _Sending(Outlet):
         admin = Needs("confluent_kafka.admin", "kafka").load()
         topic = admin.NewTopic(BATCHES, 1, config={"cleanup.policy": "compact"})
         made = admin.AdminClient(self._settings({})).create_topics([topic], request_timeout=_PATIENCE)
-        with suppress(self._library.KafkaException):  # somebody else makes it, or the broker does when it is named
+        with suppress(self._library.KafkaException):  # another process creates it, or the broker on first use
             made[BATCHES].result()
 
     def _settings(self, own: dict[str, Any]) -> dict[str, Any]:

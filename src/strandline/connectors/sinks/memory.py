@@ -1,4 +1,4 @@
-"""Answers that stay in this process."""
+"""Memory sink: results that stay in this process."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from strandline.runtime.result_buffer import KEEP
 
 @dataclass(frozen=True, slots=True)
 class Memory(Sink):
-    """Keep the answer in this process; `Query.results()` and the like read it.
+    """Keep the result in this process, for `Query.results()`.
 
-    The rows are kept beside the progress that goes with them, where all queries of a pipeline have theirs
-    (`query.Group`): whoever looks sees both of one moment. Of more than `keep` elements those that ended first are
-    forgotten, but none that is valid; None keeps everything.
+    The rows are stored with their watermark by the pipeline: readers see both of one moment. Of more than `keep`
+    elements those that ended first are evicted, but none that is valid; None keeps everything.
     """
 
     kind: ClassVar[str] = "memory"

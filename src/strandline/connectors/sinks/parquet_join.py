@@ -1,4 +1,6 @@
-"""Several Parquet files of one schema joined into one, without reading a row.
+"""s/whose offsets are moved by where each part has come to lie. A footer is a structure in Thrift's compact protocol
+(`connectors/thrift.py`): what is not known is copied as it is./whose offsets are shifted by the position of each part.
+A footer is a structure in Thrift's compact protocol (`connectors/thrift.py`): unknown fields are copied as they are./
 
 The data pages of the other parts are appended to the first; the footers become one, whose offsets are moved by where
 each part has come to lie. A footer is a structure in Thrift's compact protocol (`connectors/thrift.py`): what is not
@@ -93,7 +95,7 @@ def _copy(source: int, start: int, target: int, at: int, length: int) -> None:
 
 
 def _find_footer(file: int, size: int) -> int:
-    """Where the footer of a file begins."""
+    """Start of the footer of a file."""
     tail = os.pread(file, 8, size - 8)
     (length,) = struct.unpack("<I", tail[:4])
     assert tail[4:] == _MAGIC, "a part was written whole"

@@ -1,4 +1,4 @@
-"""Answers in a PostgreSQL database."""
+"""PostgreSQL sink."""
 
 from __future__ import annotations
 
@@ -47,8 +47,7 @@ _TYPES: Final = {
 }
 # Texts of times and numbers mean the same whatever the server's defaults are.
 _SETTINGS: Final = "SET datestyle = 'ISO, YMD'; SET timezone = 'UTC'; SET extra_float_digits = 1"
-# A lock that others hold is waited for in steps, so that the wait can be told of. A server that is gone without a word
-# is noticed in half a minute.
+# A foreign lock is waited for in steps, so that the wait can be logged. A dead server is noticed in half a minute.
 _LOCK_TIMEOUT: Final = "SET lock_timeout = '5s'"
 _CONNECTION: Final = {
     "connect_timeout": "5",
@@ -58,7 +57,7 @@ _CONNECTION: Final = {
     "tcp_user_timeout": "30000",
 }
 _CANCEL_SECONDS: Final = 1.0
-# SQLSTATEs of what another attempt may mend: lost connections, too many of them, deadlocks, a server that restarts.
+# SQLSTATEs of transient errors: lost connections, too many of them, deadlocks, a server that restarts.
 _TRANSIENT: Final = ("08", "40", "53300", "57P01", "57P02", "57P03")
 _MANY: Final = 50_000  # rows to delete in one statement
 _LONGEST_NAME: Final = 63  # bytes; more are cut off
@@ -67,7 +66,7 @@ _FILES: Final = ("passfile", "sslcert", "sslkey", "sslrootcert", "sslcrl", "sslc
 
 @dataclass(frozen=True, slots=True)
 class PostgreSQL(TableSink):
-    """Write the answer to a table of PostgreSQL, each result exactly once, also after a crash.
+    """Write the result to a table of PostgreSQL, exactly once, also after a crash.
 
     `shows="elements"` appends all elements; `shows="snapshot"` keeps the table at the current snapshot. `table` may be
     `schema.table`.
@@ -101,14 +100,14 @@ class PostgreSQL(TableSink):
         return dsn_reaches(self._parsed())
 
     def _connection_string(self) -> str:
-        """What libpq gets; made when a connection is."""
+        """Connection string for libpq, built per connection."""
         parameters = self._parsed()
         if self.password is not None:
             parameters["password"] = reveal(self.password)
         return str(Needs("psycopg.conninfo", "postgresql").load().make_conninfo(**parameters))
 
     def _parsed(self) -> dict[str, Any]:
-        """The parameters of the DSN. What libpq says of one that it cannot read has parts of it, perhaps a password."""
+        """Parameters of the DSN. libpq quotes parts of an invalid one, perhaps a password, in its message."""
         psycopg = self.needs.load()
         try:
             return dict(Needs("psycopg.conninfo", "postgresql").load().conninfo_to_dict(reveal(self.dsn)))
@@ -179,7 +178,7 @@ class _Server(Store):
             if not insistent:
                 connection.cancel_safe(timeout=_CANCEL_SECONDS)
                 return
-            # A server that does not answer is not waited for: whoever reads from it is told that it has gone.
+            # An unresponsive server is not waited for: pending reads fail with a closed connection.
             with socket.socket(fileno=os.dup(connection.fileno())) as line:
                 line.shutdown(socket.SHUT_RDWR)
 

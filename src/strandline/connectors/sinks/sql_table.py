@@ -1,13 +1,13 @@
-"""Answers in tables of a database: all elements, or a table that always shows the current snapshot.
+"""Results in tables of a database: all elements, or a table of the current snapshot.
 
 Each batch is one transaction, and its number is written in it to `strandline_batches`, in the row of the sink. That row
-is locked first: a batch that comes again, or a process that was thought dead, finds that its work is done.
+is locked first: a replayed batch, or a process that was thought dead, finds that its work is done.
 
     strandline_batches (sink, owner, query, batch, complete_until)    a row per sink
     t                  shows => 'elements': the columns, valid_from, valid_until
     t                  shows => 'snapshot': the columns, row_id
-    t__ends            row_id, valid_until: when the rows of a snapshot go, as far as is known
-    t__waiting         row_id, the columns, valid_from, valid_until: what becomes valid later
+    t__ends            row_id, valid_until: known ends of the rows of a snapshot
+    t__waiting         row_id, the columns, valid_from, valid_until: elements that become valid later
 
 The times of the two side tables are microseconds since 1970.
 """
@@ -80,18 +80,18 @@ class StoreLost(Exception):
 
 
 class StoreBusy(Exception):
-    """Somebody else holds a lock for longer than a statement waits; the transaction was rolled back."""
+    """Another session holds a lock for longer than a statement waits; the transaction was rolled back."""
 
 
 class Store(ABC):
     """A database as a sink needs it: what is different between them."""
 
     place: str  # for messages
-    busy_seconds: float | None = None  # how long others may hold a lock; None for as long as they want
+    busy_seconds: float | None = None  # maximum wait for a foreign lock; None for no limit
     unreachable: str = ""  # the hint for a database that cannot be opened
 
     def exists(self) -> bool:
-        """Whether there is a database to look into; looking must not make one."""
+        """True if the database exists; the check must not create one."""
         return True
 
     @abstractmethod
@@ -148,7 +148,7 @@ class Store(ABC):
 
 
 class TableOutlet(Outlet):
-    """Answers in a table; `table` may have the name of a schema before it."""
+    """Writer of a table; `table` may be qualified by a schema."""
 
     def __init__(self, store: Store, table: str, shows: Shows, query: str, columns: Schema) -> None:
         self._store = store
@@ -227,7 +227,8 @@ class TableOutlet(Outlet):
                 self._store.enter(self._main.name, standing.owner, self._query)
 
     def take(self, delivered: Delivered) -> None:
-        """Write a batch; again where the connection broke. If it was committed after all, its number tells."""
+        """Write a batch, with retries where the connection broke. The recorded batch number detects a commit that
+        succeeded."""
         self._patiently(lambda: self._write(delivered), _ATTEMPTS)
 
     def interrupt(self) -> None:
@@ -243,7 +244,7 @@ class TableOutlet(Outlet):
             time.sleep(0.1)
 
     def _patiently(self, write: Callable[[], None], attempts: int) -> None:
-        """Write once nobody else holds the lock; at most `attempts` times where the connection breaks."""
+        """Write once the table is not locked; at most `attempts` times where the connection breaks."""
         began = time.monotonic()
         attempt, next_line = 1, began + _LOG_EVERY
         while True:
@@ -293,7 +294,7 @@ class TableOutlet(Outlet):
             if self._shows == "elements":
                 self._append(frame)
             else:
-                # Whatever is in memory counts only if nobody has written since.
+                # The cache is valid only if no other writer was active since.
                 live = self._live if self._live is not None and self._live_batch == known.batch else self._loaded()
                 live, changes = step(live, frame, last_instant(delivered.complete_until), self._payload)
                 self._apply(changes)
@@ -318,7 +319,7 @@ class TableOutlet(Outlet):
                 store.append(table, frame)
 
     def _loaded(self) -> Live:
-        """The elements that matter, as the tables say it."""
+        """Elements that matter, read from the tables."""
         ends = self._store.read(self._ends).rename({ROW_ID: ROW, VALID_UNTIL: UNTIL})
         rows = self._renamed(self._store.read(self._main), [*self._payload, ROW])
         waiting = self._renamed(self._store.read(self._waiting), [ROW, *self._payload, FROM, UNTIL])
@@ -386,7 +387,7 @@ def progress_text(complete_until: Instant, forever: str) -> str | None:
 
 @contextmanager
 def failures(place: str, errors: tuple[type[Exception], ...]) -> Iterator[None]:
-    """What a database says, as an error of ours."""
+    """Convert database errors to sink errors."""
     try:
         yield
     except errors as error:
@@ -407,7 +408,7 @@ def _unreachable(store: Store, reason: str) -> SinkError:
 
 
 class TableSink(Sink):
-    """What the databases have in common, as users write it."""
+    """Common part of the database sinks."""
 
     table: str
     shows: Shows
@@ -426,7 +427,7 @@ class TableSink(Sink):
 
     @property
     def place(self) -> str:
-        # Where the server is may change; that it is the same table its row in strandline_batches says.
+        # The server may move; the row in strandline_batches identifies the table.
         return f"{self.kind} {self.table} {self.shows}"
 
 

@@ -1,4 +1,4 @@
-"""Answers in a SQLite file."""
+"""SQLite sink."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _ERRORS: Final = (sqlite3.Error, OverflowError, UnicodeError)
 
 @dataclass(frozen=True, slots=True)
 class SQLite(TableSink):
-    """Write the answer to a table of a SQLite file, each result exactly once, also after a crash.
+    """Write the result to a table of a SQLite file, exactly once, also after a crash.
 
     `shows="elements"` appends all elements; `shows="snapshot"` keeps the table at the current snapshot.
     """

@@ -1,4 +1,4 @@
-"""Answers sent to a web address."""
+"""Webhook sink: results by HTTP POST."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ _OURS: Final = (
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Webhook(Sink):
-    """POST the elements of every batch that brings some, as JSON.
+    """POST the elements of every non-empty batch, as JSON.
 
-    Delivery is at least once. A request that is repeated has the same `Idempotency-Key`, so that the receiver can tell.
-    `token` is sent as `Authorization: Bearer …`, a user and a password in the URL as `Basic`. Redirections are refused
-    unless `redirects` says how many are followed; other hosts than that of the URL get none of this, nor `headers`.
+    Delivery is at least once. A repeated request has the same `Idempotency-Key`. `token` is sent as `Authorization:
+    Bearer …`, a user and a password in the URL as `Basic`. Up to `redirects` redirections are followed; other hosts
+    than that of the URL get no credentials and no `headers`.
     """
 
     kind: ClassVar[str] = "webhook"
@@ -58,11 +58,11 @@ class Webhook(Sink):
     )
 
     url: str | Secret
-    rows: int = 1000  # at most so many in a request
+    rows: int = 1000  # maximum per request
     attempts: int = 6
-    timeout: float = 10.0  # for the whole of a request and its answer
+    timeout: float = 10.0  # for the whole exchange
     headers: Mapping[str, str | Secret] = field(default_factory=dict)
-    redirects: int = 0  # at most so many are followed
+    redirects: int = 0  # maximum number that is followed
     token: str | Secret | None = None
     allow: Allow | None = None  # what redirections must keep to
 
@@ -171,7 +171,7 @@ class _Posting(Outlet):
             raise _unusable(str(error)) from None
 
     def _revealed(self) -> tuple[Address, dict[str, str]]:
-        """Where requests go, and the headers that only this host gets."""
+        """Target of requests, and the headers for this host only."""
         url = reveal(self._sink.url)
         headers: dict[str, str] = {}
         parts = urllib.parse.urlsplit(url)
@@ -220,7 +220,7 @@ class _Posting(Outlet):
                 pause = max(pause, _asked_pause(answer))
             except Interrupted:
                 raise interrupted(self._sink.shown) from None
-            except OSError as error:  # no connection, a connection that broke, or no answer in time
+            except OSError as error:  # no connection, a connection that broke, or no response in time
                 problem = str(error) or type(error).__name__
             if attempt < self._sink.attempts:
                 # Not all senders that one receiver has thrown out come back at the same moment.
@@ -239,7 +239,7 @@ class _Posting(Outlet):
         )
 
     def _exchanged(self, body: bytes, key: str) -> Answer:
-        """The answer to one attempt, after redirections as far as they are followed."""
+        """Response to one attempt, after the allowed redirections."""
         assert self._address is not None, "begin was called"
         deadline = time.monotonic() + self._sink.timeout
         address, credentials = self._address, self._credentials
@@ -258,7 +258,7 @@ class _Posting(Outlet):
         raise self._redirected(f"there were more than {self._sink.redirects}", answer, address)
 
     def _following(self, address: Address, answer: Answer) -> Address:
-        """Where a redirection leads, if it may be followed."""
+        """Target of a redirection, if it may be followed."""
         try:
             here = f"{address}{address.target}"
             following = Address.parse(urllib.parse.urljoin(here, answer.location or "no location:"))
@@ -294,6 +294,6 @@ class _Posting(Outlet):
 
 
 def _asked_pause(answer: Answer) -> float:
-    """What the receiver asks for, if it says so in seconds."""
+    """Retry-After of the receiver in seconds, if given."""
     asked = answer.retry_after
     return float(asked) if asked.isascii() and asked.isdigit() and len(asked) < 6 else 0.0

@@ -1,7 +1,7 @@
 """Rows of a Spark DataFrame that a program has registered: `Database.register`.
 
-Whoever has the DataFrame writes its micro-batches into a journal beside the checkpoint of the query that reads them.
-This module only reads, and knows nothing of Spark.
+The engine writes the micro-batches of the DataFrame into a journal beside the checkpoint of the query. This module only
+reads, and is independent of Spark.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from strandline.connectors.traits import Traits
 from strandline.core.errors import SourceError, Span
 from strandline.logical.catalog import BaseStream, Feeding
 
-ROWS = "rows"  # the journal inside of the directory of the source
+ROWS = "rows"  # the journal in the directory of the source
 BATCHES_KEPT = 3  # Spark repeats at most the batch that is under way; the others are for peace of mind
 
 
@@ -63,7 +63,7 @@ class DataFrameSource(Source):
 
     def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
         journal = self._journal()
-        ended = journal.ended  # asked first: what is written before the end is not missed
+        ended = journal.ended  # checked first: input written before the end is not missed
         journal.look()
         reached = min(position + limit_rows, journal.reach)
         if self._feeding is not None:
@@ -73,7 +73,7 @@ class DataFrameSource(Source):
         return reached, ended and reached == journal.reach
 
     def _heed(self, position: int, feeding: Feeding) -> None:
-        """Let those who write know how far we are, and forget what nobody can ask for any more."""
+        """Acknowledge the position to the writer, and remove the input before it."""
         feeding.heed(position)
         if position not in self._asked:
             self._asked.append(position)

@@ -47,7 +47,7 @@ class EventsSource(Source):
 
     def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
         assert self.journal is not None, "the database gives every stream of events a place"
-        ended = self.journal.ended  # asked first: what is appended before the end is not missed
+        ended = self.journal.ended  # checked first: rows appended before the end are not missed
         self.journal.look()
         reached = min(position + limit_rows, self.journal.reach)
         return reached, ended and reached == self.journal.reach

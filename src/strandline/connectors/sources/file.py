@@ -42,7 +42,7 @@ from strandline.logical.catalog import BaseStream, SourceCall
 from strandline.runtime.kernels.batch import FROM, times
 
 PIECE_ROWS: Final = 50_000  # fewer are not worth a task of their own
-ROW_BYTES_GUESS: Final = 64  # text files do not say how many rows they have
+ROW_BYTES_GUESS: Final = 64  # the number of rows of text files is unknown
 FILES_CHECKED: Final = 100  # at the declaration
 _MOST_LINE: Final = 2**30
 
@@ -170,7 +170,7 @@ class FileSource(Source):
         return end, tracker.is_complete and end == len(self.log)
 
     def _end_of_batch(self, position: int, limit_rows: int) -> int:
-        """As many entries as have so many rows together, at least one that has any."""
+        """End of the entries with at least this many rows together, at least one with rows."""
         if position >= len(self.log):
             return position
         before = self._rows[position]
@@ -178,7 +178,7 @@ class FileSource(Source):
         return max(first, bisect_right(self._rows, before + limit_rows, lo=position) - 1)
 
     def _tracked(self) -> Tracker:
-        """What is known of the files; after a restart, from the log."""
+        """State of the tracked files; after a restart, from the log."""
         if self._tracker is None:
             self.log.load()
             self._rows = [0]
@@ -233,8 +233,8 @@ class FileSource(Source):
         return max(highs)
 
     def _latest_of(self, path: str, unit: Unit) -> Instant:
-        """The latest usable time of a row group, whatever else is wrong with it. All its other columns convert for
-        sure, so the times alone say which rows are well-formed."""
+        """Latest usable time of a row group, whatever else is wrong with it. All its other columns convert for sure, so
+        the times alone decide which rows are well-formed."""
         names = self.stream.time_columns
         only_time = replace(self.stream, columns=tuple((name, self.stream.column_type(name)) for name in names))
         try:
@@ -257,7 +257,7 @@ class FileSource(Source):
 
     def _read_json(self, unit: Unit, place: str) -> Iterator[Chunk]:
         data = self._bytes_of(unit)
-        if b"\r" in data:  # JSON has no line break inside of texts
+        if b"\r" in data:  # JSON has no line break within texts
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         data = data.removesuffix(b"\n")
         numbers = pl.int_range(unit.row, unit.row + data.count(b"\n") + 1, eager=True)
@@ -292,7 +292,7 @@ class FileSource(Source):
     # Parquet.
 
     def _path_of_parquet(self, unit: Unit) -> str:
-        """Where the file of a unit lies by now, with the footer that was planned."""
+        """Present location of the file of a unit, with the footer that was planned."""
         for path in (unit.path, self.folder.named_by_inode(InputFile(unit.path, unit.inode))):
             if path is None:
                 continue
@@ -307,13 +307,13 @@ class FileSource(Source):
         path = self._path_of_parquet(unit)
         try:
             types = types_of(path)
-            # Columns that nobody needs are read all the same if some of their values might not fit.
+            # Unread columns are read all the same if some of their values might not fit.
             chosen = [
                 name
                 for name, kind in self.stream.columns
                 if name in columns or name in self.stream.time_columns or not converts_always(types[name], kind)
             ]
-            chosen = chosen or [self.stream.columns[0][0]]  # without a column nobody knows how many rows there are
+            chosen = chosen or [self.stream.columns[0][0]]  # without a column the number of rows is unknown
             raw = read_row_groups(path, unit, chosen)
             chunk = conform(raw, self.stream, place, unit.row)
         except READ_ERRORS as error:

@@ -1,4 +1,4 @@
-"""Web hooks: a small server of our own that takes rows by POST, and says so only when they are on disk."""
+"""HTTP source: a small server that accepts rows by POST, acknowledged once they are on disk."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class HttpSource(Source):
     """`http('host:port', path => '/', token => NULL, max_body => 16777216, max_backlog => 1073741824, …)`.
 
-    `POST` brings JSON lines or, as `application/json`, an object or an array of objects. The answer 200 means that all
-    of them are on disk. A client that got no answer must send again, and may so send twice.
+    `POST` brings JSON lines or, as `application/json`, an object or an array of objects. The response 200 means that
+    all of them are on disk. A client without a response must send again, perhaps twice.
     """
 
     traits = Traits(
@@ -54,7 +54,7 @@ class HttpSource(Source):
         return address_reached(call)
 
     def identity(self) -> dict[str, object]:
-        return {"function": "http"}  # where it listens, and who may come in, decides nothing about what was taken
+        return {"function": "http"}  # the address and the token do not determine the rows
 
     def check(self, span: Span | None) -> None:
         arguments = Arguments(self.stream, span)
@@ -68,7 +68,7 @@ class HttpSource(Source):
     # On the driver: receiving.
 
     def open(self) -> None:
-        from strandline.connectors.sources.http_requests import (  # a web server is much to load for who needs none
+        from strandline.connectors.sources.http_requests import (  # a web server is expensive to import
             Door,
             Server,
         )

@@ -1,8 +1,8 @@
-"""The web server behind `http`: who may come in, what is a request, and what a body means.
+"""Web server of `http`: connections, requests and bodies.
 
-Requests are read by strict rules (RFC 9112): whatever two programs could understand in two ways is refused with 400. A
-request that is delimited otherwise than by one Content-Length is not read at all, so nothing can be smuggled in behind
-it. Everything is bounded: connections, the size of a head and of a body, and the time for each of them.
+Requests are read by strict rules (RFC 9112): ambiguous requests are rejected with 400. A request that is delimited
+otherwise than by one Content-Length is not read at all, so nothing can be smuggled in behind it. Everything is bounded:
+connections, the size of a head and of a body, and the time for each of them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ IDLE_SECONDS = 30.0  # between two requests of a connection
 HEAD_SECONDS = 10.0  # for all of a head
 BODY_SECONDS = 10.0  # for a body, and more by its length:
 SLOWEST_BYTES_PER_SECOND = 16 * 1024
-ANSWER_SECONDS = 10.0  # for the client to take an answer
+ANSWER_SECONDS = 10.0  # timeout for sending a response
 MAX_TURNED_AWAY = 64  # connections beyond the limit that may still read why they are refused
 LINGER_SECONDS = 1.0  # for the client to read a refusal before its unread body breaks the connection
 _RECEIVE_BYTES = 256 * 1024
@@ -42,7 +42,7 @@ _LENGTH = re.compile(r"[0-9]{1,15}")
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """Where rows are taken, from whom, how many at a time, and who keeps them."""
+    """Where rows are accepted, from whom, how many at a time, and their receiver."""
 
     receiver: Receiver
     path: str
@@ -52,7 +52,7 @@ class Door:
 
 
 class Refused(Exception):
-    """A request that is answered with something else than 200."""
+    """A request with another response than 200."""
 
     def __init__(self, status: HTTPStatus, message: str, **headers: str) -> None:
         super().__init__(message)
@@ -103,7 +103,8 @@ class Server:
             connection.close()
 
     def _turn_away(self, connection: socket.socket) -> None:
-        """Say 503 to one too many, without waiting. To close at once would break the connection before it is read."""
+        """Send 503 to an excess connection, without waiting. Closing it immediately would break it before the response
+        is read."""
         with contextlib.suppress(OSError):
             connection.setblocking(False)
             refusal = {"error": "too many connections"}
@@ -131,7 +132,7 @@ class Request:
     headers: dict[str, list[str]]  # by name in lower case
 
     def header(self, name: str, default: str = "") -> str:
-        """The value of a header that stands there at most once."""
+        """Value of a header that occurs at most once."""
         values = self.headers.get(name, [])
         if len(values) > 1:
             raise Refused(HTTPStatus.BAD_REQUEST, f"duplicate {name}")
@@ -139,7 +140,7 @@ class Request:
 
     @property
     def length(self) -> int:
-        """How long the body is; refused where that is not said in exactly one way."""
+        """Length of the body; rejected where it is ambiguous."""
         lengths = self.headers.get("content-length", [])
         if "transfer-encoding" in self.headers:
             if lengths:
@@ -159,7 +160,7 @@ class Request:
 
     @property
     def stays(self) -> bool:
-        """Whether the client wants to go on with the connection."""
+        """True if the client keeps the connection open."""
         words = {word.strip().lower() for value in self.headers.get("connection", []) for word in value.split(",")}
         return "close" not in words if self.is_latest else "keep-alive" in words
 
@@ -176,7 +177,7 @@ def parse_head(head: bytes) -> Request:
         raise Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"at most {MAX_HEADERS} headers")
     headers: dict[str, list[str]] = {}
     for text in lines:
-        # A line that goes on in the next, a break that is none, a blank before the colon: nothing of this fits.
+        # A folded line, a bare line break, a blank before the colon: none of these match.
         header = _HEADER.fullmatch(text)
         if header is None:
             raise Refused(HTTPStatus.BAD_REQUEST, "invalid header")
@@ -199,15 +200,15 @@ class Conversation:
         self._buffer = bytearray()
 
     def run(self) -> None:
-        """Answer requests until one of both ends has had enough. A client that goes away is no news: what it sent is
-        kept, or was never whole."""
+        """Serve requests until either end closes. A client that disconnects is normal: its rows are stored, or were
+        incomplete."""
         with contextlib.suppress(OSError):
             self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             while self._serve():
                 pass
 
     def _serve(self) -> bool:
-        """Answer one request; whether another may follow."""
+        """Serve one request; returns whether another may follow."""
         try:
             head = self._head()
             if head is None:
@@ -261,7 +262,7 @@ class Conversation:
         return length
 
     def _head(self) -> bytes | None:
-        """The lines of the next head; None if the client says no more."""
+        """Lines of the next head; None if the client has closed."""
         deadline = time.monotonic() + IDLE_SECONDS
         if not self._buffer and not self._receive(deadline):
             return None
@@ -301,7 +302,7 @@ class Conversation:
         self._connection.sendall(data)
 
     def _refuse(self, refused: Refused) -> None:
-        """Answer and hang up: what follows on the connection cannot be trusted to be a request."""
+        """Respond and close: the rest of the connection cannot be trusted to be a request."""
         self._send(answer(refused.status, {"error": str(refused)}, refused.headers))
         self._connection.shutdown(socket.SHUT_WR)
         deadline = time.monotonic() + LINGER_SECONDS
@@ -312,7 +313,7 @@ class Conversation:
 
 
 def answer(status: HTTPStatus, content: object, headers: dict[str, str] | None = None, closes: bool = True) -> bytes:
-    """An answer as it goes over the line."""
+    """A response in wire format."""
     body = json.dumps(content).encode() + b"\n"
     lines = [
         f"HTTP/1.1 {status.value} {status.phrase}",

@@ -1,12 +1,12 @@
-"""Rows that come from outside and are given once, written down so that they can be read again.
+"""Journal: rows pushed from outside, written to disk so that they can be replayed.
 
 A journal is a directory of numbered entries: tables of rows, and promises that time has come so far. Positions count
 rows; a promise counts as one. The name of an entry says where it begins and ends, and has the checksum of its content.
-The file `head` says how far the journal reaches and whether it has ended; it is on disk before a program hears that its
-rows were taken, so what is missing up to there is damage. Whoever writes is one process.
+The file `head` has the end of the journal and whether it has ended; it is on disk before rows are acknowledged, so a
+gap up to there is damage. There is one writer process.
 
-Where somebody else gives rows in numbered batches and may repeat the last one, the name has the number of the batch.
-Where nobody will read from the beginning again, what was read can be forgotten.
+Where rows come in numbered batches of which the last may be repeated, the name has the number of the batch. Where no
+replay from the beginning is needed, old entries can be removed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MOST_CHECKED: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What lies at the positions from `start` to `end`: rows, those of a batch with a number, or a promise."""
+    """Entry from position `start` to `end`: rows, those of a batch with a number, or a promise."""
 
     start: int
     end: int
@@ -90,12 +90,12 @@ class Journal:
         return self._read_head()[1]
 
     def _read_head(self) -> tuple[int, bool]:
-        """How far the journal reaches for sure, and whether nothing follows."""
+        """The guaranteed end of the journal, and whether nothing follows."""
         value = self._head.read()
         return (0, False) if value is None else (int(value[0]), bool(value[1]))
 
     def look(self) -> None:
-        """Find what has been written since the last look, and make sure that nothing is missing."""
+        """Load new entries, and check that nothing is missing."""
         acknowledged, _ = self._read_head()
         if self._entries and acknowledged == self.reach:
             return
@@ -114,7 +114,7 @@ class Journal:
             if entry.start > self.reach:
                 if not self.forgetful:
                     raise damaged(self.directory / f"{self.reach:015d}-*")
-                self._entries.clear()  # what lies before a gap is being forgotten while we look
+                self._entries.clear()  # entries before a gap are being removed concurrently
             self._entries.append(entry)
         if self.reach < acknowledged:
             raise damaged(self.directory / f"{self.reach:015d}-*")
@@ -136,10 +136,10 @@ class Journal:
         """The rows of a batch, all or none; `rows` is how many there are in the tables together."""
         if rows:
             self._write(Entry(self.reach, self.reach + rows, "batch", number), tables)
-            del self._entries[:-1]  # whoever writes batches reads none, and may write for years
+            del self._entries[:-1]  # a writer of batches reads none, and may write for years
 
     def forget(self, position: int) -> None:
-        """Remove what lies before a position. The last entry stays, to tell where the journal stands."""
+        """Remove entries before a position. The last entry stays: it has the end of the journal."""
         while len(self._entries) > 1 and self._entries[0].end <= position:
             (self.directory / self._entries.pop(0).name).unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""Topics of Kafka: offsets are ours to remember, time advances per partition."""
+"""Kafka source: offsets are stored with the checkpoint, watermarks are per partition."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from strandline.core.security.kafka import kafka_reaches
 from strandline.core.temporal import SECOND, instant
 from strandline.logical.catalog import BaseStream, SourceCall
 
-NEW_PARTITIONS_SECONDS = 5.0  # how often we ask which partitions there are, and which offsets are left
-QUIET_SECONDS = 0.05  # how long we wait to ask again where nothing was new
+NEW_PARTITIONS_SECONDS = 5.0  # interval of metadata requests: partitions and low offsets
+QUIET_SECONDS = 0.05  # interval of polls where nothing was new
 PIECE_ROWS = 20_000  # fewer are not worth a task of their own
 _OURS = ("bootstrap.servers", "group.id", "auto.offset.reset", "enable.auto.commit", "enable.partition.eof")
 
@@ -142,7 +142,7 @@ class KafkaSource(Source):
         return bool(newest) and ends is not None and all(newest[0].next[each] >= ends[each] for each in ends)
 
     def _look(self, limit: int) -> Round | None:
-        """What has come since the last round; None if that is nothing."""
+        """New messages since the last round; None if there are none."""
         now = time.monotonic()
         if now - self._looked < QUIET_SECONDS:
             return None
@@ -168,7 +168,7 @@ class KafkaSource(Source):
         return found
 
     def _beginning(self) -> Round:
-        """Where reading begins, before anything is read."""
+        """Start offsets, before anything is read."""
         partitions = self.topic.partitions()
         begin = self.topic.offsets(self.start if (at := self._start_time()) is None else at, partitions)
         if self.until is not None:
@@ -191,8 +191,8 @@ class KafkaSource(Source):
     def _resting(
         self, last: Round, after: Mapping[int, int], waiting: Mapping[int, int], now: float
     ) -> tuple[int, ...]:
-        """The partitions that time need not wait for: those read to their end, and those without a row for as long as
-        IDLE AFTER says. Where that is all of them, it is for the stream as a whole to be idle."""
+        """Idle partitions: those read to their end, and those without a row for as long as IDLE AFTER says. Where that
+        is all of them, the stream as a whole is idle."""
         if self.log.ends is not None:
             return tuple(each for each, offset in sorted(after.items()) if offset >= self.log.ends[each])
         patience = self.stream.idle_after_us
@@ -233,7 +233,7 @@ class KafkaSource(Source):
 
 
 def _beside(messages: Messages, partition: int, stream: BaseStream) -> pl.DataFrame | None:
-    """The columns that a message has outside of its content, as far as the stream declares them."""
+    """Columns of a message apart from its content, as far as the stream declares them."""
     made = {
         "kafka_key": lambda: messages.keys(),
         "kafka_headers": lambda: messages.headers(),

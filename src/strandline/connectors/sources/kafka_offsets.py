@@ -1,9 +1,10 @@
-"""Which offsets of which partitions each batch of a topic reads: decided once, written down, and then read by all.
+"""Offset log of a topic: the offsets of each partition that a batch reads, decided once, persisted, and read by all
+tasks.
 
 A position is a number of readings, a reading being a range of offsets of one partition. A batch is a round of readings,
-at most one per partition; a round without any still takes a position, since it tells what changed: a partition that is
-new, or one that rests. Old rounds are forgotten, so the log does not grow. Every round has a digest over itself and all
-rounds before it; the offset of the batch keeps it.
+at most one per partition; a round without any still takes a position, since it records changes: a new partition, or an
+idle one. Old rounds are removed, so the log does not grow. Every round has a digest over itself and all rounds before
+it; the offset of the batch keeps it.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What a batch reads. `next` has the offset at which each partition goes on, so all partitions that are known;
-    `resting` are those that time need not wait for. `digest` is that of the chain of rounds up to this one."""
+    """Offsets of a batch. `next` has the next offset of each known partition; `resting` are the idle ones. `digest` is
+    that of the chain of rounds up to this one."""
 
     at: int
     reads: tuple[Reading, ...]
@@ -83,7 +84,7 @@ class OffsetLog:
         return next((each.digest for each in self.rounds if each.end == position), "")
 
     def verify(self, position: int, seal: str) -> None:
-        """Make sure that the rounds up to a position are those whose digest was kept."""
+        """Check that the rounds up to a position have the recorded digest."""
         if self.path is None or position == 0:
             return
         self.load()
@@ -145,7 +146,7 @@ class OffsetLog:
         raise damaged(self.path or Path("offsets.json"))
 
     def readings(self, start: int, end: int) -> list[Reading]:
-        """What is read between two positions."""
+        """Readings between two positions."""
         found: list[Reading] = []
         while start < end:
             here = self.round_at(start)
@@ -155,8 +156,8 @@ class OffsetLog:
 
 
 def fair_shares(waiting: Mapping[int, int], limit: int) -> dict[int, int]:
-    """How many rows of each partition are read at once: all that wait, but not more than a fair part of the limit. What
-    one partition does not need, the others may have. One row of each in any case, so that none is starved."""
+    """Rows to read of each partition: all that wait, but not more than a fair part of the limit. Unused shares go to
+    other partitions. At least one row of each, so that none starves."""
     left, shares = limit, {}
     for number, partition in enumerate(sorted(waiting, key=lambda each: waiting[each])):
         part = max(1, left // (len(waiting) - number))

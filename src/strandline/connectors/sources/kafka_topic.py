@@ -24,11 +24,11 @@ STALLED_SECONDS = 30.0  # how long messages that must be there may fail to come
 AT_ONCE = 10_000
 GLANCE_SECONDS = 0.1
 
-# Consumers that wait for the next task in this process: to connect anew for each batch would cost more than to read it.
-# Whoever needs one takes it out, so that no two threads use the same.
+# Pool of idle consumers of this process: connecting for each batch would cost more than reading it. A consumer in use
+# is out of the pool, so that no two threads share one.
 _waiting: dict[tuple[object, ...], list[Any]] = {}
 
-_log = INPUT.getChild("kafka")  # librdkafka's own lines; an error of ours says the same once
+_log = INPUT.getChild("kafka")  # librdkafka's own log lines; our error reports the same once
 
 
 def kafka() -> Any:
@@ -57,7 +57,7 @@ class Messages:
         values = [message.value() or b"" for message in self.found]
         lines = b"\n".join(values)
         if lines.count(b"\n") >= len(values):
-            # JSON has no line break inside of texts, so those that stand between its parts mean nothing.
+            # JSON has no line break within texts, so those between its parts are insignificant.
             lines = b"\n".join(value.replace(b"\n", b" ") for value in values)
         return lines
 
@@ -69,7 +69,7 @@ class Messages:
             return pl.Series([None if key is None else key.decode(errors="replace") for key in raw], dtype=pl.String)
 
     def timestamps(self) -> pl.Series:
-        # Milliseconds; -1 is what a message without a time says.
+        # Milliseconds; -1 marks a message without a time.
         raw = pl.Series([message.timestamp()[1] for message in self.found], dtype=pl.Int64)
         return raw.replace(-1, None).cast(pl.Datetime("ms")).cast(pl.Datetime("us"))
 
@@ -85,7 +85,7 @@ class Messages:
 
 
 class Topic:
-    """One topic, asked by one process; connects when it is first asked."""
+    """Client of one topic in one process; connects on first use."""
 
     def __init__(self, servers: str, name: str, settings: Mapping[str, Argument]) -> None:
         self.servers = servers
@@ -211,7 +211,7 @@ class Topic:
         return found, np.array(partitions, np.int64), np.array(offsets, np.int64)
 
     def _ends_among(self, errors: list[Any], left: Mapping[int, Reading], module: Any) -> dict[int, int]:
-        """Where partitions end: behind the last message there may be offsets of transactions, which nobody sends."""
+        """Ends of partitions: after the last message there may be transaction markers, which are never delivered."""
         ends: dict[int, int] = {}
         for message in errors:
             code, reading = message.error().code(), left.get(message.partition())

@@ -1,4 +1,4 @@
-"""The streams of the NEXMark benchmark: people, auctions and bids of one generated auction house."""
+"""NEXMark source: persons, auctions and bids of the generator."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What was received and cannot be asked for again: written to disk before anybody hears that it was taken.
+"""Log of received input that cannot be requested again: written to disk before it is acknowledged.
 
 A position is a number of lines. The lines lie in files named by the number of their first line. Lines that came
-together are a block: a head with their number, their size and their checksum, then the lines. The file `head` says how
-far blocks were acknowledged, and is on disk before the sender hears of it: what is missing up to there is damage, and
-what follows was interrupted while it was written, and is cut off unless it is whole.
+together are a block: a head with their number, their size and their checksum, then the lines. The file `head` has the
+end of the acknowledged blocks, and is on disk before the acknowledgement: a gap up to there is damage, and an
+incomplete block after it was interrupted, and is truncated.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _BLOCK_HEAD = re.compile(rb"#(\d+) (\d+) ([0-9a-f]{8})\n")
 
 
 class Head(NamedTuple):
-    """How far lines were acknowledged: how many, in which file the last ones are, and how long it was then. `first` is
-    the oldest file that is still needed."""
+    """End of the acknowledged lines: their number, the last file and its length then. `first` is the oldest file that
+    is still needed."""
 
     lines: int
     start: int
@@ -60,7 +60,7 @@ class Received:
     # In the driver's process: writing.
 
     def open(self) -> None:
-        """Go on where an earlier run has stopped, perhaps in the midst of a block."""
+        """Resume after an earlier run, perhaps in the middle of a block."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self._head = HeadFile(self.directory / "head")
         size = self._look()
@@ -120,9 +120,9 @@ class Received:
             self._head.close()
 
     def append(self, lines: Sequence[bytes]) -> None:
-        """Keep lines, all or none; they are on disk when this returns. Empty lines are no lines.
+        """Append lines, all or none; they are on disk when this returns. Empty lines are skipped.
 
-        Those who wait for the disk at the same time wait together: one of them flushes for all.
+        Concurrent appends share a flush (group commit).
         """
         lines = [line for line in lines if line.strip()]
         if not lines:
@@ -188,13 +188,13 @@ class Received:
     # What there is to read.
 
     def advance(self, position: int, limit: int) -> tuple[int, bool]:
-        """How far to read: whole files, if there are several. What nobody can ask for any more is removed."""
+        """End of the next read: whole files, if there are several. Files that no replay needs are removed."""
         if position not in self._asked:
             self._asked.append(position)
         with self._syncing, self._writing:
-            if not self._starts:  # somebody who does not receive, but looks at what was received
+            if not self._starts:  # a process that does not receive, but reads the log
                 self._look()
-            ended = self.ended  # before the look: what came before the end is on disk by then
+            ended = self.ended  # before the read: input before the end is on disk by then
             if self._file is not None and self.written > max(position, self._starts[-1]):
                 self._begin_segment()
             if len(self._asked) == BATCHES_KEPT:
@@ -210,7 +210,7 @@ class Received:
         return [*self._starts[1:], self.kept]
 
     def waiting_bytes(self) -> int:
-        """How much is on disk that no batch has asked for."""
+        """Bytes on disk that no batch has read."""
         with self._writing:
             asked = self._asked[-1] if self._asked else 0
             unread = [start for start, end in zip(self._starts, self._ends(), strict=True) if end > asked]

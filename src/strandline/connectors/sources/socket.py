@@ -1,4 +1,4 @@
-"""JSON lines over TCP: from a server that we connect to, or from whoever connects to us."""
+"""Socket source: JSON lines over TCP, as client or server."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class SocketSource(Source):
     """`socket('host:port', listen => false, reconnect => false, end_marker => NULL, max_backlog => 1073741824)`.
 
     Connects to a server and reads JSON lines until it hangs up; with `listen => true` others connect to us, up to
-    `max_connections` at a time, and with `token` the first line of each must be that text. TCP has no word for "taken",
-    so a sender does not know what was lost with a process that died.
+    `max_connections` at a time, and with `token` the first line of each must be that text. TCP has no acknowledgement
+    of the application, so a sender does not learn what was lost with a process that died.
     """
 
     traits = Traits(
@@ -137,7 +137,7 @@ class SocketSource(Source):
 
     def _let_in(self, connection: socket.socket) -> None:
         self._threads = [thread for thread in self._threads if thread.is_alive()]
-        if len(self._threads) > self.max_connections:  # one of them is the thread that asks
+        if len(self._threads) > self.max_connections:  # one of them is the calling thread
             connection.close()
         else:
             self._start(self._take_from_client, connection)
@@ -201,8 +201,7 @@ class SocketSource(Source):
         return self._closing.is_set() or self.receiver.received.ended or self.receiver.failure is not None
 
     def _take_all(self, connection: socket.socket, received: bytes = b"") -> bool:
-        """Everything that a connection brings after what was `received`, until one of both ends is closed; whether the
-        other end said so."""
+        """All input of a connection after `received`, until either end closes; returns whether the other end did."""
         buffer = LineBuffer()
         connection.settimeout(GLANCE_SECONDS)
         try:
@@ -210,7 +209,7 @@ class SocketSource(Source):
                 self.receiver.take(buffer.feed(received))
                 while not self._over:
                     if self.receiver.is_full:
-                        self._closing.wait(GLANCE_SECONDS)  # who sends will notice that nobody reads
+                        self._closing.wait(GLANCE_SECONDS)  # the sender notices the closed connection
                         continue
                     try:
                         data = connection.recv(RECEIVE_BYTES)

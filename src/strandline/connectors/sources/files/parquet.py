@@ -29,13 +29,13 @@ READ_ERRORS: Final = (
 
 
 def read_row_groups(path: str, unit: Unit, columns: Sequence[str]) -> pl.DataFrame:
-    """Some columns of a unit. Polars takes half the time of Arrow, but takes some types for others: a Date for a
-    Datetime, say. What it does not see as the file declares it is read by way of Arrow."""
+    """Some columns of a unit. Polars takes half the time of Arrow, but maps some types differently: a Date to a
+    Datetime, say. Such columns are read by Arrow."""
     types = types_of(path)
     scan = pl.scan_parquet(path, glob=False, hive_partitioning=False, parallel="none", use_statistics=False)
     try:
         alike = all(scan.collect_schema().get(name) == types[name] for name in columns)
-    except pl.exceptions.PolarsError:  # a type that it does not know, perhaps of a column that nobody wants
+    except pl.exceptions.PolarsError:  # an unsupported type, perhaps of an unread column
         alike = False
     if alike:
         with without_panics():
@@ -52,8 +52,8 @@ def read_row_groups(path: str, unit: Unit, columns: Sequence[str]) -> pl.DataFra
 
 
 class _Panics:
-    """Holds back what Polars writes to standard error when it panics over a damaged page: a report of its own program,
-    on the screen of somebody who has a damaged file. What anybody else writes meanwhile is passed on."""
+    """Suppresses the panic report that Polars writes to standard error for a damaged page. Other output meanwhile is
+    passed on."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -107,7 +107,7 @@ def without_panics() -> _Panics:
 
 
 def why_unreadable(error: BaseException) -> str:
-    """The first line of what a library says; a panic says something of its own program."""
+    """First line of a library's message; a panic's message is internal."""
     if isinstance(error, pl.exceptions.PanicException):
         return "a page is damaged"
     return (str(error).splitlines() or [type(error).__name__])[0][:300]

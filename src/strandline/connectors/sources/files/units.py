@@ -1,8 +1,8 @@
-"""Units, the pieces in which files are read, and the log that lists them in the order in which they are read.
+"""Input units of files, and the log that lists them in the order in which they are read.
 
 A position is a number of entries of the log. An entry is a unit, or the list of the files that a reading without
-`follow` began with. A unit says everything that decides which rows it has, with a checksum of the bytes that it covers,
-so a batch that runs again reads the same or says that it cannot.
+`follow` began with. A unit has everything that determines its rows, with a checksum of the bytes that it covers, so a
+replayed batch reads the same or fails.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ LISTING: Final = "listing"
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A piece of a file: row groups or bytes of content `begin` to `end`; `row` is the number of its first row, from 1.
+    """Part of a file: row groups or bytes of content `begin` to `end`; `row` is the number of its first row, from 1.
 
-    One with a `problem` stands for something that cannot be read, and is a single rejected entry with `raw` as its
-    content; nobody looks at the file again for it.
+    One with a `problem` represents unreadable input: a single rejected entry with `raw` as its content, without another
+    read of the file.
     """
 
     path: str  # from the directory before the first wildcard on
@@ -59,13 +59,13 @@ class Unit:
 
     @property
     def is_divisible(self) -> bool:
-        """Whether units after it can be read by another task, which learns from the times alone what is late."""
+        """True if units after it can be read by another task, which derives late rows from the times alone."""
         return self.fits or self.problem is not None
 
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A file as it was found: its path, and what tells it from others."""
+    """A file as it was listed: its path and identity."""
 
     path: str
     inode: int
@@ -74,7 +74,7 @@ class ListedFile:
 
 
 class UnitLog:
-    """The entries of one stream: on disk, or in memory where there is no checkpoint. Knows the units by position."""
+    """Entries of one stream: on disk, or in memory where there is no checkpoint. Maps positions to units."""
 
     def __init__(self, path: Path | None) -> None:
         self._log = ChainedLog(path) if path is not None else None
@@ -85,7 +85,7 @@ class UnitLog:
         return len(self.units)
 
     def load(self) -> None:
-        """Take in what has been appended since."""
+        """Read the entries appended since."""
         if self._log is None:
             return
         if not self._is_continued():
@@ -96,7 +96,7 @@ class UnitLog:
         self._take(line.entry for line in self._log.lines[len(self.units) :])
 
     def _is_continued(self) -> bool:
-        """Whether the file still has the last line that is known. Another run may have cut it off."""
+        """True if the file still has the last known line. Another run may have truncated it."""
         assert self._log is not None
         if not self._log.lines:
             return True
@@ -168,7 +168,7 @@ class UnitLog:
         return damaged(self._log.path if self._log is not None else "units.log")
 
 
-# Tasks of one process share what they know of a log; each reads only what was appended since.
+# Tasks of one process share a log; each reads only what was appended since.
 _logs: dict[str, UnitLog] = {}
 _LOCK: Final = threading.Lock()
 
