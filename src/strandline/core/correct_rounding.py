@@ -1,12 +1,12 @@
 """Elementary functions, correctly rounded: the DOUBLE nearest to the true value, of two the even one.
 
 The true value has one nearest DOUBLE, so the result depends neither on the processor nor on a library. Only integers
-are computed with. A fixed-point number with b bits is an integer that stands for itself times 2**-b. A value is
-enclosed between two bounds; if both round to the same DOUBLE that is the result, else it is computed with twice the
-bits. This ends, because none of these functions has a value half-way between two DOUBLEs, but for `power`, which looks
-for exact values first.
+are computed with. A fixed-point number with b bits is an integer n with the value n · 2**-b. A value is enclosed
+between two bounds; if both round to the same DOUBLE that is the result, else it is computed with twice the bits. This
+ends, because none of these functions has a value half-way between two DOUBLEs, but for `power`, which checks for exact
+values first.
 
-Arguments are finite DOUBLEs for which there is a real result; the callers see to the others.
+Arguments are finite DOUBLEs with a real result; callers handle the others.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def to_double(mantissa: int, exponent: int) -> float:
 
 
 def _nearest(approximate: Callable[[int], tuple[int, int]]) -> float:
-    """Round a value of which `approximate` gives a mantissa and an exponent, of about so many bits."""
+    """Round a value of which `approximate` gives a mantissa and an exponent, of about the given number of bits."""
     bits = _FIRST_BITS
     while True:
         mantissa, exponent = approximate(bits)

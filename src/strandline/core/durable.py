@@ -1,4 +1,5 @@
-"""Files that a restart reads: there whole or not at all, on disk before anything refers to them, checked when read.
+"""s/whoever refers to a file keeps its digest, and the last digest is kept by somebody else (docs/decisions/0012)./a
+reference to a file has its digest, and the last digest is in Spark's offset log (docs/decisions/0012)./
 
     write_file       bytes under a name, by write, sync and rename
     Document         a JSON value with its kind, its format and its checksum in front
@@ -26,7 +27,7 @@ from strandline.core.errors import CheckpointError, damaged
 
 DIGEST_LENGTH: Final = 32  # hexadecimal digits
 START: Final = "0" * DIGEST_LENGTH  # the digest before the first line of a chain
-_LONGEST_NAME: Final = 120  # characters of a file name that stands for a name of the user's
+_LONGEST_NAME: Final = 120  # characters of a file name for a user-defined name
 _BLOCK: Final = 2**20
 
 
@@ -34,10 +35,10 @@ _BLOCK: Final = 2**20
 
 
 def encode_name(name: str) -> str:
-    """A file name for a name of the user's: never a path, never hidden, never one that another name has, too.
+    """Encode a user-defined name as a file name: never a path, never hidden, unique.
 
     Letters, digits, `-`, `_` and inner dots stay; everything else, and a dot or underscore in front, becomes `%` and
-    its bytes in hexadecimal. A long name is cut, and its digest tells it from others that begin alike.
+    its bytes in hexadecimal. A long name is cut and gets its digest as a suffix.
     """
     encoded = "".join(
         character
@@ -91,7 +92,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Make the content of a file durable, whoever has written it."""
+    """Make the content of a file durable, whatever process wrote it."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -104,7 +105,7 @@ def sync_file(path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DocumentKind:
-    """What a file is, and the format that this version reads and writes."""
+    """Kind of a file, and the format that this version reads and writes."""
 
     name: str
     format: int
@@ -163,20 +164,19 @@ class Line:
 class ChainedLog:
     """An append-only log of JSON values in one file.
 
-    A line is the digest of the chain and the value. One process appends; others read what has been appended since they
-    looked. What follows the last digest that somebody keeps belongs to nothing, and is cut off before the log is
-    continued (`cut`): a crash may have left it, or half of it. `lines` has the entries, but for those that were
-    forgotten to save memory.
+    A line is the digest of the chain and the value. One process appends; others read what has been appended since their
+    last read. Lines after the last recorded digest are uncommitted, and are truncated before the log is continued
+    (`cut`): a crash may have left them, or half of them. `lines` has the entries, except those evicted to save memory.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.forgotten = 0
         self.lines: list[Line] = []
-        self._base = Line(None, START, 0)  # the last line that was forgotten
+        self._base = Line(None, START, 0)  # the last evicted line
 
     def resume(self, count: int, line: Line) -> None:
-        """Go on after a line of the file that was checked, the last of the first `count`."""
+        """Resume after a verified line of the file, the last of the first `count`."""
         self.forgotten, self._base, self.lines = count, line, []
 
     @property
@@ -188,15 +188,15 @@ class ChainedLog:
         return self.lines[-1] if self.lines else self._base
 
     def digest_at(self, count: int) -> str:
-        """The digest of the chain after so many entries."""
+        """Digest of the chain after this many entries."""
         return (self._base if count == self.forgotten else self.lines[count - self.forgotten - 1]).digest
 
     def read(self) -> None:
-        """Take in what follows the lines that are known; stops at the first one that does not continue the chain."""
+        """Read the lines after the known ones; stops at the first one that does not continue the chain."""
         self.lines += scan_chain(self.path, self.last)
 
     def verify(self, count: int, expected: str) -> None:
-        """Make sure that the first `count` entries are those whose digest somebody has kept."""
+        """Check that the first `count` entries have the recorded digest."""
         if self.count < count:
             self.read()
         if self.count < count or self.digest_at(count) != expected:

@@ -1,4 +1,4 @@
-"""Errors that say what, where and what to do.
+"""Error classes: message, position, detail and hint.
 
 One class per phase under one root. The statement is short, lower case and without a full stop; detail and hint are
 sentences. `code` is a stable, searchable id. The CLI and the API render the same object.
@@ -17,7 +17,7 @@ from strandline.core.security.redaction import hidden_ranges, moved, redact, red
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A piece of the user's own text: characters `start` up to, not including, `end` of `text`."""
+    """Part of the user's text: characters `start` up to, not including, `end` of `text`."""
 
     text: str
     start: int
@@ -82,8 +82,8 @@ class StrandlineError(Exception):
         return printable("\n".join(lines))
 
 
-# Halves of surrogate pairs cannot be printed; control characters and marks that turn the writing round are not seen but
-# do something. One sign stands for each, so that the caret stays below its place.
+# Halves of surrogate pairs cannot be printed; control characters and bidirectional marks are invisible but have
+# effects. Each becomes one replacement character, so that the caret stays in place.
 _UNPRINTABLE: Final = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -115,7 +115,7 @@ def _excerpt(span: Span) -> list[str]:
     line_start = text.rfind("\n", 0, start) + 1
     line_end = text.find("\n", start)
     line_end = len(text) if line_end < 0 else line_end
-    # A secret may reach over several lines: it is looked for around this one.
+    # A secret may span several lines: search around this one.
     around = max(0, line_start - _AROUND)
     ranges = [(first + around, last + around) for first, last in hidden_ranges(text[around : line_end + _AROUND])]
     inside = [
@@ -176,7 +176,7 @@ class SetupError(StrandlineError):
 
 
 class QueryError(StrandlineError):
-    """A running query failed or was asked for something that it does not have."""
+    """A running query failed, or lacks what was requested of it."""
 
 
 _CLASSES: Final[dict[str, type[StrandlineError]]] = {

@@ -1,7 +1,7 @@
-"""Names for faults of the machine under a query: disks, files, memory, worker processes.
+"""Faults of the machine under a query: disks, files, memory, worker processes.
 
-The operating system says `[Errno 28]`, Java `No space left on device`, SQLite `database or disk is full`. Here they
-become one error with a stable code, the path, and what to do about it.
+The operating system reports `[Errno 28]`, Java `No space left on device`, SQLite `database or disk is full`. Here they
+become one error with a stable code, the path, and a hint.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _DiskFault:
     """A fault of a file system: how the system calls it, and what we call it."""
 
     numbers: tuple[int, ...]
-    words: str  # a pattern: what Java and C libraries say
+    words: str  # a pattern: messages of Java and C libraries
     code: str
     statement: str
     remedy: str
@@ -172,7 +172,7 @@ def _disk_error(fault: _DiskFault, path: str | None, message: str) -> Strandline
 
 
 def _free_space(path: str) -> str | None:
-    """How much room the file system of a path has."""
+    """Free space of the file system of a path."""
     if (known := _usage(path)) is None:
         return None
     place, usage = known

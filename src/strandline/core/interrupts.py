@@ -1,4 +1,4 @@
-"""Ends that are waited for, but not for ever."""
+"""Bounded waits for the end of threads and processes."""
 
 from __future__ import annotations
 

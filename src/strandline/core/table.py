@@ -15,7 +15,7 @@ Form = Literal["arrow", "pandas", "polars"]
 
 
 def in_form(table: pa.Table, form: Form) -> Any:
-    """A table as the user wants it."""
+    """A table in the requested format."""
     match form:
         case "arrow":
             return table

@@ -38,8 +38,7 @@ def temporary_directory(prefix: str) -> Path:
 
 
 def socket_path(prefix: str) -> str | None:
-    """A path for a Unix socket in a directory of its own; None where TMPDIR is too long for one, and the default of
-    whoever listens must do."""
+    """A path for a Unix socket in its own directory; None where TMPDIR is too long for one, and the default must do."""
     path = temporary_directory(prefix) / "socket"
     if len(os.fsencode(path)) <= _MAX_SOCKET_PATH:
         return str(path)
@@ -131,7 +130,7 @@ def _is_abandoned(directory: Path) -> bool:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
     except FileNotFoundError:
-        return True  # killed before it had its lock: whoever makes one holds the lock of the sweep
+        return True  # killed before it was locked: creators hold the lock of the sweep
     except OSError:
         return False
 

@@ -1,4 +1,4 @@
-"""SQL types, columns and schemas, and how they look in Arrow."""
+"""SQL types, columns and schemas, and their Arrow types."""
 
 from __future__ import annotations
 

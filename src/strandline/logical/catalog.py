@@ -1,4 +1,4 @@
-"""Declared streams, views and functions, what we know about them, and who reads whom."""
+"""Catalog: declared streams, views and functions, their statistics and dependants."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SYSTEM = "sys."  # what the names of the system's own tables begin with
 Argument: TypeAlias = str | int | float | bool | Secret | list["Argument"] | None
 
 
-# A column that every stream has and no user sees: for how many rows of its source one stands after a drop box.
+# Hidden column of every stream: the number of source rows that a row represents after sampling.
 WEIGHT: Final = "@weight"
 
 
@@ -38,7 +38,7 @@ class SourceCall:
 
 @dataclass(frozen=True, slots=True)
 class KnownRows:
-    """What a source knows of its own rows: columns, the time among them, and how far out of order they come."""
+    """Schema that a source provides itself: columns, the time among them, and its out-of-orderness."""
 
     columns: tuple[tuple[str, Type], ...]
     time_column: str | None
@@ -47,7 +47,7 @@ class KnownRows:
 
 
 class Feeding(Protocol):
-    """Somebody who writes the rows of a stream into a journal, at work."""
+    """A running feeder, which writes the rows of a stream into a journal."""
 
     def check(self) -> None:
         """Raise what made it fail, if something did."""
@@ -59,28 +59,28 @@ class Feeding(Protocol):
 
 
 class Feed(Protocol):
-    """Where rows come from an object of this process: what brings them into a directory while a query runs."""
+    """Declaration of a feeder: an object of this process brings rows into a directory while a query runs."""
 
     def start(self, directory: Path) -> Feeding: ...
 
 
 @dataclass(frozen=True, slots=True)
 class StreamStatistics:
-    """What the planner may take for true of a stream: rows per second, and how many values a column has, by name.
-    An answer does not depend on it."""
+    """Statistics of a stream for the planner: rows per second, and distinct values of columns by name. Results do not
+    depend on them."""
 
     rate: float | None = None
     values: Mapping[str, float] = field(default_factory=dict)
 
     def over(self, other: StreamStatistics) -> StreamStatistics:
-        """What is said here, and what is not, from the other."""
+        """These statistics, completed from the other."""
         return StreamStatistics(self.rate or other.rate, {**other.values, **self.values})
 
 
 @dataclass(frozen=True, slots=True)
 class BadInput:
-    """What rejected rows do to the queries of a stream: nothing, or they stop them once there are more than `most_rows`
-    or, of all that were read, than `most_share`."""
+    """Bad-input policy: rejected rows are skipped, or stop the queries once there are more than `most_rows` or, of all
+    that were read, than `most_share`."""
 
     stops: bool = False
     most_rows: int | None = None
@@ -120,7 +120,7 @@ class BaseStream:
 
     @property
     def time_columns(self) -> tuple[str, ...]:
-        """The columns that say when a row is valid."""
+        """Columns that define the validity of a row."""
         return tuple(name for name in (self.time_column, self.end_column) if name is not None)
 
     @property
@@ -182,7 +182,7 @@ class Catalog:
         self.measured: dict[str, StreamStatistics] = {}  # what queries have learned of base streams, by folded name
 
     def statistics(self) -> dict[str, StreamStatistics]:
-        """What the planner goes by for each base stream: what was declared, else what was measured."""
+        """Statistics of each base stream: declared, else measured."""
         nothing = StreamStatistics()
         base = (stream for stream in self if isinstance(stream, BaseStream))
         return {s.name: s.statistics.over(self.measured.get(s.name.lower(), nothing)) for s in base}
@@ -232,7 +232,7 @@ class Catalog:
         self.functions[function.name] = function
 
     def replace_view(self, view: DerivedStream, running: Sequence[Reader] = (), span: Span | None = None) -> None:
-        """Put a view in the place of another that nobody reads."""
+        """Replace a view that nothing reads."""
         known = self._streams.get(view.name.lower())
         if not (isinstance(known, DerivedStream) and known.is_view):
             self.add(view, span)
@@ -266,7 +266,7 @@ class Catalog:
         return gone
 
     def dependants(self, stream: Stream, running: Sequence[Reader] = ()) -> list[list[Dependant]]:
-        """Who reads a stream: first those that name it, then those that name these, and so on."""
+        """Dependants of a stream: direct ones first, then those of these, and so on."""
         left: list[Dependant] = [*(s for s in self if isinstance(s, DerivedStream) and s is not stream), *running]
         levels: list[list[Dependant]] = []
         names = {stream.name.lower()}

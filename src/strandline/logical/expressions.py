@@ -1,4 +1,5 @@
-"""Scalar expressions: inert, typed trees over the columns of a plan.
+"""s/`functions/registry.py` says which there are, what they return and what they mean./`functions/registry.py` lists
+them with types and meaning./
 
 Operators and functions are one node, `Call`; `functions/registry.py` says which there are, what they return
 and what they mean.
@@ -125,7 +126,7 @@ def children(expression: Expression) -> tuple[Expression, ...]:
 
 
 class Extent(NamedTuple):
-    """How large an expression is: its nodes, and the longest way down."""
+    """Size of an expression: the number of its nodes, and its height."""
 
     nodes: int
     height: int

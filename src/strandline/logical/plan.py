@@ -42,11 +42,11 @@ class TimeWindow:
 
 @dataclass(frozen=True, slots=True)
 class CountWindow:
-    """Keep the last `rows` elements of a chronon stream, or of each partition of it; moves every `slide` elements.
+    """Keep the last `rows` elements of a point stream, or of each partition of it; moves every `slide` elements.
 
     Of the first c elements of a partition up to an instant, in order of time and then of arrival, the window holds
-    those with T - rows < index <= T, T = floor(c / slide) * slide. Where a plan combines rows, nobody knows in which
-    order those of one instant arrived: they go by their values, column by column.
+    those with T - rows < index <= T, T = floor(c / slide) * slide. Where a plan combines rows, the arrival order within
+    an instant is undefined: they are ordered by their values, column by column.
     """
 
     partition: tuple[str, ...]
@@ -57,9 +57,9 @@ class CountWindow:
 
 @dataclass(frozen=True, slots=True)
 class SessionWindow:
-    """Keep the elements of a chronon stream, or of each partition of it, for as long as their session lasts.
+    """Keep the elements of a point stream, or of each partition of it, for as long as their session lasts.
 
-    A session goes on while no `gap_us` pass between one element and the next. At instant t the window holds the
+    A session continues while no `gap_us` pass between one element and the next. At instant t the window holds the
     elements up to t that are joined to t by a chain of elements, each less than the gap after the one before, and the
     last less than the gap before t.
     """
@@ -71,7 +71,7 @@ class SessionWindow:
 
 @dataclass(frozen=True, slots=True)
 class Granularity:
-    """Look at a stream only once per granule: at instant t it is as it was at floor(t / granule) * granule."""
+    """Coarsen time: the snapshot at t is that at floor(t / granule) * granule."""
 
     granule_us: int
     source: Plan
@@ -79,7 +79,8 @@ class Granularity:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What has come (`insert`) or gone (`delete`) since the instant before, valid for the one instant of the change."""
+    """Elements inserted (`insert`) or deleted (`delete`) since the instant before, valid for the one instant of the
+    change."""
 
     kind: ChangeKind
     source: Plan
@@ -97,8 +98,8 @@ class TopRows:
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """The elements with a further column that says which place they have in an order, or in that of their partition:
-    one more than there are elements before them. With a `limit` only those whose place is not behind it."""
+    """The elements with their RANK() in an order, overall or per partition: one more than the number of elements before
+    them. With a `limit` only ranks up to it."""
 
     place: Column
     partition: tuple[str, ...]
@@ -134,8 +135,8 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class OuterJoin:
-    """As Join; and the elements of the left without a partner, with NULL for the right; if `full`, those of the right
-    without a partner as well."""
+    """As Join; and the unmatched elements of the left, with NULL for the right; if `full`, those of the right as
+    well."""
 
     full: bool
     predicate: Expression
@@ -145,7 +146,7 @@ class OuterJoin:
 
 @dataclass(frozen=True, slots=True)
 class SemiJoin:
-    """The elements of the left while they have a partner on the right; if `anti`, while they have none."""
+    """The elements of the left while they have a match on the right; if `anti`, while they have none."""
 
     anti: bool
     predicate: Expression | None
@@ -155,7 +156,7 @@ class SemiJoin:
 
 @dataclass(frozen=True, slots=True)
 class MarkJoin:
-    """The elements of the left with a further column that says whether they have a partner on the right."""
+    """The elements of the left with a further column that is true while they have a match on the right."""
 
     mark: Column
     predicate: Expression | None
@@ -197,7 +198,7 @@ SetKind: TypeAlias = Literal["except all", "except", "except strict", "intersect
 
 @dataclass(frozen=True, slots=True)
 class SetOperation:
-    """Each payload as often as its kind says, given that it is valid l times in `left` and r times in `right`:
+    """Each payload with the multiplicity of its kind, given that it is valid l times in `left` and r times in `right`:
 
     except all      l - r, if that is more than 0         except          once if l > 0 and r = 0
     intersect all   the smaller of l and r                intersect       once if l > 0 and r > 0

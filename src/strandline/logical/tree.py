@@ -87,7 +87,7 @@ def expressions(plan: Plan) -> tuple[Expression, ...]:
 
 
 def size(plan: Plan) -> int:
-    """How many operators a plan has, and nodes of expressions in them: what all walks over it cost."""
+    """Number of operators and expression nodes of a plan: the cost of a walk over it."""
     return sum(1 + sum(extent(each).nodes for each in expressions(node)) for node in walk(plan))
 
 

@@ -54,9 +54,9 @@ class UserFunction:
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """What an aggregate of the user's knows about some values each: one entry per column for each of them.
+    """States of a user-defined aggregate: one entry per column for each group of values.
 
-    The user sees the columns as a tuple, or the only one by itself if that is how it came.
+    The user function gets the columns as a tuple, or a single one by itself if that is what it returned.
     """
 
     columns: tuple[pa.Array, ...]
@@ -82,9 +82,9 @@ class States:
 
 @dataclass(frozen=True, slots=True)
 class UserAggregate:
-    """An aggregate of the user's: a state for each value, states merged into one, and what such a state amounts to.
+    """User-defined aggregate: initialize, merge and evaluate over states.
 
-    With `inverse` it is known how to take values out again; without, the values that stay have to be merged anew.
+    With `inverse` values can be removed; without, the remaining values are merged again.
     """
 
     name: str
@@ -133,7 +133,7 @@ class UserAggregate:
         return self._combined("inverse", self.inverse, one, two)
 
     def evaluated(self, states: States) -> pa.Array:
-        """What the states amount to, in the type that the aggregate returns."""
+        """Evaluate states, in the return type of the aggregate."""
         who = f"evaluate of {self.title}"
         result = _called(who, self.evaluate, (states.seen,), _OF_STATES)
         return _returned(who, result, len(states), self.returns)
@@ -250,7 +250,7 @@ def _wrong(who: str, what: str, hint: str) -> QueryError:
 
 
 def _close(have: pa.DataType, want: pa.DataType) -> bool:
-    """Whether a type differs in size only: Arrow's own functions are free with integers, decimals and texts."""
+    """True if a type differs in size only: Arrow's functions may widen integers, decimals and texts."""
     kinds = (pa.types.is_integer, pa.types.is_decimal, pa.types.is_timestamp, pa.types.is_date, pa.types.is_floating)
     texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
     return (

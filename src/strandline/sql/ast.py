@@ -1,7 +1,6 @@
-"""The syntax tree: what the user wrote, before names and types are known.
+"""Syntax tree, before names and types are resolved.
 
-Every node knows its place in the text. The place is not part of its identity: two nodes are equal if they say the
-same thing.
+Every node has its span in the text, which is not part of its identity: nodes with the same content are equal.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from strandline.logical.udf import Definition
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A piece of syntax and where it stands."""
+    """Syntax node with its span."""
 
     span: Span = field(kw_only=True, compare=False, repr=False)
 
@@ -65,7 +64,7 @@ class Number(Node):
 
 @dataclass(frozen=True, slots=True)
 class Text(Node):
-    """A text in quotes. Beside a value of another type it is read as a value of that type, as in PostgreSQL."""
+    """A text in quotes. Compared with a value of another type it is read as that type, as in PostgreSQL."""
 
     value: str
 
@@ -225,7 +224,7 @@ class Star(Node):
 
 @dataclass(frozen=True, slots=True)
 class SortItem(Node):
-    """An element of ORDER BY; `nulls` is FIRST, LAST or, if nothing is said, None."""
+    """An element of ORDER BY; `nulls` is FIRST, LAST or, by default, None."""
 
     value: Expression
     descending: bool
@@ -233,13 +232,13 @@ class SortItem(Node):
 
     @property
     def nulls_first(self) -> bool:
-        """As in PostgreSQL, NULL is greater than every value unless something else is said."""
+        """As in PostgreSQL, NULL is greater than every value by default."""
         return self.descending if self.nulls is None else self.nulls == "FIRST"
 
 
 @dataclass(frozen=True, slots=True)
 class Function(Node):
-    """A call of a function or an aggregate; which of the two is for the binder to say."""
+    """A call of a function or an aggregate; the binder distinguishes them."""
 
     name: Identifier
     arguments: tuple[Expression, ...] | Star
@@ -326,7 +325,7 @@ Window: TypeAlias = RangeWindow | NowWindow | RowsWindow | SessionWindow
 
 @dataclass(frozen=True, slots=True)
 class StreamTable(Node):
-    """A declared stream in FROM; `weighted` if its rows tell for how many they stand (`scaled`)."""
+    """A declared stream in FROM; `weighted` if its rows carry their weights (`scaled`)."""
 
     name: Identifier
     window: Window | None
@@ -349,7 +348,7 @@ class QueryTable(Node):
 class Join(Node):
     """`left JOIN right ON condition`; `kind` is LEFT, RIGHT, FULL, SEMI, ANTI or, for inner, None.
 
-    `using` are the columns after USING; NATURAL stands for all that both sides have. Without any of these: CROSS JOIN.
+    `using` are the columns after USING; NATURAL means all common columns. Without any of these: CROSS JOIN.
     """
 
     condition: Expression | None
@@ -414,7 +413,7 @@ class UnionAll(Node):
 
 @dataclass(frozen=True, slots=True)
 class SetOperation(Node):
-    """`left UNION right` and the like; `operator` is as in SQL, without the DISTINCT that is the default."""
+    """`left UNION right` and other set operations; `operator` is as in SQL, without the default DISTINCT."""
 
     operator: str
     left: Query
@@ -572,8 +571,7 @@ class Drop(Node):
 
 @dataclass(frozen=True, slots=True)
 class CreateSink(Node):
-    """`CREATE SINK name INTO fn(…) AS query [ALLOW SHEDDING …]`: a query that runs under this name, and where its
-    answer goes."""
+    """`CREATE SINK name INTO fn(…) AS query [ALLOW SHEDDING …]`: a named query, and the target of its result."""
 
     name: Identifier
     target: Connector
@@ -634,7 +632,7 @@ Statement: TypeAlias = (
 
 
 def reads_system(*nodes: Node) -> bool:
-    """Whether a table of the system is read anywhere below. Not by recursion: the text may be deeper than the stack."""
+    """True if a system table is read anywhere below. Not by recursion: the text may be deeper than the stack."""
     pending = list(nodes)
     while pending:
         node = pending.pop()

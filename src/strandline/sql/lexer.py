@@ -1,7 +1,7 @@
-"""Text to tokens: the words, numbers, texts and symbols of a script, each with its place.
+"""Lexer: the words, numbers, texts and symbols of a script, each with its span.
 
-Keywords are ordinary words here; only the parser knows where a word has a meaning of its own. `Cursor` is a position
-in the tokens, and at the end stands what the text of numbers and durations denotes.
+Keywords are ordinary words here; the parser gives them their meaning. `Cursor` is a position in the tokens; numbers and
+durations are converted at the end.
 """
 
 from __future__ import annotations
@@ -21,13 +21,11 @@ from strandline.core.types import MAX_PRECISION
 
 T = TypeVar("T")
 
-# Durations stay far inside of int64, so that adding one to any instant of a row cannot overflow.
+# Durations stay far within int64, so that adding one to any instant of a row cannot overflow.
 MAX_DURATION_US: Final = 2**61
 
 
 class Kind(Enum):
-    """What a token is."""
-
     WORD = auto()  # an unquoted name or keyword
     QUOTED = auto()  # a name in double quotes
     NUMBER = auto()
@@ -38,7 +36,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of the text. `value` is what it denotes: quotes removed, doubled quotes made single."""
+    """A token of the text. `value` is its denotation: quotes removed, doubled quotes made single."""
 
     kind: Kind
     value: str
@@ -103,7 +101,7 @@ def _token(text: str, at: int) -> Token:
 
 
 def _number(text: str, at: int, end: int) -> Token:
-    # `10SECONDS` and `1e` are more likely slips than a number beside a name, so they are not split silently.
+    # `10SECONDS` and `1e` are more likely typos than a number beside a name, so they are not split silently.
     if rest := _WORD.match(text, end):
         hint = f"Put a blank after the number: {text[at:end]} {rest.group()}."
         raise _error(
@@ -176,7 +174,7 @@ class Cursor:
         return self.token.kind is Kind.END
 
     def sees(self, *keywords: str) -> bool:
-        """Whether the next tokens are these keywords."""
+        """True if the next tokens are these keywords."""
         return all(self.peek(i).keyword == word for i, word in enumerate(keywords))
 
     def sees_any(self, keywords: Container[str]) -> bool:

@@ -1,4 +1,4 @@
-"""What the settings of Kafka's library reach: brokers, files of keys and certificates, and more that no rule bounds."""
+"""Resources of librdkafka settings: brokers, files of keys and certificates, and settings that no rule bounds."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ MAX_BYTES: Final = 64 * 1024  # of a file with a secret
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Secret:
-    """A text that is never shown: a reference to it or, as `text`, one that stands in the statement itself."""
+    """A text that is never shown: a reference to it or, as `text`, a literal of the statement itself."""
 
     origin: Literal["env", "file", "text"]
     name: str

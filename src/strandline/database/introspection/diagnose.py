@@ -1,4 +1,4 @@
-"""Why an answer is empty: which source is silent, where time stands, and which operator lets nothing through."""
+"""Diagnosis of an empty result: idle sources, a stalled watermark, operators without output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _JOINS = ("HashJoin", "OuterHashJoin")
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that is known of a query from outside: its operators, what they did, what its streams said."""
+    """Diagnostics of a query: its operators, their counters, and the status of its streams."""
 
     query: str
     flow: Flow
@@ -36,7 +36,7 @@ class Evidence:
         return [self.heartbeats.get(name) or Heartbeat(name) for name in names]
 
     def passed(self, step: str) -> int:
-        """How many elements have left a step, or a stream for this query, whose drop box may take some."""
+        """Elements that left a step, or a stream for this query after sampling."""
         if step.startswith(SOURCE):
             beat = self.heartbeats.get(step.removeprefix(SOURCE))
             return beat.rows - beat.dropped.get(self.query, 0) if beat is not None else 0
@@ -57,13 +57,13 @@ def write_flow(directory: Path, pipeline: Pipeline) -> None:
 
 
 def evidence_of(query: str, delivery: Delivery) -> Evidence:
-    """What this process knows of a query that it runs."""
+    """Diagnostics of a query that runs in this process."""
     flow = flow_of(delivery.pipeline)
     return Evidence(query, flow, delivery.heartbeats, delivery.operators, delivery.rows_out[query])
 
 
 def evidence_in(out: Path, query: str) -> Evidence:
-    """What `strandline run` has written down of a query, while it runs or afterwards."""
+    """Diagnostics that `strandline run` has recorded of a query, while it runs or afterwards."""
     known: set[str] = set()
     for path in sorted(out.glob(f"**/{FLOW}")):
         flow = Flow.from_json(json.loads(path.read_text()))
@@ -75,7 +75,7 @@ def evidence_in(out: Path, query: str) -> Evidence:
 
 
 def _recorded_evidence(query: str, flow: Flow, records: BatchRecords) -> Evidence:
-    """What the newest batch record says."""
+    """Diagnostics of the newest batch record."""
     listed = records.listed()
     newest = records.newest(listed[-1].batch) if listed else None
     if newest is None:
@@ -148,7 +148,7 @@ def _stuck(evidence: Evidence) -> Iterator[_Verdict]:
 
 
 def _holder(beat: Heartbeat) -> str:
-    """Who holds time back: a stream or, where it has partitions, the slowest of them."""
+    """The stream that holds the watermark, or the slowest of its partitions."""
     active = [name for name in beat.partitions if name not in beat.resting]
     if not active:
         return beat.stream
@@ -186,7 +186,7 @@ def _remedy(evidence: Evidence, step: str) -> str | None:
 
 
 def steps_of(evidence: Evidence) -> list[str]:
-    """The steps behind an answer, each after those that it reads."""
+    """The steps behind a result, inputs first."""
     found: dict[str, None] = {}
 
     def visit(name: str) -> None:

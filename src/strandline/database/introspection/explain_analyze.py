@@ -1,4 +1,4 @@
-"""EXPLAIN ANALYZE: the plan of a running query with what was measured, beside what was expected.
+"""EXPLAIN ANALYZE: the plan of a running query with measured and expected figures.
 
 Rates and costs are per second of stream time, as the cost model has them: a query that reads a day of files in a minute
 shows what it would take of a processor if the day took a day.
@@ -17,7 +17,8 @@ _WIDE = 72  # characters of an operator
 
 
 class Estimate(Protocol):
-    """What the planner expects of an operator: rows per second out of it, seconds of CPU per second, rows kept."""
+    """Expectation of the planner for an operator: rows per second out of it, seconds of CPU per second, rows of
+    state."""
 
     @property
     def rate_out(self) -> float: ...
@@ -34,7 +35,7 @@ def analyzed(
     progress: Instant,
     estimates: Mapping[str, Estimate],
 ) -> str:
-    """The operators behind an answer as a tree; `answers` are the steps that it comes from."""
+    """The operators behind a result as a tree; `answers` are the steps that output it."""
     seconds = stream_seconds(heartbeats.values())
     table = [_head(bool(estimates)), *_rows(known, answers, seconds, estimates)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
@@ -43,7 +44,7 @@ def analyzed(
 
 
 def stream_seconds(beats: Iterable[Heartbeat]) -> float | None:
-    """How much time of the streams has gone by; None before there is any."""
+    """Stream time covered so far in seconds; None before there is any."""
     seen = [beat for beat in beats if beat.rows]
     if not seen:
         return None

@@ -1,4 +1,4 @@
-"""What SHOW and DESCRIBE tell of streams, views and queries."""
+"""SHOW and DESCRIBE of streams, views and queries."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def show_sinks(queries: Iterable[Query], waiting: Mapping[str, Sink]) -> Listing
 
 
 def show_shedding(queries: Iterable[Query]) -> Listing:
-    """Of every query that may lose rows, stream by stream: what is kept now, what was dropped so far, and which part of
-    the answer is left by the model of the plan."""
+    """Shedding by query and stream: the present sampling rate, the rows dropped so far, and the estimated fraction of
+    the results that remains."""
     rows: list[tuple[object, ...]] = []
     for query in queries:
         for each in query.shedding():

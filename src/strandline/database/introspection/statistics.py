@@ -1,4 +1,7 @@
-"""What is known of a running query, operator by operator and edge by edge.
+"""s/How many elements pass, what operators keep and what they cost is counted in every batch. The rest is measured
+while somebody subscribes (`runtime/subscriptions.py`), and is None before; what can be derived is, when it is looked
+at./Elements, state and cost of operators are counted in every batch. The rest is measured while there are subscribers
+(`runtime/subscriptions.py`), and is None before; derived figures are computed on access./
 
 How many elements pass, what operators keep and what they cost is counted in every batch. The rest is measured while
 somebody subscribes (`runtime/subscriptions.py`), and is None before; what can be derived is, when it is looked at.
@@ -49,7 +52,7 @@ class OperatorStatistics:
 
 @dataclass(frozen=True, slots=True)
 class EdgeStatistics:
-    """What flows from a stream (`source:name`) or an operator to the next one, or to the answer."""
+    """Statistics of an edge from a stream (`source:name`) or an operator to the next one, or to the result."""
 
     begin: str
     end: str
@@ -109,7 +112,7 @@ class Statistics:
 
 
 def statistics_of(query: str, delivery: Delivery) -> Statistics:
-    """What this process knows of a query that it runs."""
+    """Statistics of a query that runs in this process."""
     evidence = evidence_of(query, delivery)
     steps = steps_of(evidence)
     reading = tuple(_reading(evidence, beat.stream) for beat in evidence.streams)
@@ -152,7 +155,7 @@ def _edges(
 
 
 def starts_of(beat: Heartbeat) -> Starts:
-    """What a stream tells of its rate in any case."""
+    """Rate of a stream, which is always counted."""
     return Starts(beat.rows, beat.low, beat.high)
 
 

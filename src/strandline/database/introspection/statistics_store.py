@@ -1,7 +1,7 @@
-"""What running queries teach of the streams that they read, kept for the planning of the next ones.
+"""Persisted stream statistics, measured by running queries for the planning of the next ones.
 
-The rate of a stream is known from its heartbeats; how many values its columns have, from what subscribers had measured.
-It is kept in the catalog and, where a database has a directory for checkpoints, in a file there.
+The rate of a stream comes from its source status, the distinct values of its columns from metric subscriptions. It is
+kept in the catalog and, where a database has a directory for checkpoints, in a file there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from strandline.runtime.commit import BatchReport, Delivery, Listener
 from strandline.runtime.edge_metrics import Edge
 
 FILE: Final = "statistics.json"
-LEAST_ROWS: Final = 100  # fewer do not tell a rate
+LEAST_ROWS: Final = 100  # fewer rows give no reliable rate
 EVERY: Final = 10.0  # seconds between two times that the file is written
 
 
@@ -37,13 +37,13 @@ class Learned:
         self._known = _read(self._file)  # of streams that are not declared yet, or not any more, too
 
     def recall(self, stream: BaseStream) -> None:
-        """Tell the catalog what an earlier run has learned of a stream that is declared now, if it is the same one."""
+        """Load the saved statistics of a newly declared stream into the catalog, if it is the same stream."""
         data = self._known.get(stream.name.lower())
         if data is not None and data["identity"] == _identity(stream):
             self.catalog.measured[stream.name.lower()] = statistics_from(data)
 
     def listener(self, delivery: Delivery) -> Listener:
-        """Whom a query calls after each of its batches."""
+        """Callback for the batches of a query."""
 
         def take(report: BatchReport) -> None:
             for stream in delivery.pipeline.streams:
@@ -86,7 +86,7 @@ def statistics_from(data: Mapping[str, Any]) -> StreamStatistics:
 
 
 def _read(file: Path | None) -> dict[str, dict[str, Any]]:
-    """What is in the file; one that cannot be read tells nothing."""
+    """Content of the file; an unreadable one is ignored."""
     if file is None or not file.exists():
         return {}
     try:

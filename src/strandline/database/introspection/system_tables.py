@@ -1,7 +1,7 @@
-"""The tables of the system, `sys.streams`, `sys.queries`, …: what runs here, read as SQL at the moment of asking.
+"""System tables, `sys.streams`, `sys.queries`, …: the running system, queried with SQL.
 
-They are finite, so a SELECT over them is answered at once. Its tables are streams whose rows are all valid at one
-instant, and the local engine computes the snapshot of that instant: whatever the language can say, it can say here.
+They are finite, so a SELECT over them returns immediately. They are streams whose rows are all valid at one instant,
+and the local engine computes the snapshot of that instant: the whole language is available.
 """
 
 from __future__ import annotations
@@ -82,11 +82,11 @@ class SystemTables(Catalog):
                 hint=f"Tables are {', '.join(TABLES)}.",
                 span=span,
             )
-        return self.others.get(name, span)  # which says that there is none
+        return self.others.get(name, span)  # which raises that there is none
 
 
 def ask(query: ast.Query, catalog: Catalog, queries: Sequence[Query]) -> Listing:
-    """The answer of a query over tables of the system."""
+    """Result of a query over system tables."""
     tables = SystemTables(catalog)
     query, most = _without_bare_limit(query)
     plan = bind_query(query, tables)
@@ -96,7 +96,7 @@ def ask(query: ast.Query, catalog: Catalog, queries: Sequence[Query]) -> Listing
 
 
 def _without_bare_limit(query: ast.Query) -> tuple[ast.Query, int | None]:
-    """A LIMIT without an order is about what is shown, not about what the answer is."""
+    """A LIMIT without an order limits the display, not the result."""
     match query:
         case ast.With(_, body):
             inner, most = _without_bare_limit(body)
@@ -141,7 +141,7 @@ def _snapshot(plan: Plan, rows: Look) -> pl.DataFrame:
 
 
 class _Rows(Source):
-    """All rows of a table, at once."""
+    """All rows of a table."""
 
     traits = Traits(False, True, True, "what is, at the moment of asking")
 
@@ -183,7 +183,7 @@ def _streams(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, 
 
 
 def _freshest(stream: str, queries: Iterable[Query]) -> Heartbeat | None:
-    """What the query knows that has read most of a stream."""
+    """Status of a stream by the query that has read most of it."""
     beats = (query.heartbeats().get(stream) for query in queries)
     return max((beat for beat in beats if beat is not None), key=lambda beat: beat.rows, default=None)
 

@@ -1,8 +1,8 @@
-"""A Spark DataFrame of the user's, streaming or not, as a stream of ours.
+"""DataFrame source: a user's Spark DataFrame, streaming or not, as a stream.
 
 A second Spark query runs beside the one of the pipeline: it computes the DataFrame, and `foreachBatch` writes each of
 its micro-batches into the journal that the source reads. Spark repeats a micro-batch after a crash, under its number;
-the journal has the number in the same file as the rows, so a batch that is there is passed over.
+the journal has the number in the same file as the rows, so a repeated batch is skipped.
 
     <checkpoint>/sources/<stream>/spark/     Spark's offsets and commits of that query
     <checkpoint>/sources/<stream>/rows/      the journal
@@ -45,7 +45,7 @@ from strandline.core.types import (
 from strandline.engines.spark.failure import summary
 from strandline.engines.spark.launcher.session import is_broken_connection
 
-MOST_WAITING = 4_000_000  # rows in the journal that nobody has read; then Spark's next micro-batch waits
+MOST_WAITING = 4_000_000  # unread rows in the journal; then Spark's next micro-batch waits
 _ENDING = ("availableNow", "once")  # triggers of queries that end by themselves
 
 _SIMPLE: Mapping[type[spark_types.DataType], Type] = {
@@ -66,7 +66,7 @@ _SIMPLE: Mapping[type[spark_types.DataType], Type] = {
 
 
 def checked(name: str, frame: object) -> DataFrame:
-    """The DataFrame, if it is one whose rows can come to this process."""
+    """Check that the rows of the DataFrame can come to this process."""
     if isinstance(frame, ClassicDataFrame):
         return frame
     raise CatalogError(
@@ -145,7 +145,7 @@ class FrameFeed:
         return StreamFeeder(self, directory) if is_streaming else TableFeeder(self, directory)
 
     def failed(self, error: BaseException) -> SourceError:
-        """What Spark said, in a line."""
+        """Spark's error as one line."""
         log = self.log_file()
         return SourceError(
             f'the DataFrame of stream "{self.name}" has failed: {summary(str(error))}',
@@ -169,7 +169,7 @@ class Feeder:
         self.journal.look()
         self.failure: StrandlineError | None = None
         self._read = threading.Condition()
-        self._position: int | None = None  # up to where somebody has read
+        self._position: int | None = None  # the read position
         self._stopping = False
 
     def take(self, frame: DataFrame, number: int) -> None:
@@ -184,7 +184,7 @@ class Feeder:
             self._refuse_if_stopping()
             self.journal.append_batch(number, rows, merged(paths, self.feed.time) if rows else ())
         except Exception as error:
-            # Said here: the words that come back through the JVM are wrapped several times.
+            # Raised here: an error that comes back through the JVM is wrapped several times.
             self.failure = error if isinstance(error, StrandlineError) else self.feed.failed(error)
             raise
         finally:
@@ -216,7 +216,7 @@ class Feeder:
         return 0 if self._position is None else self.journal.reach - self._position
 
     def _refuse_if_stopping(self) -> None:
-        # A batch that is not written must not look done to Spark.
+        # An unwritten batch must not look done to Spark.
         if self._stopping:
             raise InterruptedError("the stream is being stopped")
 
@@ -235,7 +235,7 @@ class Feeder:
 
 
 class StreamFeeder(Feeder):
-    """A streaming DataFrame: a Structured Streaming query that never ends, unless its trigger says so."""
+    """A streaming DataFrame: a Structured Streaming query that runs until stopped, unless its trigger ends it."""
 
     def __init__(self, feed: FrameFeed, directory: Path) -> None:
         super().__init__(feed, directory)

@@ -35,8 +35,8 @@ _RESTARTS = 3  # of Spark's query in one batch, when processes of Spark's are lo
 class SparkRun:
     """Source, exchanges, stages and delivery, wired and started.
 
-    A thread of its own watches Spark's query and ends it. Whoever waits for the end waits for that thread, so that an
-    interrupt never falls into a conversation with the JVM.
+    A watcher thread follows Spark's query and ends it. Callers wait for that thread, so that an interrupt never hits a
+    call to the JVM.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class SparkRun:
         self._wrote_last = threading.Event()
         self._over = threading.Event()
         self._failure: StrandlineError | None = None
-        self._refusal: StrandlineError | None = None  # what a sink said
+        self._refusal: StrandlineError | None = None  # error of a sink
         self._stop_asked = threading.Event()
         self._closed = False  # whether it was stopped
         self._stopping = threading.Lock()
@@ -90,14 +90,14 @@ class SparkRun:
             frame = frame.repartitionById(job.pipeline.buckets, "bucket")
             frame = frame.mapInArrow(stage_function(job, stage), SCHEMA)
         return (
-            frame.writeStream.queryName(f"{name} {uuid.uuid4().hex[:8]}")  # Spark wants names to be unique
+            frame.writeStream.queryName(f"{name} {uuid.uuid4().hex[:8]}")  # Spark requires unique names
             .foreachBatch(self._deliver_unless_stopped)
             .option("checkpointLocation", str(Path(job.checkpoint) / "spark"))
             .start()
         )
 
     def _deliver_unless_stopped(self, frame: DataFrame, batch: int) -> None:
-        """Deliver a batch while the query runs. Once it was stopped, another may go on from its checkpoint."""
+        """Deliver a batch while the query runs. Once it was stopped, another run may resume from its checkpoint."""
         with self._delivering:
             if self._stop_asked.is_set():
                 raise InterruptedError("the query was stopped")
@@ -144,7 +144,7 @@ class SparkRun:
             if self._stop_asked.is_set() or self.delivery.ended:
                 return None
             return self._explain_text("Spark terminated the query without an error message")
-        except Exception as error:  # the JVM is gone, or has something to say about our last batch
+        except Exception as error:  # the JVM is gone, or reports an error of our last batch
             return self._explain(error)
 
     def _explain(self, error: Exception) -> StrandlineError:
@@ -163,7 +163,7 @@ class SparkRun:
         return [job.checkpoint, *(target.directory for target in job.targets.values())]
 
     def _is_worth_a_restart(self, failure: StrandlineError) -> bool:
-        """Whether processes of Spark's were lost, and not again and again in the same batch."""
+        """True if processes of Spark's were lost, but not repeatedly in the same batch."""
         if failure.code != "worker-lost" or self._stop_asked.is_set():
             return False
         if self.delivery.last_batch > self._restarted_after:
@@ -198,7 +198,7 @@ class SparkRun:
         return self._follow()
 
     def _release(self) -> None:
-        """Nothing is written any more: another run may go on from the checkpoint."""
+        """Nothing is written any more: another run may resume from the checkpoint."""
         if self.delivery.chain is not None:
             self.delivery.chain.release()
 
@@ -246,11 +246,11 @@ class SparkRun:
             self.query.stop()
 
     def rows_left(self) -> int | None:
-        """About how many rows of the sources have not been read; None if they cannot tell."""
+        """Approximate number of unread rows of the sources; None if unknown."""
         return self.planner.rows_left
 
     def durations(self) -> list[dict[str, Any]]:
-        """What recent batches took, by phase, in milliseconds."""
+        """Durations of recent batches, by phase, in milliseconds."""
         try:
             return [{"batch": p["batchId"], **p["durationMs"]} for p in self.query.recentProgress]
         except Exception:
@@ -271,7 +271,7 @@ def ship_package(spark: SparkSession, directory: Path) -> None:
 
 
 def _is_from_lost_planner(error: BaseException) -> bool:
-    """Whether the process that Spark asks how far the sources have come was lost: the connection to it broke."""
+    """True if the connection to Spark's planning process of the source broke."""
     stack = str(getattr(getattr(error, "_cause", None), "_stackTrace", ""))
     broken = re.match(r"java\.(?:net\.SocketException|io\.EOFException|io\.IOException: Broken pipe)", stack)
     return broken is not None and "PythonStreamingSourceRunner" in stack

@@ -82,7 +82,7 @@ def _origin(plan: Plan, streams: RawStreams) -> Instant | None:
 @dataclass(frozen=True, slots=True)
 class _Meaning:
     streams: RawStreams
-    origin: Instant | None  # the first element of any input: from then on the query has an answer
+    origin: Instant | None  # the first element of any input: from then on the query has a result
     known: dict[tuple[int, Instant], list[Row]] = field(default_factory=dict)  # by the identity of the node
 
     def at(self, plan: Plan, t: Instant) -> list[Row]:
@@ -95,7 +95,7 @@ class _Meaning:
         match plan:
             case Scan(stream, _, columns):
                 elements = (e for e in self.streams.get(stream, ()) if e.time <= t < e.end)
-                # Nothing is dropped here, so each row stands for itself.
+                # Nothing is dropped here, so each row represents itself.
                 return [{c.id: 1.0 if c.name == WEIGHT else e.values[c.name] for c in columns} for e in elements]
             case TimeWindow(range_us, slide_us, source):
                 last = (t + 1) // slide_us * slide_us
@@ -257,12 +257,12 @@ def _copies(kind: SetKind, left: int, right: int) -> int:
 
 
 def change_instants(plan: Plan, streams: RawStreams) -> list[Instant]:
-    """Every instant at which the answer can change, and the ones just before and after."""
+    """Every instant at which the result can change, and the ones just before and after."""
     return sorted({t + d for t in changes(plan, streams) for d in (-1, 0, 1)})
 
 
 def changes(plan: Plan, streams: RawStreams) -> set[Instant]:
-    """Every instant at which the answer can be another than at the instant before; some where it is not."""
+    """Every instant at which the result can differ from the instant before; some where it does not."""
     return _changes(plan, streams, _origin(plan, streams))
 
 

@@ -1,7 +1,4 @@
-"""Calls of aggregates: what stands in their parentheses and behind them.
-
-A room of the binder. It says what is aggregated and how; `groups` gives it a column.
-"""
+"""Binding of aggregate calls."""
 
 from __future__ import annotations
 
@@ -54,7 +51,7 @@ def described(user: UserAggregate) -> AggregateFunction:
 def bind_aggregate(
     function: AggregateFunction, node: ast.Function, bind: Bind, condition: Bind, time: Expression | None
 ) -> BoundAggregate:
-    """The meaning of a call. `condition` binds what FILTER says; `time` is what rows are ordered by, if clear."""
+    """Bind a call. `condition` binds the FILTER clause; `time` is the arrival order of the rows, if defined."""
     _check_form(function, node)
     order = tuple(_sorted(item, bind) for item in node.within or node.order)
     parameter: Value = None

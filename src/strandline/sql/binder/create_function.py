@@ -1,6 +1,6 @@
-"""Functions and aggregates of the user's: how they are declared, and which calls of a statement mean them.
+"""Binding of user-defined functions and aggregates: their declarations, and their calls in a statement.
 
-A room of the binder that works ahead of it: it marks the calls in the syntax tree, wherever they stand.
+A pass before the binder marks the calls in the syntax tree.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What CREATE STREAM declares of a source: columns, time, and the promise about its order.
-
-A room beside the binder: there is no query in it.
-"""
+"""Binding of CREATE STREAM: columns, time, and the promise about its order."""
 
 from __future__ import annotations
 
@@ -20,10 +17,9 @@ TIME_TYPES: Final = ("TIMESTAMP", "DATE", "BIGINT")
 
 
 def bind_create_stream(statement: ast.CreateStream, known: KnownRows | None = None) -> BaseStream:
-    """The stream that `CREATE STREAM name (columns) SOURCE …` declares; whether the source exists is not asked.
+    """The stream that `CREATE STREAM name (columns) SOURCE …` declares; the source itself is not checked.
 
-    Where the columns are left out, they are what the source knows of its rows; and so are the time and the order,
-    unless the statement says more.
+    Omitted columns, time and order are those that the source provides.
     """
     columns = _columns(statement, known)
     time_column = None if statement.time_column is None else _time_column(statement, columns, statement.time_column)
@@ -53,7 +49,7 @@ def _bad_input(clause: ast.BadInput | None) -> BadInput:
 def _statistics(
     statement: ast.CreateStream, columns: tuple[tuple[str, Type], ...], known: KnownRows | None
 ) -> StreamStatistics:
-    """What `WITH (…)` says about the rows, and what the source knows itself."""
+    """Statistics of `WITH (…)`, completed by those of the source."""
     rate = known.rate if known is not None else None
     values: dict[str, float] = {}
     names = {name.lower(): name for name, _ in columns}
@@ -92,7 +88,7 @@ def declaration(
     if until is not None:
         begin = (
             "" if ordered_by is None else f"FROM {_written(ordered_by)} "
-        )  # without it the parser says what is missing
+        )  # without it the parser reports what is missing
         words.append(f"VALID {begin}UNTIL {_written(until)}")
     elif ordered_by is not None:
         words.append(f"ORDERED BY {_written(ordered_by)}")
@@ -111,7 +107,7 @@ def _written(name: str) -> str:
 
 
 def bind_connector(connector: ast.Connector) -> SourceCall:
-    """A source or sink with its values; whether it exists, or is allowed, is not asked."""
+    """A source or sink with its values; whether it exists, or is allowed, is not checked."""
     options = {_folded(name): value.value for name, value in connector.options}
     return SourceCall(_folded(connector.function), tuple(each.value for each in connector.arguments), options)
 

@@ -1,7 +1,7 @@
-"""Scalar expressions bound: from what is written to typed calls over the columns in scope.
+"""Binding of scalar expressions: from syntax to typed calls over the columns in scope.
 
-A room of the binder. It finds the function that fits its arguments, and makes the casts that it asks for explicit.
-Aggregates are handed to whoever collects them, so that this room needs to know nothing of grouping.
+It resolves the overload of a function and makes its casts explicit. Aggregates are passed to a collector, so that this
+module is independent of grouping.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Collect: TypeAlias = Callable[[BoundAggregate], ColumnRef]
 
 
 class Places:
-    """Where each use of a column stands in the text, by the identity of its node: equal nodes have many places."""
+    """Spans of the uses of columns, by the identity of their nodes: equal nodes have many spans."""
 
     def __init__(self) -> None:
         self.known: dict[int, tuple[Expression, Span]] = {}
@@ -65,7 +65,7 @@ class Operand:
 # Called with a subquery in an expression and the binder of that expression: its value.
 Subquery: TypeAlias = ast.Exists | ast.Quantified | ast.ScalarQuery
 Ask: TypeAlias = "Callable[[Subquery, Scalars], Expression]"
-# Called with a ranking and the binder of the expression that it stands in: the place of a row.
+# Called with a ranking and the binder of its expression: the rank of a row.
 Place: TypeAlias = "Callable[[ast.Ranking, Scalars], Expression]"
 
 
@@ -339,7 +339,7 @@ class Scalars:
 
 
 def call(function: str, operands: list[Operand], span: Span) -> Expression:
-    """The function that fits the operands, applied to them after the casts that it asks for."""
+    """Resolve the overload for the operands, and apply it with its casts."""
     try:
         resolved = resolve(function, tuple(operand.type for operand in operands))
         pairs = zip(operands, resolved.argument_types, strict=True)
@@ -364,7 +364,7 @@ def _within(operand: Operand, low: Operand, high: Operand, span: Span) -> Expres
 
 
 def equality(one: Column, two: Column, span: Span) -> Expression:
-    """That two columns are equal; `span` is where that is asked for."""
+    """The equality of two columns; `span` is its place in the text."""
     return call("=", [Operand(ColumnRef(column.id, column.type), span) for column in (one, two)], span)
 
 

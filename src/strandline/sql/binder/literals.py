@@ -1,6 +1,6 @@
-"""The values that a query writes down: numbers and texts to typed literals, and casts done ahead of time.
+"""Typed literals, and constant casts.
 
-A room of the binder, and its bottom: everything here is decided by a text and a type, no name has to be known.
+Everything here depends on a text and a type only, not on names.
 """
 
 from __future__ import annotations

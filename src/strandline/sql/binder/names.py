@@ -1,7 +1,7 @@
-"""What a name in FROM means: a query of a WITH around it, else a stream or view of the catalog.
+"""Name resolution in FROM: a query of a WITH around it, else a stream or view of the catalog.
 
-A room of the binder. A query of WITH is bound once, where it stands, so that one that nobody uses is checked as well;
-whoever names it gets a copy under ids of its own.
+A query of WITH is bound once, where it is defined, so that an unused one is checked as well; each use gets a copy under
+fresh ids.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Names:
         self._not_yet: dict[str, str] = {}  # the queries of WITH that cannot be read here, and the reason
 
     def get(self, name: ast.Identifier) -> Stream:
-        """What the name means; a query of WITH hides a stream."""
+        """Resolve a name; a query of WITH hides a stream."""
         query = self._queries.get(name.name.lower())
         if query is not None:
             return query
@@ -47,12 +47,12 @@ class Names:
         return stream
 
     def is_local(self, stream: Stream) -> bool:
-        """Whether the name comes from a WITH."""
+        """True if the name comes from a WITH."""
         return self._queries.get(stream.name.lower()) is stream
 
     @contextmanager
     def within(self, tables: tuple[ast.CommonTable, ...], bind: Callable[[ast.Query], Plan]) -> Iterator[None]:
-        """The names inside of a WITH: each query sees those before it, what follows them sees all."""
+        """The names in a WITH: each query sees those before it, the query after them sees all."""
         around, not_yet = self._queries, self._not_yet
         for number, table in enumerate(tables):
             name = table.name.name

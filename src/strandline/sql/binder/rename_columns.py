@@ -1,7 +1,4 @@
-"""Copies of plans: each use of a named query has columns of its own.
-
-A room of the binder.
-"""
+"""Copies of plans with fresh column ids, one for each use of a named query."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ from strandline.logical.tree import transform_up
 
 
 def freshened(plan: Plan, fresh: Callable[[str], str]) -> Plan:
-    """The same plan under other ids, so that it can stand in one plan with its original."""
+    """The same plan under other ids, so that both can be in one plan."""
     names: dict[str, str] = {}
     refs: dict[str, Expression] = {}
 

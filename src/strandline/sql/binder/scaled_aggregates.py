@@ -1,7 +1,7 @@
-"""Aggregates that count for what drop boxes took: `scaled_count`, `scaled_sum`, and how far they may be off.
+"""Aggregates corrected for load shedding: `scaled_count`, `scaled_sum`, and their error bounds.
 
-A room of the binder that works ahead of it. Every row of a stream stands for `1 / share` rows of its source, which is
-its weight w; a row of a join stands for the product of the weights. What is dropped is drawn by a hash, row by row, so
+A pass before the binder. Every row of a stream represents `1 / share` rows of its source, which is its weight w; a row
+of a join stands for the product of the weights. What is dropped is drawn by a hash, row by row, so
 
     scaled_count(*) = Σ w            its variance is estimated by Σ w · (w - 1)
     scaled_sum(x)   = Σ w · x        its variance is estimated by Σ w · (w - 1) · x²
@@ -57,7 +57,7 @@ def rescaled(select: ast.Select) -> ast.Select:
 
 
 def as_if_whole(tree: Any) -> Any:
-    """The same in words that every database knows, where nothing was dropped."""
+    """The equivalent in standard SQL without shedding, for an oracle."""
 
     def plain(call: ast.Function) -> ast.Expression:
         at = call.span

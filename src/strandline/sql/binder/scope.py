@@ -1,6 +1,6 @@
-"""The names that a query can see: which column a name means, and the ids that columns get in a plan.
+"""Scopes: name resolution of columns, and their ids in a plan.
 
-A room of the binder. It knows no plans, only relations, their columns and what they are called.
+It is independent of plans: only relations, their columns and their names.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Ids:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """What one entry of FROM makes visible, and under which name."""
+    """One entry of FROM: its visible columns and its alias."""
 
     alias: str
     columns: tuple[Column, ...]
@@ -46,7 +46,7 @@ class Relation:
 
     @property
     def is_named(self) -> bool:
-        """Whether the user can name it; what USING has merged has an alias of ours."""
+        """True if the user can name it; a relation merged by USING has an internal alias."""
         return not self.alias.startswith("#")
 
     @property
@@ -70,13 +70,13 @@ class Scope:
         return near | self.outer.outer_ids()
 
     def time(self) -> Column | None:
-        """What the rows are in order of, if that is clear: the time column of the only stream."""
+        """Arrival order of the rows, if defined: the time column of the only stream."""
         if len(self.relations) != 1:
             return None
         return next((c for c in self.relations[0].columns if c.id == self.relations[0].time_column), None)
 
     def validity(self, name: ast.ColumnName) -> Expression | None:
-        """What `valid_from` or `valid_until` means, where no column has that name."""
+        """Meaning of `valid_from` or `valid_until`, where no column has that name."""
         word = name.column.name.lower()
         if word not in VALIDITY or self._found(name):
             return None
@@ -93,7 +93,7 @@ class Scope:
         return found
 
     def _found(self, name: ast.ColumnName) -> bool:
-        """Whether a column has the name, here or around."""
+        """True if a column has the name, here or in an outer scope."""
         qualified = [r for r in self.relations if name.qualifier is None or name.qualifier.matches(r.alias)]
         here = any(name.column.matches(column.name) for relation in qualified for column in relation.columns)
         return here or (self.outer is not None and not qualified and self.outer._found(name))
@@ -115,7 +115,7 @@ class Scope:
         return [(r, column) for r in self.relations for column in r.visible if name.matches(column.name)]
 
     def using(self, left: Scope, right: Scope, merged: tuple[Column, ...], span: Span) -> Scope:
-        """This scope of a join whose sides share columns: they are visible once, before all others."""
+        """The scope of a join with USING: common columns are visible once, before all others."""
         names = {column.name.lower() for column in merged}
         hidden = {c.id for side in (left, right) for r in side.relations for c in r.visible if c.name.lower() in names}
         others = tuple(replace(r, merged=r.merged | hidden) for r in self.relations)
@@ -158,7 +158,7 @@ class Scope:
         return found[0][1]
 
     def _is_own(self, name: ast.ColumnName) -> bool:
-        """Whether this query has something of the name, or nobody has: then it is for this one to complain."""
+        """True if the name belongs to this query, or to none: then this one reports the error."""
         assert self.outer is not None
         return self._has(name) or not self.outer._has_around(name)
 

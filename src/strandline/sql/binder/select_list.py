@@ -1,6 +1,6 @@
-"""The SELECT list: stars expanded, and a name of its own for every output column.
+"""SELECT list: expansion of stars, and a unique name for every output column.
 
-A room of the binder. Outputs are still as they are written; whether they are grouped decides how they are bound.
+Outputs are still syntax; grouping decides how they are bound.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def listed_column(node: ast.Expression, named: Sequence[tuple[str, Listed]]) -> 
 
 
 def is_listed(node: ast.Expression, outputs: list[Output]) -> bool:
-    """Whether an element of ORDER BY is an output."""
+    """True if an element of ORDER BY is an output."""
     return listed_column(node, [(output.name, output) for output in outputs]) is not None
 
 

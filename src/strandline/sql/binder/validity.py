@@ -1,7 +1,6 @@
-"""`valid_from` and `valid_until` in expressions: when a row of a stream enters the window through which it is read, and
-when it leaves it.
+"""`valid_from` and `valid_until` in expressions: the interval of a row in the window through which it is read.
 
-A room of the binder. Both follow from the row's own time, so they are expressions over its time column.
+Both follow from the row's own time, so they are expressions over its time column.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""RANK() OVER (…): the places of rows in an order, as further columns of what a SELECT reads.
+"""RANK() OVER (…): ranks as further columns of the input of a SELECT.
 
-A room of the binder. A place is counted among all rows that are left after WHERE, GROUP BY and HAVING, so the columns
-come above these and below the list of outputs. What limits the places is a condition like any other; the optimizer sees
-from it who need not be counted.
+A rank is among the rows left after WHERE, GROUP BY and HAVING, so the columns come above these and below the SELECT
+list. A limit on the rank is an ordinary condition, which the optimizer pushes into the ranking.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Bind: TypeAlias = Callable[[ast.Expression], Expression]
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """By what rows are ranked: two RANK() that say the same are one column."""
+    """Sort order of a ranking: two equal RANK() are one column."""
 
     partition: tuple[ColumnRef, ...]
     order: tuple[SortKey, ...]
@@ -76,7 +75,7 @@ class Ranks:
 
 
 def is_ranking(select: ast.Select) -> bool:
-    """Whether a SELECT asks for the places of its rows."""
+    """True if a SELECT ranks its rows."""
     return select.qualify is not None or any(_ranks(item) for item in select.items)
 
 

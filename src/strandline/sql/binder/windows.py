@@ -1,7 +1,4 @@
-"""Windows and granularities: how long the elements of a stream count, and how often anybody looks.
-
-A room of the binder.
-"""
+"""Binding of windows and granularities."""
 
 from __future__ import annotations
 
@@ -53,9 +50,9 @@ def windowed(plan: Plan, window: ast.Window | None, what: str, scope: Scope) -> 
 
 
 def is_identity(window: ast.Window, plan: Plan) -> bool:
-    """Whether a window over a plan is the plan itself: NOW, and one chronon of elements that have intervals.
+    """True if a window over a plan is the plan itself: NOW, and one instant of elements that have intervals.
 
-    Where elements come once per granule, a range of one chronon would hold them at the first instant of each only.
+    With a granularity, a range of one instant would hold elements at the first instant of each granule only.
     """
     match window:
         case ast.NowWindow():
@@ -67,7 +64,7 @@ def is_identity(window: ast.Window, plan: Plan) -> bool:
 
 
 def granular(plan: Plan, granularity: ast.Duration | None) -> Plan:
-    """The plan looked at once per granule; time may only become coarser on the way to the answer."""
+    """The plan at a granularity; time may only become coarser."""
     if granularity is None:
         return plan
     below = granule(plan)
@@ -125,7 +122,7 @@ def _why_intervals(plan: Plan) -> str:
 
 
 def _lengthens(node: Plan) -> bool:
-    """Whether a node is why elements are valid for longer than an instant."""
+    """True if a node makes elements valid for longer than an instant."""
     if isinstance(node, Scan):
         return node.intervals
     return isinstance(node, TimeWindow | CountWindow | SessionWindow | Granularity | Aggregate)

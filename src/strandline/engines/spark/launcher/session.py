@@ -1,4 +1,4 @@
-"""Spark in the care of this process: quiet, warm, and gone when the process is gone.
+"""Managed Spark session: quiet, warm, and ended with the process.
 
     with start() as session:
         session.spark.readStream ...
@@ -53,18 +53,18 @@ class Session:
         self.stop()
 
     def wait_warm(self) -> None:
-        """Return once the workers are up. Nobody has to wait: work that comes earlier is only slower."""
+        """Return once the workers are up. Optional: earlier work is only slower."""
         if self._warming is not None:
             self._warming.join(self.log_file)
 
     def lost(self, after_error: bool = False) -> StrandlineError | None:
-        """Why there is no Spark any more; None while its JVM lives. See `Jvm.lost`."""
+        """Reason why Spark is gone; None while its JVM lives. See `Jvm.lost`."""
         return self._jvm.lost(after_error)
 
     def stop(self, hung: bool = False) -> None:
-        """Stop Spark and its JVM, and remove what they left on disk except the log. A second call does nothing.
+        """Stop Spark and its JVM, and remove their files except the log. Idempotent.
 
-        `hung` says that a query in it does not end: then the JVM is killed.
+        With `hung`, for a query that does not end, the JVM is killed.
         """
         atexit.unregister(self.stop)
         if self._open:
@@ -80,11 +80,11 @@ def start(
     warm: bool = True,
     note: Callable[[str], None] | None = None,
 ) -> Session:
-    """Start Spark on `master` (the cores of this machine by default); `config` has the last word on every setting.
+    """Start Spark on `master` (the cores of this machine by default); `config` overrides every setting.
 
     Nothing reaches the terminal: Spark, the JVM and the Python workers write to `Session.log_file`. The JVM outlives
     neither the session nor this process, however the process ends. `warm` brings the Python workers up in the
-    background. `note` is told what is being waited for.
+    background. `note` is called with the present phase.
 
     `spark-defaults.conf` is read where SPARK_CONF_DIR has one, and yields to our settings; `spark-env.sh` is a bash
     script and is not read.
@@ -115,7 +115,7 @@ def _start(
         log_event(SPARK, INFO, "spark started", master=master, java=java.version, log=scratch.log_file)
         return session
     except BaseException as error:
-        # Also after Ctrl-C: a JVM without a session is of use to nobody.
+        # Also after Ctrl-C: a JVM without a session is useless.
         if jvm is not None:
             jvm.close()
         scratch.remove()
@@ -136,7 +136,7 @@ def _refuse_second_session() -> None:
 
 
 def is_broken_connection(error: BaseException) -> bool:
-    """Whether a conversation with the JVM broke off, and not what was said in it."""
+    """True if the connection to the JVM broke, and not for an error of the call."""
     from py4j.protocol import Py4JError, Py4JJavaError
 
     if isinstance(error, Py4JError):
@@ -145,7 +145,7 @@ def is_broken_connection(error: BaseException) -> bool:
 
 
 def given_session_lost(spark: SparkSession) -> StrandlineError | None:
-    """Why a session that was given to us cannot be used any more; None while it can."""
+    """Reason why a given session is no longer usable; None while it is."""
     reason = "its JVM has ended"
     with contextlib.suppress(Exception):
         context = spark.sparkContext._jsc
