@@ -45,13 +45,13 @@ __all__ = [
     "secret",
 ]
 
-# Nothing of ours appears on the screen of a program that did not ask for it.
+# The package prints nothing in a program that does not ask for it.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:
-    """Sinks are imported when they are asked for: the process that plans a source imports this package, too, and the
-    user waits for it (engines/spark/source.py)."""
+    """Import sinks on first use: Spark's source process imports this package, too, and the user waits for it
+    (engines/spark/source.py)."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = {"Allow": "strandline.core.security.allow", "secret": "strandline.core.security.secret"}.get(
@@ -77,17 +77,17 @@ def connect(
 ) -> Database:
     """Open a database of streams and continuous queries.
 
-    Without arguments it starts an embedded Spark on this machine. `spark` is a session of yours (a cluster, say),
-    `master` a URL for a session that we start, `engine="local"` the engine without Spark. `checkpoint` is a directory
-    that all executors see; queries then survive a restart. `buckets` is the parallelism of state, `batch_rows` about
-    how many rows a stream contributes to one micro-batch. `keep` is how many elements of each answer stay in memory
-    where no sink is given; None keeps all of them. `shedding` is the share of a stream's rows that queries may drop
-    when they cannot keep up (1.0 for as many as it takes) unless they say it themselves with ALLOW SHEDDING, `capacity`
-    the share of the machine that they may use. `take_over` goes on from checkpoints although another run seems to write
-    them: that one then stops. `allow` confines what SQL may reach to given directories, hosts,
-    connectors, functions and secrets; without it, everything that the process can (docs/security.md).
+    Without arguments it starts an embedded Spark on this machine. `spark` is an existing session (of a cluster, say),
+    `master` the URL of a session to start, `engine="local"` the engine without Spark. `checkpoint` is a directory that
+    all executors see; queries then survive a restart. `buckets` is the number of state shards, `batch_rows` the
+    approximate number of rows of a stream per micro-batch. `keep` is the number of elements of each result that stay in
+    memory where no sink is given; None keeps all of them. `shedding` is the default of ALLOW SHEDDING: the fraction of
+    a stream's rows that an overloaded query may drop (1.0 for as many as needed); `capacity` is the fraction of the
+    machine that queries may use. `take_over` resumes from checkpoints although another run seems to write them: that
+    one then stops. `allow` confines SQL to given directories, hosts, connectors, functions and secrets; without it,
+    everything that the process can (docs/security.md).
 
-    The environment variable STRANDLINE_LOG, a level or `level:file`, asks for a log (docs/howto.md).
+    The environment variable STRANDLINE_LOG, a level or `level:file`, enables a log (docs/howto.md).
     """
     from strandline.core.log import start_log_once
     from strandline.database.database import Database

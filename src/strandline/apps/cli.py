@@ -47,13 +47,13 @@ LogLevelOption = Annotated[
 
 
 class Stopped(Exception):
-    """The user or the system asked to stop."""
+    """The user or the system requested a stop."""
 
 
 def main() -> None:
     """Run the command line; errors are one message, and exit code 0 means that all went well."""
     debug = "--debug" in sys.argv
-    if not debug:  # libraries that tell of an interrupt, with a trace, when all is said already
+    if not debug:  # libraries that report an interrupt with a stack trace
         logging.getLogger().addHandler(logging.NullHandler())
     else:
         write_log(None)

@@ -1,4 +1,4 @@
-"""What commands print: a spinner with words while they wait, and a summary at the end."""
+"""Output of commands: a spinner while they wait, and a summary at the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 class SafeConsole(Console):
-    """A console whose texts cannot steer the terminal: names and values come from data, too. Styles are Rich's own."""
+    """A console whose texts cannot control the terminal: names and values come from data, too. Styles are Rich's
+    own."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for text, style, control in super().render(renderable, options):
@@ -32,7 +33,7 @@ err_console: Final = SafeConsole(stderr=True, highlight=False)
 
 
 class Spinner:
-    """Says what is being waited for; silent where nobody looks."""
+    """Shows the present phase; silent without a terminal."""
 
     def __init__(self, shown: Status | None) -> None:
         self._shown = shown
@@ -53,13 +54,13 @@ def status(text: str) -> Iterator[Spinner]:
 
 
 def show_log(path: Path | None) -> None:
-    """Where to look if something goes wrong; for people, not for pipes."""
+    """Show the path of the log; on a terminal only."""
     if path is not None and err_console.is_terminal:
         err_console.print(f"Spark's log: {path}", markup=False, soft_wrap=True, style="bright_black")
 
 
 def await_all(queries: Sequence[Query]) -> None:
-    """Wait until all queries have ended, and say how they are getting on."""
+    """Wait until all queries have ended, and show their progress."""
     from strandline.database.introspection.progress_meter import (
         Meter,  # takes its time: the prompt of the shell must not wait for it
     )
@@ -73,7 +74,7 @@ def await_all(queries: Sequence[Query]) -> None:
 
 
 def summary(queries: Sequence[Query], out: Path, seconds: float) -> None:
-    """What came out of each query, and what came in from each stream."""
+    """Results of each query, and input of each stream."""
     for query in queries:
         metrics = query.metrics()
         own = os.path.join(str(out), query.name)

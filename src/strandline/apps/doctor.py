@@ -1,4 +1,4 @@
-"""What strandline needs, whether this machine has it, and what to do where it has not: one screen."""
+"""Check of the installation: requirements, findings and remedies on one screen."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from strandline.engines.spark.launcher.settings import usable_cores, usable_memo
 State: TypeAlias = Literal["ok", "warning", "problem"]
 
 GIB: Final = 1024**3
-LITTLE_MEMORY: Final = 2 * GIB  # Spark's JVM and a few workers fit, with little room for state
+LITTLE_MEMORY: Final = 2 * GIB  # Spark's JVM and a few workers fit, with little memory for state
 LITTLE_SPACE: Final = 5 * GIB
 NO_SPACE: Final = GIB // 2
 
@@ -36,7 +36,7 @@ PACKAGES: Final = ("pyspark", "pyarrow", "polars", "pandas", "numpy")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the report. `remedy` says what to do, where something is to be done."""
+    """One line of the report, with a `remedy` where one is needed."""
 
     subject: str
     state: State
@@ -46,18 +46,18 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was found, in the order in which things depend on each other."""
+    """Findings in the order of their dependencies."""
 
     findings: tuple[Finding, ...]
 
     @property
     def ok(self) -> bool:
-        """Whether strandline is ready. Warnings are no obstacle."""
+        """True if strandline is ready. Warnings do not count."""
         return all(finding.state != "problem" for finding in self.findings)
 
 
 def examine(start_spark: bool = True) -> Report:
-    """Look at this machine. Starting Spark is the only look that takes seconds, and the only one that proves it."""
+    """Examine this machine. Starting Spark is the only check that takes seconds, and the only conclusive one."""
     findings = [_python(), *_packages(), *_java(), _machine(), _temporary_directory(), *_programs()]
     if start_spark:
         if all(finding.state != "problem" for finding in findings):
@@ -83,7 +83,7 @@ def render(report: Report) -> Text:
 
 
 def _append_connectors(text: Text) -> None:
-    """What sources and sinks promise, a line each."""
+    """Traits of sources and sinks, a line each."""
     known = connectors()
     width = max(len(each.name) for each in known)
     for each in known:
@@ -103,7 +103,7 @@ def _python() -> Finding:
 
 
 def _packages() -> Iterator[Finding]:
-    """The packages whose versions matter, against what our own package asks for."""
+    """The packages whose versions matter, against our requirements."""
     try:
         yield Finding("strandline", "ok", importlib.metadata.version("strandline"))
         required = _requirements()
@@ -132,7 +132,7 @@ def _requirements() -> dict[str, str]:
 
 
 def satisfies(version: str, asked: str) -> bool:
-    """Whether a version lies in a range of `>=` and `<` bounds; other kinds of bounds are not looked at."""
+    """True if a version is in a range of `>=` and `<` bounds; other kinds of bounds are ignored."""
     bounds = [bound.strip() for bound in asked.split(",")]
     at_least = all(_numbers(version) >= _numbers(bound[2:]) for bound in bounds if bound.startswith(">="))
     return at_least and all(_numbers(version) < _numbers(bound[1:]) for bound in bounds if re.match(r"<\d", bound))
@@ -189,7 +189,7 @@ def _programs() -> Iterator[Finding]:
 
 
 def _spark() -> Iterator[Finding]:
-    """Start, have workers answer, stop."""
+    """Start Spark, run a job on the workers, stop."""
     before = time.monotonic()
     try:
         session = start(warm=False)

@@ -1,4 +1,4 @@
-"""`strandline init`: a small project that works at once, to change from there."""
+"""`strandline init`: an example project to start from."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _FILES: Final = 3
 
 
 def write_project(directory: Path) -> list[str]:
-    """Write the project; returns the commands to go on with. Files that exist are not touched."""
+    """Write the project; returns the next commands. Existing files are not touched."""
     files = {SCRIPT: _SQL, "README.md": _README, "data/watched.csv": _watched(), **_trades()}
     for name in files:
         if (directory / name).exists():
@@ -79,7 +79,7 @@ def _trades() -> dict[str, str]:
     prices = [100.0, 40.0, 250.0, 12.0]
     rows = []
     for number in range(_TRADES):
-        drawn = (number * 2_654_435_761 >> 7) & 0xFFFF  # steps by a large odd number: looks random, repeats late
+        drawn = (number * 2_654_435_761 >> 7) & 0xFFFF  # a large odd step: looks random, repeats late
         symbol = drawn % len(_SYMBOLS)
         prices[symbol] *= 1 + ((drawn >> 4) % 201 - 100) / 20_000
         second = number * 10 - (1 if number % 7 == 3 else 0)

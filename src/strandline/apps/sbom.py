@@ -1,7 +1,7 @@
-"""The software bill of materials: what strandline needs, as it is installed here, with versions and licences.
+"""Software bill of materials of this installation, with versions and licences.
 
-In the format of CycloneDX. It is put together from what packages say of themselves, so it is true of the environment
-that runs, whoever installed it. Java's archives inside of PySpark are listed by their file names.
+In the format of CycloneDX. It is built from the metadata of the installed packages. The Java archives in PySpark are
+listed by their file names.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LONGEST_LICENCE: Final = 80  # characters; some packages give the whole text
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A line of what a package requires: a name, the extras of it that are meant, and the extra that asks for it."""
+    """A requirement of a package: a name, its extras, and the extra that needs it."""
 
     name: str
     extras: frozenset[str]
@@ -123,7 +123,7 @@ def _described(name: str, component: Component) -> dict[str, Any]:
 
 
 def _licences(package: Distribution) -> list[dict[str, Any]]:
-    """What a package says of its licence: an expression, a short text, or a classifier; nothing if it says nothing."""
+    """Licence of a package by its metadata: an expression, a short text, or a classifier; empty without any."""
     metadata = package.metadata
     if "License-Expression" in metadata:
         return [{"expression": metadata["License-Expression"]}]

@@ -19,12 +19,12 @@ Kind = Literal["rows", "windows", "one of windows", "last", "sessions"]
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """A query for Spark: `kind` says how its answer is compared with ours, `batches` in how many it is computed.
+    """A query for Spark: `kind` is the way its result is compared with ours, `batches` the number of batches.
 
     rows      every row once
-    windows   the rows are the answer right before the time in their column `end`, or one of those that are level there
-    last      the last row of each key is the answer at the end; `keys` are its first columns
-    sessions  a row is the last answer about a session
+    windows   the rows are the result right before the time in their column `end`, or one of several ties there
+    last      the last row of each key is the result at the end; `keys` are its first columns
+    sessions  a row is the last result of a session
     """
 
     build: Callable[[Streams], DataFrame]

@@ -1,8 +1,8 @@
-"""What shedding is worth: a join of three streams, offered twice what the machine can do, for minutes.
+"""Benchmark of load shedding: a join of three streams at twice the capacity of the machine, for minutes.
 
 First the capacity is measured: the highest rates at which a query without shedding does not fall behind. Then the same
 query gets twice these rates: without shedding, with shedding, and with shedding from the plan that is cheapest while
-nothing is dropped. When the overload is over, answers are held against the join of all rows in the windows.
+nothing is dropped. After the overload, results are compared with the join of all rows in the windows.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _declare(db: Database, scale: float, burst: float, burst_seconds: int, told:
 
 
 def _lag(query: Query, scale: float) -> float:
-    """How many seconds of rows wait."""
+    """Lag in seconds of waiting rows."""
     left = query.metrics()["rows_left"] or 0
     return float(left) / (scale * sum(RATES.values()))
 
@@ -185,7 +185,7 @@ def _run(spark: SparkSession, place: Path, scale: float, seconds: int, what: str
 
 
 def _after(query: Query, out: Path) -> str:
-    """Whether answers are exact again one window after the last row was dropped, when it is over."""
+    """True if results are exact again one window after the last drop."""
     time.sleep(SETTLE)
     beats = query.heartbeats().values()
     if any(beat.kept and beat.kept[-1][1] for beat in beats):

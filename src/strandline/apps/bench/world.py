@@ -33,7 +33,8 @@ from strandline.sql.parser.statements import parse_one
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A stream: rows per second, its key columns with how many values each has, and columns of measures beside."""
+    """A generated stream: rows per second, its key columns with their numbers of distinct values, and measure
+    columns."""
 
     name: str
     rate: int
@@ -126,7 +127,7 @@ class Timed(Operator):
 
 
 class TimedRun:
-    """A pipeline in one bucket, batch after batch, with the CPU seconds of every operator and every exchange."""
+    """A pipeline in one shard, batch after batch, with the CPU seconds of every operator and every exchange."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         assert pipeline.buckets == 1, "operators are timed in one bucket"
@@ -137,7 +138,7 @@ class TimedRun:
         self.sending = dict.fromkeys(self.runners, 0.0)
 
     def forget(self) -> None:
-        """Begin to count anew: what was so far filled the state."""
+        """Reset the counters after the state is filled."""
         self.sending = dict.fromkeys(self.runners, 0.0)
         for operator in self._timed().values():
             operator.seconds, operator.passed = 0.0, 0

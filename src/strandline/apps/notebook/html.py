@@ -1,4 +1,4 @@
-"""Queries and listings as HTML, for cells whose value they are."""
+"""HTML display of queries and listings."""
 
 from __future__ import annotations
 

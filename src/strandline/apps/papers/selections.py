@@ -38,6 +38,6 @@ def load(rate: float, selections: Sequence[Selection]) -> float:
 
 
 def kept_share(rate: float, selections: Sequence[Selection], capacity: float = 1.0) -> float:
-    """The share of the stream that a drop box at its source keeps, eq. (16)."""
+    """Sampling rate of the stream at its source, eq. (16)."""
     needed = load(rate, selections)
     return 1.0 if needed <= capacity else capacity / needed

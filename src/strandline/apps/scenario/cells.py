@@ -19,7 +19,7 @@ Values: TypeAlias = tuple[object, ...]
 
 
 def values_of(row: Iterable[object], kinds: Sequence[Type]) -> Values:
-    """A row of an answer, for comparison."""
+    """A row of a result, for comparison."""
     return tuple(_comparable(value, kind) for value, kind in zip(row, kinds, strict=True))
 
 

@@ -19,8 +19,8 @@ from strandline.database.script import read_script
 from strandline.logical.catalog import BaseStream
 from strandline.runtime.result import VALID_FROM, VALID_UNTIL
 
-# A payload with an instant at which copies of it come (+) or go (-): two answers with the same changes have the same
-# snapshots, however their intervals are cut.
+# A payload with an instant at which duplicates of it are inserted (+) or deleted (-): two results with the same changes
+# have the same snapshots, however their intervals are cut.
 Changes = Counter[tuple[Values, Instant]]
 
 
@@ -44,7 +44,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class _Given:
-    """What a stream has been given so far: when all of it has arrived, answers can be compared."""
+    """Rows given to a stream so far: results can be compared when all of them have arrived."""
 
     rows: int = 0
     until: Instant = BEFORE_ALL

@@ -20,7 +20,7 @@ Interval: TypeAlias = tuple[Instant, Instant]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Cells as texts, None for NULL; an element of an answer has the interval of its validity, too."""
+    """Cells as texts, None for NULL; an element of a result has its validity interval, too."""
 
     cells: tuple[Cell, ...]
     interval: Interval | None
@@ -55,7 +55,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """What must be so now. `rows` of a query: at an instant, or as elements up to where time has come."""
+    """Expectation at this step. `rows` of a query: at an instant, or as elements up to the watermark."""
 
     what: Literal["snapshot", "elements", "late", "rejected", "progress"]
     name: str
@@ -69,9 +69,9 @@ Step: TypeAlias = Events | AdvanceTime | End | Expect
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A file, read: its statements as one text, with nothing in the places of the rest, and its steps.
+    """A parsed file: its statements as one text, with the rest blanked out, and its steps.
 
-    `day` is what the last DAY said, for reports.
+    `day` is the last DAY, for reports.
     """
 
     text: str
@@ -145,7 +145,7 @@ def _lines(text: str) -> Iterator[_Line]:
 
 
 class _Reader:
-    """Reads step by step; the day that was said last holds."""
+    """Reads step by step; the last DAY holds."""
 
     def __init__(self, text: str) -> None:
         self.text = text

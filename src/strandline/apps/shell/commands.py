@@ -30,7 +30,7 @@ Action: TypeAlias = Callable[[Session, "Rest"], None]
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """What follows the name of a verb, with its place in the input."""
+    """Arguments of a command, with their place in the input."""
 
     text: str
     start: int = 0
@@ -45,7 +45,7 @@ class Rest:
         return self.text[self.start :].strip().rstrip(";").rstrip()
 
     def span(self, number: int = 0) -> Span:
-        """Where a word stands."""
+        """Span of a word."""
         places = list(re.finditer(r"[^\s;]+", self.text[self.start :]))
         if number >= len(places):
             return Span(self.text, len(self.text), len(self.text))

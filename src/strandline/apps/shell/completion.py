@@ -1,4 +1,4 @@
-"""What may come next: keywords, functions, streams, their columns, dot commands and query ids."""
+"""Completion: keywords, functions, streams, their columns, dot commands and query ids."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from strandline.sql.lexer import Kind, Token, tokenize
 
 _WORD: Final = re.compile(r"[\w$]*\Z")
 _READS: Final = ("FROM", "JOIN", "DESCRIBE")
-_WHILE_TYPING: Final = 2  # letters before we speak without being asked
+_WHILE_TYPING: Final = 2  # letters before completions are shown while typing
 
 
 class Candidate(NamedTuple):
@@ -30,7 +30,7 @@ class Candidate(NamedTuple):
 
 
 class Words(Completer):
-    """Completes by what stands before the cursor: after FROM streams, after `t.` the columns of t, else everything."""
+    """Completes by the text before the cursor: after FROM streams, after `t.` the columns of t, else everything."""
 
     def __init__(self, session: Session) -> None:
         self.session = session

@@ -24,7 +24,7 @@ class Colours(Lexer):
 
 
 def coloured(text: str) -> StyleAndTextTuples:
-    """The text in pieces, each with its style; together they are the text."""
+    """The text in parts, each with its style; together they are the text."""
     if verb_of(text) is not None:
         return [("class:verb", text)]
     tokens, stop = _tokens(text)

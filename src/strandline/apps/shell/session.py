@@ -1,4 +1,4 @@
-"""What the shell has: a database, the queries that were started, and how inputs are run."""
+"""State of the shell: a database, the started queries, and the execution of input."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from strandline.sql import ast
 from strandline.sql.parser.statements import parse
 
 _QUERIES: Final = get_args(ast.Query)
-MOST_PRINTED: Final = 1_000  # rows that are printed at once
+MOST_PRINTED: Final = 1_000  # rows that are printed at a time
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class Entry:
 
 
 class Session:
-    """Runs what is typed. `follow` shows an answer live; without it (no terminal) queries are awaited and printed."""
+    """Runs input. `follow` shows a result live; without it (no terminal) queries are awaited and printed."""
 
     def __init__(self, database: Database, startup: Startup) -> None:
         self.database = database
@@ -62,7 +62,7 @@ class Session:
         self.timing = False
         self.leaving = False
         self.failures = 0
-        self.typed = ""  # what was typed while an answer was shown, and belongs to the next input
+        self.typed = ""  # type-ahead during a live result, which belongs to the next input
         self.follow: Callable[[Session, Callable[[], Entry], Form | None], None] = await_and_print
 
     # ---- inputs ------------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class Session:
             self.sql(text, look=False)  # as one text: errors then name the line of the file
 
     def sql(self, text: str, look: bool) -> None:
-        """Run statements; with `look` the answer of the last one is shown as it grows."""
+        """Run statements; with `look` the result of the last one is shown live."""
         statements = parse(text)
         for number, statement in enumerate(statements):
             began = time.monotonic()
@@ -143,7 +143,7 @@ class Session:
         return entry
 
     def next_id(self) -> str:
-        """An id that nothing is called by, and under which no checkpoint remembers another query."""
+        """A free id, for which no checkpoint has another query."""
         place, taken = self.database.checkpoint, {entry.id for entry in self.entries}
         free = (name for n in count(1) if (name := f"q{n}") not in taken and self.database.is_free(name))
         return next(name for name in free if not (place and (place / name).exists()))
@@ -172,7 +172,7 @@ class Session:
         return [entry for entry in self.entries if entry.query.is_running]
 
     def notices(self) -> list[str]:
-        """What has happened to queries that nobody watched."""
+        """Events of queries that are not shown."""
         said = []
         for entry in self.entries:
             state = entry.query.state
@@ -211,7 +211,7 @@ class Session:
             self.say(f"time: {seconds:.3f} s")
 
     def print_now(self, entry: Entry, form: Form, most: int) -> None:
-        """The answer as it is by now."""
+        """The present result."""
         entry.form = form
         query = entry.query
         if form == "table" and query.ended:
@@ -221,14 +221,14 @@ class Session:
             entry.feed.look()
             self.show(show(entry.feed, form, most))
         else:
-            query.pieces()  # says that there are none, and why
+            query.pieces()  # raises that there are none, and why
 
     def print_at(self, entry: Entry, at: Instant) -> None:
-        """The answer at an instant that has passed."""
+        """The result at a past instant."""
         self.show(show_table(entry.query, _payload(entry.query, at), at, MOST_PRINTED))
 
     def _at_once(self, statement: ast.Statement) -> None:
-        """A statement whose result is not a growing answer: a declaration, a question, or another that is short."""
+        """A statement with an immediate result: a declaration, a query of the catalog, or another short one."""
         if isinstance(statement, ast.CreateSink):
             self.startup.engine()  # its query runs, and one engine is enough
         result = self.database.execute(statement)
@@ -256,13 +256,13 @@ def _payload(query: Query, at: Instant) -> Any:
 
 
 def last_row(query: Query) -> Instant:
-    """The time of the last row that came: what the answer was when the input ended, before its windows ran empty."""
+    """Time of the last row: the result when the input ended, before its windows ran empty."""
     beats = query._group.delivery.heartbeats.values()
     return min(max((beat.high for beat in beats), default=0), FOREVER - 1)
 
 
 def rows_of(entry: Entry) -> str:
-    """How many rows an answer has, as they are shown: pieces of one row that were delivered one by one are one."""
+    """Number of rows of a result as displayed: chunks of one row count once."""
     if entry.feed is not None and not entry.feed.passed_over:
         count = entry.feed.rows_seen
     else:
@@ -271,7 +271,7 @@ def rows_of(entry: Entry) -> str:
 
 
 def failure(query: Query) -> str:
-    """Why a query has failed."""
+    """Reason of a failure."""
     try:
         query.await_end(0)
     except StrandlineError as error:

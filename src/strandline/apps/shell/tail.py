@@ -1,7 +1,7 @@
-"""The live tail: an answer as it grows, with a status line; Ctrl-C leaves it, and the query goes on.
+"""Live tail: a result as it grows, with a status line; Ctrl-C leaves it, and the query keeps running.
 
-The terminal is in raw mode here, so Ctrl-C is a key and not a signal: it cannot fall into a conversation with the JVM
-or into a computation that happens to run.
+The terminal is in raw mode here, so Ctrl-C is a key and not a signal: it cannot hit a call to the JVM or a running
+computation.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from strandline.core.temporal import BEFORE_ALL
 from strandline.database.introspection.progress_meter import spinner
 
 _LOOK_SECONDS: Final = 0.2
-_PATIENCE: Final = 8.0  # seconds until somebody who waits for rows may want to know why there are none
+_PATIENCE: Final = 8.0  # seconds without rows until a hint is shown
 _ROOM: Final = 6  # lines of the screen that are not rows: title, head, phase, status, and one to breathe
 
 
 def follow(session: Session, begin: Callable[[], Entry], form: Form | None) -> None:
-    """Start a query, or look at one that runs, until the user leaves or it ends."""
+    """Start a query, or show a running one, until the user leaves or it ends."""
     Tail(session, begin, form).run()
 
 
@@ -57,7 +57,7 @@ class Tail:
     def run(self) -> None:
         worker = threading.Thread(target=self._work, name="strandline-begin", daemon=True)
         worker.start()
-        worker.join(0.05)  # what is there at once, such as an error in the text, needs no screen
+        worker.join(0.05)  # an immediate outcome, such as a syntax error, needs no screen
         over = self.entry is not None and not self.entry.query.is_running
         if self.error is None and not over:
             with self.session.startup.ending.screen(self._app), contextlib.suppress(EOFError):
@@ -176,7 +176,7 @@ class Tail:
         @keys.add(Keys.Any)
         @keys.add(Keys.BracketedPaste)
         def _(event: KeyPressEvent) -> None:
-            # Whoever types on means the prompt: nothing of it is lost.
+            # Other keys belong to the prompt: none is lost.
             if event.data.isprintable() or event.key_sequence[0].key == Keys.BracketedPaste:
                 self.session.typed += event.data
                 event.app.exit()
@@ -186,7 +186,7 @@ class Tail:
     # ---- when it is over ---------------------------------------------------------------------------------------------
 
     def _farewell(self, entry: Entry) -> None:
-        """Leave the last look on the screen, and say how things stand."""
+        """Leave the last view on the screen, and report the state."""
         session, query = self.session, entry.query
         state = query.state
         if state == "failed":

@@ -25,7 +25,7 @@ KEYWORDS: Final = frozenset(
 
 @cache
 def functions() -> dict[str, str]:
-    """What is called like a function, and what it does: scalars and aggregates."""
+    """Function-like names with their descriptions: scalars and aggregates."""
     from strandline.functions.aggregates import AGGREGATES
     from strandline.functions.registry import ALIASES, FUNCTIONS
 

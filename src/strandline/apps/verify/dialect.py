@@ -1,10 +1,10 @@
-"""Typed scalar expressions as SQL text of a database that is not ours.
+"""Typed scalar expressions as SQL text of an oracle.
 
-The templates of a dialect are the one place where a function or an aggregate gets its translation. A template is
-chosen by the name and by the type of the first argument; `*` stands for every type. In it, {0}, {1}, … are the
-arguments, {p} and {s} precision and scale of the result, and {h} the prefix of the helpers that a database is given.
-Of an aggregate, {0} is the argument, {1} the separator or the fraction, {d} DISTINCT, {f} the FILTER, {n} the same
-without NULLs, {w} the order that is asked for, and {o} that order and then the values themselves.
+The templates of a dialect are the one place where a function or an aggregate gets its translation. A template is chosen
+by the name and by the type of the first argument; `*` is every type. In it, {0}, {1}, … are the arguments, {p} and {s}
+precision and scale of the result, and {h} the prefix of the helpers that a database is given. Of an aggregate, {0} is
+the argument, {1} the separator or the fraction, {d} DISTINCT, {f} the FILTER, {n} the same without NULLs, {w} the
+requested order, and {o} that order and then the values themselves.
 
 Where a template does not do, because a pattern, a form or a number of digits decides what to write, `written` has a
 function that writes the call, or leaves it to the templates.
@@ -33,7 +33,7 @@ Write = Callable[["Dialect", Call], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a database writes types, literals, functions, casts and aggregates."""
+    """Types, literals, functions, casts and aggregates in the SQL of a database."""
 
     name: str
     prefix: str
@@ -76,7 +76,7 @@ class Dialect:
                 assert_never(expression)
 
     def user(self, definition: Definition) -> str:
-        """The name under which the database knows something of the user's."""
+        """Name of a user-defined function in the database."""
         if not self.runs_python:
             kind = "an aggregate" if isinstance(definition, UserAggregate) else "a function"
             raise Untranslatable(f"{definition.name}, {kind} of the user's")
@@ -312,5 +312,5 @@ AGGREGATES: Final[Templates] = {
 
 
 def _family(kind: Type) -> str:
-    """INTERVALs are microseconds, and arithmetic knows 64 bits only."""
+    """INTERVALs are microseconds, and arithmetic has 64 bits only."""
     return "BIGINT" if kind.name in ("INT", "INTERVAL") else kind.name

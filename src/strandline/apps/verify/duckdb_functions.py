@@ -1,6 +1,6 @@
-"""What DuckDB has for each function of the language, with macros where its own function differs.
+"""Translations of functions for DuckDB, with macros where its own function differs.
 
-It is asked whether a result has room before it is computed: DuckDB would refuse the whole query.
+Overflow is tested before a result is computed: DuckDB would reject the whole query.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _nothing(dialect: Dialect, call: Call) -> str:
 
 
 def _exact(dialect: Dialect, call: Call) -> str | None:
-    """Sums and products of DECIMALs: plain where the type has room for every result, else by way of whole numbers."""
+    """Sums and products of DECIMALs: plain where the type holds every result, else by way of whole numbers."""
     if call.type.name != "DECIMAL":
         return None
     left, right = call.arguments
@@ -261,7 +261,7 @@ _ARITHMETIC: Final = (
     "CREATE OR REPLACE MACRO sl_unscaled(x) AS CAST(replace(CAST(x AS VARCHAR), '.', '') AS HUGEINT)",
     "CREATE OR REPLACE MACRO sl_zeros(n, width) AS lpad(CAST(n AS VARCHAR),"
     " CAST(greatest(width, strlen(CAST(n AS VARCHAR))) AS INTEGER), '0')",
-    # NULL if there is no room; so are operands that have none at the scale of the sum.
+    # NULL on overflow; also for operands that overflow at the scale of the sum.
     """CREATE OR REPLACE MACRO sl_moved(u, k, p) AS
        CASE WHEN abs(u) <= (sl_ten(p) - 1) // sl_ten(k) THEN u * sl_ten(k) END""",
     """CREATE OR REPLACE MACRO sl_exact_sum(x, y, p) AS
@@ -319,12 +319,12 @@ _TIMES: Final = (
 )
 
 _TEXTS: Final = (
-    # Where case is more than a letter for a letter: DuckDB knows neither ß as SS, nor the last sigma of a word, nor i
-    # with its dot. There are some hundred rarer letters of the kind, which it takes as they are.
+    # Case mappings beyond one letter for one letter: DuckDB maps neither ß to SS, nor the final sigma, nor the dotted
+    # i. There are some hundred rarer letters of the kind, which it leaves as they are.
     """CREATE OR REPLACE MACRO sl_lower(s) AS lower(regexp_replace(replace(s, 'İ', 'i̇'),
        '(\\p{L})Σ(\\P{L}|$)', '\\1ς\\2', 'g'))""",
     "CREATE OR REPLACE MACRO sl_upper(s) AS upper(replace(s, 'ß', 'SS'))",
-    # An escape at the very end stands for itself.
+    # An escape at the very end is literal.
     """CREATE OR REPLACE MACRO sl_whole_pattern(p, e) AS
        CASE WHEN (length(p) - length(rtrim(p, e))) % 2 = 1 THEN p || e ELSE p END""",
     """CREATE OR REPLACE MACRO sl_part(s, a, n) AS CASE WHEN n < 0 THEN NULL

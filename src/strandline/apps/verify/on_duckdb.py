@@ -1,4 +1,4 @@
-"""DuckDB as the judge: its dialect, and a connection in this process."""
+"""DuckDB as the oracle: its dialect, and a connection in this process."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ _AGGREGATES: Final[Templates] = {
     ("mode", "*"): "{h}most_frequent(list({0} ORDER BY {w}){n})",
 }
 
-# The exact sum of doubles, in fixed point where the digits have room: values near 1, near 1e308 and near 0 apart, since
-# the largest of these that is not 0 decides alone. What lies between is added with compensation.
+# The exact sum of doubles, in fixed point where the digits suffice: values near 1, near 1e308 and near 0 apart, since
+# the largest of these that is not 0 decides alone. Other values are added with compensation.
 _SUM: Final = """
 CREATE OR REPLACE MACRO sl_sum_double(v) AS
 CASE WHEN v IS NULL OR len(v) = 0 THEN NULL
@@ -197,7 +197,7 @@ class DuckDB:
         self._users[user.name] = user
 
     def load(self, table: str, columns: Schema, rows: pl.DataFrame) -> None:
-        """Make a table of rows whose columns are named by id."""
+        """Create a table of rows whose columns are named by id."""
         listed = ", ".join(f'CAST("{c.id}" AS {self.dialect.type_name(c.type)}) AS {c.id}' for c in columns)
         self._connection.register("sl_rows", rows.to_arrow())
         self._connection.execute(f"CREATE OR REPLACE TABLE {table} AS SELECT {listed} FROM sl_rows")
@@ -233,7 +233,7 @@ def _over_columns(user: UserFunction) -> Callable[..., pa.Array]:
 
 def _over_lists(user: UserAggregate) -> Callable[[pa.ChunkedArray], pa.Array]:
     def body(lists: pa.ChunkedArray) -> pa.Array:
-        # One value after the other, which is slow: the judge shares nothing with how the engine merges.
+        # Value by value, which is slow: the oracle shares no code with the merging of the engine.
         found = [None if values is None else user.over_values(values) for values in lists.to_pylist()]
         return pa.array(found, arrow_type(user.returns))
 

@@ -1,6 +1,6 @@
-"""PostgreSQL as the judge: its dialect, and a connection that leaves nothing behind.
+"""PostgreSQL as the oracle: its dialect, and a connection that leaves nothing behind.
 
-All tables and helpers are temporary: they live as long as the connection, whosever server it is.
+All tables and helpers are temporary: they live as long as the connection.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class PostgreSQL:
             self._connection.execute(statement)
 
     def _collated_helpers(self) -> list[str]:
-        """Letters beyond ASCII have cases, and are letters at all, only under a collation that knows them."""
+        """Letters beyond ASCII have cases, and are letters at all, only under a suitable collation."""
 
         def first(*names: str) -> str:
             known = self._connection.execute("SELECT collname FROM pg_collation WHERE collencoding IN (-1, 6)")
@@ -191,10 +191,10 @@ class PostgreSQL:
         return functions.collated(first("und-x-icu", "C.utf8"), first("C.utf8", "en_US.utf8", "und-x-icu"))
 
     def bring(self, user: Definition) -> None:
-        """Nothing of the user's: Python inside of a server is not for everybody to install."""
+        """No user-defined functions: Python in a server cannot be assumed."""
 
     def load(self, table: str, columns: Schema, rows: pl.DataFrame) -> None:
-        """Make a table of rows whose columns are named by id."""
+        """Create a table of rows whose columns are named by id."""
         kinds = (self.dialect.type_name(c.type) + (' COLLATE "C"' if c.type.name == "VARCHAR" else "") for c in columns)
         listed = ", ".join(f"{c.id} {kind}" for c, kind in zip(columns, kinds, strict=True))
         texts = [c.id for c in columns if c.type.name == "VARCHAR"]

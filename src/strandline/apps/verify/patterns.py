@@ -1,8 +1,7 @@
-"""What is asked of a regular expression before a database may judge it.
+"""Checks of a regular expression before an oracle may match it.
 
-DuckDB is given the form that we have read out of a pattern, and matches it as we do: of several ways the first one
-written. PostgreSQL is given the pattern as the user wrote it, and takes the longest way. Together they judge both how
-we read and how we match.
+DuckDB is given the form that we have read out of a pattern, and matches it as we do: leftmost-first. PostgreSQL is
+given the pattern as the user wrote it, and matches leftmost-longest. Together they verify both parsing and matching.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ def known_texts(call: Call) -> list[str] | None:
 
 
 def has_choice(pattern: str) -> bool:
-    """Whether the longest match might be another than the first one written.
+    """True if the longest match might differ from the first alternative.
 
-    Both are the same for a row of sets of characters, each of them once or greedily repeated: whoever takes a character
-    with an earlier part has all later parts left. Alternatives, repeated groups and lazy repeats are choices.
+    Both are the same for a sequence of character sets, each once or greedily repeated: a character taken by an earlier
+    part leaves all later parts. Alternatives, repeated groups and lazy repeats are choices.
     """
     return _CHOICE.search(_ATOM.sub("x", pattern)) is not None
 
@@ -38,7 +37,7 @@ def may_be_empty(pattern: str) -> bool:
 
 
 def first_group_says_all(pattern: Regex) -> bool | None:
-    """Whether an empty text for the first group means an empty match (True) or that the group took no part (False).
+    """True if an empty text for the first group means an empty match, False if the group did not participate.
 
     None means that it may be either.
     """

@@ -1,7 +1,7 @@
-"""The rows that a run has read: all of its source, in order of arrival, without late and malformed ones.
+"""Input of a run for the oracle: all rows of a source, in order of arrival, without late and rejected ones.
 
-The sources are read once more, which gives the same rows. What a growing source has got since then does no harm: only
-instants are compared that the answer has behind it, and a new row as old as that is late.
+The sources are read once more, which gives the same rows. New rows of a growing source do no harm: only instants before
+the watermark are compared, and a new row as old as that is late.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Recorded:
 
     @property
     def ends(self) -> Times:
-        """Where a row says itself how long it is valid: until then. Else it is valid for its one instant."""
+        """End of a row with a declared interval; else it is valid for its one instant."""
         return times(self.rows, UNTIL) if UNTIL in self.rows.columns else self.times + 1
 
     def only(self, wanted: Mask) -> Recorded:
@@ -45,9 +45,9 @@ class Recorded:
 
 
 def record(stream: BaseStream, directory: Path, reported_late: pl.DataFrame, count: int | None) -> Recorded:
-    """Read a source again, as far as the run did: about `count` rows, late and malformed ones included; None is all.
+    """Read a source again, as far as the run did: about `count` rows, late and rejected ones included; None is all.
 
-    `reported_late` are the rows that the run has kept aside as late.
+    `reported_late` is the side output of late rows.
     """
     source = open_source(stream, directory)
     rows, partitions, rejected = _read(source, count)
@@ -99,7 +99,7 @@ def _no_rows(stream: BaseStream) -> pl.DataFrame:
 
 
 def _among(rows: pl.DataFrame, late: pl.DataFrame) -> Mask:
-    """Which rows are the late ones: as many of each kind as were reported, the last of them."""
+    """Mask of the late rows: as many of each kind as were reported, the last of them."""
     names = [name for name in rows.columns if name not in (FROM, UNTIL)]
     if not late.height:
         return np.zeros(rows.height, dtype=np.bool_)

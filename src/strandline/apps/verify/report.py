@@ -1,4 +1,4 @@
-"""What was found, for people to read."""
+"""Report of a verification."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Plea:
 
 @contextmanager
 def judge(name: str, dsn: str | None) -> Iterator[Database]:
-    """The database that judges; a PostgreSQL server is started for it if none is named."""
+    """Open the oracle; a PostgreSQL server is started for it if none is named."""
     if name == "duckdb":
         database: Database = DuckDB()
         try:
@@ -98,7 +98,7 @@ def verify(
 
 
 def _questions(script: Script, text: str, catalog: Catalog, only: str | None) -> list[Question]:
-    """The queries of a script, each with what names mean where it stands."""
+    """The queries of a script, each with its name resolution."""
     place = Place(catalog)
     named: dict[str, tuple[ast.Query, Place]] = {}
     bare: list[tuple[ast.Query, Place]] = []
@@ -107,7 +107,7 @@ def _questions(script: Script, text: str, catalog: Catalog, only: str | None) ->
             case ast.CreateStreamAs(name, query):
                 named[name.name.lower()] = query, place
                 place = place.with_query(name.name, query)
-            case ast.CreateSink(name, _, query):  # the answer is judged here, and goes nowhere else
+            case ast.CreateSink(name, _, query):  # the result is compared here, and goes nowhere else
                 named[name.name.lower()] = query, place
             case ast.CreateView(name, columns, query, _):
                 place = place.with_query(name.name, query, columns)
@@ -176,7 +176,7 @@ def _run(
 
 
 def _rows_read(query: Query, stream: str) -> int:
-    """How many rows of a stream a run has seen. Of a stream that its plan can do without, as many as of all others."""
+    """Rows of a stream that a run has read. Of a stream that its plan skips, as many as of all others."""
     counts = [query.metrics()[kind] for kind in ("rows_in", "late", "rejected")]
     if stream in counts[0]:
         return sum(count[stream] for count in counts)
@@ -184,9 +184,9 @@ def _rows_read(query: Query, stream: str) -> int:
 
 
 def _wait(queries: list[Query], seconds: float | None, note: Callable[[str], None]) -> None:
-    """Until all sources have ended, the time is up, or somebody presses Ctrl-C; what is known then is compared.
+    """Wait until all sources have ended, the time is up, or Ctrl-C; the results so far are compared.
 
-    Time counts from the first rows on: a Spark that starts takes its time.
+    Time counts from the first rows on, without the start of Spark.
     """
     until: float | None = None
     try:
@@ -204,7 +204,7 @@ def _wait(queries: list[Query], seconds: float | None, note: Callable[[str], Non
 
 
 def _elements(query: Query) -> pl.DataFrame:
-    """The answer by position: c1, c2, …, and the interval of each row in microseconds."""
+    """The result by position: c1, c2, …, and the interval of each row in microseconds."""
     frame: pl.DataFrame = query.results("polars")
     names = {name: f"c{n}" for n, name in enumerate(frame.columns[:-2], 1)}
     start, end = (pl.col(name).dt.epoch("us").fill_null(FOREVER) for name in frame.columns[-2:])

@@ -1,4 +1,4 @@
-"""What a query may read: streams with their rows, and queries with names, each at its place in the text."""
+"""Input of a query under test: streams with their rows, and named queries, each at its position in the text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What names mean somewhere in a script; `catalog` holds the same queries, bound, and the base streams."""
+    """Name resolution at a position of a script; `catalog` holds the same queries, bound, and the base streams."""
 
     catalog: Catalog
     queries: Mapping[str, Named] = field(default_factory=dict)  # by lower-case name
@@ -71,15 +71,15 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The rows of all base streams by lower-case name, the last instant that anybody asks about, and the first at which
-    the whole query has an answer."""
+    """The rows of all base streams by lower-case name, the last instant compared, and the first at which the whole
+    query has a result."""
 
     rows: Mapping[str, Rows]
     latest: Instant = FOREVER
     begins: Instant | None = None
 
     def origin(self, query: ast.Query, place: Place) -> Instant | None:
-        """The first element of any stream that a query reads: before it the query has no answer."""
+        """The first element of any stream that a query reads: before it the query has no result."""
         read = base_streams(query, place)
         found = [int(self.rows[name].starts.min()) for name in read if len(self.rows[name].starts)]
         return min(found, default=None)
