@@ -50,8 +50,7 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:
-    """Import sinks on first use: Spark's source process imports this package, too, and the user waits for it
-    (engines/spark/source.py)."""
+    """Import sinks on first use: Spark's source process imports this package, too (engines/spark/source.py)."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = {"Allow": "strandline.core.security.allow", "secret": "strandline.core.security.secret"}.get(

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 
 class SafeConsole(Console):
-    """A console whose texts cannot control the terminal: names and values come from data, too. Styles are Rich's
-    own."""
+    """A console whose texts, which may come from data, cannot control the terminal. Styles are Rich's own."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for text, style, control in super().render(renderable, options):
@@ -45,7 +44,6 @@ class Spinner:
 
 @contextmanager
 def status(text: str) -> Iterator[Spinner]:
-    """A spinner with a text on a terminal."""
     if not err_console.is_terminal:
         yield Spinner(None)
         return

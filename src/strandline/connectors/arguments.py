@@ -66,5 +66,4 @@ class CallArguments:
 
 
 def shown(option: str, value: Argument) -> str:
-    """The value of an option, for messages."""
     return HIDDEN if is_sensitive(option) and not isinstance(value, Secret) else redact(repr(value))

@@ -60,7 +60,6 @@ def _relative(x: float, bits: int) -> int:
 
 @lru_cache
 def _constants(bits: int) -> tuple[int, int]:
-    """π and ln 2."""
     one = 1 << bits + 16
 
     def inverse(n: int, sign: int) -> int:  # of tan for a sign of -1, of tanh for 1
@@ -205,7 +204,6 @@ def ln(x: float) -> float:
 
 
 def log(base: Real, x: float) -> float:
-    """The logarithm to a base."""
     if x == 1:
         return 0.0 if base > 1 else -0.0
 
@@ -217,7 +215,6 @@ def log(base: Real, x: float) -> float:
 
 
 def power(x: float, y: float) -> float:
-    """x to the power of y, for a positive x."""
     size = math.log2(x) * y
     if abs(size) > 1200:
         return math.inf if size > 0 else 0.0

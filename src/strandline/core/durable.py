@@ -1,13 +1,12 @@
-"""s/whoever refers to a file keeps its digest, and the last digest is kept by somebody else (docs/decisions/0012)./a
-reference to a file has its digest, and the last digest is in Spark's offset log (docs/decisions/0012)./
+"""Durable files for restarts: written atomically, synced before anything refers to them, verified when read.
 
     write_file       bytes under a name, by write, sync and rename
     Document         a JSON value with its kind, its format and its checksum in front
     ChainedLog       an append-only log; every line has a digest over itself and all lines before it
     HeadFile         the head of an append-only directory or file, small and rewritten in place
 
-A checksum finds what was altered. A chain finds what is missing, doubled, or old: whoever refers to a file keeps its
-digest, and the last digest is kept by somebody else (docs/decisions/0012).
+A checksum finds what was altered. A chain finds what is missing, doubled, or old: a reference to a file has its digest,
+and the last digest is in Spark's offset log (docs/decisions/0012).
 """
 
 from __future__ import annotations

@@ -93,7 +93,6 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The same in a line."""
     return printable(text.replace("\n", "⏎").replace("\t", " "))
 
 

@@ -39,11 +39,9 @@ class Listing:
 
     @staticmethod
     def text(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Listing:
-        """A listing of texts only."""
         return Listing.of(dict.fromkeys(columns, pa.string()), rows)
 
     def results(self, form: Form = "arrow") -> Any:
-        """The rows."""
         return in_form(self.table, form)
 
     def __str__(self) -> str:

@@ -66,8 +66,7 @@ class Feed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StreamStatistics:
-    """Statistics of a stream for the planner: rows per second, and distinct values of columns by name. Results do not
-    depend on them."""
+    """Statistics for the planner: rows per second, and distinct values by column. Results do not depend on them."""
 
     rate: float | None = None
     values: Mapping[str, float] = field(default_factory=dict)

@@ -1,8 +1,6 @@
-"""s/`functions/registry.py` says which there are, what they return and what they mean./`functions/registry.py` lists
-them with types and meaning./
+"""Scalar expressions: inert, typed trees over the columns of a plan.
 
-Operators and functions are one node, `Call`; `functions/registry.py` says which there are, what they return
-and what they mean.
+Operators and functions are one node, `Call`; `functions/registry.py` lists them with types and meaning.
 """
 
 from __future__ import annotations
@@ -108,7 +106,6 @@ class AggregateCall:
 
     @property
     def columns(self) -> tuple[ColumnRef, ...]:
-        """The columns that it reads."""
         named = () if self.argument is None else (self.argument,)
         return tuple(dict.fromkeys((*named, *(key.column for key in self.order))))
 

@@ -79,8 +79,7 @@ class Granularity:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Elements inserted (`insert`) or deleted (`delete`) since the instant before, valid for the one instant of the
-    change."""
+    """Elements inserted (`insert`) or deleted (`delete`) since the instant before, valid for one instant."""
 
     kind: ChangeKind
     source: Plan
@@ -135,8 +134,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class OuterJoin:
-    """As Join; and the unmatched elements of the left, with NULL for the right; if `full`, those of the right as
-    well."""
+    """As Join; and the unmatched elements of the left, with NULL for the right; if `full`, those of the right, too."""
 
     full: bool
     predicate: Expression

@@ -53,5 +53,4 @@ def schema(plan: Plan) -> Schema:
 
 
 def column(plan: Plan, id: str) -> Column:
-    """The column with this id."""
     return next(c for c in schema(plan) if c.id == id)

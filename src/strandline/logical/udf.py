@@ -262,8 +262,7 @@ def _close(have: pa.DataType, want: pa.DataType) -> bool:
 
 
 def user_functions(tree: object) -> dict[str, Definition]:
-    """The functions and aggregates of the user's that a plan calls, by name; a plan is a tree of dataclasses and
-    tuples."""
+    """User-defined functions and aggregates of a plan, by name; a plan is a tree of dataclasses and tuples."""
     match tree:
         case UserFunction() | UserAggregate():
             return {tree.name: tree}

@@ -257,8 +257,7 @@ def _equated(predicate: Expression | None) -> frozenset[str]:
 
 
 def lonely_share(pairs: Characteristics, left: Characteristics) -> float:
-    """Poisson probability of zero matches: with p matches at a time on average, an element is unmatched for the
-    fraction e^-p of its time."""
+    """Poisson probability of zero matches: unmatched fraction e^-p of the time, with p matches on average."""
     partners = pairs.valid / left.valid if left.valid else 0.0
     return math.exp(-min(partners, 700.0))
 

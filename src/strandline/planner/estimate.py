@@ -1,6 +1,6 @@
-"""s/`docs/optimizer.md` says how good it is./`docs/optimizer.md` reports its accuracy./
+"""Cost estimate of a physical plan: rates, state and CPU time of every operator, in the steady state.
 
-Krämer's chapter 22 for the operators as they are here; `docs/optimizer.md` says how good it is.
+Krämer's chapter 22 for the operators as they are here; `docs/optimizer.md` reports its accuracy.
 """
 
 from __future__ import annotations

@@ -47,8 +47,7 @@ def _cells(each: Estimate) -> tuple[str, str, str]:
 
 
 def show_needs(found: Estimates, cores: int, faster: float) -> str:
-    """Total needs of the plan and the headroom of the machine; `faster` is the factor by which the streams may speed
-    up."""
+    """Total needs of the plan, and its headroom; `faster` is the factor by which the streams may speed up."""
     share = found.cost / cores
     grows = any(each.grows for each in found.steps.values())
     state = "unbounded state" if grows else f"state of {size(found.bytes)}" if found.bytes else "no state"

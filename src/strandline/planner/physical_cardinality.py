@@ -82,7 +82,6 @@ class Flow:
 
 
 def condition_of(node: physical.HashJoin | physical.OuterHashJoin, keys_only: bool = False) -> Expression | None:
-    """The condition of a join as one expression."""
     equal = [Call("=", pair, BOOLEAN) for pair in zip(node.left_keys, node.right_keys, strict=True)]
     rest = [] if node.condition is None or keys_only else [node.condition]
     return conjunction((*equal, *rest))

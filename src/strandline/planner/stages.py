@@ -98,7 +98,6 @@ def finished(plan: Plan) -> Plan:
 def alternatives(
     plan: Plan, statistics: Statistics = NOTHING_KNOWN, capacity: float | None = None, most: int = 6
 ) -> list[tuple[str, Plan]]:
-    """Other plans with the same snapshots that may cost as little, and what is different in them: the next best orders
-    of the joins."""
+    """Other plans with the same snapshots that may cost as little: the next best join orders, with a description."""
     chosen = order_joins(prepared(plan), statistics, capacity)
     return [(f"joins {order.words}", finished(order.plan)) for order in other_orders(chosen, statistics, most)]

@@ -20,8 +20,7 @@ FEWEST_READ: Final = 100  # rows before a share of them means something
 def check_input(
     streams: Iterable[BaseStream], beats: Mapping[str, Heartbeat], rejected: Mapping[str, Sequence[pa.Table]]
 ) -> None:
-    """Validate the input of a batch before delivery: every row is accounted for, no stream exceeds its bad-input
-    limit."""
+    """Validate the input of a batch before delivery: rows are accounted for, bad input is within its limits."""
     for stream in streams:
         beat = beats.get(stream.name)
         if beat is not None:
@@ -31,8 +30,7 @@ def check_input(
 
 
 def check_bad_input(stream: BaseStream, beat: Heartbeat, rejected: pa.Table | None = None) -> None:
-    """Raise `bad-input` if a stream has more rejected rows than it may have. `rejected` are those of the batch at hand:
-    the first of them is named."""
+    """Raise `bad-input` if a stream exceeds its limit; the first of the `rejected` rows of the batch is named."""
     limit = stream.bad_input
     if not limit.stops or not beat.rejected:
         return

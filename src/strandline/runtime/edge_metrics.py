@@ -181,8 +181,7 @@ class Measurements:
     edges: Edges = field(default_factory=dict)
 
     def after(self, wish: Wish, found: Edges) -> Measurements:
-        """Add the statistics of a batch. Statistics that the preceding batch did not collect restart: a rate over
-        unmeasured time would be too low."""
+        """Add the statistics of a batch. Newly requested ones restart: a rate over unmeasured time would be too low."""
         anew = [each for each in wish if each not in self.wish]
         kept = {name: edge.without(anew) for name, edge in self.edges.items()} if anew else self.edges
         return Measurements(wish, merged_edges(kept, found))

@@ -1,5 +1,4 @@
-"""Ingestion, from a source to the first exchange: accept rows in order of arrival, advance the watermark, run stage
-0."""
+"""Ingestion: accept rows in order of arrival, advance the watermark, run stage 0 up to the first exchange."""
 
 from __future__ import annotations
 
@@ -76,8 +75,7 @@ def ingest(
 
 
 def _at_arrival(chunk: Chunk, piece: Piece) -> Chunk:
-    """Stamp rows without a time column with the time of their batch. It is part of the offsets, so a replayed batch has
-    the same."""
+    """Stamp rows without a time column with the time of their batch, which is part of the offsets."""
     return replace(chunk, rows=chunk.rows.with_columns(pl.lit(piece.arrived, pl.Int64).alias(FROM)))
 
 
@@ -144,8 +142,7 @@ def _until(rows: pl.DataFrame) -> pl.Expr:
 
 
 def late_rows(time: Times, high: Instant, disorder_us: int, floor: Instant) -> Mask:
-    """Mask of late rows: more than the allowed out-of-orderness behind the latest row before them, or behind the
-    floor."""
+    """Mask of late rows: further behind the latest row than the allowed out-of-orderness, or behind the floor."""
     first_in_time = max(high - disorder_us if high != BEFORE_ALL else BEFORE_ALL, floor)
     if not len(time) or (time[0] >= first_in_time and is_sorted(time)):
         return np.zeros(len(time), dtype=np.bool_)

@@ -59,8 +59,7 @@ OFFSET_FORMAT: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """Offset of a batch in the offset log: its number plus one, the position in each source, the record that it
-    continues, and a checksum."""
+    """Offset of a batch: its number plus one, the position in each source, the record that it continues, a checksum."""
 
     n: int
     positions: Positions
@@ -94,8 +93,7 @@ def checksum_of(body: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Input split: what one task reads of a source in a batch, from `start` to `end`, of a batch that begins at
-    `begin`."""
+    """Input split: what one task reads of a source, from `start` to `end`, of a batch that begins at `begin`."""
 
     stream: str
     number: int

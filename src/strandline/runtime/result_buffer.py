@@ -99,7 +99,6 @@ class Kept:
 
 
 def joined(tables: Iterable[pa.Table], columns: Schema) -> pa.Table:
-    """One table of all."""
     schema = answer_schema(columns)
     return pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in tables)])
 

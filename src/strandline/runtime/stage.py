@@ -150,8 +150,7 @@ class FragmentRunner:
 
 @dataclass(slots=True)
 class Counts:
-    """Counters of the operators of a fragment, in the order of `FragmentRunner.operators`: elements out, elements in
-    state, and seconds of CPU."""
+    """Counters by operator of `FragmentRunner.operators`: elements out, elements in state, seconds of CPU."""
 
     passed: list[int]
     rows: list[int]

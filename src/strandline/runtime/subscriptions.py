@@ -86,8 +86,7 @@ class Subscriptions:
             return tuple(each for each in PRIMITIVES if self._wanted[each] > 0)
 
     def publish(self, measured: Wish, last: bool) -> None:
-        """Call the subscribers that are due, after a batch that has collected their statistics; at the end all of
-        them."""
+        """Call the subscribers that are due and whose statistics the batch has collected; at the end all of them."""
         with self._lock:
             waiting = [each for each in self._all if each.tell is not None and each.needs <= set(measured)]
         now = time.monotonic()

@@ -1,12 +1,9 @@
-"""s/So busy is not late: what counts is the part that grows, for the rows that arrive in a second. If that is more than
-a second, or more than the part of it that may be used, the models of the queries say which rows to do without
-(`shedding/load_model.py`), so that the work becomes as much less./So busy is not overloaded: what counts is the
-variable part, for the rows that arrive in a second. If that exceeds a second, or the usable part of it, the load models
-of the queries (`shedding/load_model.py`) choose the rows to drop, so that the work shrinks accordingly./
+"""Load-shedding controller: decides the sampling rates batch by batch, from the cost of earlier batches and the
+arrivals.
 
-A batch takes a fixed time and a time that grows with its rows. So busy is not late: what counts is the part that grows,
-for the rows that arrive in a second. If that is more than a second, or more than the part of it that may be used, the
-models of the queries say which rows to do without (`shedding/load_model.py`), so that the work becomes as much less.
+A batch takes a fixed time and a time that grows with its rows. So busy is not overloaded: what counts is the variable
+part, for the rows that arrive in a second. If that exceeds a second, or the usable part of it, the load models of the
+queries (`shedding/load_model.py`) choose the rows to drop, so that the work shrinks accordingly.
 
 The decision is part of a batch's position (`runtime/offsets.py`): a replayed batch drops the same rows.
 """
@@ -267,8 +264,7 @@ class Shedder:
             return self.load.lag < self._longest() and now - self._began < self._longest() / 2
 
     def _longest(self) -> float:
-        """Maximum seconds of input per batch: its fixed cost is to be a small part of it, and no stream is to exceed
-        its row limit."""
+        """Maximum seconds of input per batch, so that its fixed cost is small and no stream exceeds its row limit."""
         fastest = max(self._rates.values(), default=0.0)
         fitting = self._batch_rows / fastest if fastest > 0 else math.inf
         return min(max(2 * PACE, 10 * self._fixed), fitting)

@@ -1,10 +1,7 @@
-"""s/A box stands at a source (Ayad and Naughton, observations 2 and 3), so all scans of a stream see the same rows. The
-join in the query is modelled by `joins/`; what has no join is work per row./Sampling is at the source (Ayad and
-Naughton, observations 2 and 3), so all scans of a stream read the same rows. The join of the query is modelled by
-`joins`; a query without a join is work per row./
+"""Load model: the work of a query as a function of the sampling rates of its streams, and the optimal rates.
 
-A box stands at a source (Ayad and Naughton, observations 2 and 3), so all scans of a stream see the same rows. The join
-in the query is modelled by `joins/`; what has no join is work per row.
+Sampling is at the source (Ayad and Naughton, observations 2 and 3), so all scans of a stream read the same rows. The
+join of the query is modelled by `joins`; a query without a join is work per row.
 """
 
 from __future__ import annotations
@@ -138,7 +135,6 @@ class QueryDrops:
         return rates.get(stream) or self._statistics.get(stream, StreamStatistics()).rate or RATE
 
     def _query(self, rates: Shares) -> JoinQuery:
-        """The join at these rates."""
         assert self._cluster is not None, "there is a join"
         wanted = {stream: self._rate(rates, stream) for stream in self.streams}
         if self._known is None or self._known[0] != wanted:

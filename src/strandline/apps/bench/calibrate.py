@@ -73,8 +73,7 @@ QUERIES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Rows of a stream per batch, how many batches a window holds, how many values a key has per row of the window, and
-    how wide rows are."""
+    """Rows of a stream per batch, batches per window, distinct keys per row of the window, and the width of rows."""
 
     rows: int
     window: float

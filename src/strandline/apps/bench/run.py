@@ -394,7 +394,6 @@ BENCHES: dict[str, Callable[[Bench], Figures]] = {
 
 
 def run_bench(name: str, rows: int | None, repeat: int, console: Console, queries: Sequence[str] = ()) -> list[Figures]:
-    """Run one benchmark or all."""
     if name != "all" and name not in BENCHES:
         raise StrandlineError(
             f'unknown benchmark "{name}"', code="usage", hint=f"Benchmarks are {', '.join(BENCHES)}, and all."
@@ -430,7 +429,6 @@ def _rounded(figures: Figures) -> Figures:
 
 
 def report(found: list[Figures], console: Console) -> None:
-    """The figures as tables."""
     for figures in found:
         if "operators" in figures:
             report_operators(figures["operators"], console)

@@ -33,8 +33,7 @@ from strandline.sql.parser.statements import parse_one
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A generated stream: rows per second, its key columns with their numbers of distinct values, and measure
-    columns."""
+    """A generated stream: rows per second, its key columns with their distinct values, and measure columns."""
 
     name: str
     rate: int

@@ -29,8 +29,7 @@ class SqlMagic(Magics):
     @argument("--wait", action="store_true", help="Wait until the sources end.")
     @cell_magic
     def sql(self, line: str, cell: str) -> Any:
-        """Run statements. A query returns immediately and keeps running; the value of the cell is that of the last
-        one."""
+        """Run statements. A query keeps running; the value of the cell is that of the last statement."""
         options = parse_argstring(self.sql, line)
         try:
             result = self._database(options).sql(cell, name=options.name)

@@ -17,7 +17,6 @@ JOIN_COSTS: Final = (0.5, 3.0, 4.0, 4.5, 5.0, 14.0, 18.0, 50.0, 100.0)  # millis
 
 
 def reproduce(name: str, queries: int, directory: Path | None, console: Console) -> None:
-    """One paper by its name."""
     if name not in PAPERS:
         raise StrandlineError(f'unknown paper "{name}"', code="usage", hint=f"Papers are {', '.join(PAPERS)}.")
     PAPERS[name](queries, directory, console)

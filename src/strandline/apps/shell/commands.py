@@ -45,7 +45,6 @@ class Rest:
         return self.text[self.start :].strip().rstrip(";").rstrip()
 
     def span(self, number: int = 0) -> Span:
-        """Span of a word."""
         places = list(re.finditer(r"[^\s;]+", self.text[self.start :]))
         if number >= len(places):
             return Span(self.text, len(self.text), len(self.text))

@@ -271,7 +271,6 @@ def rows_of(entry: Entry) -> str:
 
 
 def failure(query: Query) -> str:
-    """Reason of a failure."""
     try:
         query.await_end(0)
     except StrandlineError as error:

@@ -61,7 +61,6 @@ def show(feed: Feed, form: Form, most: int) -> RenderableType:
 
 
 def show_table(query: Query, frame: pl.DataFrame, at: Instant, most: int) -> RenderableType:
-    """The result at an instant."""
     rows = _ordered(query, frame)
     table = _table([column.name for column in query.columns], query)
     for row in rows.head(most).iter_rows():

@@ -266,8 +266,7 @@ HELPERS: Final = (*_ARITHMETIC, *_MATHEMATICS, *_TIMES, *_TEXTS)
 
 
 def collated(any_case: str, words: str) -> list[str]:
-    """Collation-dependent functions, for two collations: one has the cases of all letters, and the other the
-    classification of letters."""
+    """Functions that depend on collations: one for the cases of all letters, and one for the classes of letters."""
     cases = [
         f"""CREATE FUNCTION pg_temp.{name}(s text) RETURNS text {SQL}
             $$ SELECT pg_catalog.{name}(s COLLATE "{rule}") COLLATE "C" $$"""

@@ -381,8 +381,7 @@ class Translation:
 
 
 class Texts(Scalars):
-    """Binds scalar expressions whose subqueries and aggregates are those of the database: each is a column whose id is
-    its text."""
+    """Binds scalar expressions; their subqueries and aggregates are columns whose ids are SQL texts."""
 
     def __init__(self, translation: Translation, scope: Scope, clause: str) -> None:
         super().__init__(scope, clause, subquery=self.ask, grouping=self.left_out, rank=self.ranked)

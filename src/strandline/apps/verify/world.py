@@ -71,8 +71,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The rows of all base streams by lower-case name, the last instant compared, and the first at which the whole
-    query has a result."""
+    """The rows of all base streams by lower-case name, the last instant compared, and the first with a result."""
 
     rows: Mapping[str, Rows]
     latest: Instant = FOREVER

@@ -46,8 +46,7 @@ def known_sinks() -> dict[str, type[Sink]]:
 def make_sink(
     call: SourceCall, function: Span | None = None, span: Span | None = None, allow: Allow | None = None
 ) -> Sink:
-    """The sink that a statement names, if it is allowed; `function` is the place of its name, `span` that of the whole
-    call."""
+    """The sink that a statement names, if it is allowed; `function` and `span` are the places of its name and call."""
     known = known_sinks()
     if call.function.lower() not in known:
         raise SinkError(

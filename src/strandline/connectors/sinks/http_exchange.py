@@ -84,7 +84,6 @@ class Exchange:
         self._socket: socket.socket | None = None
 
     def left(self) -> float:
-        """The seconds that are left."""
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise Interrupted if self._is_hurried else TimeoutError("the exchange timed out")

@@ -227,8 +227,7 @@ class TableOutlet(Outlet):
                 self._store.enter(self._main.name, standing.owner, self._query)
 
     def take(self, delivered: Delivered) -> None:
-        """Write a batch, with retries where the connection broke. The recorded batch number detects a commit that
-        succeeded."""
+        """Write a batch, with retries; the recorded batch number detects a commit that succeeded."""
         self._patiently(lambda: self._write(delivered), _ATTEMPTS)
 
     def interrupt(self) -> None:

@@ -114,8 +114,8 @@ class Source(ABC):
         """The rows between two positions, with at least the given columns."""
 
     def rows_left(self, position: int) -> int | None:
-        """Approximate number of rows after a position, for display; None if unknown. Called right after `advance`, on
-        the driver."""
+        """Approximate rows after a position, for display; None if unknown. Called right after `advance`, on the
+        driver."""
         return None
 
     def cuts(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
@@ -183,7 +183,6 @@ def known_sources() -> dict[str, type[Source]]:
 
 
 def open_source(stream: BaseStream, directory: Path | None = None, span: Span | None = None) -> Source:
-    """The source that a stream declares."""
     kind = _source_class(stream.source, span)
     try:
         return kind(stream, directory)

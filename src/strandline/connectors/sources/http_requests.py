@@ -103,8 +103,7 @@ class Server:
             connection.close()
 
     def _turn_away(self, connection: socket.socket) -> None:
-        """Send 503 to an excess connection, without waiting. Closing it immediately would break it before the response
-        is read."""
+        """Send 503 to an excess connection. Closing it immediately would break it before the response is read."""
         with contextlib.suppress(OSError):
             connection.setblocking(False)
             refusal = {"error": "too many connections"}
@@ -200,8 +199,7 @@ class Conversation:
         self._buffer = bytearray()
 
     def run(self) -> None:
-        """Serve requests until either end closes. A client that disconnects is normal: its rows are stored, or were
-        incomplete."""
+        """Serve requests until either end closes. A client may disconnect: its rows are stored, or were incomplete."""
         with contextlib.suppress(OSError):
             self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             while self._serve():

@@ -1,5 +1,4 @@
-"""Offset log of a topic: the offsets of each partition that a batch reads, decided once, persisted, and read by all
-tasks.
+"""Offset log of a topic: the offsets that each batch reads, decided once, persisted, and read by all tasks.
 
 A position is a number of readings, a reading being a range of offsets of one partition. A batch is a round of readings,
 at most one per partition; a round without any still takes a position, since it records changes: a new partition, or an
@@ -131,7 +130,6 @@ class OffsetLog:
         sync_directory(self.path.parent)
 
     def round_at(self, position: int) -> Round:
-        """The round in which a position lies."""
         if position >= self.end:
             self.load()
         for each in self.rounds:

@@ -31,8 +31,7 @@ _BLOCK_HEAD = re.compile(rb"#(\d+) (\d+) ([0-9a-f]{8})\n")
 
 
 class Head(NamedTuple):
-    """End of the acknowledged lines: their number, the last file and its length then. `first` is the oldest file that
-    is still needed."""
+    """End of the acknowledged lines: their number, the last file and its length. `first` is the oldest needed file."""
 
     lines: int
     start: int

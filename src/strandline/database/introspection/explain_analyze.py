@@ -17,8 +17,7 @@ _WIDE = 72  # characters of an operator
 
 
 class Estimate(Protocol):
-    """Expectation of the planner for an operator: rows per second out of it, seconds of CPU per second, rows of
-    state."""
+    """Expectation of the planner: rows per second out of an operator, seconds of CPU per second, rows of state."""
 
     @property
     def rate_out(self) -> float: ...

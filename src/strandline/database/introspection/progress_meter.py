@@ -24,7 +24,6 @@ def spinner() -> str:
 
 
 def bar(part: float) -> str:
-    """A bar for a part of a whole."""
     full = max(0, min(_BAR, int(part * _BAR)))
     return "█" * full + "░" * (_BAR - full)
 

@@ -60,8 +60,7 @@ def show_sinks(queries: Iterable[Query], waiting: Mapping[str, Sink]) -> Listing
 
 
 def show_shedding(queries: Iterable[Query]) -> Listing:
-    """Shedding by query and stream: the present sampling rate, the rows dropped so far, and the estimated fraction of
-    the results that remains."""
+    """Shedding by query and stream: the sampling rate, the dropped rows, and the estimated completeness."""
     rows: list[tuple[object, ...]] = []
     for query in queries:
         for each in query.shedding():

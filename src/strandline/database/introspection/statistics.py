@@ -1,10 +1,7 @@
-"""s/How many elements pass, what operators keep and what they cost is counted in every batch. The rest is measured
-while somebody subscribes (`runtime/subscriptions.py`), and is None before; what can be derived is, when it is looked
-at./Elements, state and cost of operators are counted in every batch. The rest is measured while there are subscribers
-(`runtime/subscriptions.py`), and is None before; derived figures are computed on access./
+"""Run-time statistics of a query, operator by operator and edge by edge.
 
-How many elements pass, what operators keep and what they cost is counted in every batch. The rest is measured while
-somebody subscribes (`runtime/subscriptions.py`), and is None before; what can be derived is, when it is looked at.
+Elements, state and cost of operators are counted in every batch. The rest is measured while there are subscribers
+(`runtime/subscriptions.py`), and is None before; derived figures are computed on access.
 """
 
 from __future__ import annotations
@@ -88,8 +85,7 @@ class EdgeStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """All that is known of a query at one moment: its operators, the reading of its streams first, each after those
-    that it reads; and its edges."""
+    """Statistics of a query at one moment: its operators, inputs first, and its edges."""
 
     query: str
     operators: tuple[OperatorStatistics, ...]

@@ -52,8 +52,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class JoinCosts:
-    """Seconds of work in a join: per row that arrives on either side, per result, and per candidate pair without a
-    key."""
+    """Seconds of work in a join: per arriving row, per result, and per candidate pair without a key."""
 
     arrival: float
     result: float = 0.0

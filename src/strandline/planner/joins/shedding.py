@@ -179,8 +179,7 @@ def _thinned_alike(plan: _Plan, capacity: float, start: Floats) -> Floats:
 
 
 def _in_turn(plan: _Plan, capacity: float, start: Floats) -> Floats:
-    """The streams by time and those by rows in turn, each at their best while the others stay: quick, and mostly as
-    good as the search."""
+    """Coordinate descent between streams with time and with count windows: quick, and mostly as good as the search."""
     by_time = [i for i in members(plan.mask) if plan.query.by_time[i]]
     best, output = _thinned_alike(plan, capacity, start), -1.0
     for _ in range(TURNS):

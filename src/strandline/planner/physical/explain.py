@@ -35,7 +35,6 @@ def show_pipeline(pipeline: Pipeline) -> str:
 
 
 def pipeline_lines(pipeline: Pipeline) -> list[Line]:
-    """The same line by line."""
     lines: list[Line] = []
     feeders = {f.route.port: f.id for f in pipeline.fragments if isinstance(f.route, physical.ExchangeTo)}
     for stage in range(pipeline.stages + 1):
@@ -53,7 +52,6 @@ def _show_route(fragment: Fragment) -> str:
 
 
 def show_exchange(route: physical.ExchangeTo) -> str:
-    """The exchange in words."""
     match route.mode:
         case "hash":
             return f"exchange hash({', '.join(route.keys)})"

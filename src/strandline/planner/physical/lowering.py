@@ -53,8 +53,7 @@ class InOne:
 
 @dataclass(frozen=True, slots=True)
 class AtSource:
-    """Elements are where they were read and in order of arrival; a window and then granules may still have to be
-    applied."""
+    """Elements are where they were read, in order of arrival; a window and then granules may still be pending."""
 
     window: tuple[int | None, int] | None = None
     granule: int | None = None
@@ -201,8 +200,7 @@ def _granular(built: Built, granule_us: int) -> Built:
 
 def _window(built: Built, range_us: int | None, slide_us: int) -> Built:
     if isinstance(built.where, AtSource):
-        # Which elements a window holds depends on time only, so it waits until after the exchange: rows travel with
-        # one timestamp instead of two.
+        # A window depends on time only, so it follows the exchange: rows travel with one timestamp instead of two.
         assert built.where == AtSource(), "the binder admits a window over a chronon stream only"
         return replace(built, where=AtSource((range_us, slide_us)))
     node: Node = physical.TimeWindow(range_us, slide_us, built.node)

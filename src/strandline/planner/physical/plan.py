@@ -359,8 +359,7 @@ _WHOLE = (Input, Filter, Project, TimeWindow, AlignTime, HashJoin, UnionAll, Exc
 
 
 def has_whole_elements(pipeline: Pipeline, query: str) -> bool:
-    """True if no element of a query's result is emitted in several intervals, however its streams are cut into
-    batches."""
+    """True if no element of a query's result is emitted in several intervals, whatever the batches."""
     roots = [fragment.root for fragment in pipeline.fragments if fragment.query == query]
     return all(isinstance(node, _WHOLE) for root in roots for node in numbered(root))
 

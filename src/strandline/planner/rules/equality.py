@@ -13,8 +13,7 @@ from strandline.logical.tree import expressions
 
 
 def respects_equality(expression: Expression | None) -> bool:
-    """True if equal values give equal results. Texts of DOUBLEs and `atan2` do not, and a user-defined function may
-    not."""
+    """True if equal values give equal results: not for texts of DOUBLEs, `atan2` and user-defined functions."""
     if expression is None:
         return True
     match expression:

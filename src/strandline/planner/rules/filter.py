@@ -134,8 +134,7 @@ def push_filter_below_aggregate(plan: Plan) -> Plan | None:
 
 
 def takes_whole_groups(condition: Expression, keys: frozenset[str]) -> bool:
-    """True if a condition reads only these columns, so that it holds for a whole group or not at all, and reads at
-    least one."""
+    """True if a condition reads at least one of these columns and no others: it holds for whole groups."""
     read = columns_of(condition)
     return bool(read) and read <= keys and respects_equality(condition)
 

@@ -59,7 +59,6 @@ class CheckpointChain:
         self.delivered = ChainedLog(self.path / DELIVERED_LOG)
 
     def before(self, batch: int) -> RecordReference:
-        """The record that a batch continues."""
         if self.head.batch == batch:
             assert self.record is not None
             return self.record.before
@@ -125,7 +124,6 @@ def digest_file(path: Path) -> str:
 
 
 def source_directory(checkpoint: Path, stream: str) -> Path:
-    """Directory of the log of a source."""
     return checkpoint / "sources" / encode_name(stream)
 
 

@@ -277,7 +277,6 @@ def whole_batches(path: Path) -> Iterator[int]:
 
 
 def render(examination: Examination) -> str:
-    """The examination for a terminal."""
     lines = [f"{examination.path}", f"  queries     {', '.join(examination.queries) or 'unknown'}"]
     planned = f"batch {examination.last_batch}" if examination.last_batch >= 0 else "no batch"
     lines.append(f"  planned     up to {planned}, {examination.bytes_of_state:,} bytes of state")

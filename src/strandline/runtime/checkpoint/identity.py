@@ -164,7 +164,6 @@ class Checkpoint:
 
 
 def read_identity(checkpoint: Path) -> dict[str, Any]:
-    """Read the identity of a checkpoint."""
     path = checkpoint / IDENTITY
     with contextlib.suppress(OSError):
         if path.read_bytes().startswith(b"{"):  # as version 0.1 wrote it

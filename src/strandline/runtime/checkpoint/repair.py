@@ -199,7 +199,6 @@ def _forget_results(path: Path, lease: Lease, outputs: OutputDirectories) -> Rep
 
 
 def render(done: Repair) -> str:
-    """The repair for a terminal."""
     if not done.is_needed:
         return f"{done.path}\n  intact      nothing to repair"
     lines = [f"{done.path}"]

@@ -272,8 +272,8 @@ def write_forgotten(checkpoint: Path, files: Sequence[DeliveredFile]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OutputDirectories:
-    """Locations of delivered files: results by query, and the side outputs. Readers may remove the results of
-    `consumed` queries."""
+    """Locations of delivered files: results by query, and side outputs. Readers may remove those of `consumed`
+    queries."""
 
     results: Mapping[str, Path]
     side_outputs: Path | None

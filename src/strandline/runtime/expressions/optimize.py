@@ -59,8 +59,7 @@ def _new_name() -> str:
 
 
 def thrifty(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Thrifty:
-    """Optimize expressions: returns the frame with columns for expensive subexpressions, and the expressions over these
-    columns."""
+    """Optimize expressions: the frame with columns for expensive subexpressions, and the expressions over these."""
     if sum(map(_whole_cost, expressions)) < _least_cost(frame):
         return frame, list(expressions)
     expressions = [_in_steps(expression) for expression in expressions]
@@ -77,8 +76,7 @@ def _all_rows(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Com
 
 
 def dear_last(predicate: Expression) -> Expression:
-    """Short-circuit a conjunction: an equivalent predicate that evaluates expensive conjuncts only where the cheap ones
-    hold."""
+    """Short-circuit a conjunction: evaluate expensive conjuncts only where the cheap ones hold."""
     cheap: list[Expression] = []
     dear: list[Expression] = []
     for part in conjuncts(predicate):

@@ -15,8 +15,7 @@ TIME, CHANGE = "@time", "@change"
 
 
 def net_changes(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
-    """Net changes per instant: the payload, `@time`, and `@change` = the number of duplicates that start (+) or end
-    (-).
+    """Net changes per instant: the payload, `@time`, and `@change`, the number of insertions minus deletions.
 
     A piece that ends where an equal one begins is no change at all, so the result does not depend on how intervals
     were cut. Ordered by time, departures before arrivals; elements that never end never depart.

@@ -53,8 +53,7 @@ def pair_codes(ones: Index, others: Index, present: Mask) -> tuple[Index, Index]
     first, marks = np.empty(len(ones), np.int64), np.empty(len(ones), np.uint64)
     count = 0
     bits = 10
-    # Open addressing by the leading bits of a hash: the code from 1 on, and its pair, side by side, so that a probe
-    # costs one memory access.
+    # Open addressing by the leading bits of a hash: code and pair side by side, so that a probe is one memory access.
     table = np.zeros((1 << bits, 3), np.int64)
     for row in range(len(ones)):
         if not present[row]:

@@ -1,5 +1,4 @@
-"""Top-k with ties per group: pruning of elements that can never be in the top k, and a sweep over events for the
-others."""
+"""Top-k with ties per group: pruning of elements that can never be in it, and a sweep over events for the others."""
 
 from __future__ import annotations
 
@@ -10,8 +9,7 @@ from strandline.runtime.kernels.compiled import compiled
 
 
 def among_first(group: Index, level: Index, turn: Times, stands: Mask, limit: int) -> Mask:
-    """Mask of elements with fewer than `limit` elements of their group before them that came no later in turn and are
-    retained.
+    """Mask of elements that fewer than `limit` retained elements of their group, in turn no later, precede.
 
     `level` is an element's place in the order, the same for ties. Elements are given in order of their turns.
     """

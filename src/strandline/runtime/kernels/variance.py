@@ -31,7 +31,6 @@ def odd(column: pl.Series) -> Ints:
 
 
 def squares(column: pl.Series) -> Limbs:
-    """The limbs of the squares of `numbers`."""
     values = column.fill_null(0.0).to_numpy()
     high = values * values
     # Rounding error of the product, by splitting the factor into halves whose products are exact.

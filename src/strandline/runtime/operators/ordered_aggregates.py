@@ -113,8 +113,7 @@ class Members:
             yield in_lists(values[order[listed]], offsets_of(sizes))
 
     def _listed(self, call: AggregateCall, counts: Index, wanted: Mask) -> Iterator[tuple[Index, Index]]:
-        """The positions of the members after each wanted run, one run after the other, and their number; a part of the
-        runs at a time."""
+        """Positions of the members after each wanted run, and their number; a part of the runs at a time."""
         _, first, place_of = self._ordered(call)
         sizes = np.where(wanted, counts, 0)
         part_of = np.cumsum(sizes) // _MOST_LISTED

@@ -64,8 +64,7 @@ def run_totals(user: UserAggregate, pool: States, coming: Moves, going: Moves, l
 
 
 def _up_to(user: UserAggregate, pool: States, moves: Moves, lives: Lives, runs: Index) -> tuple[States | None, Index]:
-    """Updates since the group epoch began, after each update; and the last update of each of `runs`, -1 if there was
-    none."""
+    """Updates since the group epoch began, after each update; and the last update of each run, -1 without one."""
     if not len(moves.run):
         return None, np.full(len(runs), -1)
     order = np.argsort(lives.rank[moves.run], kind="stable")

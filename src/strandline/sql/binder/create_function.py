@@ -40,7 +40,6 @@ def define_aggregate(
     evaluate: Callable[[Any], Any],
     inverse: Callable[[Any, Any], Any] | None,
 ) -> UserAggregate:
-    """An aggregate as the user declares it."""
     _check(name, arguments)
     if len(arguments) > 1:
         raise CatalogError(

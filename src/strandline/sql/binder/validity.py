@@ -49,7 +49,6 @@ def validity(stream: BaseStream, columns: tuple[Column, ...], table: ast.StreamT
 
 
 def _instant(time: ColumnRef, span: Span) -> Expression:
-    """A time column as a TIMESTAMP."""
     match time.type.name:
         case "TIMESTAMP":
             return time

@@ -75,7 +75,6 @@ class Ranks:
 
 
 def is_ranking(select: ast.Select) -> bool:
-    """True if a SELECT ranks its rows."""
     return select.qualify is not None or any(_ranks(item) for item in select.items)
 
 

@@ -227,8 +227,8 @@ class _StaysOpen(io.RawIOBase):
 
 
 class _Zstandard:
-    """Decompressed zstd content. The library drops the output of a failing call, so the last bytes are read again, in
-    ever smaller steps."""
+    """Decompressed zstd content. The library drops the output of a failing call: the end is read in ever smaller
+    steps."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -296,7 +296,6 @@ class _Transcoded:
 
 
 def open_content(file: BinaryIO, form: Form, offset: int) -> Stream:
-    """The content of an open file from an offset on."""
     if form.seekable:
         file.seek(max(offset, form.skips))
         return file
@@ -309,8 +308,7 @@ def open_content(file: BinaryIO, form: Form, offset: int) -> Stream:
     return stream
 
 
-# Content that can only be read from its beginning continues where the unit before it stopped, if that was in this
-# process.
+# Sequential content continues where the unit before it stopped, if that was in this process.
 _open_streams: OrderedDict[tuple[object, ...], tuple[BinaryIO, Stream]] = OrderedDict()
 _MOST_STREAMS: Final = 4
 

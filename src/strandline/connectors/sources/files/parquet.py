@@ -52,8 +52,7 @@ def read_row_groups(path: str, unit: Unit, columns: Sequence[str]) -> pl.DataFra
 
 
 class _Panics:
-    """Suppresses the panic report that Polars writes to standard error for a damaged page. Other output meanwhile is
-    passed on."""
+    """Suppresses the panic report of Polars on standard error for a damaged page; passes on other output."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

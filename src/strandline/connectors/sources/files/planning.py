@@ -197,8 +197,7 @@ def _row_groups(path: str, declared: set[str], size: int) -> list[tuple[int, str
 
 
 def _group_of(group: Struct, declared: set[str], size: int) -> tuple[int, str | None]:
-    """Number of rows of a row group, and the problem of its footer. Libraries trust it: they abort the process, or
-    allocate all memory."""
+    """Rows of a row group, and the problem of its footer: libraries trust it, and abort or allocate all memory."""
     rows = group[_GROUP_ROWS]
     if not 0 <= rows <= MOST_ROWS_OF_GROUP:
         return rows, f"at most {MOST_ROWS_OF_GROUP:,} rows are read at once"
@@ -214,7 +213,6 @@ def _group_of(group: Struct, declared: set[str], size: int) -> tuple[int, str | 
 
 
 def _column_problem(stream: BaseStream, names: Counter[str]) -> str | None:
-    """Problem with the columns of a file."""
     for name, _ in stream.columns:
         if not names[name]:
             listed = ", ".join(list(names)[:20])

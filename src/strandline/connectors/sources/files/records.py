@@ -78,7 +78,6 @@ def _line_ends(data: bytes, array: npt.NDArray[np.uint8], final: bool) -> Index:
 
 
 def not_text(data: bytes, records: Records) -> Mask:
-    """Mask of records that are not UTF-8."""
     broken = np.zeros(len(records), np.bool_)
     if data.isascii() or _is_text(data):
         return broken

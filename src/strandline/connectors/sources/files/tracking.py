@@ -1,5 +1,4 @@
-"""File tracking: the files of a pattern, and changes of those already read: grown, renamed, truncated, replaced,
-removed.
+"""File tracking: the files of a pattern, and what became of them: grown, renamed, truncated, replaced, removed.
 
 Without `follow` the files are those of one listing. With it the directory is polled, and only differences are examined:
 a new name, inode, size or time of change. Files are identified by their inodes and by their content before the read
@@ -306,8 +305,7 @@ class Tracker:
         self._notices.append(problem_unit(file, f"the file was removed or replaced before {what} read"))
 
     def _changed(self, file: InputFile, listed: ListedFile, now: float) -> None:
-        """Handle a tracked file with another size or time of change, or one that is examined for the first time in this
-        run."""
+        """Handle a tracked file with another size or time of change, or its first examination in this run."""
         was = (file.size, file.changed)
         file.inode, file.size, file.changed, file.since = listed.inode, listed.size, listed.changed, now
         self._by_inode[file.inode] = file

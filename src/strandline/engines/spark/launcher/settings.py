@@ -113,8 +113,8 @@ def default_config(master: str, scratch: Path) -> dict[str, str]:
         ),
         "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
         "spark.sql.streaming.minBatchesToRetain": "20",
-        # The exchange of a batch is read once. Else its files wait for the JVM's next full garbage collection, and a
-        # stream fills the disk.
+        # The exchange of a batch is read once. Else its files wait for the JVM's next full collection, and fill the
+        # disk.
         "spark.sql.classic.shuffleDependency.fileCleanup.enabled": "true",
         # History of past batches for the disabled user interface.
         "spark.ui.retainedJobs": "50",
