@@ -60,7 +60,7 @@ def bill_of_materials() -> dict[str, Any]:
 
 
 def requirement(line: str) -> Requirement | None:
-    """A requirement as metadata writes it. Conditions on the platform are not judged: what is installed counts."""
+    """A requirement as in metadata. Platform conditions are ignored: what is installed counts."""
     parsed = _REQUIREMENT.fullmatch(line)
     if parsed is None:
         return None

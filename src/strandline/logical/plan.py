@@ -15,7 +15,7 @@ from strandline.logical.expressions import AggregateCall, Expression, SortKey
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """A base stream: each element is valid for the single instant of its timestamp (a chronon stream) or, with
+    """A base stream: each element is valid for the single instant of its timestamp (a point stream) or, with
     `intervals`, for an interval that it brings along.
 
     `columns` are the stream's declared columns, in order, under the ids of this use; rules may narrow them.
@@ -29,7 +29,7 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """Keep each element of a chronon stream valid for `range_us`; the window moves every `slide_us`.
+    """Keep each element of a point stream valid for `range_us`; the window moves every `slide_us`.
 
     At instant t the window holds the elements with T - range <= s < T, T = floor((t + 1) / slide) * slide.
     `slide_us = 1` (a chronon) is the sliding window: s <= t < s + range. Without a range elements never leave: s < T.

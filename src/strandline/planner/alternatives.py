@@ -127,7 +127,7 @@ ALTERNATIVES: Final[tuple[Ways, ...]] = (
     # Joins: which first, and which side is the left one.
     *map(ways, (swap_join, exchange_in_join)),
     rotate_join,
-    # Copies and groups: fewer elements below, or fewer operators that keep them.
+    # Duplicates and groups: fewer elements below, or fewer operators that keep them.
     *map(ways, (push_distinct_below_join, pull_distinct_above_join, push_distinct_below_match)),
     remove_copies_early,
     *map(ways, (remove_copies_of_partners, leave_copies)),

@@ -62,7 +62,7 @@ class Flow:
 
     @property
     def arriving(self) -> float:
-        """Rows per second, all copies together."""
+        """Rows per second over all shards."""
         return self.stream.rate * self.copies
 
     @property

@@ -75,7 +75,7 @@ class Lengths:
 class Granules:
     """The longest span, in microseconds, by multiples of which all starts and ends lie apart; 0 if all are one.
 
-    From one of them, since a grid may begin anywhere: a window with a slide moves one chronon before its multiples.
+    From one of them, since a grid may begin anywhere: a window with a slide moves one instant before its multiples.
     """
 
     base: Instant

@@ -70,7 +70,7 @@ def too_late(rows: pl.DataFrame, disorder_us: int, partitions: Sequence[str | No
 
 
 def _read(source: Source, count: int | None) -> tuple[pl.DataFrame, list[str | None], int]:
-    """The rows, the partition of each, and how many were malformed."""
+    """The rows, the partition of each, and the number of rejected ones."""
     wanted = frozenset(name for name, _ in source.stream.columns)
     when = [FROM, UNTIL] if source.stream.has_intervals else [FROM]
     position, ended, found, rejected = 0, False, 0, 0

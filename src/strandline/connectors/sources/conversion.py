@@ -14,7 +14,7 @@ from strandline.runtime.kernels.columns import polars_type
 
 _ROW = "@row"
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999, from 1970 on
-SHOWN_CHARACTERS = 1_000  # of a malformed row that are kept
+SHOWN_CHARACTERS = 1_000  # of a rejected row that are kept
 
 
 def conform(raw: pl.DataFrame, stream: BaseStream, place: str, numbers: pl.Series | int) -> Chunk:

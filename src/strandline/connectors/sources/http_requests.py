@@ -42,7 +42,7 @@ _LENGTH = re.compile(r"[0-9]{1,15}")
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """Where rows are accepted, from whom, how many at a time, and their receiver."""
+    """Endpoint for rows: path, token, limits and receiver."""
 
     receiver: Receiver
     path: str

@@ -89,7 +89,7 @@ class Meter:
         return max(self.seen[-1].at - self.seen[0].at, 1e-3)
 
     def phase(self) -> str | None:
-        """What the query waits for; None if results keep pace with the rows."""
+        """Phase of the query: what it waits for; None if results keep pace with the rows."""
         if waiting := next((text for m in self.metrics if (text := m["waiting_for"])), None):
             return f"waiting for {waiting}"
         if any(query.progress == BEFORE_ALL for query in self.queries):

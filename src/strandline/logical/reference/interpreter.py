@@ -301,7 +301,7 @@ def _changes(plan: Plan, streams: RawStreams, origin: Instant | None) -> set[Ins
 
 
 def bag(rows: Sequence[Sequence[Value]]) -> list[object]:
-    """Rows as a comparable bag: order does not count, copies do, NaN equals NaN, NULL equals NULL."""
+    """Rows as a comparable bag: order does not count, duplicates do, NaN equals NaN, NULL equals NULL."""
     return sorted((_key(tuple(row)) for row in rows), key=repr)
 
 

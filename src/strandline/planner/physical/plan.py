@@ -194,8 +194,8 @@ class Distinct:
 
 @dataclass(frozen=True, slots=True)
 class FirstOccurrence:
-    """Each element with copies of some values that are NULL unless they come for the first time for these keys: among
-    elements that never end, those are the values that count once."""
+    """Each element with copies of some values that are NULL except at their first occurrence for these keys: among
+    elements that never end, those are the DISTINCT values."""
 
     tag: ClassVar[str] = "FirstOccurrence"
     keys: tuple[str, ...]

@@ -51,7 +51,7 @@ def push_distinct_below_join(plan: Plan) -> Plan | None:
 
 
 def pull_distinct_above_join(plan: Plan) -> Plan | None:
-    """δ(L) ⋈ δ(R) = δ(L ⋈ R), and the same where the one side has no copies anyway."""
+    """δ(L) ⋈ δ(R) = δ(L ⋈ R), and the same where the one side has no duplicates anyway."""
     match plan:
         case Join(predicate) if not respects_equality(predicate):
             return None
@@ -76,7 +76,7 @@ def push_distinct_below_match(plan: Plan) -> Plan | None:
 
 
 def remove_copies_early(plan: Plan) -> Iterator[Plan]:
-    """δ(μ(S)) = δ(μ(δ(S))), δ(S1 ⊎ S2) = δ(δ(S1) ⊎ S2), γ(S) = γ(δ(S)) for aggregates that copies do not change."""
+    """δ(μ(S)) = δ(μ(δ(S))), δ(S1 ⊎ S2) = δ(δ(S1) ⊎ S2), γ(S) = γ(δ(S)) for aggregates that ignore duplicates."""
     match plan:
         case Distinct(Map(outputs, source) as map_) if _has_copies(source):
             if node_respects_equality(map_):
@@ -107,8 +107,8 @@ def remove_copies_of_partners(plan: Plan) -> Plan | None:
 
 
 def leave_copies(plan: Plan) -> Plan | None:
-    """δ(μ(δ(S))) = δ(μ(S)), δ(S1) ∩ S2 = S1 ∩ S2, L ⋉ δ(R) = L ⋉ R and so on: a δ below an operator that does not
-    count copies, with nothing between them that does."""
+    """δ(μ(δ(S))) = δ(μ(S)), δ(S1) ∩ S2 = S1 ∩ S2, L ⋉ δ(R) = L ⋉ R and so on: a δ below a duplicate-insensitive
+    operator, with no sensitive one in between."""
     match plan:
         case Distinct(source):
             return _changed(plan, Distinct(_many(source)))

@@ -91,7 +91,7 @@ def push_filter_below_union(plan: Plan) -> Plan | None:
 
 
 def push_filter_below_set_operation(plan: Plan) -> Plan | None:
-    """σ(S1 - S2) = σ(S1) - σ(S2), and so on: how often a payload counts depends on nothing but its copies."""
+    """σ(S1 - S2) = σ(S1) - σ(S2), and so on: the multiplicity of a payload depends only on its duplicates."""
     match plan:
         case Filter(predicate, SetOperation(kind, columns, left, right)) if respects_equality(predicate):
             return SetOperation(
@@ -107,7 +107,7 @@ def _filtered(source: Plan, predicate: Expression, columns: tuple[Column, ...]) 
 
 
 def push_filter_below_distinct(plan: Plan) -> Plan | None:
-    """σ(δ(S)) = δ(σ(S)): the predicate holds for all copies of a payload or for none."""
+    """σ(δ(S)) = δ(σ(S)): the predicate holds for all duplicates of a payload or for none."""
     match plan:
         case Filter(predicate, Distinct(source)) if respects_equality(predicate):
             return Distinct(Filter(predicate, source))

@@ -38,7 +38,7 @@ from strandline.planner.rules.filter import takes_whole_groups
 
 
 def drop_default_window(plan: Plan) -> Plan | None:
-    """ω1(S) = S, rule (10.7), for a chronon stream; and ωg(S) = S for one that is seen once per granule of g."""
+    """ω1(S) = S, rule (10.7), for a point stream; and ωg(S) = S for one of granularity g."""
     match plan:
         case TimeWindow(1, 1, source) if is_chronon(source):
             return source
@@ -109,7 +109,7 @@ def pull_map_above_window(plan: Plan) -> Plan | None:
         case CountWindow(partition) | SessionWindow(partition) if isinstance(plan.source, Map):
             values = {c.id: e for c, e in plan.source.outputs}
             by = [value.id for column in partition if isinstance(value := values[column], ColumnRef)]
-            # Two columns that are copies of one part the rows as one does.
+            # Two copies of one column partition the rows as one does.
             if len(by) == len(partition) and _has_order(plan):
                 window = replace(plan, partition=tuple(dict.fromkeys(by)), source=plan.source.source)
                 return Map(plan.source.outputs, window)

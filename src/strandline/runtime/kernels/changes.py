@@ -40,7 +40,8 @@ def net_changes(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
 def coalesce(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     """Coalesce: the same snapshots with the fewest intervals, by merging adjacent value-equivalent ones.
 
-    Per payload, the k-th arrival is paired with the k-th departure: at every instant as many copies are valid as were.
+    Per payload, the k-th arrival is paired with the k-th departure: at every instant as many duplicates are valid as
+    were.
     """
     if not frame.height:
         return frame

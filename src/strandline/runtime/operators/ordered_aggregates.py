@@ -142,7 +142,7 @@ class Members:
         parts = []
         for lists in self._lists(call, counts, wanted, values):
             frame = lists.alias("value").to_frame().with_row_index("run").explode("value")
-            # Equal values are neighbours, so the first of those with most copies is the first in the order.
+            # Equal values are neighbours, so the first of the most frequent ones is the first in the order.
             frame = frame.group_by("run", "value", maintain_order=True).len()
             frame = frame.filter(pl.col("len") == pl.col("len").max().over("run"))
             parts.append(frame.group_by("run", maintain_order=True).first().get_column("value"))

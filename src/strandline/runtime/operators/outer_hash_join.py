@@ -170,7 +170,7 @@ class Lonely:
         return owner[mine_too], start[mine_too], end[mine_too]
 
     def _remember(self, ids: Index, pairs: pl.DataFrame, until: Instant) -> None:
-        """Keep the pairs of elements that are asleep; those of the others are processed."""
+        """Keep the pairs of elements that are asleep; the others are processed."""
         self.covers.expire(until)
         number: Index = pairs.get_column(self.number).to_numpy()
         at = np.minimum(np.searchsorted(ids, number), max(len(ids) - 1, 0))

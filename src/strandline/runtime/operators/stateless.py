@@ -41,7 +41,7 @@ class MapOperator(Operator):
 
 
 class WindowOperator(Operator):
-    """Time window: extend each chronon by the range, aligned to the slide.
+    """Time window: extend each instant by the range, aligned to the slide.
 
     Law    snapshot(out, t) = the elements of in with T - range <= s < T, T = floor((t + 1) / slide) * slide
     Emits  elements that may start after the slice: a reorder buffer follows where the slide is not one chronon

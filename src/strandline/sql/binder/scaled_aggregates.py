@@ -6,8 +6,8 @@ of a join stands for the product of the weights. What is dropped is drawn by a h
     scaled_count(*) = Σ w            its variance is estimated by Σ w · (w - 1)
     scaled_sum(x)   = Σ w · x        its variance is estimated by Σ w · (w - 1) · x²
 
-and an error is 1.96 standard deviations: in 19 of 20 cases the true value is no farther away. In a join rows share
-their partners' fate, so these variances would be too small there: an error is only told over one stream.
+and an error is 1.96 standard deviations: in 19 of 20 cases the true value is no farther away. In a join results share
+dropped rows, so these variances would be too small there: an error is available over one stream only.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Unit:
     encoding: str = "utf-8"
     skips: int = 0
     overlong: int = 0  # how many lines are too long
-    fits: bool = False  # whether every column converts for sure, so that only its time can make a row malformed
+    fits: bool = False  # whether every column converts for sure, so that only its time can reject a row
     last: bool = False  # whether nothing of the file is left
     whole: bool = False  # whether the problem is one of the whole file, which is read when it is corrected
     problem: str | None = None
