@@ -238,7 +238,7 @@ def test_every_sink_says_what_it_promises_and_doctor_shows_it(monkeypatch: pytes
         assert sink.kind == name and sink.traits.note
     lines = render(Report(())).plain.splitlines()
     assert len([line for line in lines if line.startswith("  sink ")]) == len(known_sinks())
-    assert "  source rows        replayable ordered idempotent  the rows stand in the statement" in lines
+    assert "  source rows        replayable ordered idempotent  the rows are in the statement" in lines
     (hook,) = (line for line in lines if line.startswith("  sink   webhook "))
     assert hook.split()[2:5] == ["–", "ordered", "–"]
     monkeypatch.setattr(connectors, "find_spec", lambda _: None)

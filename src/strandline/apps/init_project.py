@@ -37,9 +37,9 @@ _README: Final = """\
 - `data/`: an hour of trades in three files, and the symbols that are watched
 
 ```sh
-strandline shell --init market.sql           # look at answers: .start volume, or any SELECT
-strandline run market.sql --out results      # answers of all queries as Parquet files
-strandline explain market.sql                # what would run
+strandline shell --init market.sql           # explore: .start volume, or any SELECT
+strandline run market.sql --out results      # results of all queries as Parquet files
+strandline explain market.sql                # show the plans
 ```
 
 To follow a directory that fills up, write `file('data/trades-*.csv', follow => true)`.

@@ -62,7 +62,7 @@ class CallArguments:
             raise self.error(f"{self.call.function}() has no option {next(iter(self.left))}")
 
     def error(self, message: str) -> StrandlineError:
-        raise AssertionError("each kind of connector has an error of its own")
+        raise AssertionError("subclasses define the error class")
 
 
 def shown(option: str, value: Argument) -> str:

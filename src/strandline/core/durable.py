@@ -302,7 +302,7 @@ class HeadFile:
             self.read()
         body = json.dumps([self._number + 1, value], separators=(",", ":"))
         copy = f"{digest(body.encode())} {body}".encode().ljust(self._COPY - 1) + b"\n"
-        assert len(copy) == self._COPY, "a head is small"
+        assert len(copy) == self._COPY, "a head fits into a block"
         if self._file is None:
             self._open(copy)
         assert self._file is not None

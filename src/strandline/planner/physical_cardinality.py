@@ -226,4 +226,4 @@ def _values(expression: Expression, grid: Mapping[str, Numbers]) -> Numbers:
             return np.equal(_values(one, grid), _values(two, grid)).astype(np.float64)
         case Case(((condition, choice),), otherwise, _):
             return np.where(_values(condition, grid) > 0, _values(choice, grid), _values(otherwise, grid))
-    raise AssertionError("a set operation repeats by no other expression")
+    raise AssertionError("a set operation has no other multiplicity")

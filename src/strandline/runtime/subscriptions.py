@@ -96,7 +96,7 @@ class Subscriptions:
                 self._call(each)
 
     def _call(self, subscription: Subscription) -> None:
-        assert subscription.tell is not None, "only those are called that want to be"
+        assert subscription.tell is not None, "only subscribers with a callback are called"
         try:
             subscription.tell()
         except Exception as error:  # a failing callback must not stop the query

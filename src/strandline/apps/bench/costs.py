@@ -292,4 +292,4 @@ def report_costs(found: list[Figures], console: Console) -> None:
     within = sum(error <= 0.15 for error in states)
     console.print(f"* is what the model chooses: the best or within 20 % of it for {right} of {len(found)} shapes")
     console.print(f"state within 15 % of what was measured for {within} of {len(states)} plans")
-    console.print(f"equal answers of all plans of a shape: {all(each['same_answers'] for each in found)}")
+    console.print(f"equal results of all plans of a shape: {all(each['same_answers'] for each in found)}")

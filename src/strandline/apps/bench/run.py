@@ -456,7 +456,7 @@ def report(found: list[Figures], console: Console) -> None:
             table.add_row(*(_cell(side.get(column)) for column in columns))
         console.print(table)
         if "ratio" in figures:
-            console.print(f"strandline / spark: {figures['ratio']} times; same answer: {figures['same_answer']}")
+            console.print(f"strandline / spark: {figures['ratio']} times; same result: {figures['same_answer']}")
         if "ratio_p50" in figures:
             console.print(f"p50 of spark / p50 of strandline: {figures['ratio_p50']}")
 

@@ -98,7 +98,7 @@ def statistics_of(streams: Sequence[Made]) -> dict[str, StreamStatistics]:
 def bound(text: str, streams: Sequence[Made]) -> Plan:
     statement = parse_one(text)
     assert isinstance(statement, ast.Select | ast.UnionAll | ast.SetOperation | ast.Changes | ast.Ordered | ast.With), (
-        "a benchmark asks queries"
+        "a benchmark has queries only"
     )
     return bind_query(statement, catalog_of(streams))
 
@@ -129,7 +129,7 @@ class TimedRun:
     """A pipeline in one shard, batch after batch, with the CPU seconds of every operator and every exchange."""
 
     def __init__(self, pipeline: Pipeline) -> None:
-        assert pipeline.buckets == 1, "operators are timed in one bucket"
+        assert pipeline.buckets == 1, "operators are timed in one shard"
         self.pipeline = pipeline
         self.runners = {fragment.id: FragmentRunner(fragment.root) for fragment in pipeline.fragments}
         for runner in self.runners.values():

@@ -45,7 +45,7 @@ class _Live(anywidget.AnyWidget):
                 self.status = error.render()
 
     def _show(self, query: Query) -> None:
-        raise AssertionError("each widget shows a query its own way")
+        raise AssertionError("subclasses define the display")
 
     def _follow(self) -> None:
         running = True

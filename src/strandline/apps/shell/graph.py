@@ -25,7 +25,7 @@ def draw(query: Query, meter: Meter) -> Text:
     meter.look()
     picture = _Picture(query.pipeline, meter)
     answer = next(f for f in query.pipeline.fragments if f.route == physical.ResultOf(query.name))
-    picture.line("", Text.assemble(("answer of ", ""), (query.name, "bold cyan")), picture.answer_facts())
+    picture.line("", Text.assemble(("result of ", ""), (query.name, "bold cyan")), picture.answer_facts())
     picture.fragment(answer, "")
     return picture.whole()
 

@@ -45,7 +45,7 @@ def _tokens(text: str) -> tuple[list[Token], int]:
     try:
         return tokenize(text)[:-1], len(text)
     except ParseError as error:
-        assert error.span is not None, "every mistake of a token has a place"
+        assert error.span is not None, "every lexer error has a span"
         stop = error.span.start
         return (tokenize(text[:stop])[:-1] if stop < len(text) else []), stop
 

@@ -21,7 +21,7 @@ class Callback(Sink):
     """
 
     kind: ClassVar[str] = "callback"
-    traits: ClassVar[Traits] = Traits(False, True, False, "at least once; a batch that comes again has the same number")
+    traits: ClassVar[Traits] = Traits(False, True, False, "at least once; a repeated batch has the same number")
 
     function: Callable[[int, pa.Table], None]
 

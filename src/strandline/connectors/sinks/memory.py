@@ -21,7 +21,7 @@ class Memory(Sink):
     """
 
     kind: ClassVar[str] = "memory"
-    traits: ClassVar[Traits] = Traits(False, True, False, "kept in this process; a restart keeps only what is new")
+    traits: ClassVar[Traits] = Traits(False, True, False, "in this process; a restart has only new results")
 
     keep: int | None = KEEP
 

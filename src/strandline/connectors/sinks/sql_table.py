@@ -144,7 +144,7 @@ class Store(ABC):
 
     def array_text(self, column: pl.Expr, kind: Type) -> pl.Expr:
         """An array as a text that the database understands."""
-        raise AssertionError("each database writes arrays in its own way")
+        raise AssertionError("subclasses define the form of arrays")
 
 
 class TableOutlet(Outlet):

@@ -54,7 +54,7 @@ class Webhook(Sink):
 
     kind: ClassVar[str] = "webhook"
     traits: ClassVar[Traits] = Traits(
-        False, True, False, "at least once; what is sent again has the same Idempotency-Key"
+        False, True, False, "at least once; a repeated request has the same Idempotency-Key"
     )
 
     url: str | Secret

@@ -125,7 +125,7 @@ class Source(ABC):
 
     def latest(self, start: int, end: int) -> Instant:
         """Latest time of a well-formed row between two positions; called only where there are split points."""
-        raise AssertionError(f"{type(self).__name__} divides no reading")
+        raise AssertionError(f"{type(self).__name__} has no split points")
 
     def partitions(self, end: int) -> Mapping[str, bool] | None:
         """Partitions of the source in the batch that ends at a position, and whether each is idle, so that the

@@ -28,9 +28,7 @@ class DataFrameSource(Source):
     """`db.register("name", frame, ordered_by="ts")`: what the query over the DataFrame has written so far. Ends with
     that query, if its trigger lets it end, and with the rows of a DataFrame that is not streaming."""
 
-    traits = Traits(
-        True, True, True, "a micro-batch and its number are one file; one that Spark repeats is passed over"
-    )
+    traits = Traits(True, True, True, "a micro-batch and its number are one file; one that Spark repeats is skipped")
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
         super().__init__(stream, directory)
@@ -85,11 +83,11 @@ class DataFrameSource(Source):
 
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
         for position, found in self._journal().between(start, end):
-            assert isinstance(found, pa.Table), "a DataFrame makes no promises"
+            assert isinstance(found, pa.Table), "a DataFrame has no watermark of its own"
             rows = pl.from_arrow(found)
             assert isinstance(rows, pl.DataFrame)
             yield conform(rows, self.stream, f"rows of {self.stream.name}", position + 1)
 
     def _journal(self) -> Journal:
-        assert self.journal is not None, "a query has a place for what it reads"
+        assert self.journal is not None, "a query has a directory for its input"
         return self.journal

@@ -46,14 +46,14 @@ class EventsSource(Source):
             self.journal.verify(position)
 
     def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
-        assert self.journal is not None, "the database gives every stream of events a place"
+        assert self.journal is not None, "the database gives every stream of events a directory"
         ended = self.journal.ended  # checked first: rows appended before the end are not missed
         self.journal.look()
         reached = min(position + limit_rows, self.journal.reach)
         return reached, ended and reached == self.journal.reach
 
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
-        assert self.journal is not None, "the database gives every stream of events a place"
+        assert self.journal is not None, "the database gives every stream of events a directory"
         for position, found in self.journal.between(start, end):
             if isinstance(found, pa.Table):
                 rows = pl.from_arrow(found)

@@ -56,7 +56,7 @@ class FileSource(Source):
     as they grow, until a file named by `end_marker` lies in the directory. Names with `.` or `_` in front are ignored.
     """
 
-    traits = Traits(True, True, True, "files in the order in which they appeared; what is read is pinned by a checksum")
+    traits = Traits(True, True, True, "files in the order in which they appeared; input is pinned by a checksum")
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
         super().__init__(stream, directory)

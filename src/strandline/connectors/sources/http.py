@@ -30,7 +30,7 @@ class HttpSource(Source):
         replayable=True,
         ordered=True,
         idempotent=False,
-        note="200 only after the rows are on disk; who got no answer sends again, perhaps rows that were kept",
+        note="200 only after the rows are on disk; a client without a response sends again, perhaps duplicates",
     )
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:

@@ -48,7 +48,7 @@ class SocketSource(Source):
         replayable=False,
         ordered=True,
         idempotent=False,
-        note="what is on disk is read again; what the process had not yet written is lost when it dies",
+        note="input on disk is replayed; input that the process had not yet written is lost when it dies",
     )
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:

@@ -226,7 +226,7 @@ class Feeder:
             self._read.notify_all()
 
     def check(self) -> None:
-        raise AssertionError("each feeder knows how it fails")
+        raise AssertionError("subclasses define the failure")
 
     def stop(self) -> None:
         with self._read:

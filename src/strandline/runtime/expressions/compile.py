@@ -131,7 +131,7 @@ def _compile(expression: Expression) -> pl.Expr:
                 result = pl.when(_compile(condition)).then(_compile(choice)).otherwise(result)
             return result
         case UserCall():
-            raise AssertionError("functions of the user's are called before")
+            raise AssertionError("user-defined functions are called before")
         case Call(function, arguments, _):
             return _CALLS[function](expression, *(_compile(argument) for argument in arguments))
         case _:

@@ -85,7 +85,7 @@ class AggregateOperator(Operator):
 
     def step(self, inputs: list[Batch], progress: Progress) -> Batch:
         if progress.until <= self.progress:
-            assert not len(inputs[0]), "a slice has no elements before the progress of the one before"
+            assert not len(inputs[0]), "a slice has no elements before the watermark of the preceding one"
             return Batch.empty(self.output)
         before, self.progress = self.progress, progress.until
         arrived = inputs[0].frame.select([*self.stored, FROM, UNTIL])
@@ -228,7 +228,7 @@ class AggregateOperator(Operator):
                     values = _dispersion(call.function, name, sums, exists)
                     none = present < (2 if call.function.endswith("samp") else 1)
                 case _:
-                    assert members is not None, "what is not computed by totals is computed by members"
+                    assert members is not None, "aggregates without totals use members"
                     values = members.column(call, sums[VALUES + name], exists)
             if none.any():
                 values = pl.select(pl.when(pl.Series(~none)).then(values)).to_series()

@@ -54,7 +54,7 @@ class SplitOperator(Operator):
         count = -((start - reach) // self.length_us)  # intervals that begin before the slice or the element ends
         endless = reach == FOREVER
         if endless.any():
-            assert self.repeats is not None, "what never ends is cut for a window only"
+            assert self.repeats is not None, "unbounded elements are split for a window only"
             count[endless] = self.repeats
         rows, number = expand(np.zeros(len(batch), dtype=np.int64), count)
         begin = start[rows] + number * self.length_us

@@ -51,7 +51,7 @@ class Lives:
 def run_totals(user: UserAggregate, pool: States, coming: Moves, going: Moves, lives: Lives, runs: Index) -> States:
     """The state of its group after each of some runs that leave the group with values."""
     came, last = _up_to(user, pool, coming, lives, runs)
-    assert came is not None and (last >= 0).all(), "a group with values has got them"
+    assert came is not None and (last >= 0).all(), "a group with values has a state"
     totals = came.take(last)
     gone, last = _up_to(user, pool, going, lives, runs)
     lost = np.flatnonzero(last >= 0)

@@ -48,7 +48,7 @@ class Rows:
     @property
     def frame(self) -> pl.DataFrame:
         if self._frame is None:
-            assert self._load is not None, "rows are in memory or know where they are"
+            assert self._load is not None, "rows are in memory or in a file"
             self._frame, self._load = self._load(), None
         return self._frame
 
