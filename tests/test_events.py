@@ -81,7 +81,7 @@ def test_time_advances_by_promise_and_what_comes_after_it_is_late() -> None:
 def test_streams_of_other_kinds_take_no_rows() -> None:
     with sl.connect(engine="local") as database:
         database.sql("CREATE STREAM r (ts TIMESTAMP) SOURCE rows() ORDERED BY ts")
-        with pytest.raises(sl.StrandlineError, match="does not take rows from a program"):
+        with pytest.raises(sl.StrandlineError, match="cannot append rows"):
             database.append("r", [(AT,)])
 
 

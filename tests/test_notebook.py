@@ -75,7 +75,11 @@ def test_a_chart_draws_the_steps_of_an_answer(database: Database) -> None:
     }
     recent = LiveChart(database.queries[0], y="total", line="k", last=1.5)
     assert recent.lines["a"] == [[zero + 3000, zero + 5000, 3.0]]
-    for wrong, y, line in (("no column", "x", None), ("no column", "total", "z"), ("not a number", "k", None)):
+    for wrong, y, line in (
+        ("does not exist", "x", None),
+        ("does not exist", "total", "z"),
+        ("must be a number", "k", None),
+    ):
         with pytest.raises(sl.StrandlineError, match=wrong):
             LiveChart(database.queries[0], y=y, line=line)
 

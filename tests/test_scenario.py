@@ -122,7 +122,7 @@ def test_cells() -> None:
     ("text", "message", "marked"),
     [
         ("EVENT s\n", "begins no step", "EVENT s"),
-        ("ADVANCE 00:00:01\n", "ADVANCE cannot be read", "ADVANCE 00:00:01"),
+        ("ADVANCE 00:00:01\n", "invalid ADVANCE", "ADVANCE 00:00:01"),
         ("ADVANCE TO yesterday\n", 'invalid time "yesterday"', "ADVANCE TO yesterday"),
         ("END s\n  a\n", "END has no rows", "a"),
         ("EXPECT q\n  a | 1\n", "needs the time in which it is valid", "a | 1"),

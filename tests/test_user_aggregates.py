@@ -179,7 +179,7 @@ def test_a_state_that_outgrows_its_type_is_an_error(db: Database) -> None:
     db.aggregate("tight", arguments=[same], returns=same, initialize=lambda m: m, merge=pc.add, evaluate=lambda m: m)
     query = db.sql("SELECT tight(CAST(n * 30 AS DECIMAL(2, 0))) AS t FROM s [RANGE 5 MICROSECONDS]")  # 30 and 90
     with pytest.raises(
-        QueryError, match=r"merge of aggregate tight has returned a value that is no decimal128\(2, 0\)"
+        QueryError, match=r"merge of aggregate tight has returned a value that is not a decimal128\(2, 0\)"
     ):
         query.await_end()
 
@@ -219,7 +219,7 @@ def test_a_function_cannot_have_the_name_of_an_aggregate(db: Database) -> None:
         ("rms(*)", "type-mismatch", "rms does not take *"),
         ("rms(x, x)", "type-mismatch", "rms takes one argument"),
         ("rms(x ORDER BY n)", "type-mismatch", "rms does not take ORDER BY"),
-        ("rms(MAX(x))", "nested-aggregate", "max inside of another aggregate"),
+        ("rms(MAX(x))", "nested-aggregate", "aggregate calls cannot be nested"),
         ("path(DISTINCT k ORDER BY n)", "aggregate-order",
          "in an aggregate with DISTINCT, ORDER BY must be by the argument"),
     ],

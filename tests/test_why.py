@@ -104,6 +104,6 @@ def test_another_process_can_ask(tmp_path: Path) -> None:
     assert runner.invoke(app, ["run", str(script), "--out", str(tmp_path / "out"), "--engine", "local"]).exit_code == 0
     result = runner.invoke(app, ["why", "big", "--out", str(tmp_path / "out")])
     assert result.output.startswith('big has no result: the filter "s.k > 2" lets nothing through\n')
-    with pytest.raises(sl.StrandlineError, match='knows no query "small"') as caught:
+    with pytest.raises(sl.StrandlineError, match='unknown query "small"') as caught:
         runner.invoke(app, ["why", "small", "--out", str(tmp_path / "out")], catch_exceptions=False)
     assert caught.value.hint == "There are big."

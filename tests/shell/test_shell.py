@@ -227,7 +227,7 @@ def test_init_writes_a_project_that_works(tmp_path: Path) -> None:
     written = CliRunner().invoke(app, ["init", str(project)])
     assert written.exit_code == 0
     assert written.stdout.splitlines() == [
-        f"look at it:  cd {project} && strandline shell --init market.sql",
+        f"explore it:  cd {project} && strandline shell --init market.sql",
         f"run it:      cd {project} && strandline run market.sql --out results",
     ]
     looked = piped(".start watched_volume\n", "--init", "market.sql", cwd=project)

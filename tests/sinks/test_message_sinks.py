@@ -117,7 +117,7 @@ def test_a_receiver_that_refuses_ends_the_query(receiver: Receiver) -> None:
         opened(sl.Webhook(receiver.url)).take(batch(0))
     assert caught.value.code == "sink-failed"
     receiver.codes = [500] * 3
-    with pytest.raises(SinkError, match="After 3 attempts the answer was 500"):
+    with pytest.raises(SinkError, match="After 3 attempts the response was 500"):
         opened(sl.Webhook(receiver.url, attempts=3)).take(batch(0))
 
 

@@ -191,7 +191,7 @@ def test_mistakes_are_told_at_once(database: Database, spark: SparkSession) -> N
     frame = spark.range(3).selectExpr("id", "timestamp_seconds(id) AS ts", "named_struct('a', id) AS pair")
     plain = frame.drop("pair")
     for wrong, given, options in [
-        ("cannot be made of a builtins.list", [1, 2], {}),
+        ("from a builtins.list", [1, 2], {}),
         ('column "pair" .* is struct<a:bigint>', frame, {}),
         ('column "tz" does not exist', plain, {"ordered_by": "tz"}),
         (
@@ -199,7 +199,7 @@ def test_mistakes_are_told_at_once(database: Database, spark: SparkSession) -> N
             plain.withColumn("name", F.lit("x")),
             {"ordered_by": "name"},
         ),
-        ('has two columns "ID"', plain.withColumns({}).selectExpr("id", "id AS `ID`"), {}),
+        ('duplicate column "ID"', plain.withColumns({}).selectExpr("id", "id AS `ID`"), {}),
         ("WITHIN is about the order of a time column", plain, {"within": "1 SECOND"}),
         ("Write VALID FROM column UNTIL column", plain, {"until": "ts"}),
         ("must not be negative", plain, {"ordered_by": "ts", "within": timedelta(seconds=-1)}),
@@ -211,7 +211,7 @@ def test_mistakes_are_told_at_once(database: Database, spark: SparkSession) -> N
         database.register("s", plain, ordered_by="ts")
     with pytest.raises(sl.StrandlineError, match="cannot be named in SQL"):
         database.sql("CREATE STREAM d (x INT) SOURCE dataframe()")
-    with pytest.raises(sl.StrandlineError, match="does not take rows from a program"):
+    with pytest.raises(sl.StrandlineError, match="cannot append rows"):
         database.append("s", [(1, START)])
     database.sql("DROP STREAM s")
     database.register("s", plain)  # without a time rows have that of their arrival
