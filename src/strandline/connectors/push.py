@@ -46,7 +46,7 @@ class Feeds:
         return self._temporary
 
     def append(self, stream: Stream, rows: Any) -> int:
-        """Give rows to a stream; they are on disk when this returns. How many they were."""
+        """Append rows to a stream; they are on disk when this returns. Returns their number."""
         journal = self._journal(stream)
         assert isinstance(stream, BaseStream)
         table = _table(rows, stream)

@@ -101,7 +101,7 @@ _AROUND: Final = 10_000  # characters before and after a line
 
 @contextmanager
 def at_place(span: Span | None) -> Iterator[None]:
-    """Give errors without a place in the user's text this one."""
+    """Add this position to errors without one."""
     try:
         yield
     except StrandlineError as error:

@@ -82,7 +82,7 @@ class Lease:
             )
 
     def release(self) -> None:
-        """Let the next writer in."""
+        """Release the lease to the next writer."""
         if self._released.is_set():
             return
         self._released.set()

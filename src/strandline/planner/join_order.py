@@ -38,8 +38,8 @@ class Cluster:
 
 
 def order_joins(plan: Plan, statistics: Statistics, capacity: float | None = None) -> Plan:
-    """The same snapshots, with each cluster of joins in its best order: the cheapest, or the one that leaves the most
-    results where rows may be dropped to stay within a capacity."""
+    """Order each cluster of joins, with the same snapshots: the cheapest order, or with load shedding the one with the
+    most results within a capacity."""
     if isinstance(plan, Join):
         cluster = cluster_of(plan)
         inputs = tuple(order_joins(each, statistics, capacity) for each in cluster.inputs)

@@ -73,7 +73,7 @@ def remembered(known: Mapping[str, Any] | None) -> Iterator[None]:
 
 
 def constants() -> Constants:
-    """Those of this machine if it was calibrated, else those that come along."""
+    """Prices of this machine if it was calibrated, else the default ones."""
     if (found := _remembered.get()) is not None:
         return found
     named = os.environ.get(PLACE)

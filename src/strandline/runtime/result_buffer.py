@@ -74,11 +74,11 @@ class Kept:
 
     @property
     def is_too_long(self) -> bool:
-        """Where nearly everything is valid there is little to evict: the next attempt comes when there is more."""
+        """True if eviction pays; where nearly everything is valid, the next attempt comes when there is more."""
         return self.most is not None and self.rows > max(self.most, self._spared / _SPARED)
 
     def shortened(self, now: Instant) -> Kept:
-        """Without the elements that ended first, as many as are too many; those that are valid at `now` stay."""
+        """Evict the surplus elements that ended first; those valid at `now` stay."""
         assert self.most is not None
         whole = joined(self.tables, self.columns)
         ends = _instants(whole, VALID_UNTIL)

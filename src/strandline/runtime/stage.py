@@ -186,14 +186,14 @@ class Outbox:
         return FragmentRunner(fragment.root, lambda number, frame: self.meter.look(f"{fragment.id}.{number}", frame))
 
     def count(self, fragment: Fragment, runner: FragmentRunner, states: Sequence[State] = ()) -> None:
-        """Take down what the operators of a fragment did; those of stage 0 keep nothing."""
+        """Record the counters of a fragment; stage 0 has no state."""
         nothing = [0] * len(runner.operators)
         rows, sizes = [state.rows() for state in states], [state.size() for state in states]
         counts = Counts(list(runner.passed), rows or list(nothing), sizes or list(nothing), list(runner.seconds))
         self._count(fragment.id, counts)
 
     def count_reading(self, stream: str, rows: int, seconds: float) -> None:
-        """Take down what it took to read rows of a source, as if that were a fragment of one operator."""
+        """Record the cost of reading a source, as a fragment of one operator."""
         self._count(f"source:{stream}", Counts([rows], [0], [0], [seconds]))
 
     def _count(self, name: str, counts: Counts) -> None:

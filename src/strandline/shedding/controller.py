@@ -284,6 +284,6 @@ class Shedder:
 
 
 def _ones(each: Allowed) -> tuple[dict[str, float], dict[str, float]]:
-    """Nothing is dropped, and nothing was."""
+    """Sampling rates of 1."""
     ones = dict.fromkeys(each.model.streams, 1.0)
     return ones, ones

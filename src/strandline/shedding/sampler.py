@@ -58,7 +58,7 @@ def drop(
 
 
 def _places(rows: pl.DataFrame, stream: str) -> npt.NDArray[np.float64]:
-    """For each row a number in [0, 1) that its content decides."""
+    """A number in [0, 1) for each row, determined by its content."""
     salt = np.uint64(crc32(stream.encode())) * np.uint64(0x9E3779B1)
     return (mix(hash_rows(rows, sorted(rows.columns)) ^ salt) >> np.uint64(11)).astype(np.float64) / 2.0**53
 

@@ -235,7 +235,7 @@ class Cursor:
         return ParseError(message, code=code, hint=hint, span=span)
 
     def refusal(self, feature: str, span: Span, hint: str) -> ParseError:
-        """For what belongs to SQL, but not to the language."""
+        """Error for a feature of SQL that is not supported."""
         return self.error(f"{feature} is not supported", "not-supported", span, hint)
 
 

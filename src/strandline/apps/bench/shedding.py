@@ -54,7 +54,7 @@ TEXT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One way to run the query, and what came of it."""
+    """A run of the query and its outcome."""
 
     what: str
     lags: tuple[float, ...]  # seconds behind, once a second

@@ -142,7 +142,6 @@ def _level(
 
 
 def figures(levels: Sequence[Level]) -> dict[str, Figure]:
-    """All that can be drawn."""
     across = "resources, % of those that just suffice"
 
     def over(what: Callable[[Level], float]) -> list[tuple[float, float]]:

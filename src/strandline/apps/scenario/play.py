@@ -120,7 +120,7 @@ class _Stage:
             self._given(stream.name).rows += self.database.append(stream.name, [row.cells for row in step.rows])
 
     def _wait(self) -> None:
-        """Until every query has seen all that was given."""
+        """Wait until every query has processed the given rows."""
         deadline = time.monotonic() + self.patience
         while not all(self._has_seen(query) for query in self.queries.values()):
             for query in self.queries.values():

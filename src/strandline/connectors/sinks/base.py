@@ -94,7 +94,7 @@ class Outlet:
         """Make what is needed, so that a problem shows before anything runs."""
 
     def take(self, delivered: Delivered) -> None:
-        """Take what a batch brings. It may be a batch that was taken before."""
+        """Write a batch. It may have been written before."""
 
     def interrupt(self) -> None:
         """End what `take` waits for, from another thread: the query is being stopped. The batch runs again."""
@@ -105,7 +105,7 @@ class Outlet:
         return None
 
     def close(self) -> None:
-        """Let go of connections; what was written stays."""
+        """Release connections; written results stay."""
 
 
 def interrupted(place: str) -> SinkError:

@@ -50,7 +50,7 @@ class Changes:
 
 
 def step(live: Live, new: pl.DataFrame, at: Instant, payload: Sequence[str]) -> tuple[Live, Changes]:
-    """From the snapshot shown before, and the elements that a batch brings (payload, FROM, UNTIL), to that at `at`."""
+    """Advance from the shown snapshot, with the elements of a batch (payload, FROM, UNTIL), to that at `at`."""
     numbers = pl.int_range(live.next_row, live.next_row + new.height, dtype=pl.Int64, eager=True).alias(ROW)
     new = new.with_columns(numbers)
     order = [ROW, *payload, FROM, UNTIL]

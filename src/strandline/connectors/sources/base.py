@@ -56,7 +56,7 @@ class Chunk:
 
 
 class Source(ABC):
-    """One declared stream's input. `directory` is where it may keep a log of its own; None in memory."""
+    """Input of one declared stream. `directory` is for its own log; None in memory."""
 
     traits: ClassVar[Traits]
 
@@ -90,14 +90,14 @@ class Source(ABC):
         return ""
 
     def verify(self, position: int, seal: str) -> None:  # noqa: B027
-        """Make sure that what the source has written down up to a position is what it was when `seal` was taken, by
-        reading it again; raises `checkpoint-damaged` if not. On the driver before a restart; nothing is changed."""
+        """Check that the log of the source up to a position matches `seal`, by reading it again; raises
+        `checkpoint-damaged` if not. On the driver before a restart; nothing is changed."""
 
     def resume(self, position: int) -> None:  # noqa: B027
         """Resume after a verified position: the rest of the log belongs to no batch, and is dropped."""
 
     def check_seal(self, position: int, seal: str) -> None:  # noqa: B027
-        """The same as `verify` in a worker, for every batch: what was read before need not be read again."""
+        """Cheap form of `verify` in a worker, for every batch: verified parts are not read again."""
 
     def open(self) -> None:  # noqa: B027 - most have nothing to open
         """Called once before the first `advance` of a run, in the driver's process: a receiver opens its door here."""

@@ -37,7 +37,7 @@ class SteadyClock:
             return self._last
 
     def go_on_from(self, instant: Instant) -> None:
-        """Be no earlier than `instant` from now on."""
+        """Set a lower bound of the clock."""
         with self._lock:
             self._last = max(self._last, instant)
 

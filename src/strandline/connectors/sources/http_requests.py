@@ -61,7 +61,7 @@ class Refused(Exception):
 
 
 class Server:
-    """Takes connections until it is closed, each in a thread of its own."""
+    """Accepts connections until it is closed, each in a thread."""
 
     def __init__(self, listener: socket.socket, door: Door) -> None:
         self.door = door
@@ -286,7 +286,7 @@ class Conversation:
         return body
 
     def _receive(self, deadline: float) -> bool:
-        """Take what comes next; false at the end. Raises TimeoutError at the deadline, however many bytes came."""
+        """Receive the next bytes; false at the end. Raises TimeoutError at the deadline, however many bytes came."""
         left = deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError("the client is too slow")

@@ -120,7 +120,7 @@ class Journal:
             raise damaged(self.directory / f"{self.reach:015d}-*")
 
     def verify(self, position: int) -> None:
-        """Make sure that the journal reaches a position, and that what follows it is what was written."""
+        """Check that the journal reaches a position, and that its entries after it are intact."""
         self.look()
         if self.reach < position:
             raise damaged(self.directory)

@@ -68,7 +68,7 @@ class Received:
         self._begin_segment()
 
     def check(self, position: int) -> None:
-        """Make sure that everything that was acknowledged from a position on is there, as it came."""
+        """Check that all lines acknowledged from a position on are intact."""
         self._look()
         if self._starts and self._starts[0] > position:
             raise damaged(self._path(position))  # or what begins before it
@@ -164,7 +164,7 @@ class Received:
                 self._begin_segment()
 
     def end(self) -> None:
-        """Nothing will follow, also not after a restart."""
+        """End the stream, also for a restart."""
         with self._syncing:
             self._flush()
             self.ended = True

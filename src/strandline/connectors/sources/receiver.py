@@ -133,7 +133,7 @@ class Receiver:
         self.received.open()
 
     def verify(self, position: int) -> None:
-        """Make sure that what was received and not read yet is there."""
+        """Check that the unread input is intact."""
         if not self._in_memory:
             self.received.check(position)
 

@@ -143,7 +143,7 @@ class SocketSource(Source):
             self._start(self._take_from_client, connection)
 
     def _take_from_client(self, connection: socket.socket) -> None:
-        """Everything that a client sends, if it shows the token first where there is one."""
+        """Read all input of a client, after its token where one is required."""
         rest = b""
         if self._shown_token is not None:
             first = self._first_line(connection)

@@ -42,7 +42,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Unconfined:
-    """Something that no rule can bound, such as a setting of a library that runs a command."""
+    """A resource that no rule can bound, such as a setting of a library that runs a command."""
 
     what: str
 

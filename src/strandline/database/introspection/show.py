@@ -71,7 +71,7 @@ def show_shedding(queries: Iterable[Query]) -> Listing:
 
 
 def describe(stream: Stream) -> Listing:
-    """All that is known of a stream or view, a fact per row."""
+    """Description of a stream or view, a fact per row."""
     facts: list[tuple[str, str | None, str | None]] = [("kind", None, _kind(stream))]
     facts += [("column", name, str(kind)) for name, kind in _typed(stream)]
     if isinstance(stream, BaseStream):

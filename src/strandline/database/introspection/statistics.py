@@ -22,7 +22,7 @@ ANSWER = "answer"  # where the last edge of a query leads
 
 @dataclass(frozen=True, slots=True)
 class OperatorStatistics:
-    """One operator since its query began: elements in and out, seconds of CPU, and what it keeps by now."""
+    """Statistics of one operator since its query began: elements in and out, seconds of CPU, and its present state."""
 
     step: str
     fragment: str

@@ -195,7 +195,7 @@ class Feeder:
         return self.directory / "runs"
 
     def _write_runs(self, frame: DataFrame) -> list[tuple[str, int]]:
-        """Let the tasks that compute the rows write them down, sorted; the driver never has them all."""
+        """Write sorted runs in the tasks that compute the rows; the driver never has them all."""
         shutil.rmtree(self._runs, ignore_errors=True)
         self._runs.mkdir(parents=True)
         directory, columns, time = str(self._runs), self.feed.columns, self.feed.time

@@ -200,7 +200,7 @@ class Load:
 
     @cached_property
     def inside(self) -> NDArray[np.bool_]:
-        """For each set, which streams by time it has."""
+        """Streams with time windows of each set."""
         inside = np.array([[mask >> i & 1 for i in range(self.query.size)] for mask in self.masks], np.bool_)
         found: NDArray[np.bool_] = inside & self.query.by_time
         return found

@@ -100,7 +100,7 @@ def cheapest_tree(query: JoinQuery, shape: Shape = "bushy") -> Tree:
 
 
 def last_joins(query: JoinQuery) -> list[tuple[float, Tree]]:
-    """For each way to divide all streams among the two sides of the last join, the cheapest plan; cheapest first."""
+    """Cheapest plan for each division of the streams among the two sides of the last join; cheapest first."""
     best = _cheapest(query, "bushy")
     found = [
         (best[left][0] + best[right][0] + _own_cost(query, left, right), (best[left][1], best[right][1]))
@@ -119,8 +119,8 @@ def _own_cost(query: JoinQuery, left: Mask, right: Mask) -> float:
 
 
 def _cheapest(query: JoinQuery, shape: Shape) -> dict[Mask, tuple[float, Tree]]:
-    """Of every set of streams the cheapest plan: by dynamic programming, since the load is a sum over joins and what
-    flows out of a set does not depend on the plan."""
+    """Cheapest plan of every set of streams, by dynamic programming: the load is a sum over joins, and the output rate
+    of a set does not depend on the plan."""
     best: dict[Mask, tuple[float, Tree]] = {1 << i: (0.0, i) for i in range(query.size)}
     for mask in sorted(range(1, 1 << query.size), key=int.bit_count):
         if mask.bit_count() < 2:

@@ -169,7 +169,7 @@ def _solved(system: Floats, target: Floats) -> Floats:
 
 
 def _thinned_alike(plan: _Plan, capacity: float, start: Floats) -> Floats:
-    """The same share of every stream, so that the load meets the capacity."""
+    """Equal sampling rate of all streams, so that the load meets the capacity."""
     low, high = -40.0, 0.0
     while high - low > 0.3:
         middle = (low + high) / 2
@@ -236,7 +236,8 @@ def _at_price(plan: _Plan, price: float, start: Floats) -> Floats:
 
 
 def _filled(plan: _Plan, capacity: float, shares: Floats) -> Floats:
-    """The same shares by time, and those by rows that fill what is left: exactly, since that is a knapsack."""
+    """The given rates for time windows, and rates for count windows that fill the rest: exactly, since that is a
+    knapsack."""
     by_rows = [i for i in members(plan.mask) if not plan.query.by_time[i]]
     if not by_rows:
         return shares

@@ -1,4 +1,4 @@
-"""From a logical plan to a physical one: algorithms, exchanges, fragments."""
+"""Lowering of a logical plan to a physical one: algorithms, exchanges, fragments."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ class TopKPrefilter:
 
 @dataclass(frozen=True, slots=True)
 class Reorder:
-    """Hold back what lies beyond the progress; release ordered slices."""
+    """Reorder buffer: hold back elements beyond the watermark; release ordered slices."""
 
     tag: ClassVar[str] = "Reorder"
     source: Node

@@ -1,4 +1,4 @@
-"""Everything that is wrong with a checkpoint, and up to which batch it is whole: `strandline doctor --checkpoint`.
+"""Examination of a checkpoint: its problems, and the last intact batch: `strandline doctor --checkpoint`.
 
 Needs nothing but the files: the directories of results are in `outputs.json`, relative to the checkpoint.
 """
@@ -43,7 +43,7 @@ _WITHOUT_LIMIT: Final = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that is wrong, and the batch that it belongs to, if it belongs to one."""
+    """A problem, and its batch, if it belongs to one."""
 
     error: StrandlineError
     batch: int | None = None
@@ -203,7 +203,7 @@ def _examine_sources(path: Path, offset: Offset, problems: list[Problem]) -> Non
 
 
 def check_sources(path: Path, offset: Offset) -> None:
-    """Make sure that what the sources have written down up to an offset is whole."""
+    """Check that the logs of the sources up to an offset are intact."""
     for check in _source_checks(path, offset):
         check()
 

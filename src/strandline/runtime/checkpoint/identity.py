@@ -152,7 +152,7 @@ class Checkpoint:
             sync_directory(self.path.parent)
 
     def close(self) -> None:
-        """Let another run write. What never became a checkpoint goes."""
+        """Release the lease. A directory that never became a checkpoint is removed."""
         self.lease.release()
         if self.is_temporary:
             shutil.rmtree(self.path, ignore_errors=True)

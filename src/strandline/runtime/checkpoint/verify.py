@@ -264,7 +264,7 @@ def read_forgotten(checkpoint: Path) -> set[tuple[str, str, str]]:
 
 
 def write_forgotten(checkpoint: Path, files: Sequence[DeliveredFile]) -> None:
-    """Give up more files."""
+    """Record more files as given up."""
     names = read_forgotten(checkpoint) | {(file.kind, file.owner, file.name) for file in files}
     write_document(checkpoint / FORGOTTEN, _FORGOTTEN_KIND, sorted(names))
     sync_directory(checkpoint)

@@ -80,7 +80,7 @@ def working_seconds() -> float:
 
 
 def load_all() -> None:
-    """Have the machine code ready that most queries need, so that processes forked from this one start with it."""
+    """Load the machine code that most queries need, so that forked processes start with it."""
     for each in _ALL:
         if not each.on_demand:
             each.load()

@@ -1,4 +1,4 @@
-"""Looking up hashes among stored ones: the inner loop of joins and of duplicate elimination."""
+"""Hash probing: the inner loop of joins and of duplicate elimination."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def order_ranks(frame: pl.DataFrame, order: Sequence[SortKey]) -> list[Index]:
 
 
 def order_levels(frame: pl.DataFrame, order: Sequence[SortKey]) -> Index:
-    """One integer for each row of a frame: the smaller comes first, and equal ones are level."""
+    """One integer for each row of a frame: the smaller comes first, and ties are equal."""
     first = frame.get_column(order[0].column.id)
     if len(order) == 1 and not first.null_count():
         codes = Ranking(first).codes

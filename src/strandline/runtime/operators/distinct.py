@@ -71,7 +71,7 @@ class DistinctOperator(Operator):
         return gather(frame, order), np.append(True, codes[1:] != codes[:-1])
 
     def _covered_before(self, frame: pl.DataFrame, hashes: Hashes) -> Times:
-        """For each new element until when earlier batches cover its payload."""
+        """End of the cover of each new element's payload by earlier batches."""
         covered = np.full(frame.height, BEFORE_ALL)
         payload = frame.select(self.columns)
         for segment, mine, theirs in self.seen.probe(hashes, PAIRS_AT_ONCE):

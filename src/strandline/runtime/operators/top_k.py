@@ -200,7 +200,7 @@ def _descending(values: Times) -> Index:
 
 
 def _same_level(differs: Mask) -> tuple[Index, Index]:
-    """For each place the first and the last one on its level, from where a place differs from the one before it."""
+    """First and last position of the ties of each position, from where a position differs from its predecessor."""
     if not len(differs):
         return np.zeros(1, np.int64), np.zeros(1, np.int64)
     tails = np.flatnonzero(np.append(differs, True))

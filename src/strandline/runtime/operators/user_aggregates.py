@@ -38,7 +38,7 @@ class Lives:
 
     @staticmethod
     def of(groups: Index, counts: Index) -> Lives:
-        """From the group of each run, in order of time, and how many values the group has after it."""
+        """Built from the group of each run, in order of time, and the number of values of the group after it."""
         order = np.argsort(groups, kind="stable")
         begins = np.ones(len(order), bool)
         begins[1:] = (groups[order][1:] != groups[order][:-1]) | (counts[order][:-1] == 0)

@@ -53,7 +53,7 @@ class Rows:
         return self._frame
 
     def release(self, load: Callable[[], pl.DataFrame]) -> None:
-        """Give up the rows in memory; they can be loaded again."""
+        """Release the rows in memory; they can be loaded again."""
         self._frame, self._load = None, load
         self.derived = {}
 

@@ -137,7 +137,7 @@ class Tracker:
     # What was planned before.
 
     def restore(self, units: Iterable[Unit], listing: Iterable[ListedFile] | None) -> None:
-        """Take up the files where the units of a log leave them."""
+        """Restore the tracked files from the units of a log."""
         for unit in units:
             self._file_of(unit).take_over(unit)
         if listing is not None:

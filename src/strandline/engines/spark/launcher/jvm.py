@@ -330,8 +330,8 @@ def _forget_gateway(gateway: ClientServer) -> None:
 
 @contextlib.contextmanager
 def _keeping_interrupts() -> Iterator[None]:
-    """Let Ctrl-C mean what it meant. PySpark would cancel all jobs of the session: queries that run in the background
-    would die with whatever the user interrupts in the foreground."""
+    """Keep the handler of Ctrl-C. PySpark's would cancel all jobs of the session: queries in the background would die
+    with an interrupt in the foreground."""
     if threading.current_thread() is not threading.main_thread():
         yield  # no handler is installed from here
         return

@@ -51,8 +51,8 @@ def resolve(master: str | None) -> str:
 
 
 def _with_retries(master: str) -> str:
-    """Let a task be tried as often as on a cluster. Spark's local mode gives up after the first failure, also when the
-    system has killed a worker process; our tasks write files by rename, so they may run twice."""
+    """Retry tasks as often as on a cluster. Spark's local mode gives up after the first failure, also when the system
+    has killed a worker process; our tasks write files by rename, so they may run twice."""
     return re.sub(r"^local\[(\d+)]$", rf"local[\1,{TASK_ATTEMPTS}]", master)
 
 

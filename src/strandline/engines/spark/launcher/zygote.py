@@ -42,7 +42,7 @@ def address(directory: str) -> str:
 
 
 def call(where: str, python: str) -> None:
-    """Have the zygote fork a planning process for us, and stay as long as it lives; else become one."""
+    """Let the zygote fork a planning process, and wait for its end; without a zygote become one."""
     with socket.socket(socket.AF_UNIX) as connection:
         try:
             connection.connect(where)
