@@ -93,7 +93,7 @@ def _closure() -> dict[str, Component]:
             if needed.of_extra is not None and needed.of_extra not in wanted:
                 continue
             if name == ROOT and needed.of_extra is None and reason is not None:
-                continue  # what is always needed is not the extra's
+                continue  # a base requirement does not belong to the extra
             try:
                 component = components.setdefault(needed.name, Component(distribution(needed.name)))
             except PackageNotFoundError:

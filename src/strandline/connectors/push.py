@@ -21,7 +21,7 @@ from strandline.logical.catalog import BaseStream, SourceCall, Stream
 
 
 class Feeds:
-    """The journals behind the streams of `events()`.
+    """Journals of the streams of `events()`: in `place`, where they outlive the program, or in a temporary directory.
 
     They lie in `place`, where they outlive the program, or in a directory that goes with it.
     """

@@ -1,4 +1,4 @@
-"""The sources and sinks there are, and what they promise: for `doctor` and the docs."""
+"""Available sources and sinks and their traits, for `doctor` and the docs."""
 
 from __future__ import annotations
 

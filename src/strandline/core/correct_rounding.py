@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 Real: TypeAlias = float | Fraction
 
 _FIRST_BITS: Final = 128
-# What truncation adds up to in any of the functions below is far less, in units of the last bit.
+# The truncation error of any of the functions below is far less, in units of the last bit.
 _SLACK: Final = 1 << 40
 # Quotients of small numbers lose bits: no logarithm or cosine of a DOUBLE is below 2**-64, other than zero.
 _SPARE: Final = 192
@@ -108,7 +108,7 @@ def exp_fixed(x: int, bits: int) -> tuple[int, int]:
 
 
 def ln_fixed(x: Real, bits: int) -> int:
-    """The logarithm: that of a guess, and of what the guess is off by."""
+    """The logarithm: that of a guess, and of the residual."""
     numerator, denominator = x.as_integer_ratio()
     exponent = numerator.bit_length() - denominator.bit_length()
     share = x * Fraction(2) ** -exponent if isinstance(x, Fraction) else math.ldexp(x, -exponent)

@@ -119,7 +119,7 @@ def write_document(path: Path, kind: DocumentKind, body: Any, *, sync: bool = Tr
 
 
 def read_document(path: Path, kind: DocumentKind, expected: str | None = None) -> Any:
-    """The JSON value of a document; `expected` is the digest that it must have. Raises what is wrong with it."""
+    """The JSON value of a document; `expected` is its required digest. Raises an error for a damaged one."""
     return read_with_digest(path, kind, expected)[0]
 
 
@@ -221,7 +221,7 @@ class ChainedLog:
             self.forgotten = count
 
     def append(self, entries: Sequence[Any]) -> None:
-        """Add entries; they are on disk when this returns. Work is proportional to what is added."""
+        """Append entries; they are on disk when this returns. Work is proportional to the new entries."""
         if not entries:
             return
         previous, end, added = self.last.digest, self.last.end, list[Line]()
@@ -332,7 +332,8 @@ def _slot(data: bytes) -> tuple[int, Any] | None:
 
 
 def remove_temporary_files(directory: Path, names: Iterable[str] | None = None) -> None:
-    """Remove what interrupted writes have left in a directory: hidden files with the name that `write_file` gives."""
+    """Remove temporary files of interrupted writes in a directory: hidden files with the name that `write_file`
+    gives."""
     for name in os.listdir(directory) if names is None else names:
         if name.startswith(".") and len(name.rpartition(".")[2]) == 32:
             with contextlib.suppress(OSError):

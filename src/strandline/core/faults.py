@@ -23,7 +23,7 @@ _RESUME: Final = "restart the query; with a checkpoint it resumes where it stopp
 
 @dataclass(frozen=True, slots=True)
 class _DiskFault:
-    """A fault of a file system: how the system calls it, and what we call it."""
+    """A fault of a file system: messages of the system, and our error."""
 
     numbers: tuple[int, ...]
     words: str  # a pattern: messages of Java and C libraries

@@ -30,7 +30,8 @@ _LOG_RETENTION_SECONDS: Final = 7 * 24 * 3600.0
 
 
 def temporary_directory(prefix: str) -> Path:
-    """A new, empty directory of this process. It may be removed earlier; at the latest it goes with the process."""
+    """A new, empty directory of this process. It may be removed earlier; at the latest it is removed with the
+    process."""
     try:
         return Path(tempfile.mkdtemp(prefix=f"{prefix}-", dir=_run_directory()))
     except OSError as error:
@@ -47,7 +48,7 @@ def socket_path(prefix: str) -> str | None:
 
 
 def remove_socket(path: str) -> None:
-    """Remove what `socket_path` made; a path from elsewhere stays."""
+    """Remove the socket of `socket_path`; a path from elsewhere stays."""
     directory = Path(path).parent
     if _run is not None and directory.parent == _run.directory:
         shutil.rmtree(directory, ignore_errors=True)

@@ -56,7 +56,7 @@ def is_integer(kind: Type) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a plan: `id` is unique within the plan, `name` is what the user sees in results."""
+    """A column of a plan: `id` is unique within the plan, `name` is shown in results."""
 
     id: str
     name: str

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from strandline.logical.plan import Plan
     from strandline.logical.udf import Definition
 
-SYSTEM = "sys."  # what the names of the system's own tables begin with
+SYSTEM = "sys."  # prefix of the system tables
 
 Argument: TypeAlias = str | int | float | bool | Secret | list["Argument"] | None
 
@@ -50,7 +50,7 @@ class Feeding(Protocol):
     """A running feeder, which writes the rows of a stream into a journal."""
 
     def check(self) -> None:
-        """Raise what made it fail, if something did."""
+        """Raise the error of a failed feeder."""
 
     def heed(self, position: int) -> None:
         """Hear how far the rows were read."""
@@ -155,7 +155,7 @@ Stream: TypeAlias = BaseStream | DerivedStream
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A query that runs, or that a script is going to run, and what it names in FROM."""
+    """A query that runs, or that a script is going to run, with the names in its FROM."""
 
     name: str
     reads: frozenset[str]
@@ -177,8 +177,8 @@ class Catalog:
     def __init__(self) -> None:
         self._streams: dict[str, Stream] = {}
         self.functions: dict[str, Definition] = {}
-        self.allow: Allow | None = None  # what statements may reach; None for everything
-        self.measured: dict[str, StreamStatistics] = {}  # what queries have learned of base streams, by folded name
+        self.allow: Allow | None = None  # resources that statements may access; None for all
+        self.measured: dict[str, StreamStatistics] = {}  # measured statistics of base streams, by folded name
 
     def statistics(self) -> dict[str, StreamStatistics]:
         """Statistics of each base stream: declared, else measured."""

@@ -133,7 +133,7 @@ _LEAF = Extent(1, 1)
 
 
 def extent(expression: Expression, columns: Mapping[str, Extent] | None = None) -> Extent:
-    """The extent of an expression; with `columns`, of what it becomes where these columns are replaced."""
+    """The extent of an expression; with `columns`, after these columns are replaced."""
     if isinstance(expression, ColumnRef) and columns is not None:
         return columns.get(expression.id, _LEAF)
     below = [extent(child, columns) for child in children(expression)]

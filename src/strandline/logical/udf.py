@@ -109,7 +109,7 @@ class UserAggregate:
         return known if self.inverse is None else (*known, self.inverse)
 
     def __str__(self) -> str:
-        # What is in a checkpoint depends on whether there is an inverse.
+        # The content of a checkpoint depends on whether there is an inverse.
         return f"aggregate {self.usage} RETURNS {self.returns}{'' if self.inverse is None else ' WITH INVERSE'}"
 
     def initialized(self, values: pa.Array) -> States:

@@ -1,7 +1,7 @@
 """Plan space: equivalent alternatives of a plan, one step apart, and a beam search for a cheaper plan.
 
-The stages of `pipeline.py` are for rules that always pay. A rule of this module may pay or not: two directions of one
-law are both here, and the cost of whole plans decides.
+The stages of `stages.py` are for rules that always pay. A rule of this module may pay or not: two directions of one law
+are both here, and the cost of whole plans decides.
 
 A step replaces one subplan by another with the same snapshots and the same columns. That is enough for every operator
 above but a window, which stands on more than snapshots: whether elements are valid for an instant or seen once per
@@ -120,7 +120,7 @@ ALTERNATIVES: Final[tuple[Ways, ...]] = (
     ),
     pull_filter_above_join,
     take_filter_out_of_join,
-    # Computations: for all rows, for those that are left, or for pairs; results move, or what they are computed from.
+    # Computations: for all rows, for the remaining ones, or for pairs; results move, or their operands.
     *map(ways, (merge_maps, share_with_filter, push_map_below_window, pull_map_above_window, push_map_below_union)),
     pull_map_above_join,
     push_map_below_join,
@@ -227,7 +227,7 @@ def improve(plan: Plan, cost: Cost, limit: int = LIMIT) -> Found:
 
 
 def separating_rule(chosen: Candidate, other: Candidate) -> str:
-    """The first rule that was applied on the way to one of two plans and not on the way to the other."""
+    """The first rule that was applied to reach one of two plans and not the other."""
     for one, two in zip(chosen.rules, other.rules, strict=False):
         if one != two:
             return two
@@ -237,5 +237,5 @@ def separating_rule(chosen: Candidate, other: Candidate) -> str:
 
 
 def _finite(cost: float) -> float:
-    """Costs that can be ordered; what is no number is worse than all."""
+    """Comparable costs; NaN is worse than all."""
     return math.inf if math.isnan(cost) else cost

@@ -135,7 +135,7 @@ def flow_out(plan: Plan, below: tuple[Characteristics, ...], statistics: Statist
         case Union(columns, inputs):
             return merged(columns, tuple(schema(source) for source in inputs), below)
         case SetOperation(_, columns, left, right):
-            # Both sides together, payload by payload, change as a group does; what is left of them is not more.
+            # Both sides together, payload by payload, change as a group does; the result is not more.
             both = merged(columns, (schema(left), schema(right)), below)
             return grouped(both, groups_of(both, tuple(c.id for c in columns)))
         case _:
@@ -147,7 +147,7 @@ def _sides(below: tuple[Characteristics, ...]) -> tuple[Characteristics, Charact
     return left, right
 
 
-# What each operator makes of a stream: for logical and physical plans alike.
+# Estimates per operator, for logical and physical plans alike.
 
 
 def read(known: StreamStatistics, columns: Schema, intervals: bool) -> Characteristics:
@@ -228,10 +228,10 @@ def mapped(below: Characteristics, outputs: tuple[tuple[Column, Expression], ...
 
 
 def joined(predicate: Expression | None, left: Characteristics, right: Characteristics) -> Characteristics:
-    """(22.4), thinned by the predicate. A pair is valid for what is left of the older of the two."""
+    """(22.4), reduced by the predicate. A pair is valid for the rest of the older of the two."""
     values = {**left.values, **right.values}
     rate = left.rate * right.valid + right.rate * left.valid
-    if predicate is not None:  # the values of a column are not limited by what is valid
+    if predicate is not None:  # the values of a column are not limited by the valid elements
         rate *= selectivity(predicate, Characteristics(rate, math.inf, values=values))
     length = left.length * right.length / max(left.length + right.length, CHRONON)
     comings = left.rate + right.rate

@@ -160,7 +160,7 @@ def _sorted(flow: Flow, batch: float, work: Work) -> None:
 def _join(
     node: physical.HashJoin | physical.OuterHashJoin, left: Flow, right: Flow, batch: float, work: Work
 ) -> tuple[float, float]:
-    """Rows kept on both sides and their mean size; adds what a join does to the work."""
+    """Rows kept on both sides and their mean size; adds the work of a join."""
     logs = [_log(side, side.stream.rate, side.stream.length, batch) for side in (left, right)]
     rows = sum(log.rows for log in logs)
     widths = [width(schema(side)) + _HASH for side in (node.left, node.right)]

@@ -46,7 +46,8 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """By step, as `physical/graph.py` names them; by stream that is read; by fragment what sending its output costs."""
+    """By step, as `physical/graph.py` names them; by stream that is read; by fragment the cost of sending its
+    output."""
 
     steps: Mapping[str, Estimate]
     reading: Mapping[str, Estimate]

@@ -176,7 +176,7 @@ def rebuilt(cluster: Cluster, tree: Tree) -> Plan:
 
 
 def in_order(plan: Plan, before: Plan) -> Plan:
-    """The columns as they were: what is above may go by their positions."""
+    """The columns in their original order: operators above may refer to positions."""
     wanted = schema(before)
     if schema(plan) == wanted:
         return plan

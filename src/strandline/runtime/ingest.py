@@ -33,8 +33,8 @@ def ingest(
     """Read an input split and send its rows to every shard; returns the source status of this task.
 
     Which rows are late depends on the order of arrival and nothing else: a row is late if it is older than the latest
-    row before it in its partition by more than the declared disorder. However the input is cut into batches and pieces,
-    and whichever partition is read first, the same rows are late.
+    row before it in its partition by more than the declared disorder. The same rows are late whatever the batches,
+    splits and order of partitions.
     """
     stream = source.stream
     beat = before.get(stream.name) or Heartbeat(stream.name)

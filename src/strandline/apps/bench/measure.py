@@ -40,7 +40,7 @@ def measured() -> Iterator[Cost]:
 
 
 class _Tree:
-    """This process and its descendants; those that have ended keep what they had used when last seen."""
+    """This process and its descendants; ended ones keep their last figures."""
 
     def __init__(self) -> None:
         self.root = psutil.Process()

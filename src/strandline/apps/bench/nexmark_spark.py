@@ -1,7 +1,7 @@
-"""The queries of NEXMark as Spark's Structured Streaming can express them, each the nearest it runs, and why not else.
+"""NEXMark queries in Spark's Structured Streaming, each the nearest form that runs, and the reason where none does.
 
-Windows and joins run in append mode, which writes each row once. What changes with every bid runs in update mode: Spark
-then writes what has changed after each batch. Watermarks are those of streams in order.
+Windows and joins run in append mode, which writes each row once. Results that change with every bid use update mode:
+Spark writes the changes after each batch. Watermarks are those of streams in order.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def slices(family: Family, state: int, rows: int) -> Iterator[tuple[dict[str, Ba
 
 
 def measure(family: Family, state: int, rows: int) -> Figures:
-    """Fill the state, then count what a CPU second does."""
+    """Fill the state, then count rows per CPU second."""
     core = Core(pipeline_of(family, state))
     fill = -(-state // BATCH_ROWS) * BATCH_ROWS + BATCH_ROWS
     seconds, results, counted = 0.0, 0, 0

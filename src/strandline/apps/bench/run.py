@@ -374,7 +374,7 @@ def orders(bench: Bench) -> Figures:
 
 
 def shedding(bench: Bench) -> Figures:
-    """A join offered twice what the machine can do: without shedding, with it, and with it from the cheapest plan."""
+    """A join at twice the capacity: without shedding, with it, and with it from the cheapest plan."""
     found = run_shedding(bench.session("ours"), bench.fresh("shedding"), bench.rows or 300, bench.say)
     return {"bench": "shedding", "shedding": found, "same_answer": None}
 

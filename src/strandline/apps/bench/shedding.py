@@ -42,7 +42,7 @@ AB, BC, AC = 3_300, 300, 63_500
 WINDOW: Final = 10  # seconds
 CALM: Final = 0.25  # of the overload: the rates after it
 SETTLE: Final = 40  # seconds after it
-STEP: Final = 1.1  # so close are what is in time and what is not
+STEP: Final = 1.1  # ratio of a feasible to an infeasible rate
 TRY: Final = 30  # seconds
 BEHIND: Final = 2.0  # seconds behind after a try: too much
 TEXT: Final = (
@@ -91,7 +91,7 @@ def run_shedding(spark: SparkSession, place: Path, seconds: int, say: Say) -> Fi
 
 
 def optimum(scale: float) -> float:
-    """The results per second that the model promises, at twice the rates, with what the machine does at `scale`."""
+    """Results per second of the model at twice the rates, with the capacity of the machine at `scale`."""
     whole = dict.fromkeys(RATES, 1.0)
     with strandline.connect(engine="local") as db:
         _declare(db, 2 * scale, 1.0, 0, None)

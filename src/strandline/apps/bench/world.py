@@ -1,4 +1,4 @@
-"""Streams of which everything is known, because they are made: to hold a model against what happens."""
+"""Generated streams with known statistics, to compare the model with measurements."""
 
 from __future__ import annotations
 

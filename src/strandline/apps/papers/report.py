@@ -1,4 +1,4 @@
-"""Prints what a paper's examples and experiments give here, and draws its figures."""
+"""Report of a paper's examples and experiments, with its figures."""
 
 from __future__ import annotations
 

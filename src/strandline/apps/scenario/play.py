@@ -1,4 +1,4 @@
-"""Plays a scenario: gives the events, lets time advance, and compares what is expected with what there is."""
+"""Scenario runner: sends the events, advances the watermark, and compares expected and actual results."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ class _Stage:
         found = []
         for row in query.results().to_pylist():
             start, end = instant(row.pop(VALID_FROM)), row.pop(VALID_UNTIL)
-            # What is known beyond the progress depends on how the input was cut.
+            # Elements beyond the watermark depend on how the input was cut.
             until = min(FOREVER if end is None else instant(end), query.progress)
             if start < until:
                 found.append((values_of(row.values(), kinds), start, until))

@@ -1,4 +1,4 @@
-"""Outcomes as text, and the text of a scenario with what was found."""
+"""Outcomes as text, and the text of a scenario with the actual results."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from strandline.database.introspection.progress_meter import show_bytes, show_ra
 from strandline.database.introspection.show import show_streams, show_views
 from strandline.sql.parser.statements import parse
 
-# What completion offers for an argument.
+# Completions for an argument.
 Takes: TypeAlias = Literal["query", "form", "switch", "stream", "verb", "sql"]
 Action: TypeAlias = Callable[[Session, "Rest"], None]
 
@@ -215,7 +215,7 @@ def explain(session: Session, rest: Rest) -> None:
         entry = _entry(session, rest)
         session.say(entry.query.explain())
         return
-    try:  # blanks in place of the verb: places in the statement are then places in what was typed
+    try:  # blanks in place of the command: positions in the statement are then positions in the input
         for statement in parse(" " * rest.start + rest.text[rest.start :]):
             session.say(session.database.explain(statement))  # type: ignore[arg-type]
     except StrandlineError as error:

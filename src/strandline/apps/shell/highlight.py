@@ -1,4 +1,4 @@
-"""Colours for what is typed: the language's own tokens, and the rest of a text that does not end yet."""
+"""Syntax highlighting of input: the language's own tokens, and the rest of an unfinished text."""
 
 from __future__ import annotations
 

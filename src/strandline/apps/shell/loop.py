@@ -255,7 +255,7 @@ def _history() -> History:
 
 
 def _leave(startup: Startup) -> None:
-    """Stop what runs, by name. An engine that is still starting ends with this process."""
+    """Stop the running queries, by name. An engine that is still starting ends with this process."""
     if not startup.loaded.is_set() or (not startup.ready.is_set()):
         return
     with contextlib.suppress(StrandlineError):

@@ -198,7 +198,7 @@ class Session:
         self.say("\n".join(lines))
 
     def show(self, shown: RenderableType) -> None:
-        """Print what is more than text; on a pipe without the blanks that fill the lines of a table."""
+        """Print rich output; on a pipe without the blanks that fill the lines of a table."""
         if self.console.is_terminal:
             self.console.print(shown)
             return
@@ -246,7 +246,7 @@ class Session:
                 self.say("done" if result is None else str(result))
 
     def close(self) -> None:
-        """Stop every query; the engine goes with the database."""
+        """Stop every query; the engine ends with the database."""
         self.database.close()
 
 

@@ -103,7 +103,7 @@ class Tail:
             self._app.exit()
 
     def _look(self) -> bool:
-        """Refresh what is shown; true if there is nothing more to come."""
+        """Refresh the view; true if there is nothing more to come."""
         if self.error is not None:
             return True
         entry = self.entry

@@ -10,7 +10,7 @@ from strandline.sql.binder.scaled_aggregates import SCALED
 from strandline.sql.parser.phrases import RESERVED, TYPE_NAMES, words
 from strandline.sql.parser.statements import LISTS, STATEMENTS
 
-# What the grammar of docs/language.md has beside reserved words, statements, types and units; a test compares.
+# Words of the grammar in docs/language.md other than reserved words, statements, types and units; a test compares.
 _FURTHER: Final = words(
     """ANTI ASC BY CASCADE CUBE DATE DESC DSTREAM EXPLAIN FIRST FILTER GRANULARITY GROUPING IDLE AFTER IF INTERVAL INTO
         ISTREAM LAST MAX MINUS NOW NULLS ORDERED OUTER OVER PARTITION RANGE RANK REPLACE RESTRICT ROLLUP ROW ROWS

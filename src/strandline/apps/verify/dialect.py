@@ -24,7 +24,7 @@ from strandline.logical.udf import Definition, UserAggregate
 
 
 class Untranslatable(Exception):
-    """The database has nothing that means the same; the message names what is missing."""
+    """The database has no equivalent; the message names what is missing."""
 
 
 Templates = Mapping[tuple[str, str], str]

@@ -43,7 +43,7 @@ class Database(Protocol):
 
 
 def load_streams(database: Database, streams: Iterable[Recorded]) -> dict[str, Rows]:
-    """Put the rows of streams, in order of arrival, into tables; returns what is known of each, by lower-case name."""
+    """Load the rows of streams, in order of arrival, into tables; returns the relations by lower-case name."""
     found: dict[str, Rows] = {}
     for number, recorded in enumerate(streams, 1):
         table = f"stream{number}"

@@ -12,7 +12,7 @@ from typing import Final
 from strandline.functions.regex import Regex, regex
 from strandline.logical.expressions import Call, Literal
 
-# What has no meaning of its own: escaped characters, and sets.
+# Literal parts: escaped characters, and sets.
 _ATOM: Final = re.compile(r"\\.|\[\^?\]?(?:\[:\w+:\]|\\.|[^\]\\])*\]", re.DOTALL)
 _CHOICE: Final = re.compile(r"\||\)[*+?{]|[*+?}]\?")
 

@@ -147,7 +147,7 @@ _ARITHMETIC: Final = (
         $$ SELECT pg_temp.fit64(pg_catalog.lcm(a::numeric, b::numeric)) $$""",
     f"""CREATE FUNCTION pg_temp.shift_left(a bigint, n integer) RETURNS bigint {SQL}
         $$ SELECT CASE WHEN n BETWEEN 0 AND 63 THEN a << n END $$""",
-    # PostgreSQL refuses what IEEE 754 rounds to infinity or to 0.
+    # PostgreSQL raises where IEEE 754 rounds to infinity or to 0.
     f"""CREATE FUNCTION pg_temp.add_double(a float8, b float8) RETURNS float8 {PLPGSQL} $$ BEGIN RETURN a + b;
         EXCEPTION WHEN numeric_value_out_of_range THEN RETURN sign(a) * 'Infinity'::float8; END $$""",
     f"""CREATE FUNCTION pg_temp.multiply_double(a float8, b float8) RETURNS float8 {PLPGSQL} $$ BEGIN RETURN a * b;

@@ -51,7 +51,7 @@ def record(stream: BaseStream, directory: Path, reported_late: pl.DataFrame, cou
     """
     source = open_source(stream, directory)
     rows, partitions, rejected = _read(source, count)
-    # Whether a source was idle is a matter of clocks, and what came after that is late by a decision of the run.
+    # Idleness of a source depends on clocks, and rows after that are late by a decision of the run.
     by_clock = stream.idle_after_us is not None
     late = _among(rows, reported_late) if by_clock else too_late(rows, stream.disorder_us, partitions)
     return Recorded(stream, rows.filter(~pl.Series(late, dtype=pl.Boolean)), int(late.sum()), rejected)

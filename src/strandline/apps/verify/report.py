@@ -25,7 +25,7 @@ def exit_code(verdicts: Iterable[Verdict]) -> int:
 
 
 def render(verdicts: Sequence[Verdict], judge: str) -> str:
-    """All verdicts, and what counts as equal."""
+    """All verdicts, and the definition of equality."""
     lines = [line for verdict in verdicts for line in _verdict(verdict, judge)]
     if any(verdict.rounded for verdict in verdicts):
         lines.append(f"DOUBLEs are equal if their relative difference is below {TOLERANCE:g}.")

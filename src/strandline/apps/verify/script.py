@@ -35,7 +35,7 @@ from strandline.sql.parser.statements import parse
 
 @dataclass(frozen=True, slots=True)
 class Plea:
-    """A query that was run and the rows it read, unless one of its streams goes by the time of arrival."""
+    """A query that was run and its input, unless one of its streams is stamped on arrival."""
 
     question: Question
     query: Query

@@ -459,7 +459,7 @@ def _partition(names: tuple[ast.ColumnName, ...], columns: Schema) -> str:
 
 
 def _listed_place(node: ast.Expression, columns: Schema) -> int | None:
-    """The place among the outputs of what ORDER BY names by its name or its place, from 1 on."""
+    """Position among the outputs, from 1 on, of an element of ORDER BY by name or position."""
     match node:
         case ast.Number(digits) if digits.isdecimal():
             return int(digits)
@@ -501,7 +501,7 @@ def _shared(join: ast.Join, left: Scope, right: Scope) -> list[tuple[Column, Col
 
 
 def _exported(scope: Scope, alias: str) -> tuple[dict[str, str], Scope]:
-    """All columns of a scope as a SELECT list by id, and the scope of what that list makes."""
+    """All columns of a scope as a SELECT list by id, and the scope of that list."""
     ids = dict.fromkeys(c.id for relation in scope.relations for c in relation.columns)
     short = {id: f"e{n}" for n, id in enumerate(ids, 1)}
     relations = tuple(

@@ -38,7 +38,7 @@ class Place:
         return self.queries.get(name.name.lower())
 
     def with_query(self, name: str, query: ast.Query, columns: tuple[ast.Identifier, ...] = ()) -> Place:
-        """The place behind the definition of a query; it hides what had the name before."""
+        """The place after the definition of a query, which hides an earlier meaning of its name."""
         plan = with_names(bind_query(query, self.catalog), columns, f'query "{name}"')
         catalog = Catalog()
         catalog.functions.update(self.catalog.functions)

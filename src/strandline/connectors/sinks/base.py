@@ -91,13 +91,13 @@ class Outlet:
         """Reject a target whose content does not match the checkpoint. Nothing is changed."""
 
     def begin(self, standing: Standing) -> None:
-        """Make what is needed, so that a problem shows before anything runs."""
+        """Prepare the target, so that a problem shows before anything runs."""
 
     def take(self, delivered: Delivered) -> None:
         """Write a batch. It may have been written before."""
 
     def interrupt(self) -> None:
-        """End what `take` waits for, from another thread: the query is being stopped. The batch runs again."""
+        """Interrupt a wait in `take`, from another thread: the query is being stopped. The batch runs again."""
         self.stopping.set()
 
     def kept(self) -> list[pa.Table] | None:
@@ -149,7 +149,7 @@ class Sink(ABC):
         return []
 
     def confined(self, allow: Allow) -> Self:
-        """The sink for SQL that may reach only what is allowed; differs where addresses turn up later."""
+        """The sink for confined SQL; differs where addresses turn up later."""
         return self
 
     @property

@@ -38,7 +38,7 @@ class Address:
 
     @staticmethod
     def parse(url: str) -> Address:
-        """Raises ValueError for what is no URL of HTTP; its text has nothing of the URL."""
+        """Parse a URL. Raises ValueError, without parts of the URL in its text."""
         try:
             parts = urlsplit(url)
             host = (parts.hostname or "").encode("idna").decode() if not _is_ipv6(parts) else parts.hostname or ""
@@ -126,7 +126,7 @@ class Exchange:
                 self._socket.close()
 
     def _shut(self) -> None:
-        """End what is waited for on the line."""
+        """Interrupt a wait on the connection."""
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)

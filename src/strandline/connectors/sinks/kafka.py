@@ -119,7 +119,7 @@ class _Sending(Outlet):
             self._producer = self._library.Producer(self._settings(settings))
             self._patiently(lambda: self._producer.list_topics(self._sink.topic, timeout=_STEP))
             if self._sink.transactional:
-                # This also ends what a process before us has left open, and shuts it out.
+                # This also aborts an open transaction of an earlier process, and fences it.
                 self._patiently(lambda: self._producer.init_transactions(_STEP))
                 self._last = self._last_batch()
 
@@ -161,7 +161,7 @@ class _Sending(Outlet):
             raise self._library.KafkaException(failed[0] if failed else "timed out while sending messages")
 
     def _flush(self) -> int:
-        """Wait until what was handed over is sent; how many messages are not after a minute."""
+        """Wait until queued messages are sent; returns the number of unsent ones after a minute."""
         deadline = time.monotonic() + _SECONDS
         while (left := int(self._producer.flush(_STEP))) and time.monotonic() < deadline:
             self._refuse_if_stopping()

@@ -31,7 +31,7 @@ _METADATA_OFFSETS = (9, 10, 11, 14)  # of data pages, index page, dictionary pag
 
 @dataclass(frozen=True, slots=True)
 class PartSums:
-    """Size and CRC-32 of a Parquet file, and of what comes before its footer."""
+    """Size and CRC-32 of a Parquet file, and of the part before its footer."""
 
     size: int
     checksum: int

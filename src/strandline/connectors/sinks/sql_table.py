@@ -84,7 +84,7 @@ class StoreBusy(Exception):
 
 
 class Store(ABC):
-    """A database as a sink needs it: what is different between them."""
+    """Interface of a database for table sinks."""
 
     place: str  # for messages
     busy_seconds: float | None = None  # maximum wait for a foreign lock; None for no limit
@@ -140,7 +140,7 @@ class Store(ABC):
 
     @abstractmethod
     def cancel(self, insistent: bool) -> None:
-        """End, from another thread, what a statement waits for; `insistent` if asking for it did not help."""
+        """Cancel a waiting statement from another thread; `insistent` if a request did not help."""
 
     def array_text(self, column: pl.Expr, kind: Type) -> pl.Expr:
         """An array as a text that the database understands."""

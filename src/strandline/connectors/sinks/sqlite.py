@@ -36,7 +36,7 @@ from strandline.core.types import Type
 _BUSY_SECONDS: Final = 60.0  # for which others may keep the file locked
 _STEP_SECONDS: Final = 0.2  # for which one attempt waits: nothing can interrupt it
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-# What has no form of its own in SQLite is a text: DECIMALs stay exact, times sort.
+# Types without a SQLite equivalent are texts: DECIMALs stay exact, times sort.
 _TYPES: Final = {"BOOLEAN": "BOOLEAN", "INT": "INTEGER", "BIGINT": "INTEGER", "INTERVAL": "INTEGER", "DOUBLE": "REAL"}
 _ERRORS: Final = (sqlite3.Error, OverflowError, UnicodeError)
 

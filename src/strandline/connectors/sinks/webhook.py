@@ -64,7 +64,7 @@ class Webhook(Sink):
     headers: Mapping[str, str | Secret] = field(default_factory=dict)
     redirects: int = 0  # maximum number that is followed
     token: str | Secret | None = None
-    allow: Allow | None = None  # what redirections must keep to
+    allow: Allow | None = None  # confinement of redirections
 
     def __repr__(self) -> str:
         return f"Webhook({self.shown})"

@@ -192,7 +192,7 @@ def open_source(stream: BaseStream, directory: Path | None = None, span: Span | 
 
 
 def confine_source(call: SourceCall, allow: Allow | None, span: Span | None = None) -> None:
-    """Refuse a source that reaches what is not allowed, before anything of it is made."""
+    """Reject a source with resources that are not allowed, before it is created."""
     if allow is None:
         return
     kind = _source_class(call, span)

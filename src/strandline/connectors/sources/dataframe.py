@@ -21,7 +21,7 @@ from strandline.core.errors import SourceError, Span
 from strandline.logical.catalog import BaseStream, Feeding
 
 ROWS = "rows"  # the journal in the directory of the source
-BATCHES_KEPT = 3  # Spark repeats at most the batch that is under way; the others are for peace of mind
+BATCHES_KEPT = 3  # Spark repeats at most the current batch; the others are a reserve
 
 
 class DataFrameSource(Source):
@@ -66,7 +66,7 @@ class DataFrameSource(Source):
         reached = min(position + limit_rows, journal.reach)
         if self._feeding is not None:
             self._heed(position, self._feeding)
-            if reached == position and not ended:  # what was written before a failure counts
+            if reached == position and not ended:  # rows written before a failure count
                 self._feeding.check()
         return reached, ended and reached == journal.reach
 

@@ -18,8 +18,8 @@ from strandline.logical.catalog import BaseStream, SourceCall
 
 
 class EventsSource(Source):
-    """`events('directory')`: what `Database.append` has written there; the database chooses a place where none is
-    given. Ends with `Database.end`."""
+    """`events('directory')`: rows of `Database.append`, by default in a directory of the database. Ends with
+    `Database.end`."""
 
     traits = Traits(True, True, True, "every append is on disk before it returns")
 

@@ -141,7 +141,7 @@ class FileSource(Source):
             span=span,
         )
 
-    # On the driver: what there is to read.
+    # On the driver.
 
     def seal(self, position: int) -> str:
         return self._shared().digest(position)
@@ -216,7 +216,7 @@ class FileSource(Source):
     # On a worker: reading it.
 
     def _shared(self) -> UnitLog:
-        """The log: that of the driver in its own process, else what the tasks of this process share."""
+        """The log: that of the driver in its own process, else one shared by the tasks of this process."""
         if self._tracker is not None or self.directory is None:
             return self.log
         return shared_log(self.directory / "units.log")

@@ -92,7 +92,7 @@ class HttpSource(Source):
     def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
         return self.receiver.advance(position, limit_rows)
 
-    # On a worker: reading what the driver wrote.
+    # On a worker.
 
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
         yield from self.receiver.read(start, end)

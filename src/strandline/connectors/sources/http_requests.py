@@ -337,7 +337,7 @@ def rows_in(body: bytes, content_type: str) -> list[bytes]:
 
 
 def _values(text: str) -> Iterator[str]:
-    """JSON values as they are written, one after the other; what they mean is read later, by array code."""
+    """JSON values as written, one after the other; array code parses them later."""
     scan = json.JSONDecoder().raw_decode
     space = _SPACE.match(text)
     at = space.end() if space else 0

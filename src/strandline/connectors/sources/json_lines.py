@@ -88,7 +88,7 @@ def _parse(data: bytes, schema: dict[str, pl.String], count: int) -> pl.DataFram
 
 
 def _begins_with_object(data: bytes) -> bool:
-    """Polars decompresses what begins like a compressed file, whatever it is."""
+    """Polars decompresses input that begins like a compressed file, whatever it is."""
     return _OBJECT.match(data) is not None
 
 

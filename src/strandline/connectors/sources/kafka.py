@@ -109,7 +109,7 @@ class KafkaSource(Source):
     def close(self) -> None:
         self.topic.close()
 
-    # On the driver: what there is to read.
+    # On the driver.
 
     def seal(self, position: int) -> str:
         return self.log.seal(position)
@@ -177,7 +177,8 @@ class KafkaSource(Source):
         return Round(0, (), begin)
 
     def _news_of_partitions(self, known: Mapping[int, int]) -> dict[int, int]:
-        """Partitions that were added, from their first message on; and nothing that was not read may have been deleted.
+        """Partitions that were added, from their first message on; checks that no unread message was deleted. A bounded
+        read has the partitions of its start, so none is added.
 
         A reading with an end is one of what was there when it began, so there is nothing to add to it.
         """

@@ -99,7 +99,7 @@ class OffsetLog:
                 self.path.unlink(missing_ok=True)
 
     def load(self) -> None:
-        """Read what the driver has written."""
+        """Read new rounds of the driver."""
         if self.path is None or not self.path.exists():
             return
         data = read_document(self.path, KIND)

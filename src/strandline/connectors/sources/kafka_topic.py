@@ -53,7 +53,7 @@ class Messages:
     @property
     def lines(self) -> bytes:
         """Their contents, one per line."""
-        # One call per message and column is what the package offers; everything after it is array code.
+        # One call per message and column is the interface of the package; the rest is array code.
         values = [message.value() or b"" for message in self.found]
         lines = b"\n".join(values)
         if lines.count(b"\n") >= len(values):
@@ -99,8 +99,8 @@ class Topic:
             "bootstrap.servers": self.servers,
             "enable.auto.commit": False,
             "enable.partition.eof": True,
-            "auto.offset.reset": "error",  # what is missing must not be passed over
-            "fetch.wait.max.ms": 10,  # what we read is there; a broker that waits for more only holds us up
+            "auto.offset.reset": "error",  # missing messages must not be skipped
+            "fetch.wait.max.ms": 10,  # the messages exist; a broker that waits for more only delays the batch
             **{name: reveal(value) for name, value in self.settings.items()},
             "error_cb": self._hear,
             "logger": _log,
@@ -109,7 +109,7 @@ class Topic:
     def _hear(self, error: Any) -> None:
         self._said = [*self._said[-4:], error.str()]
 
-    # What there is.
+    # Metadata.
 
     def partitions(self) -> list[int]:
         module = kafka()
@@ -202,7 +202,7 @@ class Topic:
                     raise self._stalled(left, reached)
                 for each in done:
                     del left[each]
-                if done and left:  # what follows in these is for the next batch
+                if done and left:  # further messages of these are for the next batch
                     consumer.pause([module.TopicPartition(self.name, each) for each in done])
             consumer.resume(assigned)  # a pause would outlive the assignment
             consumer.unassign()
@@ -250,7 +250,7 @@ class Topic:
             consumer.close()
         self._admin = None
 
-    # What may go wrong.
+    # Errors.
 
     def gone(self, partition: int, wanted: int, first: int | None) -> SourceError:
         there = f"; what is left begins at {first}" if first is not None else ""

@@ -114,7 +114,7 @@ class NexmarkSource(Source):
         return tuple(start + (end - start) * task // tasks for task in range(1, tasks))
 
     def latest(self, start: int, end: int) -> Instant:
-        # The last events hold a whole group and an epoch: what came before them is older.
+        # The last events hold a whole group and an epoch: all before are older.
         tail = max(start, end - 2 * (self._house.disorder + EPOCH))
         event = events_of(self.house, self.kind, tail, end).event
         return int(self.house.time(event).max()) if len(event) else BEFORE_ALL

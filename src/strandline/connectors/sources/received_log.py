@@ -26,7 +26,7 @@ from strandline.core.errors import SourceError, damaged
 from strandline.logical.catalog import BaseStream
 
 SEGMENT_BYTES = 8 * 2**20
-BATCHES_KEPT = 3  # Spark repeats at most the batch that is under way; the others are for peace of mind
+BATCHES_KEPT = 3  # Spark repeats at most the current batch; the others are a reserve
 _BLOCK_HEAD = re.compile(rb"#(\d+) (\d+) ([0-9a-f]{8})\n")
 
 
@@ -41,7 +41,7 @@ class Head(NamedTuple):
 
 
 class Received:
-    """The lines of one stream on disk. One process writes; any process may read what has a position."""
+    """Lines of one stream on disk. One process writes; any process may read lines with a position."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -71,12 +71,12 @@ class Received:
         """Check that all lines acknowledged from a position on are intact."""
         self._look()
         if self._starts and self._starts[0] > position:
-            raise damaged(self._path(position))  # or what begins before it
+            raise damaged(self._path(position))  # or one that begins before it
         if position > self.written:
             raise damaged(self.directory)
 
     def _look(self) -> int:
-        """Learn what is on disk, all of it; how long the last file is up to the end of its last whole block."""
+        """Scan the files; returns the length of the last file up to the end of its last complete block."""
         self._starts = self._found()
         head = self._read_head()
         if head is None:
@@ -133,7 +133,7 @@ class Received:
             try:
                 self._write(_block(lines))
             except OSError:
-                # A full disk: what a block has left behind would be taken for a part of the next one.
+                # A full disk: the rest of a block would be taken for a part of the next one.
                 os.truncate(self._path(self._starts[-1]), before)
                 self._size = before
                 raise
@@ -184,7 +184,7 @@ class Received:
         sync_directory(self.directory)
         self._write_head(self._size)
 
-    # What there is to read.
+    # Reading.
 
     def advance(self, position: int, limit: int) -> tuple[int, bool]:
         """End of the next read: whole files, if there are several. Files that no replay needs are removed."""

@@ -83,7 +83,7 @@ def listen(function: str, host: str, port: int, token: Secret | None) -> socket.
 def accept_connections(
     listener: socket.socket, is_over: Callable[[], bool], welcome: Callable[[socket.socket], None]
 ) -> None:
-    """Hand connections over until it is over, whatever goes wrong with one of them."""
+    """Accept connections until closed; an error of one of them does not end the loop."""
     while not is_over():
         try:
             connection, _ = listener.accept()
@@ -92,7 +92,7 @@ def accept_connections(
         except OSError:
             if listener.fileno() < 0:
                 return  # closed
-            time.sleep(GLANCE_SECONDS)  # too many open files, or a client that has gone already
+            time.sleep(GLANCE_SECONDS)  # too many open files, or a client that has disconnected
             continue
         welcome(connection)
 

@@ -154,7 +154,7 @@ class SocketSource(Source):
         self._take_all(connection, rest)
 
     def _first_line(self, connection: socket.socket) -> tuple[bytes, bytes] | None:
-        """The first line of a connection and what came after it; None if it does not come in time."""
+        """First line of a connection and the input after it; None if it does not come in time."""
         deadline = time.monotonic() + TOKEN_SECONDS
         data = b""
         while b"\n" not in data:
@@ -232,7 +232,7 @@ class SocketSource(Source):
     def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
         return self.receiver.advance(position, limit_rows)
 
-    # On a worker: reading what the driver wrote.
+    # On a worker.
 
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
         yield from self.receiver.read(start, end)

@@ -52,7 +52,7 @@ class Evidence:
 
 
 def write_flow(directory: Path, pipeline: Pipeline) -> None:
-    """Leave in the checkpoint what another process needs to explain the queries of a pipeline."""
+    """Save the operator graph in the checkpoint, so that another process can explain the queries of a pipeline."""
     (directory / FLOW).write_text(json.dumps(flow_of(pipeline).to_json()))
 
 
@@ -87,13 +87,13 @@ def _recorded_evidence(query: str, flow: Flow, records: BatchRecords) -> Evidenc
 
 
 def explain_why(evidence: Evidence) -> str:
-    """The verdict in a sentence, the streams, the operators with what passed each of them, and what can be done."""
+    """Diagnosis: a sentence, the streams, the operators with their counts, and a hint."""
     verdict, marked, hint = next(_verdicts(evidence))
     lines = [f"{evidence.query} {verdict}", "", *_streams(evidence, marked), "", *_operators(evidence, marked)]
     return "\n".join([*lines, "", f"hint: {hint}"] if hint else lines)
 
 
-# What is wrong, most basic first: a sentence about the query, where it shows (a step or a stream), and a remedy.
+# Diagnoses, most basic first: a sentence about the query, where it shows (a step or a stream), and a remedy.
 _Verdict = tuple[str, str | None, str | None]
 
 

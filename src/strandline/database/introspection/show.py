@@ -52,7 +52,7 @@ def show_queries(queries: Iterable[Query], waiting: Sequence[Reader] = ()) -> Li
 
 
 def show_sinks(queries: Iterable[Query], waiting: Mapping[str, Sink]) -> Listing:
-    """Every sink by the name of its query: of what kind it is, where it leads, what it promises, and its state."""
+    """Every sink by the name of its query: kind, location, guarantees and state."""
     sinks = [(query.name, query.sink, str(query.state)) for query in queries if query.has_sink]
     sinks += [(name, sink, "waiting") for name, sink in waiting.items()]
     rows = [(name, sink.kind, redact(sink.shown), str(sink.traits), state) for name, sink, state in sinks]

@@ -70,7 +70,7 @@ class Learned:
             self._known[stream.name.lower()] = {"identity": _identity(stream), **asdict(found)}
 
     def save(self) -> None:
-        """Write down what is known. That it cannot be written is no reason to stop: it is about speed only."""
+        """Save the statistics. A failure is ignored: they affect speed only."""
         self._written = time.monotonic()
         if self._file is None or not self._known:
             return
@@ -97,7 +97,7 @@ def _read(file: Path | None) -> dict[str, dict[str, Any]]:
 
 
 def _identity(stream: BaseStream) -> str:
-    """By what a stream is known again: its columns and its source. As a hash, since sources have passwords."""
+    """Identity of a stream: its columns and its source, as a hash, since sources have passwords."""
     source = stream.source
     said = repr(
         (stream.columns, source.function, source.arguments, sorted(source.options.items()), stream.time_columns)

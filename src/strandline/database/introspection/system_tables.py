@@ -44,7 +44,7 @@ ALL: Final = "listing"
 
 
 class Table(NamedTuple):
-    """A table: its columns, and what puts its rows together."""
+    """A table: its columns, and the function that builds its rows."""
 
     columns: tuple[tuple[str, Type], ...]
     rows: Callable[[Catalog, Sequence[Query]], Iterator[tuple[Any, ...]]]
@@ -113,7 +113,7 @@ def _in_order(plan: Plan, rows: Look) -> pl.DataFrame:
             frame = _snapshot(plan, rows)
             ranks = order_ranks(frame, order)
             return frame[np.lexsort(ranks[::-1])] if ranks else frame
-        case Map(outputs, TopRows() as ordered):  # what it is ordered by is not shown
+        case Map(outputs, TopRows() as ordered):  # the sort keys are not shown
             shown = [(column.id, value) for column, value in outputs]
             return evaluate_columns(_in_order(ordered, rows), shown, keep=(FROM, UNTIL))
     return _snapshot(plan, rows)

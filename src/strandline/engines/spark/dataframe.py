@@ -241,7 +241,7 @@ class StreamFeeder(Feeder):
         super().__init__(feed, directory)
         place = directory / "spark"
         if self.journal.last_batch >= 0 and not (place / "metadata").exists():
-            raise damaged(place / "metadata")  # Spark would count from zero, and we would pass over what is new
+            raise damaged(place / "metadata")  # Spark would count from zero, and new rows would be skipped
         self._query: StreamingQuery | None = None
         if self.journal.ended:
             return
@@ -286,7 +286,7 @@ class TableFeeder(Feeder):
     def _work(self) -> None:
         if self.journal.ended:
             return
-        with contextlib.suppress(Exception):  # `take` keeps what went wrong
+        with contextlib.suppress(Exception):  # `take` keeps the error
             self._context.addJobTag(self._tag)
             self.take(self.feed.frame, 0)
             self.journal.close()

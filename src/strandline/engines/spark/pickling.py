@@ -1,4 +1,4 @@
-"""Jobs as bytes, with the user's functions in them: workers may not be able to import what the driver has."""
+"""Pickled jobs with user-defined functions: workers may be unable to import the driver's modules."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def packed(job: object, functions: Collection[Definition]) -> bytes:
 
 def _module_of(body: Callable[..., Any]) -> ModuleType | None:
     name = getattr(body, "__module__", None)
-    # What is typed into an interpreter or run as a script travels as it is anyway.
+    # Functions of an interpreter or a script are pickled by value anyway.
     return None if name in (None, "__main__") else sys.modules.get(name)
 
 

@@ -58,7 +58,7 @@ class SparkRun:
         self.log_file = log_file
         self.hung = False  # whether something in it did not end when it was stopped
         self._lost = lost  # why there is no JVM any more; its argument is whether a connection to it broke
-        self._interrupt = interrupt  # ends what its sinks wait for
+        self._interrupt = interrupt  # interrupts its waiting sinks
         self._delivering = threading.Lock()
         self._wrote_last = threading.Event()
         self._over = threading.Event()
@@ -133,7 +133,7 @@ class SparkRun:
             self._over.set()
 
     def _follow(self) -> StrandlineError | None:
-        """Wait for the end of Spark's query; what made it fail, if something did."""
+        """Wait for the end of Spark's query; returns the error that ended it, if any."""
         try:
             while not self._wrote_last.wait(0.05) and self.query.isActive:
                 pass
@@ -206,25 +206,25 @@ class SparkRun:
         return explain_failure(text, self._secret, self.log_file)
 
     def await_end(self, timeout: float | None = None) -> bool:
-        """Wait until all sources have ended; raises what made the query fail. False if the time ran out."""
+        """Wait until all sources have ended; raises the error of a failed query. False if the time ran out."""
         over = self._over.wait(timeout)
         self.check()
         return over
 
     def check(self) -> None:
-        """Raise what made the query fail, if something did."""
+        """Raise the error of a failed query."""
         if self._failure is not None:
             raise self._failure
 
     def stop(self) -> None:
-        """End the query. What hangs in it is left behind, with a warning: see `hung`."""
+        """End the query. A hanging part is left behind, with a warning: see `hung`."""
         self._stop_asked.set()
         with self._stopping:
             if not self._closed:
                 self._closed = True
                 self._interrupt()
                 ended = finishes_within(STOP_SECONDS, self._stop_query)
-                # Spark's thread may be gone while a batch is still on its way to a sink.
+                # Spark's thread may have ended while a batch is still being written to a sink.
                 ended = ended and self._has_delivered(1.0)
                 self.planner.close()
                 if not ended:

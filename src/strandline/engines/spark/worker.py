@@ -35,7 +35,7 @@ from strandline.runtime.state.segments import States
 from strandline.runtime.state.store import StateStore
 from strandline.runtime.watermark import Heartbeat
 
-EXCHANGE = "exchange"  # what workers on one machine hand over; of no use to a restart
+EXCHANGE = "exchange"  # exchange between workers of one machine; of no use to a restart
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ def snapshot(plan: Plan, streams: RawStreams, at: Instant) -> list[Row]:
 
 
 def snapshots(plan: Plan, streams: RawStreams, instants: Iterable[Instant]) -> Iterator[list[Row]]:
-    """The snapshots at some instants, one after the other; what two of them have in common is computed once."""
+    """The snapshots at some instants, one after the other; common parts are computed once."""
     meaning = _Meaning(streams, _origin(plan, streams))
     return (meaning.at(plan, t) for t in instants)
 
@@ -278,7 +278,7 @@ def _changes(plan: Plan, streams: RawStreams, origin: Instant | None) -> set[Ins
             found = below(source)
             length = granule(source)
             if not is_chronon(source) and length is not None and found:
-                last = max(found) + length  # what is valid for long occurs in every granule
+                last = max(found) + length  # a long-lived element occurs in every granule
                 found = set(range(min(found) // length * length, last, length))
             edges = set(found)
             for s in found:

@@ -34,7 +34,7 @@ LEAST = 1e-12  # a share that is nothing, but has a logarithm
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A stream of a join: rows per second, and its window, which counts rows or goes by time."""
+    """A stream of a join: rows per second, and its count or time window."""
 
     name: str
     rate: float
@@ -171,7 +171,7 @@ class Load:
 
     @staticmethod
     def of(query: JoinQuery, tree: Tree) -> Load:
-        """The load of a plan: eq. (9) per join, and what results and pairs cost."""
+        """The load of a plan: eq. (9) per join, and the cost of results and pairs."""
         if tree in query.loads:  # a search meets the same part again and again
             return query.loads[tree]
         weights: dict[Mask, float] = {}
@@ -216,7 +216,7 @@ class Load:
         return found
 
     def passing(self, shares: Floats, held: Floats) -> float:
-        """The load while windows still hold what was kept before: of each result one row is new, the others are held.
+        """The load while windows still hold rows of earlier rates: of each result one row is new, the others are held.
         Which one is new is averaged geometrically, which is exact where all streams are thinned alike."""
         new = 1.0 / np.maximum(self.inside.sum(axis=1), 1)[:, None]
         logs = new * np.log(np.maximum(shares, LEAST)) + (1 - new) * np.log(np.maximum(held, LEAST))

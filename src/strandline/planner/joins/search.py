@@ -22,7 +22,7 @@ EXHAUSTIVE = 6  # streams; with more of them there are too many plans to cost ea
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A plan, what it would cost with nothing dropped, and what it keeps and gives within the capacity."""
+    """A plan, its cost with nothing dropped, and its sampling rates and output within the capacity."""
 
     tree: Tree
     load: float
@@ -73,7 +73,7 @@ def trees(size: int, shape: Shape) -> Iterator[Tree]:
             return
         rest = mask ^ (1 << inside[0])
         part = rest
-        while part:  # what the first stream is not joined with below
+        while part:  # the streams that the first one is not joined with below
             for left in bushy(mask ^ part):
                 for right in bushy(part):
                     yield left, right

@@ -199,7 +199,7 @@ class FirstOccurrence:
 
     tag: ClassVar[str] = "FirstOccurrence"
     keys: tuple[str, ...]
-    values: tuple[tuple[Column, str], ...]  # the copy, and of what
+    values: tuple[tuple[Column, str], ...]  # the copy, and its original
     source: Node
 
 

@@ -102,7 +102,7 @@ def _without_map(plan: Aggregate) -> Aggregate:
 
 
 def _names(source: Plan) -> dict[str, ColumnRef]:
-    """The columns of a plan, a map's by what they are called below it; without those that it computes."""
+    """The columns of a plan, those of a map by their names below it; without computed ones."""
     if isinstance(source, Map):
         return {c.id: e for c, e in source.outputs if isinstance(e, ColumnRef)}
     return {c.id: ColumnRef(c.id, c.type) for c in schema(source)}

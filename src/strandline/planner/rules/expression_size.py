@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from strandline.logical.expressions import ColumnRef, Expression, Literal, columns_of, extent
 
-# What a user writes is at most 100 levels high. Trees are walked by recursion, here and in array libraries, so that
-# what rules put together must not be much higher.
+# A user's expression is at most 100 levels high. Trees are walked by recursion, here and in array libraries, so that
+# expressions of rules must not be much higher.
 MAX_HEIGHT = 120
 MAX_NODES = 1_000
 
@@ -19,5 +19,5 @@ def stays_small(expression: Expression, values: Mapping[str, Expression]) -> boo
         return True
     before = extent(expression)
     after = extent(expression, {id: extent(value) for id, value in read.items()})
-    # A long list of constants does not matter, but what grows from map to map does.
+    # A long list of constants does not matter, but growth from map to map does.
     return after.height <= MAX_HEIGHT and after.nodes <= max(MAX_NODES, before.nodes * 11 // 10)

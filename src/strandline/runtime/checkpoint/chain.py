@@ -66,7 +66,7 @@ class CheckpointChain:
         return self.head
 
     def sync(self, batch: int, paths: Iterable[Path]) -> None:
-        """Make durable what a batch has written, and its offset, before anybody else can see anything of it."""
+        """Sync the files of a batch, and its offset, before any of it becomes visible."""
         logs = [self.path / "spark" / "offsets" / str(batch)]
         if self.record is None:
             logs.append(self.path / "spark" / "metadata")  # which never changes

@@ -117,7 +117,7 @@ def examine(path: Path) -> Examination:
 
 
 class _collecting:
-    """Keeps what a check raises."""
+    """Collects the errors of checks."""
 
     def __init__(self, problems: list[Problem], batch: int | None = None) -> None:
         self.problems, self.batch = problems, batch
@@ -237,7 +237,7 @@ def _examine_delivered(path: Path, recorded: Mapping[int, BatchRecord], problems
 def list_damaged_files(
     path: Path, record: BatchRecord, outputs: OutputDirectories
 ) -> Iterator[tuple[DeliveredFile, StrandlineError]]:
-    """The files delivered up to a record that are gone or altered, whatever their size."""
+    """The files delivered up to a record that are missing or altered, whatever their size."""
     count, expected = record.delivered
     lines = list(islice(scan_chain(path / DELIVERED_LOG), count))
     if len(lines) != count or (lines and lines[-1].digest != expected):

@@ -175,13 +175,13 @@ def read_identity(checkpoint: Path) -> dict[str, Any]:
 
 
 def _fingerprint(pipeline: Pipeline, sources: Mapping[str, Mapping[str, object]], sinks: Mapping[str, str]) -> str:
-    """A digest of the queries and of what decides which rows their streams have."""
+    """A digest of the queries and of the identities of their sources."""
     streams = [
         [s.name, [[name, str(kind)] for name, kind in s.columns], sources.get(s.name), list(s.time_columns),
          s.disorder_us, s.idle_after_us]
         for s in pipeline.streams
     ]  # fmt: skip
-    # By name and types: what a function does may change, as long as it fits in.
+    # By name and types: the body of a function may change.
     functions = [str(function) for _, function in sorted(user_functions(pipeline).items())]
     identity = {"plan": fingerprint_plan(pipeline), "streams": streams, "sinks": dict(sinks), "functions": functions}
     return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()

@@ -38,7 +38,7 @@ class Repair:
     discarded_batches: list[int] = field(default_factory=list)
     moved: list[str] = field(default_factory=list)
     replanned: list[int] = field(default_factory=list)  # discarded batches that will not be planned as they were
-    forgotten: list[str] = field(default_factory=list)  # results that are gone and not missed any more
+    forgotten: list[str] = field(default_factory=list)  # missing results that are given up
     directory: Path | None = None
 
     @property
@@ -112,7 +112,7 @@ def _go_back(path: Path, target: int, outputs: OutputDirectories, sinks: dict[st
 
 
 def _intact_offsets(path: Path, log: SparkLog, target: int) -> dict[int, Offset]:
-    """The offsets from a batch on, as long as each of them, and what the sources have written down for it, is whole."""
+    """The offsets from a batch on, as long as each of them, and the logs of the sources for it, are intact."""
     intact: dict[int, Offset] = {}
     for batch in log.offset_batches():
         if batch >= target:
@@ -139,7 +139,7 @@ def _refuse_changed_batches(path: Path, done: Repair, sinks: dict[str, str]) -> 
 
 
 def _restore_commit(log: SparkLog, target: int, done: Repair) -> None:
-    """A batch without its commit runs again, which is as good; a damaged commit goes."""
+    """A batch without its commit is replayed, which is as good; a damaged commit is removed."""
     path = log.commits / str(target)
     with contextlib.suppress(CheckpointError):
         log.check_commit(target)

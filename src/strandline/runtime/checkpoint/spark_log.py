@@ -63,7 +63,7 @@ class SparkLog:
             raise damaged(path) from None
 
     def remove_temporary_files(self) -> None:
-        """Remove what interrupted writes of Spark's have left."""
+        """Remove temporary files of interrupted writes of Spark."""
         for directory in (self.offsets, self.commits):
             for path in directory.glob(".*.tmp"):
                 path.unlink(missing_ok=True)

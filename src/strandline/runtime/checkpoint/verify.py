@@ -227,7 +227,7 @@ def verify_state(path: Path, record: BatchRecord) -> int:
 
 
 def verify_sources(pipeline: Pipeline, path: Path, last: Offset | None) -> None:
-    """Compare what the sources have written down with the last offset. Nothing is changed."""
+    """Compare the logs of the sources with the last offset. Nothing is changed."""
     for source, position in _sources(pipeline, path, last):
         source.verify(position.at, position.seal)
 
@@ -311,7 +311,7 @@ def verify_delivered(chain: CheckpointChain, outputs: OutputDirectories) -> None
     for _, error in damaged_files(listed, outputs.consumed):
         raise error
     chain.delivered.verify(count, expected)
-    chain.delivered.drop(count)  # what follows belongs to a batch that runs again
+    chain.delivered.drop(count)  # further files belong to a batch that is replayed
 
 
 def damaged_files(

@@ -41,7 +41,7 @@ Thrifty: TypeAlias = tuple[pl.DataFrame, list[Expression]]
 
 # Nanoseconds that a way must have to save, by all rows together: to think of it takes some, too.
 WORTH: Final = 3_000_000
-# What a part must cost for each row so that a way pays off: what the way costs itself, and more.
+# Minimum cost per row of a subexpression for a strategy to pay off: the cost of the strategy, and a margin.
 BY_RUNS: Final = 20
 BY_NUMBERS: Final = 60
 BY_TEXTS: Final = 120

@@ -55,7 +55,7 @@ def constant(value: Value, kind: Type) -> pl.Expr:
 
 
 def mapped(column: pl.Expr, function: Callable[[pl.Series], pl.Series], kind: Type) -> pl.Expr:
-    """A function of whole columns, where what to do depends on what the column holds."""
+    """A function of whole columns that chooses its method by their content."""
     return column.map_batches(function, return_dtype=polars_type(kind), is_elementwise=True)
 
 

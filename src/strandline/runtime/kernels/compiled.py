@@ -75,7 +75,7 @@ def inlined(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _
 
 
 def working_seconds() -> float:
-    """The CPU time of this process, without what it took to have the machine code."""
+    """CPU time of this process, without the loading of machine code."""
     return time.process_time() - _loading
 
 

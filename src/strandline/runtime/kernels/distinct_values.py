@@ -1,4 +1,4 @@
-"""The different values of a column, where they are few: what depends on nothing else is computed for them only."""
+"""Distinct values of a column, where they are few, for evaluation over them only."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Different:
 
 
 def runs(column: pl.Series) -> Different | None:
-    """The runs of equal values, if there are few of them: for what comes in an order, as times do."""
+    """The runs of equal values, if there are few of them: for ordered columns, such as times."""
     if int(column.head(_SAMPLE).rle_id()[-1]) >= _SAMPLE * MOSTLY:
         return None
     numbers = column.rle_id()
@@ -39,7 +39,7 @@ def runs(column: pl.Series) -> Different | None:
 
 
 def different(column: pl.Series) -> Different | None:
-    """The different values, if there are few of them. What has many is seen from a sample."""
+    """The distinct values, if there are few of them. A sample detects many."""
     sample = column.head(_SAMPLE)
     if sample.n_unique() > len(sample) * MOSTLY:
         return None

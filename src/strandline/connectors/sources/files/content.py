@@ -70,7 +70,7 @@ codecs.register_error(_MARK_WIDE, _mark_wide)
 
 
 class Damaged(Exception):
-    """Compressed content that cannot be decompressed further. `rest_only`: what came before is whole."""
+    """Compressed content that cannot be decompressed further. `rest_only`: the content before is intact."""
 
     def __init__(self, reason: str, *, rest_only: bool) -> None:
         super().__init__(reason)

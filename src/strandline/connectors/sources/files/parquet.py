@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from strandline.connectors.sources.files.units import Unit
 
-# What libraries raise where a page, a footer or a value is damaged. A panic of Polars is no Exception.
+# Exceptions of libraries for a damaged page, footer or value. A panic of Polars is no Exception.
 READ_ERRORS: Final = (
     pa.ArrowException,
     pl.exceptions.PolarsError,

@@ -41,7 +41,7 @@ from strandline.connectors.thrift import Struct, read_struct
 from strandline.logical.catalog import BaseStream
 
 TEXT_UNIT_BYTES = 16 * 2**20
-STREAM_UNIT_BYTES = 64 * 2**20  # of what can only be read from its beginning: fewer units, fewer beginnings
+STREAM_UNIT_BYTES = 64 * 2**20  # of sequential content: fewer units, fewer reads from the beginning
 LONGEST_HEADER: Final = 2**20
 MOST_ROWS_OF_GROUP: Final = 100_000_000
 _FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
@@ -77,12 +77,12 @@ class InputFile:
     offset: int = 0  # of the content, or row groups
     row: int = 1
     header: tuple[str, ...] = ()
-    mark: int | None = None  # the fingerprint of what was planned
+    mark: int | None = None  # the fingerprint of the planned part
     is_done: bool = False  # nothing more is expected of it
     is_rejected: bool = False  # as a whole: it is read when it is corrected
     grows: bool = True
     is_parquet: bool = False
-    is_rotated: bool = False  # it has got another name: what it has now is all that comes
+    is_rotated: bool = False  # it was renamed: its present content is all
     since: float = 0.0  # when it was first seen as it is, by the clock of this process
     is_queued: bool = False
     units: Iterator[Unit] | None = field(default=None, repr=False)

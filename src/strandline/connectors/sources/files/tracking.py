@@ -47,7 +47,7 @@ class Folder:
 
     def __init__(self, pattern: str, options: FileOptions, allow: Allow | None = None) -> None:
         self.pattern = pattern
-        self.allow = allow  # links may lead out of what is allowed
+        self.allow = allow  # links may lead out of the allowed directories
         self.base = static_base(pattern)
         self.wildcards = os.path.relpath(pattern, self.base) if self.base else pattern
         self.options = options
@@ -102,7 +102,7 @@ def _listed(path: str, where: str | os.DirEntry[str]) -> ListedFile | None:
     try:
         status = where.stat() if isinstance(where, os.DirEntry) else os.stat(where)
     except OSError:
-        # A link that leads nowhere is listed, what has vanished is not.
+        # A broken link is listed, a vanished file is not.
         try:
             link = os.lstat(where)
         except OSError:
@@ -113,7 +113,7 @@ def _listed(path: str, where: str | os.DirEntry[str]) -> ListedFile | None:
 
 
 class Tracker:
-    """The files of a stream on the driver: what was planned of each, and what is to be planned next."""
+    """Tracked files of a stream on the driver: the planned part of each, and what is to be planned next."""
 
     def __init__(self, folder: Folder, end_marker: str) -> None:
         self.folder = folder
@@ -134,7 +134,7 @@ class Tracker:
         """About how much was found and is not planned."""
         return sum(max(0, file.size - file.offset) for file in self._queue)
 
-    # What was planned before.
+    # After a restart.
 
     def restore(self, units: Iterable[Unit], listing: Iterable[ListedFile] | None) -> None:
         """Restore the tracked files from the units of a log."""
@@ -213,7 +213,7 @@ class Tracker:
         inodes = {file.inode for file in current.values()}
         lost = [path for path in previous if path not in current]
         fresh = [file for path, file in current.items() if previous.get(path) != file]
-        # Files that have lost their name come first: what they still have is older.
+        # Renamed files come first: their rest is older.
         for path in lost:
             known = self._files.get(path)
             if known is not None and known.inode not in inodes:
@@ -344,7 +344,7 @@ class Tracker:
             return False
 
     def _cut_off(self, file: InputFile) -> Unit:
-        """A file that has become shorter than what was read of it begins again."""
+        """A file that is shorter than its read part starts again."""
         read, file.units = file.offset, None
         file.offset, file.row, file.mark, file.is_done = 0, 1, None, False
         problem = (

@@ -174,7 +174,7 @@ _LOCK: Final = threading.Lock()
 
 
 def shared_log(path: Path) -> UnitLog:
-    """The log of a file, as far as this process has read it, and what was appended since."""
+    """The log of a file, as far as this process has read it, with the new entries."""
     with _LOCK:
         log = _logs.setdefault(os.path.abspath(path), UnitLog(path))
         log.load()

@@ -18,7 +18,7 @@ from typing import Final
 
 from strandline.core.errors import SetupError
 
-MINIMUM_VERSION: Final = 17  # what Spark 4.3 is built for
+MINIMUM_VERSION: Final = 17  # target of Spark 4.3
 VECTOR_MODULE: Final = "jdk.incubator.vector"
 
 _PROBE_SECONDS: Final = 60  # a cold disk may be slow; a program that only looks like Java may never respond
@@ -27,7 +27,7 @@ _EXECUTABLE: Final = "java.exe" if os.name == "nt" else "java"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that can run Spark, where it came from, and in `notes` what was passed over before it and why."""
+    """A Java that can run Spark, its origin, and in `notes` the skipped candidates with reasons."""
 
     home: Path
     executable: Path

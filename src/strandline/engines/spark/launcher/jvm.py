@@ -185,7 +185,7 @@ def _start_zygote(scratch: Scratch, environment: Mapping[str, str]) -> subproces
 
 
 def _environment(java: Java, pyspark: Path, master: str) -> dict[str, str]:
-    """Our environment, with what Spark's own scripts would add and without what belongs to another Spark."""
+    """Our environment, with the additions of Spark's own scripts and without variables of another Spark."""
     foreign = (
         "PYSPARK_SUBMIT_ARGS",
         "PYSPARK_GATEWAY_PORT",
@@ -290,7 +290,7 @@ class _GatewayLog:
 
 
 def _keep_off_the_screen(context: SparkContext) -> None:
-    """Route what py4j and PySpark print when their JVM ends: it ends by a name of ours (`spark-lost`)."""
+    """Suppress output of py4j and PySpark at the end of their JVM: it is reported as `spark-lost`."""
     import py4j.java_gateway
 
     def handle_error(request: object, address: object) -> None:

@@ -1,4 +1,4 @@
-"""The files of a session: its directory, which goes with it, and its log, which stays."""
+"""Files of a session: its temporary directory, and its log, which stays."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ def build_archive() -> Path:
 
 
 def _first_stream(spark: SparkSession, checkpoint: Path) -> None:
-    """A few micro-batches, so that what only streams need is in the archive too."""
+    """A few micro-batches, so that the classes of streaming are in the archive, too."""
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 2).option("startTimestamp", 0).load()
     stream = source.selectExpr("CAST(value % 2 AS INT) AS id").repartitionById(2, "id")
 
