@@ -249,9 +249,9 @@ class Catalog:
     def drop(
         self, name: str, span: Span | None = None, *, cascade: bool = False, running: Sequence[Reader] = ()
     ) -> list[Stream]:
-        """Remove a stream or view, if `cascade` with all that is built on it; a running query is never taken away.
+        """Remove a stream or view, with `cascade` also its dependants; a running query is never removed.
 
-        All or nothing: returns what is gone.
+        All or nothing: returns the removed ones.
         """
         stream = self.get(name, span)
         dependants = [reader for level in self.dependants(stream, running) for reader in level]

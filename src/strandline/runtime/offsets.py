@@ -76,7 +76,7 @@ class Offset:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Offset:
-        """The offset of `to_json`; a ValueError if it is not what was written."""
+        """The offset of `to_json`; a ValueError for a damaged one."""
         try:
             body = {name: value for name, value in data.items() if name != "check"}
             if body["format"] != OFFSET_FORMAT or data["check"] != checksum_of(body):

@@ -109,7 +109,7 @@ def _wiring(root: Node) -> tuple[list[tuple[Node, list[physical.Input | int]]], 
 
 
 class FragmentRunner:
-    """The operators of one fragment, wired as its tree; `watch` is shown what leaves each of them."""
+    """The operators of one fragment, wired as its tree; `watch` observes the output of each of them."""
 
     def __init__(self, root: Node, watch: Callable[[int, pl.DataFrame], None] | None = None) -> None:
         self._steps, self._root = _wiring(root)

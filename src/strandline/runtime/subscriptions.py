@@ -17,7 +17,7 @@ from typing import Final
 from strandline.core.errors import QueryError
 from strandline.runtime.edge_metrics import GRANULES, LENGTHS, PRIMITIVES, STARTS, VALUES, Wish
 
-# What each item needs to be measured. What operators let pass, keep and cost is counted in every batch.
+# Statistics that each metric needs. Output, state and cost of operators are counted in every batch.
 ITEMS: Final[dict[str, Wish]] = {
     "rate": (STARTS,),
     "distance": (STARTS,),

@@ -22,13 +22,13 @@ from strandline.shedding.sampler import Shares
 
 SMOOTH: Final = 5.0  # seconds over which rates are averaged
 STEADY: Final = 10.0  # seconds over which costs are averaged
-DRAIN: Final = 15.0  # seconds in which what has piled up should be gone
+DRAIN: Final = 15.0  # seconds in which a backlog should be worked off
 PACE: Final = 1.0  # seconds of rows that a batch takes while rows are dropped: small ones waste time
 LATE: Final = 1.0  # seconds of lag: below that nothing is dropped, whatever the load
 ROOM: Final = 0.9  # of the capacity, so that small errors do not pile up
 SAME: Final = 0.05  # a change of shares below this is not worth a new setting
 WHOLE: Final = 0.97  # a share above this is all
-FEWEST: Final = 0.001  # some rows always pass, so that one sees what happens
+FEWEST: Final = 0.001  # a minimum sample, so that the load stays observable
 FORESEEN: Final = 120.0  # seconds: a window that fills for longer is met as it fills
 FEWEST_ROWS: Final = 1000
 HISTORY: Final = 600  # batches
@@ -164,7 +164,7 @@ class Shedder:
         self._needed = self._work * total / self._worth
 
     def _part(self, batch: _Batch) -> float:
-        """The work of a batch, as a part of what it would have been with nothing dropped."""
+        """The work of a batch, as a fraction of that without drops."""
         whole = kept = 0.0
         for query, each in self.queries.items():
             held = {s: self._held(query, s, batch.began, each.model.window(s)) for s in each.model.streams}
@@ -173,7 +173,7 @@ class Shedder:
         return kept / whole if whole > 0 else 1.0
 
     def _held(self, query: str, stream: str, now: float, window: float) -> float:
-        """The mean share of what lies in a window."""
+        """The mean sampling rate of the content of a window."""
         window = min(window, FORESEEN)
         total = covered = 0.0
         until = now
@@ -185,7 +185,7 @@ class Shedder:
             until = min(until, since)
             if since <= now - window:
                 break
-        # Before the first batch there was nothing, or what an earlier run has left there.
+        # Before the first batch there was nothing, or the rates of an earlier run.
         rest = max(window - covered, 0.0)
         length = covered + rest
         return (total + (0.0 if self.fresh else rest)) / length if length > 0 else 1.0
@@ -210,7 +210,7 @@ class Shedder:
             return {stream: tuple(listed) for stream, listed in found.items()}
 
     def _log_changes(self, wanted: Mapping[str, Mapping[str, float]]) -> None:
-        """Log what is kept of each stream from now on, where that changes."""
+        """Log changes of the sampling rates."""
         for query, shares in sorted(wanted.items()):
             for stream, share in sorted(shares.items()):
                 if share != (before := self.shares[query][stream]):
@@ -223,7 +223,7 @@ class Shedder:
             return self.shares
         rates = dict(self._rates)
         total = sum(rates.values())
-        # What waits is to be worked off, too: as if it came on top in the time in which it should be gone.
+        # The backlog is to be worked off, too: as additional input over the time in which it should be gone.
         late = self.load.lag - self._longest()
         hurry = 1.0 + (late / DRAIN if total > 0 and late > 0 else 0.0)
         room = ROOM * self.capacity * max(0.1, 1.0 - self._fixed / self._longest())

@@ -160,7 +160,7 @@ def show_drops(model: QueryDrops, part: float, least: float) -> str:
 
 
 def _join_in(plan: Plan) -> tuple[Cluster | None, float]:
-    """The first joins on the way down, and what every result of them costs above, in seconds."""
+    """The first joins on the way down, and the cost above them per result, in seconds."""
     above = 0.0
     while not isinstance(plan, Join):
         below = sources(plan)
@@ -177,7 +177,7 @@ def _joined(plan: Join) -> Cluster:
     conditions: list[Expression] = []
 
     def visit(node: Plan) -> tuple[Tree, dict[str, Expression]]:
-        """The tree below a node, and what its columns are in terms of the inputs."""
+        """The tree below a node, and its columns in terms of the inputs."""
         if isinstance(node, Join):
             (left, named), (right, more) = visit(node.left), visit(node.right)
             names = {**named, **more}

@@ -57,7 +57,7 @@ class Duration(Node):
 
 @dataclass(frozen=True, slots=True)
 class Number(Node):
-    """A number without its sign; `digits` is what the user wrote, so that 1.50 keeps its scale."""
+    """A number without its sign; `digits` is the source text, so that 1.50 keeps its scale."""
 
     digits: str
 
@@ -503,7 +503,7 @@ class ColumnDefinition(Node):
 
 @dataclass(frozen=True, slots=True)
 class Hint(Node):
-    """`rate = 5000` or `distinct(column) = 100` in `WITH (…)`: what the planner may take for true."""
+    """`rate = 5000` or `distinct(column) = 100` in `WITH (…)`: declared statistics for the planner."""
 
     name: Identifier
     column: Identifier | None
@@ -526,8 +526,8 @@ class BadInput(Node):
 @dataclass(frozen=True, slots=True)
 class CreateStream(Node):
     """`CREATE STREAM name (columns) SOURCE … ORDERED BY column [WITHIN …] [IDLE AFTER …] [ON BAD INPUT …] [WITH (…)]`;
-    in place of ORDERED BY stands `VALID FROM column UNTIL column` where rows bring their intervals, and nothing where
-    their arrival counts. Without columns they are those that the source knows of, and so is the time."""
+    instead of ORDERED BY, `VALID FROM column UNTIL column` for rows with intervals, and nothing for arrival time.
+    Omitted columns and time are those that the source provides."""
 
     name: Identifier
     columns: tuple[ColumnDefinition, ...]

@@ -151,7 +151,7 @@ def _error(message: str, code: str, span: Span, hint: str | None) -> ParseError:
 
 
 class Cursor:
-    """A position in the tokens of a text: looking ahead, moving on, and saying what was expected here."""
+    """A position in the tokens of a text: lookahead, advance, and errors about expected tokens."""
 
     def __init__(self, text: str) -> None:
         self.tokens = tokenize(text)

@@ -15,9 +15,9 @@ SOURCE = "source:"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One operator: its kind, what it does in words, and what it reads: other steps, or streams (`source:name`).
+    """One operator: its kind, its description, and its inputs: other steps, or streams (`source:name`).
 
-    `fragment` and `number` are where it is counted.
+    `fragment` and `number` locate its counters.
     """
 
     fragment: str

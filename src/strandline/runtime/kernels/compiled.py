@@ -1,8 +1,8 @@
 """Loops that no array function expresses, compiled to machine code by Numba when first needed.
 
-Only for what array functions cannot do well: a step that depends on the one before. Numba takes half a second to import
-and some seconds to compile. So it is imported by the first call, what it makes is kept on disk beside the source or in
-the user's cache directory, and workers are forked from a process that has loaded it (`load_all`).
+Only for recurrences, where a step depends on the one before. Numba takes half a second to import and some seconds to
+compile. So it is imported by the first call, the machine code is cached on disk beside the source or in the user's
+cache directory, and workers are forked from a process that has loaded it (`load_all`).
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def logarithms() -> Doubles:
 
 @cache
 def logarithm_factors() -> dict[int, Pair]:
-    """1 / ln n: what a natural logarithm is multiplied with to have one to this base."""
+    """1 / ln n: factors from the natural logarithm to this base."""
     return {n: in_parts((1 << 2 * _BITS) // nearest.ln_fixed(float(n), _BITS)) for n in (2, 10)}
 
 

@@ -132,7 +132,7 @@ def _quotients(digits: list[Ints], counts: Ints, scale: int) -> npt.NDArray[np.f
 
 
 def _whole_digits(limbs: Limbs, rows: int) -> list[Ints]:
-    """The four digits of sums of whole numbers, not carried; the highest has the sign and what does not fit below."""
+    """The four digits of sums of whole numbers, not carried; the highest has the sign and the overflow."""
     return [limbs.get(str(k), np.zeros(rows, dtype=np.int64)) for k in range(4)]
 
 
@@ -218,7 +218,7 @@ def _round_by_bits(digits: list[Ints], lowest: int) -> npt.NDArray[np.float64]:
 
 
 def _round_short(digits: list[Ints], lowest: int) -> npt.NDArray[np.float64]:
-    """The same for at most four digits, 128 bits: what sums of numbers of like magnitude need."""
+    """The same for at most four digits, 128 bits: enough for sums of numbers of like magnitude."""
     zero = np.zeros(len(digits[0]), dtype=np.int64)
     fourth, third, second, first = (d.view(np.uint64) for d in digits + [zero] * (4 - len(digits)))
     low = (third << np.uint64(32)) | fourth

@@ -10,7 +10,7 @@ from strandline.runtime.kernels.compiled import compiled
 
 SOUND, UNCLOSED, OVERLONG = 0, 1, 2
 
-# Compiled, because what a byte means depends on the one before it.
+# Compiled, because the meaning of a byte depends on the one before it.
 
 
 @compiled("Tuple((i8[::1], u1[::1]))(u1[::1], i8, i8, b1)")
@@ -19,11 +19,11 @@ def quoted_records(
 ) -> tuple[Index, npt.NDArray[np.uint8]]:
     """Ends of the records, line breaks included, and the error of each.
 
-    A field whose first character is a quote goes on to the next quote that is not doubled, also over line breaks, as
+    A field whose first character is a quote continues to the next quote that is not doubled, also over line breaks, as
     long as these lie within `quoted_span` bytes from the start of the record and a comma or a line break follows the
-    quote. Where there is no such quote, the first line of the record is a record by itself, UNCLOSED, and reading goes
-    on with the line after it. A line with more than `longest_line` bytes is a record by itself, too. Without `final`
-    more data may follow: what is not decided is left.
+    quote. Where there is no such quote, the first line of the record is a record by itself, UNCLOSED, and reading
+    continues with the line after it. A line with more than `longest_line` bytes is a record by itself, too. Without
+    `final` more data may follow: what is not decided is left.
     """
     quote, comma, line_feed, carriage_return = 34, 44, 10, 13
     size = len(data)

@@ -136,12 +136,12 @@ def running_top(
                         rest -= tree[node]
                     step //= 2
                 bound = level[base + node] - base
-            # What has come in this run.
+            # Arrivals of this run.
             for index in range(first, event):
                 place = place_of[element[index]]
                 if not with_ranks and there[place] and place - base <= bound and not inside[place]:
                     inside[place], since[place] = True, now
-            # What the bound has passed over; with ranks, all behind the first change.
+            # Elements that the bound crossed; with ranks, all behind the first change.
             low, high = min(before, bound), max(before, bound)
             if with_ranks:
                 low = lowest - 1

@@ -44,7 +44,7 @@ class DistinctOperator(Operator):
 
     def _uncovered(self, frame: pl.DataFrame, progress: Progress) -> Batch:
         hashes = hash_rows(frame, self.columns)
-        # By hash, and elements of one payload by start: what precedes an element may cover its beginning.
+        # By hash, and elements of one payload by start: a preceding element may cover the beginning of the next.
         order = np.argsort(hashes, kind="stable")
         frame, hashes = gather(frame, order), hashes[order]
         begins_group = np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)]

@@ -34,7 +34,7 @@ NO_LIMIT = 2**62
 
 @dataclass(frozen=True, slots=True)
 class _Elements:
-    """Elements with what the order makes of them: the number of their group, their level in it, and when they count."""
+    """Elements with their order: the number of their group, their level in it, and when they count."""
 
     frame: pl.DataFrame
     group: Index

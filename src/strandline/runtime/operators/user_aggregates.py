@@ -1,8 +1,8 @@
-"""Aggregates of the user's that can take values out again: the state of a group is carried from slice to slice.
+"""Invertible user-defined aggregates: the state of a group is carried from slice to slice.
 
-What a group holds after a run is what came up to then without what went. Both are merged in order of time, so a slice
-costs as much as it has events, however large the groups are. Nothing is left over when a group runs empty: its next
-value begins a new life, and what rounding has done to the state before is gone.
+The state of a group after a run is all arrivals up to then without all departures. Both are merged in order of time, so
+a slice costs as much as it has events, however large the groups are. Nothing is left over when a group runs empty: its
+next value begins a new epoch, and what rounding has done to the state before is gone.
 """
 
 from __future__ import annotations

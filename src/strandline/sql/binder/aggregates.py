@@ -87,7 +87,7 @@ def bind_aggregate(
         assert value is not None
         value = Call("array", (value,), kind)  # so that a NULL of the user's is not left out
     if node.filter is not None:
-        # An aggregate leaves out NULLs: what is filtered out becomes one.
+        # An aggregate ignores NULLs: filtered values become NULL.
         counted = Literal(True, BOOLEAN) if value is None else value
         kept = Case(((condition(node.filter), counted),), Literal(None, counted.type), counted.type)
         order = tuple(Sorted(kept, s.descending, s.nulls_first) if s.value == value else s for s in order)

@@ -180,7 +180,7 @@ class Scalars:
         if operator in ("-", "~"):
             return self.apply("neg" if operator == "-" else "~", (node,), span)
         operand = self.operand(node)
-        call("neg", [operand], span)  # + changes nothing, but is defined for what - is defined for
+        call("neg", [operand], span)  # + changes nothing, but is defined where - is defined
         return operand.value
 
     def regexp_test(self, operator: str, text: ast.Expression, pattern: ast.Expression, span: Span) -> Expression:

@@ -1,7 +1,7 @@
 """Aggregates corrected for load shedding: `scaled_count`, `scaled_sum`, and their error bounds.
 
 A pass before the binder. Every row of a stream represents `1 / share` rows of its source, which is its weight w; a row
-of a join stands for the product of the weights. What is dropped is drawn by a hash, row by row, so
+of a join has the product of the weights. Rows are sampled independently by a hash, so
 
     scaled_count(*) = Σ w            its variance is estimated by Σ w · (w - 1)
     scaled_sum(x)   = Σ w · x        its variance is estimated by Σ w · (w - 1) · x²

@@ -17,7 +17,7 @@ from strandline.sql.binder.literals import article
 from strandline.sql.binder.scope import Scope
 
 RESERVED_OUTPUTS: Final = ("valid_from", "valid_until")
-# Stars multiply: each of `SELECT *, * FROM …` doubles what it reads.
+# Stars multiply: each of `SELECT *, * FROM …` doubles the columns that it reads.
 MAX_COLUMNS: Final = 2_000
 
 

@@ -34,7 +34,7 @@ class _Order:
 
 
 class Ranks:
-    """The rankings of one SELECT: what they are computed from, and the columns of their places."""
+    """The rankings of one SELECT: their expressions, and their rank columns."""
 
     def __init__(self, ids: Ids) -> None:
         self.ids = ids

@@ -22,7 +22,7 @@ from strandline.sql.binder.scope import Scope
 
 
 def windowed(plan: Plan, window: ast.Window | None, what: str, scope: Scope) -> Plan:
-    """The window over a plan; where it holds at t what is valid at t, that plan itself."""
+    """The window over a plan; the plan itself where the window is the identity."""
     if isinstance(window, ast.RangeWindow):
         _columns(window.partition, scope)  # they only have to exist: a range is the same for every partition
     if window is None or is_identity(window, plan):
