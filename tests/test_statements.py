@@ -86,10 +86,10 @@ def test_what_a_running_query_reads_is_not_dropped(database: Database) -> None:
     query = database.sql("SELECT COUNT(*) AS n FROM w", name="counting")
     refused = error_of(database, "DROP STREAM endless CASCADE")
     assert refused.render().splitlines() == [
-        'cannot drop error[stream-in-use]: stream "endless": it is read by view "v"',
+        'error[stream-in-use]: cannot drop stream "endless": it is read by view "v"',
         "  DROP STREAM endless CASCADE",
         "              ^^^^^^^",
-        'Through it also by view "w", running query "counting".',
+        'Indirectly, it is also read by view "w", running query "counting".',
         "hint: Stop the running queries first.",
     ]
     assert error_of(database, "CREATE OR REPLACE VIEW w AS SELECT value FROM v").code == "stream-in-use"
@@ -116,7 +116,7 @@ def test_a_derived_stream_that_runs_is_in_use(database: Database) -> None:
 def test_a_script_does_not_drop_what_its_select_reads(database: Database) -> None:
     with pytest.raises(StrandlineError) as caught:
         read_script(database, "CREATE VIEW v AS SELECT k FROM s; SELECT k FROM v; DROP STREAM s CASCADE")
-    assert caught.value.detail == 'Through it also by running query "SELECT".'
+    assert caught.value.detail == 'Indirectly, it is also read by running query "SELECT".'
 
 
 def test_a_script_does_not_start_what_it_drops(database: Database) -> None:

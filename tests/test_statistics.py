@@ -178,7 +178,7 @@ def test_many_subscribers_cost_one_pass(database: Database, monkeypatch: pytest.
 
 
 def test_an_unknown_item_is_refused(database: Database) -> None:
-    with pytest.raises(QueryError, match='nothing called "speed"') as refused:
+    with pytest.raises(QueryError, match='unknown metric "speed"') as refused:
         database.sql(GROUPED).subscribe(items=("speed",))
     assert refused.value.code == "unknown-item"
 
@@ -199,7 +199,7 @@ def test_callbacks_hear_of_batches_now_and_then_and_of_the_last(database: Databa
 
 def test_a_callback_that_fails_does_not_stop_the_query(database: Database) -> None:
     query = database.sql(GROUPED)
-    with pytest.warns(UserWarning, match="is called no more: ZeroDivisionError"):
+    with pytest.warns(UserWarning, match="was removed: ZeroDivisionError"):
         query.subscribe(lambda found: 1 / 0, every=0)  # type: ignore[arg-type, return-value]
         give(database, query, ROWS[:10])
         until(query, lambda: query._group.delivery.subscriptions.wish() == ())

@@ -162,7 +162,7 @@ def test_the_part_that_fails_is_named(db: Database, part: str, body: Callable[..
     query = with_broken(db, part, body).sql("SELECT f(x) AS y FROM s [RANGE 3 MICROSECONDS]")
     with pytest.raises(QueryError) as caught:
         query.await_end()
-    assert caught.value.message == f"{part} of aggregate f has {what}"
+    assert caught.value.message == f"{part} of aggregate f {what}"
     assert caught.value.code == ("function-failed" if body is fails else "function-result")
 
 
@@ -178,9 +178,7 @@ def test_a_state_that_outgrows_its_type_is_an_error(db: Database) -> None:
     same = "DECIMAL(2, 0)"
     db.aggregate("tight", arguments=[same], returns=same, initialize=lambda m: m, merge=pc.add, evaluate=lambda m: m)
     query = db.sql("SELECT tight(CAST(n * 30 AS DECIMAL(2, 0))) AS t FROM s [RANGE 5 MICROSECONDS]")  # 30 and 90
-    with pytest.raises(
-        QueryError, match=r"merge of aggregate tight has returned a value that is not a decimal128\(2, 0\)"
-    ):
+    with pytest.raises(QueryError, match=r"merge of aggregate tight returned a value that is not a decimal128\(2, 0\)"):
         query.await_end()
 
 

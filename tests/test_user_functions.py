@@ -152,9 +152,9 @@ def fails(x: pa.Array) -> pa.Array:
     ("body", "code", "message"),
     [
         (fails, "function-failed", "function f failed: ValueError: no such rate"),
-        (lambda x: x[:1], "function-result", "function f has returned 1 values for 2 rows"),
-        (lambda x: [1.0] * len(x), "function-result", "function f has returned a list and not an Arrow array"),
-        (lambda x: pc.greater(x, 1), "function-result", "function f has returned bool and not DOUBLE"),
+        (lambda x: x[:1], "function-result", "function f returned 1 values for 2 rows"),
+        (lambda x: [1.0] * len(x), "function-result", "function f returned a list and not an Arrow array"),
+        (lambda x: pc.greater(x, 1), "function-result", "function f returned bool and not DOUBLE"),
     ],
 )
 def test_a_function_that_fails_is_named(db: Database, body: Callable[..., Any], code: str, message: str) -> None:

@@ -255,7 +255,7 @@ def test_a_stream_may_list_some_columns_in_types_of_its_own() -> None:
         ("CREATE STREAM s SOURCE nexmark('bid', rate => 0)", "the rate of nexmark() must be greater than 0"),
         ("CREATE STREAM s SOURCE nexmark('bid', start => 'noon')", "invalid option of nexmark()"),
         ("CREATE STREAM s SOURCE nexmark('bid', disorder => 1906)", "must not be a multiple of 953"),
-        ("CREATE STREAM s SOURCE nexmark('bid', disorder => 0)", "a disorder of at least 1"),
+        ("CREATE STREAM s SOURCE nexmark('bid', disorder => 0)", "its disorder at least 1"),
         ("CREATE STREAM s SOURCE nexmark('bid', events => 'all')", "invalid value of option events of nexmark()"),
         ("CREATE STREAM s SOURCE nexmark('bid', size => 3)", "nexmark() has no option size"),
         ("CREATE STREAM s (id INT, date_time TIMESTAMP) SOURCE nexmark('bid') ORDERED BY date_time", 'no column "id"'),

@@ -157,9 +157,9 @@ def test_plans(terminal: Terminal) -> None:
 
 
 def test_why_an_answer_is_empty(terminal: Terminal) -> None:
-    text = run(terminal, "SELECT sym FROM trades WHERE price > 1000000;", "has ended without a row")
-    name = text.split(" has ended without a row")[0].split()[-1]
-    assert f".why {name} tells why" in text
+    text = run(terminal, "SELECT sym FROM trades WHERE price > 1000000;", "ended without a row")
+    name = text.split(" ended without a row")[0].split()[-1]
+    assert f"see .why {name}" in text
     fresh(terminal)
     text = run(terminal, ".why", "hint")
     assert 'the filter "trades.price > 1000000.0" lets nothing through' in text
@@ -250,7 +250,7 @@ def test_a_run_says_what_it_waits_for(tmp_path: Path) -> None:
         seen = terminal.until(lambda text: "catching up, about" in text and "rows left" in text, PATIENCE)
         assert "rows/s in" in seen and "%" in seen
         terminal.send(CTRL_C)
-        terminal.until("stopped; the same command continues", PATIENCE)
+        terminal.until("stopped; run the same command again", PATIENCE)
         assert terminal.until_gone(PATIENCE) == 130
     finally:
         terminal.close()

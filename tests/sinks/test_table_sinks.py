@@ -325,7 +325,7 @@ def test_rows_taken_away_by_somebody_else_are_noticed(place: Place) -> None:
     outlet.close()
     place.run("DELETE FROM t WHERE k = 'a'")
     outlet = opened(place, "snapshot", 0)
-    with pytest.raises(SinkError, match="changed by somebody else"):
+    with pytest.raises(SinkError, match="modified externally"):
         outlet.take(BATCHES[1])
     outlet.close()
 

@@ -100,7 +100,12 @@ def test_credentials_do_not_come_back_by_way_of_another_host() -> None:
 
 @pytest.mark.parametrize(
     ("location", "reason"),
-    [("ftp://127.0.0.1/x", "no URL"), ("", "missing"), ("http://[bad/", "no URL"), ("file:///etc/passwd", "no URL")],
+    [
+        ("ftp://127.0.0.1/x", "not an HTTP URL"),
+        ("", "missing"),
+        ("http://[bad/", "not an HTTP URL"),
+        ("file:///etc/passwd", "not an HTTP URL"),
+    ],
 )
 def test_redirections_that_lead_nowhere(location: str, reason: str) -> None:
     with receiving(redirect(302, location)) as first, pytest.raises(SinkError) as caught:

@@ -335,5 +335,5 @@ def test_a_socket_has_room_for_so_many(guarded: SocketSource) -> None:
 
 
 def test_a_token_goes_with_listening() -> None:
-    with sl.connect(engine="local") as database, pytest.raises(StrandlineError, match="goes with listen"):
+    with sl.connect(engine="local") as database, pytest.raises(StrandlineError, match="needs listen"):
         database.sql("CREATE STREAM s (k INT, ts BIGINT) SOURCE socket('127.0.0.1:1', token => 'x') ORDERED BY ts")

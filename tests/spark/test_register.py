@@ -209,7 +209,7 @@ def test_mistakes_are_told_at_once(database: Database, spark: SparkSession) -> N
     database.register("s", plain, ordered_by="ts", within=timedelta(seconds=1), idle_after="10 SECONDS")
     with pytest.raises(sl.StrandlineError, match="already exists"):
         database.register("s", plain, ordered_by="ts")
-    with pytest.raises(sl.StrandlineError, match="cannot be named in SQL"):
+    with pytest.raises(sl.StrandlineError, match="cannot name a DataFrame in SQL"):
         database.sql("CREATE STREAM d (x INT) SOURCE dataframe()")
     with pytest.raises(sl.StrandlineError, match="cannot append rows"):
         database.append("s", [(1, START)])
@@ -247,7 +247,7 @@ def test_a_frame_that_spark_refuses_is_told_when_a_query_starts(database: Databa
     query = database.sql("SELECT value FROM r")
     until(lambda: [each for each in spark.streams.active if each.name.startswith("r ")], query)
     next(each for each in spark.streams.active if each.name.startswith("r ")).stop()
-    with pytest.raises(sl.StrandlineError, match="somebody has stopped"):
+    with pytest.raises(sl.StrandlineError, match="was stopped externally"):
         query.await_end(90)
 
 

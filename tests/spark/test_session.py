@@ -403,7 +403,7 @@ def test_the_doctor_names_a_problem_and_its_remedy(tmp_path: Path, monkeypatch: 
     (java,) = [finding for finding in report.findings if finding.subject == "Java"]
     assert java.state == "problem" and java.remedy and str(tmp_path) in java.text
     text = doctor.render(report).plain
-    assert java.remedy in text and "cannot work here" in text
+    assert java.remedy in text and "is not ready" in text
     assert report.findings[-1].text == "not tried"
 
 
