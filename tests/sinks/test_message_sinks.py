@@ -222,6 +222,6 @@ def test_a_query_into_kafka(servers: str) -> None:
         into = f"kafka('{servers}', topic => 'sql', key => 'k', {settings})"
         query = database.sql(f"CREATE SINK w INTO {into} AS SELECT k FROM s")
         assert query.await_end(60)
-        with pytest.raises(SinkError, match='no column "x"'):
+        with pytest.raises(SinkError, match='message key "x" is not a column'):
             database.sql(f"CREATE SINK x INTO kafka('{servers}', 'sql', key => 'x') AS SELECT k FROM s")
     assert sorted((key or "", body["k"]) for key, body in messages(servers, "sql")) == [("", None), ("a", "a")]

@@ -198,7 +198,7 @@ def test_names_in_a_script_are_taken_once(database: Database) -> None:
         assert caught.value.code == "sink-exists"
     with pytest.raises(StrandlineError, match='sink "x" does not exist'):
         read_script(database, "DROP SINK x")
-    with pytest.raises(StrandlineError, match='still read by running query "y"'):
+    with pytest.raises(StrandlineError, match='it is read by running query "y"'):
         read_script(database, "CREATE SINK y INTO console() AS SELECT k FROM s; DROP STREAM s")
 
 

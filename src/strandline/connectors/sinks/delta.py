@@ -128,7 +128,7 @@ class _Table(Outlet):
             rows = delivered.table.cast(self._schema)
             self._library.write_deltalake(target, rows, mode="append", commit_properties=properties)
         except Exception as error:  # each object store has errors of its own
-            raise self._unusable("rejected a write", error) from None
+            raise self._unusable("cannot be written", error) from None
 
     def kept(self) -> list[pa.Table]:
         table = self._table

@@ -235,7 +235,7 @@ class _Sending(Outlet):
             yield
         except (self._library.KafkaException, BufferError) as error:
             raise SinkError(
-                f"topic {self._sink.topic} of {self._sink.servers} rejected a batch",
+                f"cannot write a batch to topic {self._sink.topic} of {self._sink.servers}",
                 code="sink-failed",
                 detail=str(error),
                 hint="The batch was aborted. Fix the cause and restart the query; it resumes from this batch.",

@@ -395,7 +395,7 @@ def failures(place: str, errors: tuple[type[Exception], ...]) -> Iterator[None]:
 
 def _refused(place: str, reason: str) -> SinkError:
     return SinkError(
-        f"{place} rejected a write",
+        f"cannot write to {place}",
         code="sink-failed",
         detail=reason,
         hint="Fix the cause and restart the query; it resumes from this batch, which is written once.",

@@ -232,7 +232,7 @@ class _Posting(Outlet):
         if self._closing.is_set():
             raise interrupted(self._sink.shown)
         raise SinkError(
-            f"{self._sink.shown} rejected a batch of {self._query}",
+            f"cannot send a batch of {self._query} to {self._sink.shown}",
             code="sink-failed",
             detail=f"After {attempt} attempts {problem}.",
             hint="Fix the cause and restart the query; the batch is sent again.",
