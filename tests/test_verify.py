@@ -154,7 +154,7 @@ def test_what_the_database_does_not_have_is_said_and_is_no_success(duckdb: Datab
 
 def test_rows_that_count_when_they_arrive_cannot_be_judged(duckdb: Database) -> None:
     [verdict] = judged("CREATE STREAM a (x INT) SOURCE rows((1)); SELECT x FROM a", duckdb)
-    assert verdict.unchecked is not None and "arrive" in verdict.unchecked
+    assert verdict.unchecked is not None and "on arrival" in verdict.unchecked
 
 
 def test_fewer_instants_are_no_success_either(duckdb: Database) -> None:

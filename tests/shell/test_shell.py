@@ -353,7 +353,7 @@ def test_the_shell_says_that_spark_was_lost_and_starts_it_again(tmp_path: Path) 
         terminal.until(lambda text: "q2 at" in text and ", 1 row" in text, SPARK_PATIENCE)
         terminal.send(CTRL_C)
         text = terminal.until(lambda text: "q2 is still running" in text and last_prompt(text) == "", SPARK_PATIENCE)
-        assert "q1 has failed" in text and "error[spark-lost]" in text
+        assert "q1 failed" in text and "error[spark-lost]" in text
         next(p for p in psutil.Process(terminal.child.pid).children() if p.name() == "java").kill()
         terminal.send(CTRL_D)
         assert terminal.until_gone(SPARK_PATIENCE) == 0

@@ -261,7 +261,7 @@ def test_with_a_token_all_interfaces_are_open_to_who_knows_it(monkeypatch: pytes
 
 
 def test_an_empty_token_is_none() -> None:
-    with sl.connect(engine="local") as database, pytest.raises(StrandlineError, match="not empty"):
+    with sl.connect(engine="local") as database, pytest.raises(StrandlineError, match="non-empty"):
         database.sql("CREATE STREAM s (k INT, ts BIGINT) SOURCE http('0.0.0.0:0', token => '') ORDERED BY ts")
 
 

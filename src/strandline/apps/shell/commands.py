@@ -124,7 +124,7 @@ def queries(session: Session, rest: Rest) -> None:
     names: tuple[str, ...] = ("id", "name", "state", "in", "out", "rate in", "progress", "query")
     since = [entry.query.kept_since for entry in session.entries]
     if any(at > BEFORE_ALL for at in since):  # a column that most have no use for
-        names = (*names[:-1], "kept from", names[-1])
+        names = (*names[:-1], "retained from", names[-1])
         rows = [(*row[:-1], _reached(at), row[-1]) for row, at in zip(rows, since, strict=True)]
     if rows:
         session.list(Listing.text(names, rows))

@@ -150,7 +150,7 @@ class Tail:
         )
 
     def _status_line(self) -> FormattedText:
-        keys = " Ctrl-C exits" if self.entry is None else " Tab: format, Ctrl-C exits"
+        keys = " Ctrl-C leaves" if self.entry is None else " Tab: format, Ctrl-C leaves"
         facts = f" {self._status}" if self._status else ""
         whole = f"{facts} │{keys}" if facts else keys
         room = self._app.output.get_size().columns - 1
