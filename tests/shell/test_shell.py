@@ -152,7 +152,7 @@ def test_plans(terminal: Terminal) -> None:
     fresh(terminal)
     run(terminal, "SELECT sym FROM trades WHERE qty > 5;", " ended, ")
     fresh(terminal)
-    assert "● Read trades" in run(terminal, ".graph", "answer of")
+    assert "● Read trades" in run(terminal, ".graph", "result of")
     assert "Filter trades.qty > 5" in run(terminal, ".explain", "stage 0")
 
 
