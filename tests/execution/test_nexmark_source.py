@@ -251,7 +251,7 @@ def test_a_stream_may_list_some_columns_in_types_of_its_own() -> None:
             "CREATE STREAM s SOURCE nexmark('bit')",
             "the kind of nexmark() must be one of 'person', 'auction', 'bid', not 'bit'",
         ),
-        ("CREATE STREAM s SOURCE nexmark()", "nexmark() needs what to make"),
+        ("CREATE STREAM s SOURCE nexmark()", "nexmark() needs a kind of event"),
         ("CREATE STREAM s SOURCE nexmark('bid', rate => 0)", "the rate of nexmark() must be greater than 0"),
         ("CREATE STREAM s SOURCE nexmark('bid', start => 'noon')", "invalid option of nexmark()"),
         ("CREATE STREAM s SOURCE nexmark('bid', disorder => 1906)", "must not be a multiple of 953"),
