@@ -45,13 +45,12 @@ __all__ = [
     "secret",
 ]
 
-# Nothing of ours appears on the screen of a program that did not ask for it.
+# The package prints nothing in a program that does not ask for it.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:
-    """Sinks are imported when they are asked for: the process that plans a source imports this package, too, and the
-    user waits for it (engines/spark/source.py)."""
+    """Import sinks on first use: Spark's source process imports this package, too (engines/spark/source.py)."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = {"Allow": "strandline.core.security.allow", "secret": "strandline.core.security.secret"}.get(
@@ -88,7 +87,7 @@ def connect(
     write: that run then stops. `allow` confines what SQL may reach to given directories, hosts, connectors, functions
     and secrets; without it, everything that the process can reach (docs/security.md).
 
-    The environment variable STRANDLINE_LOG, a level or `level:file`, asks for a log (docs/howto.md).
+    The environment variable STRANDLINE_LOG, a level or `level:file`, enables a log (docs/howto.md).
     """
     from strandline.core.log import start_log_once
     from strandline.database.database import Database

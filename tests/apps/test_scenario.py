@@ -49,7 +49,7 @@ def test_a_difference_is_shown_and_can_be_taken_over() -> None:
     scenario = read_scenario(text)
     outcomes = played(text)
     assert render("f.scn", scenario, outcomes) == (
-        "f.scn: 1 expectation, 1 not met\n  line 8: EXPECT q AT 00:00:02\n    - a | 2.0\n    + a | 1.0"
+        "f.scn: 1 expectation, 1 failed\n  line 8: EXPECT q AT 00:00:02\n    - a | 2.0\n    + a | 1.0"
     )
     better = corrected(scenario, outcomes)
     assert better.endswith("EXPECT q AT 00:00:02\n  a | 1.0\n  b | 0.1\n")
@@ -73,7 +73,7 @@ def test_an_instant_that_is_not_complete_is_no_empty_snapshot() -> None:
     text = HEAD + "EVENTS s\n  a | 1 | 00:00:01\nADVANCE TO 00:00:04\nEXPECT q AT 00:00:04\n"
     (outcome,) = played(text)
     assert not outcome.met
-    assert outcome.why == "q is complete until 2024-01-01 00:00:04 only: ADVANCE time first"
+    assert outcome.why == "q is complete until 2024-01-01 00:00:04 only: ADVANCE the watermark first"
 
 
 def test_time_may_advance_in_one_stream_alone() -> None:
@@ -122,15 +122,15 @@ def test_cells() -> None:
 @pytest.mark.parametrize(
     ("text", "message", "marked"),
     [
-        ("EVENT s\n", "begins no step", "EVENT s"),
-        ("ADVANCE 00:00:01\n", "ADVANCE cannot be read", "ADVANCE 00:00:01"),
-        ("ADVANCE TO yesterday\n", '"yesterday" is not a time', "ADVANCE TO yesterday"),
+        ("EVENT s\n", "expected a step", "EVENT s"),
+        ("ADVANCE 00:00:01\n", "invalid ADVANCE", "ADVANCE 00:00:01"),
+        ("ADVANCE TO yesterday\n", 'invalid time "yesterday"', "ADVANCE TO yesterday"),
         ("END s\n  a\n", "END has no rows", "a"),
-        ("EXPECT q\n  a | 1\n", "needs the time in which it is valid", "a | 1"),
-        ("EXPECT LATE s AT 00:00:01\n", "LATE rows have no time", "EXPECT LATE s AT 00:00:01"),
+        ("EXPECT q\n  a | 1\n", "must have a validity interval", "a | 1"),
+        ("EXPECT LATE s AT 00:00:01\n", "LATE rows cannot have a time", "EXPECT LATE s AT 00:00:01"),
         ("EVENTS s\n  a | 1\n", "2 cells, the stream 3 columns", "a | 1"),
         ("EVENTS t\n  a | 1\n", 'stream "t" does not exist', "EVENTS t"),
-        ("END\nEXPECT r AT 00:00:01\n", 'no query "r"', "EXPECT r AT 00:00:01"),
+        ("END\nEXPECT r AT 00:00:01\n", 'unknown query "r"', "EXPECT r AT 00:00:01"),
         ("END\nEXPECT q AT 00:00:01\n  a | b\n", "'b' is not DOUBLE", "a | b"),
         ("EXPECT LATE t\n", 'stream "t" does not exist', "EXPECT LATE t"),
     ],
@@ -159,7 +159,7 @@ def test_the_command_says_all_and_leaves_with_its_verdict(tmp_path: Path) -> Non
     runner = CliRunner()
     result = runner.invoke(app, ["test", str(VOLUME), str(wrong)])
     assert result.exit_code == 1
-    assert "volume.scn: 6 expectations, all met" in result.output
+    assert "volume.scn: 6 expectations, all passed" in result.output
     assert "+ a | 1.0" in result.output
     assert runner.invoke(app, ["test", str(wrong), "--update"]).exit_code == 0
     assert wrong.read_text().endswith("EXPECT q AT 00:00:02\n  a | 1.0\n")

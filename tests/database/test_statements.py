@@ -56,8 +56,8 @@ def test_a_view_does_not_run(database: Database) -> None:
 
 def test_streams_and_views_share_their_names(database: Database) -> None:
     database.sql("CREATE VIEW v AS SELECT k FROM s")
-    assert error_of(database, "CREATE STREAM V AS SELECT k FROM s").message == 'view "v" exists already'
-    assert error_of(database, "CREATE VIEW s AS SELECT k FROM v").message == 'stream "s" exists already'
+    assert error_of(database, "CREATE STREAM V AS SELECT k FROM s").message == 'view "v" already exists'
+    assert error_of(database, "CREATE VIEW s AS SELECT k FROM v").message == 'stream "s" already exists'
 
 
 def test_drop_says_what_a_thing_is(database: Database) -> None:
@@ -86,10 +86,10 @@ def test_what_a_running_query_reads_is_not_dropped(database: Database) -> None:
     query = database.sql("SELECT COUNT(*) AS n FROM w", name="counting")
     refused = error_of(database, "DROP STREAM endless CASCADE")
     assert refused.render().splitlines() == [
-        'error[stream-in-use]: stream "endless" is still read by view "v"',
+        'error[stream-in-use]: cannot drop stream "endless": it is read by view "v"',
         "  DROP STREAM endless CASCADE",
         "              ^^^^^^^",
-        'Through it also by view "w", running query "counting".',
+        'Indirectly, it is also read by view "w", running query "counting".',
         "hint: Stop the running queries first.",
     ]
     assert error_of(database, "CREATE OR REPLACE VIEW w AS SELECT value FROM v").code == "stream-in-use"
@@ -108,7 +108,7 @@ def test_a_query_that_has_ended_keeps_nothing(database: Database) -> None:
 def test_a_derived_stream_that_runs_is_in_use(database: Database) -> None:
     database.sql("CREATE STREAM d AS SELECT value FROM endless")
     query = database.query("d")
-    assert error_of(database, "DROP STREAM d").message == 'stream "d" is still read by running query "d"'
+    assert error_of(database, "DROP STREAM d").message == 'cannot drop stream "d": it is read by running query "d"'
     query.stop()
     database.sql("DROP STREAM d")
 
@@ -116,7 +116,7 @@ def test_a_derived_stream_that_runs_is_in_use(database: Database) -> None:
 def test_a_script_does_not_drop_what_its_select_reads(database: Database) -> None:
     with pytest.raises(StrandlineError) as caught:
         read_script(database, "CREATE VIEW v AS SELECT k FROM s; SELECT k FROM v; DROP STREAM s CASCADE")
-    assert caught.value.detail == 'Through it also by running query "SELECT".'
+    assert caught.value.detail == 'Indirectly, it is also read by running query "SELECT".'
 
 
 def test_a_script_does_not_start_what_it_drops(database: Database) -> None:
@@ -136,7 +136,7 @@ def test_a_name_is_one_running_query(database: Database) -> None:
     with pytest.raises(StrandlineError) as caught:
         database.sql("SELECT k FROM s", name="Mine")
     assert caught.value.code == "query-exists"
-    assert caught.value.message == 'a query "Mine" is running already'
+    assert caught.value.message == 'query "Mine" is already running'
     first.stop()
     assert answer(database.sql("SELECT k FROM s", name="mine")) == [("a",), ("b",)]
 

@@ -180,7 +180,7 @@ def test_many_subscribers_cost_one_pass(database: Database, monkeypatch: pytest.
 
 
 def test_an_unknown_item_is_refused(database: Database) -> None:
-    with pytest.raises(QueryError, match='nothing called "speed"') as refused:
+    with pytest.raises(QueryError, match='unknown metric "speed"') as refused:
         database.sql(GROUPED).subscribe(items=("speed",))
     assert refused.value.code == "unknown-item"
 
@@ -333,7 +333,7 @@ def test_a_restart_keeps_its_plan_whatever_was_learned_since(tmp_path: Path) -> 
     assert "c" in read_document(tmp_path / "two" / "queries.json", KIND)["statistics"]
 
 
-# ---- tables of the system --------------------------------------------------------------------------------------------
+# ---- system tables -------------------------------------------------------------------------------------------------
 
 
 def listed(database: Database, text: str) -> list[tuple[object, ...]]:
@@ -447,7 +447,7 @@ def test_scripts_print_the_tables_that_they_ask_for(database: Database) -> None:
 
 def test_tables_are_described(database: Database) -> None:
     facts = listed(database, "DESCRIBE sys.edges")
-    assert facts[0] == ("kind", None, "table of the system")
+    assert facts[0] == ("kind", None, "system table")
     assert [name for _, name, _ in facts[1:]] == [name for name, _ in TABLES["sys.edges"].columns]
 
 
@@ -511,7 +511,7 @@ def test_a_stream_that_is_read_twice_is_measured_once(database: Database) -> Non
 def test_a_query_that_is_not_there_is_named(database: Database) -> None:
     with pytest.raises(QueryError) as refused:
         database.sql("EXPLAIN ANALYZE q1")
-    assert (refused.value.code, refused.value.hint) == ("unknown-query", "None was started yet.")
+    assert (refused.value.code, refused.value.hint) == ("unknown-query", "No query was started.")
     database.sql(GROUPED, name="counts")
     with pytest.raises(QueryError) as refused:
         database.sql("EXPLAIN ANALYZE count")

@@ -56,7 +56,7 @@ def test_a_stream_of_arrays_is_described(database: Database) -> None:
 
 def test_a_value_for_each_array_is_refused(database: Database) -> None:
     """It would be computed for each combination of what it reads, and these would have to be compared."""
-    with pytest.raises(sl.StrandlineError, match="reads an array from the query around it"):
+    with pytest.raises(sl.StrandlineError, match="correlated reference to an array"):
         database.sql("SELECT (SELECT COUNT(*) FROM s WHERE array_contains(d.ns, s.n)) AS n FROM d")
     found = database.sql("SELECT k FROM d WHERE EXISTS (SELECT 1 FROM s WHERE array_contains(d.ns, s.n))")
     found.await_end()

@@ -183,11 +183,11 @@ def test_arguments_that_must_be_known_are_checked() -> None:
     ts, digits = ColumnRef("ts", TIMESTAMP), ColumnRef("n", INT)
     check("date_trunc", (value("Hours"), ts))
     check("round", (value(1.5), value(2)))
-    with pytest.raises(FunctionError, match="does not know the unit 'fortnight'"):
+    with pytest.raises(FunctionError, match="unknown unit 'fortnight'"):
         check("date_trunc", (value("fortnight"), ts))
-    with pytest.raises(FunctionError, match="not a text literal"):
+    with pytest.raises(FunctionError, match="must be a text literal"):
         check("date_trunc", (ColumnRef("unit", VARCHAR), ts))
-    with pytest.raises(FunctionError, match="not a constant"):
+    with pytest.raises(FunctionError, match="must be a constant"):
         check("round", (value(1.5), digits))
 
 
@@ -225,7 +225,7 @@ def test_castable() -> None:
 
 @pytest.mark.parametrize("function", ["=", "<", "in", "nullif", "greatest"])
 def test_arrays_are_not_compared(function: str) -> None:
-    with pytest.raises(FunctionError, match=r"values of INT\[\] are not compared"):
+    with pytest.raises(FunctionError, match=r"cannot compare values of type INT\[\]"):
         resolve(function, (array_of(INT), array_of(INT)))
 
 

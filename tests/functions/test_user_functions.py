@@ -151,10 +151,10 @@ def fails(x: pa.Array) -> pa.Array:
 @pytest.mark.parametrize(
     ("body", "code", "message"),
     [
-        (fails, "function-failed", "function f has failed: ValueError: no such rate"),
-        (lambda x: x[:1], "function-result", "function f has returned 1 values for 2 rows"),
-        (lambda x: [1.0] * len(x), "function-result", "function f has returned a list and not an Arrow array"),
-        (lambda x: pc.greater(x, 1), "function-result", "function f has returned bool and not DOUBLE"),
+        (fails, "function-failed", "function f failed: ValueError: no such rate"),
+        (lambda x: x[:1], "function-result", "function f returned 1 values for 2 rows"),
+        (lambda x: [1.0] * len(x), "function-result", "function f returned a list and not an Arrow array"),
+        (lambda x: pc.greater(x, 1), "function-result", "function f returned bool and not DOUBLE"),
     ],
 )
 def test_a_function_that_fails_is_named(db: Database, body: Callable[..., Any], code: str, message: str) -> None:
@@ -171,7 +171,7 @@ def test_a_failure_names_the_line(db: Database) -> None:
     with pytest.raises(QueryError) as caught:
         query.await_end()
     line = Path(__file__).read_text().splitlines().index('    raise ValueError("no such rate")') + 1
-    assert caught.value.detail == f"It was at line {line} of {__file__}."
+    assert caught.value.detail == f"Raised at line {line} of {__file__}."
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_functions_travel_to_the_workers(spark_database: Database) -> None:
     failing = database.sql("SELECT fails(x) AS y FROM s")
     with pytest.raises(QueryError) as caught:
         failing.await_end()
-    assert caught.value.message == "function fails has failed: ValueError: no such rate"
+    assert caught.value.message == "function fails failed: ValueError: no such rate"
     assert "Traceback" not in caught.value.render()
     lock = threading.Lock()
     database.function("locked", lambda x: lock and x, arguments=["DOUBLE"], returns="DOUBLE")

@@ -75,21 +75,24 @@ def test_a_derived_stream_knows_what_its_query_reads(query: str, expected: set[s
 @pytest.mark.parametrize("spelling", ["Cheap", "cheap", "CHEAP"])
 def test_a_derived_stream_that_is_read_stays(spelling: str) -> None:
     error = refused(declared(), spelling)
-    assert error.message == 'stream "Cheap" is still read by stream "Cheapest"'
+    assert error.message == 'cannot drop stream "Cheap": it is read by stream "Cheapest"'
     assert error.detail is None
-    assert error.hint == "Drop them first, or all at once: DROP STREAM Cheap CASCADE."
+    assert error.hint == "Drop them first, or together: DROP STREAM Cheap CASCADE."
 
 
 @pytest.mark.parametrize("spelling", ["Bid", "bid", "BID"])
 def test_direct_and_indirect_readers_are_named(spelling: str) -> None:
     error = refused(declared("CREATE VIEW Top AS SELECT auction FROM cheapest"), spelling)
-    assert error.message == 'stream "Bid" is still read by stream "Cheap"'
-    assert error.detail == 'Through it also by stream "Cheapest", view "Top".'
+    assert error.message == 'cannot drop stream "Bid": it is read by stream "Cheap"'
+    assert error.detail == 'Indirectly, it is also read by stream "Cheapest", view "Top".'
 
 
 def test_all_direct_readers_are_named() -> None:
     catalog = declared("CREATE STREAM Both AS SELECT a.auction FROM ask AS a JOIN cheap AS c ON a.auction = c.auction")
-    assert refused(catalog, "cheap").message == 'stream "Cheap" is still read by stream "Cheapest", stream "Both"'
+    assert (
+        refused(catalog, "cheap").message
+        == 'cannot drop stream "Cheap": it is read by stream "Cheapest", stream "Both"'
+    )
 
 
 def test_the_spelling_in_reads_does_not_matter() -> None:
@@ -97,7 +100,7 @@ def test_the_spelling_in_reads_does_not_matter() -> None:
     cheap = catalog.get("cheap")
     assert isinstance(cheap, DerivedStream)
     catalog.add(DerivedStream("Other", cheap.plan, cheap.text, frozenset(("aSK",))))
-    assert refused(catalog, "ask").message == 'stream "Ask" is still read by stream "Other"'
+    assert refused(catalog, "ask").message == 'cannot drop stream "Ask": it is read by stream "Other"'
 
 
 def test_streams_go_once_their_readers_are_gone() -> None:
@@ -125,8 +128,8 @@ def test_what_a_running_query_reads_stays(cascade: bool) -> None:
     catalog = declared()
     with pytest.raises(CatalogError) as caught:
         catalog.drop("bid", cascade=cascade, running=[Dependent("q1", frozenset(["cheaPest"]))])
-    assert caught.value.message == 'stream "Bid" is still read by stream "Cheap"'
-    assert caught.value.detail == 'Through it also by stream "Cheapest", running query "q1".'
+    assert caught.value.message == 'cannot drop stream "Bid": it is read by stream "Cheap"'
+    assert caught.value.detail == 'Indirectly, it is also read by stream "Cheapest", running query "q1".'
     assert caught.value.hint == "Stop the running queries first."
     assert [stream.name for stream in catalog] == ["Bid", "Ask", "Cheap", "Cheapest"]
     assert [s.name for s in catalog.drop("ask", running=[Dependent("q1", frozenset(["cheapest"]))])] == ["Ask"]
@@ -140,7 +143,7 @@ def test_a_view_is_replaced_if_nobody_reads_it() -> None:
     catalog.add(view("CREATE VIEW w AS SELECT price FROM v", catalog))
     with pytest.raises(CatalogError) as caught:
         catalog.replace_view(view("CREATE OR REPLACE VIEW v AS SELECT price FROM ask", catalog))
-    assert caught.value.message == 'view "V" is still read by view "w"'
+    assert caught.value.message == 'cannot drop view "V": it is read by view "w"'
     assert catalog.get("v") is replaced
 
 
@@ -155,4 +158,4 @@ def test_a_view_does_not_replace_a_stream() -> None:
     catalog = declared()
     with pytest.raises(CatalogError) as caught:
         catalog.replace_view(view("CREATE OR REPLACE VIEW cheapest AS SELECT auction FROM ask", catalog))
-    assert caught.value.message == 'stream "Cheapest" exists already'
+    assert caught.value.message == 'stream "Cheapest" already exists'

@@ -61,15 +61,15 @@ BOUNDED = [
 GROWING = [
     (
         f"SELECT k, SUM(v) AS t FROM s {ALL} GROUP BY k",
-        "Aggregate by s.k: sum_v := sum(s.v)\n  keeps totals for every different s.k: RANGE UNBOUNDED over s",
+        "Aggregate by s.k: sum_v := sum(s.v)\n  keeps totals per distinct s.k: RANGE UNBOUNDED over s",
     ),
     (
         f"SELECT DISTINCT k, v FROM s {ALL}",
-        "Distinct\n  keeps every different row: RANGE UNBOUNDED over s",
+        "Distinct\n  keeps every distinct row: RANGE UNBOUNDED over s",
     ),
     (
         f"SELECT COUNT(DISTINCT k) AS n FROM s {ALL}",
-        "Aggregate: count_k := count(distinct s.k)\n  keeps every different value: RANGE UNBOUNDED over s",
+        "Aggregate: count_k := count(distinct s.k)\n  keeps every distinct value: RANGE UNBOUNDED over s",
     ),
     (
         f"SELECT MEDIAN(k) AS m FROM s {ALL}",
@@ -89,15 +89,15 @@ GROWING = [
     ),
     (
         f"SELECT k FROM s {ALL} INTERSECT SELECT v FROM s {W}",
-        "Intersect (k#2)\n  keeps a count for every different row: RANGE UNBOUNDED over s",
+        "Intersect (k#2)\n  keeps a count per distinct row: RANGE UNBOUNDED over s",
     ),
     (
         "SELECT k, v FROM s [PARTITION BY k ROWS 2]",
-        "CountWindow 2 rows by s.k\n  keeps 2 rows for every different s.k: keys that came once stay",
+        "CountWindow 2 rows by s.k\n  keeps 2 rows per distinct s.k: keys never expire",
     ),
     (
         f"SELECT v FROM s {ALL} QUALIFY RANK() OVER (PARTITION BY k ORDER BY v) < 3",
-        "TopRows 2 by s.v of each s.k\n  keeps 2 rows for every different s.k: RANGE UNBOUNDED over s",
+        "TopRows 2 by s.v of each s.k\n  keeps 2 rows per distinct s.k: RANGE UNBOUNDED over s",
     ),
     (
         f"SELECT k, RANK() OVER (ORDER BY v) AS place FROM s {ALL}",
@@ -105,16 +105,15 @@ GROWING = [
     ),
     (
         f"ISTREAM(SELECT k, COUNT(*) AS n FROM s {ALL} GROUP BY k)",
-        "…\n  keeps a row for every different s.k: RANGE UNBOUNDED over s",
+        "…\n  keeps a row per distinct s.k: RANGE UNBOUNDED over s",
     ),
     (
         "SELECT k, COUNT(*) AS n FROM stay GROUP BY k",
-        "Aggregate by stay.k: count_all := count(*)\n"
-        "  keeps totals for every different stay.k: rows of stay may be valid for ever",
+        "Aggregate by stay.k: count_all := count(*)\n  keeps totals per distinct stay.k: rows of stay may never expire",
     ),
     (
         f"SELECT n.k FROM (SELECT k, COUNT(*) AS n FROM s {ALL} GROUP BY k) n JOIN s {W} b ON n.k = b.k",
-        "Join on n.k = b.k\n  keeps a row for every different s.k of the left side: RANGE UNBOUNDED over s",
+        "Join on n.k = b.k\n  keeps a row per distinct s.k of the left side: RANGE UNBOUNDED over s",
     ),
 ]
 

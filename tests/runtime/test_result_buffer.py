@@ -233,7 +233,7 @@ def test_a_query_forgets_its_past_and_says_so(sql: str, short: sl.engine.Databas
 def test_who_expects_everything_is_warned_once(short: sl.engine.Database) -> None:
     query = short.sql("SELECT k, v FROM s")
     query.await_end(30)
-    with pytest.warns(UserWarning, match="no longer kept.*Memory keeps 8 elements"):
+    with pytest.warns(UserWarning, match="no longer retained.*Memory keeps 8 elements"):
         assert 1 <= query.results().num_rows <= 8
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -251,5 +251,5 @@ def test_keep_is_an_option_of_the_sink(short: sl.engine.Database) -> None:
         with pytest.raises(SinkError) as caught:
             short.sql(f"CREATE SINK wrong INTO memory(keep => {wrong}) AS SELECT k, v FROM s")
         assert caught.value.code == "sink-argument"
-    with pytest.raises(SinkError, match="at least 1 element"):
+    with pytest.raises(SinkError, match="must be at least 1"):
         sl.Memory(keep=0)

@@ -1,1 +1,1 @@
-"""What people start: the command line, the shell, notebooks, scenario tests, `verify`, benchmarks and the papers."""
+"""Applications: the command line, the shell, notebooks, scenario tests, `verify`, benchmarks and the papers."""

@@ -31,33 +31,33 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 EngineOption = Annotated[str, typer.Option(help="spark, or local: one process, no Spark, no restart.")]
 MasterOption = Annotated[str | None, typer.Option(help="Spark master URL; by default this machine's cores.")]
 TakeOverOption = Annotated[
-    bool, typer.Option("--take-over", help="Go on although another run seems to write the checkpoint.")
+    bool, typer.Option("--take-over", help="Take over the checkpoint although another run seems to write it.")
 ]
 AllowOption = Annotated[
     list[str] | None,
     typer.Option(
-        help="Confine SQL to what is listed: dir:/data, host:broker:9092, connector:name, function:name,"
+        help="Restrict SQL to the listed resources: dir:/data, host:broker:9092, connector:name, function:name,"
         " secret:env:NAME; may be repeated."
     ),
 ]
-DebugOption = Annotated[bool, typer.Option("--debug", help="Show whole traces, and the log on standard error.")]
+DebugOption = Annotated[bool, typer.Option("--debug", help="Show stack traces, and the log on standard error.")]
 LogOption = Annotated[
-    Path | None, typer.Option("--log", help="Append a line to this file when something starts, fails, is tried again.")
+    Path | None, typer.Option("--log", help="Append starts, failures and retries to this file, a line each.")
 ]
 LogLevelOption = Annotated[
     str | None,
-    typer.Option(help="Least level of the log: debug, info, warning or error; without a file, on standard error."),
+    typer.Option(help="Minimum level of the log: debug, info, warning or error; without a file, on standard error."),
 ]
 
 
 class Stopped(Exception):
-    """The user or the system asked to stop."""
+    """The user or the system requested a stop."""
 
 
 def main() -> None:
     """Run the command line; errors are one message, and exit code 0 means that all went well."""
     debug = "--debug" in sys.argv
-    if not debug:  # libraries that tell of an interrupt, with a trace, when all is said already
+    if not debug:  # libraries that report an interrupt with a stack trace
         logging.getLogger().addHandler(logging.NullHandler())
     else:
         write_log(None)
@@ -82,28 +82,28 @@ def main() -> None:
             err_console.print_exception()
         else:
             err_console.print(f"error[internal]: {type(error).__name__}: {_words(error)}", markup=False, soft_wrap=True)
-            err_console.print("hint: This is a defect of strandline. Run again with --debug for the trace.")
+            err_console.print("hint: This is a defect of strandline. Run again with --debug for the stack trace.")
         sys.exit(1)
 
 
 @app.command()
 def run(
     script: Annotated[Path, typer.Argument(help="A file of SQL statements.")],
-    out: Annotated[Path, typer.Option(help="Directory for the answers: one Parquet data set per query.")],
+    out: Annotated[Path, typer.Option(help="Directory for the results: one Parquet data set per query.")],
     engine: EngineOption = "spark",
     master: MasterOption = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Directory for checkpoints; default: inside --out.")] = None,
     shards: Annotated[
-        int | None, typer.Option("--shards", "--buckets", min=1, help="Parallelism of state; default: the cores.")
+        int | None, typer.Option("--shards", "--buckets", min=1, help="Number of state shards; default: the cores.")
     ] = None,
-    batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
+    batch_rows: Annotated[int, typer.Option(min=1, help="Approximate rows of a stream per batch.")] = 1_000_000,
     take_over: TakeOverOption = False,
     allow: AllowOption = None,
     log: LogOption = None,
     log_level: LogLevelOption = None,
     debug: DebugOption = False,
 ) -> None:
-    """Run all queries of a script until the sources end, or until Ctrl-C. The same command again continues."""
+    """Run all queries of a script until the sources end, or until Ctrl-C. Run it again to resume."""
     from strandline.database.query import stop_all
     from strandline.database.script import read_script, refuse_busy_checkpoints, start_script
 
@@ -128,7 +128,7 @@ def run(
         except (Stopped, KeyboardInterrupt):
             with status("stopping"):
                 stop_all(queries)
-            err_console.print("stopped; the same command continues where this run ended")
+            err_console.print("stopped; run the same command again to resume")
             raise Stopped from None
         summary(queries, out, time.monotonic() - began)
 
@@ -140,16 +140,16 @@ def shell(
     master: MasterOption = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Directory for checkpoints of named queries.")] = None,
     shards: Annotated[
-        int | None, typer.Option("--shards", "--buckets", min=1, help="Parallelism of state; default: the cores.")
+        int | None, typer.Option("--shards", "--buckets", min=1, help="Number of state shards; default: the cores.")
     ] = None,
-    batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
-    keep: Annotated[int, typer.Option(min=1, help="How many elements of each answer stay in memory.")] = 1_000_000,
+    batch_rows: Annotated[int, typer.Option(min=1, help="Approximate rows of a stream per batch.")] = 1_000_000,
+    keep: Annotated[int, typer.Option(min=1, help="Elements of each result that stay in memory.")] = 1_000_000,
     allow: AllowOption = None,
     log: LogOption = None,
     log_level: LogLevelOption = None,
     debug: DebugOption = False,
 ) -> None:
-    """Type SQL and dot commands, and watch answers while they grow. Spark starts behind the prompt."""
+    """Run SQL and dot commands interactively, with live results. Spark starts in the background."""
     from strandline.apps.shell.loop import run_shell
     from strandline.apps.shell.startup import Options
 
@@ -165,11 +165,11 @@ def shell(
 @app.command()
 def explain(
     script: Annotated[Path, typer.Argument(help="A file of SQL statements, or - for standard input.")],
-    shards: Annotated[int, typer.Option("--shards", "--buckets", min=1, help="Parallelism of state.")] = 2,
+    shards: Annotated[int, typer.Option("--shards", "--buckets", min=1, help="Number of state shards.")] = 2,
     allow: AllowOption = None,
     debug: DebugOption = False,
 ) -> None:
-    """Show the plans of all queries of a script, without running them."""
+    """Show the plans of all queries of a script without running them."""
     from strandline.database.script import read_script
 
     with _database("local", None, shards, 1, allow) as database:
@@ -183,19 +183,21 @@ def explain(
 def verify(
     script: Annotated[Path, typer.Argument(help="A file of SQL statements.")],
     engine: EngineOption = "local",
-    database: Annotated[str, typer.Option(help="Who judges: duckdb or postgresql.")] = "duckdb",
-    query: Annotated[str | None, typer.Option(help="Only the query of this name.")] = None,
-    seconds: Annotated[float | None, typer.Option(min=0, help="Stop growing sources after so long.")] = None,
-    instants: Annotated[int | None, typer.Option(min=1, help="Compare at most so many instants per query.")] = None,
-    dsn: Annotated[str | None, typer.Option(help="A running PostgreSQL; default: a temporary one.")] = None,
+    database: Annotated[str, typer.Option(help="The oracle: duckdb or postgresql.")] = "duckdb",
+    query: Annotated[str | None, typer.Option(help="Verify only this query.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=0, help="Stop unbounded sources after this time.")] = None,
+    instants: Annotated[int | None, typer.Option(min=1, help="Compare at most this many instants per query.")] = None,
+    dsn: Annotated[
+        str | None, typer.Option(help="Connection string of a PostgreSQL server; default: a temporary one.")
+    ] = None,
     master: MasterOption = None,
-    shards: Annotated[int | None, typer.Option("--shards", "--buckets", min=1, help="Parallelism of state.")] = None,
-    batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
+    shards: Annotated[int | None, typer.Option("--shards", "--buckets", min=1, help="Number of state shards.")] = None,
+    batch_rows: Annotated[int, typer.Option(min=1, help="Approximate rows of a stream per batch.")] = 1_000_000,
     allow: AllowOption = None,
     log_level: LogLevelOption = None,
     debug: DebugOption = False,
 ) -> None:
-    """Run a script and compare its answers, at every instant, with those of an independent database."""
+    """Run a script and compare its results at every instant with those of another database."""
     from strandline.apps.verify.report import exit_code, render
     from strandline.apps.verify.script import judge
     from strandline.apps.verify.script import verify as verify_script
@@ -229,14 +231,14 @@ def play_scenarios(
     files: Annotated[list[Path], typer.Argument(help="Scenario files.")],
     engine: EngineOption = "local",
     master: MasterOption = None,
-    update: Annotated[bool, typer.Option("--update", help="Write what was found into the files.")] = False,
-    shards: Annotated[int | None, typer.Option("--shards", "--buckets", min=1, help="Parallelism of state.")] = None,
-    batch_rows: Annotated[int, typer.Option(min=1, help="About how many rows a stream adds to one batch.")] = 1_000_000,
+    update: Annotated[bool, typer.Option("--update", help="Write the actual results into the files.")] = False,
+    shards: Annotated[int | None, typer.Option("--shards", "--buckets", min=1, help="Number of state shards.")] = None,
+    batch_rows: Annotated[int, typer.Option(min=1, help="Approximate rows of a stream per batch.")] = 1_000_000,
     allow: AllowOption = None,
     log_level: LogLevelOption = None,
     debug: DebugOption = False,
 ) -> None:
-    """Play scenario files: give their events to their queries and compare the answers with those that they expect."""
+    """Run scenario tests: send events to queries and compare the results with the expected ones."""
     from strandline.apps.scenario.play import play
     from strandline.apps.scenario.report import corrected, render
     from strandline.apps.scenario.text import read_scenario
@@ -258,9 +260,9 @@ def play_scenarios(
 @app.command()
 def doctor(
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Check every file of a checkpoint, or of all below a directory, instead.")
+        Path | None, typer.Option(help="Check every file of a checkpoint, or of all checkpoints below a directory.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was found of checkpoints as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the examination of checkpoints as JSON.")] = False,
     debug: DebugOption = False,
 ) -> None:
     """Check the installation, or a checkpoint, and report problems."""
@@ -294,11 +296,11 @@ def _examine_checkpoints(directory: Path, as_json: bool) -> None:
 def repair(
     checkpoint: Annotated[Path, typer.Option(help="A checkpoint, or a directory with checkpoints.")],
     forget_results: Annotated[
-        bool, typer.Option("--forget-results", help="Go on without results that are gone or altered.")
+        bool, typer.Option("--forget-results", help="Continue without results that are missing or altered.")
     ] = False,
     debug: DebugOption = False,
 ) -> None:
-    """Go back to the last batch after which a damaged checkpoint is whole, and say what is discarded."""
+    """Roll a damaged checkpoint back to its last intact batch, and report what is discarded."""
     from strandline.runtime.checkpoint.examine import find_checkpoints
     from strandline.runtime.checkpoint.repair import render
     from strandline.runtime.checkpoint.repair import repair as repair_checkpoint
@@ -311,7 +313,7 @@ def repair(
 
 @app.command()
 def sbom(debug: DebugOption = False) -> None:
-    """Print what strandline needs as it is installed here, with versions and licences, in CycloneDX's JSON."""
+    """Print the software bill of materials of this installation as CycloneDX JSON."""
     from strandline.apps.sbom import bill_of_materials
 
     print(json.dumps(bill_of_materials(), indent=2))
@@ -319,12 +321,12 @@ def sbom(debug: DebugOption = False) -> None:
 
 @app.command()
 def demo(
-    seconds: Annotated[int, typer.Option(min=5, help="How long the generated stream lasts.")] = 20,
+    seconds: Annotated[int, typer.Option(min=5, help="Duration of the generated stream.")] = 20,
     engine: EngineOption = "spark",
     log_level: LogLevelOption = None,
     debug: DebugOption = False,
 ) -> None:
-    """Continuous queries over a generated stream, live; ends by itself."""
+    """Show live continuous queries over a generated stream."""
     from strandline.apps.demo import show
 
     start_log(level=log_level)
@@ -334,14 +336,14 @@ def demo(
 
 @app.command()
 def init(
-    directory: Annotated[Path, typer.Argument(help="Where to write it; made if need be.")] = Path("."),
+    directory: Annotated[Path, typer.Argument(help="Directory to create.")] = Path("."),
     debug: DebugOption = False,
 ) -> None:
-    """Write a small project that works at once: a script and data for it."""
+    """Create an example project: a script and its data."""
     from strandline.apps.init_project import write_project
 
     first, second = write_project(directory)
-    out_console.print(f"look at it:  {first}\nrun it:      {second}", markup=False, soft_wrap=True)
+    out_console.print(f"explore it:  {first}\nrun it:      {second}", markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -354,15 +356,15 @@ def bench(
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
     rows: Annotated[
-        int | None, typer.Option("--rows", "--events", help="Fewer rows (of shedding: seconds), for a quick look.")
+        int | None, typer.Option("--rows", "--events", help="Fewer rows (of shedding: seconds), for a quick run.")
     ] = None,
     query: Annotated[
-        list[str] | None, typer.Option(help="Of nexmark, costs and orders only this query; may be repeated.")
+        list[str] | None, typer.Option(help="Only this query of nexmark, costs or orders; may be repeated.")
     ] = None,
-    repeat: Annotated[int, typer.Option(min=1, help="Runs of each side; the best counts.")] = 2,
+    repeat: Annotated[int, typer.Option(min=1, help="Runs of each engine; the best counts.")] = 2,
     debug: DebugOption = False,
 ) -> None:
-    """Measure strandline beside Spark alone on the same work, in one run; `operators` measures each operator alone."""
+    """Benchmark strandline against plain Spark; `operators` measures each operator alone."""
     from strandline.apps.bench.run import report, run_bench
 
     results = run_bench(name, rows, repeat, err_console, query or ())
@@ -377,7 +379,7 @@ def calibrate(
     out: Annotated[Path | None, typer.Option(help="A file for the constants; default: in the cache directory.")] = None,
     debug: DebugOption = False,
 ) -> None:
-    """Measure what the operators cost on this machine, for the planner; takes about a minute."""
+    """Measure the operator costs of this machine for the planner; takes about a minute."""
     from strandline.apps.bench.calibrate import calibrate as measure
     from strandline.apps.bench.calibrate import show, write
 
@@ -390,11 +392,11 @@ def calibrate(
 @app.command()
 def papers(
     name: Annotated[str, typer.Argument(help="ayad-naughton.")],
-    queries: Annotated[int, typer.Option(min=1, help="Random queries of an experiment.")] = 1000,
+    queries: Annotated[int, typer.Option(min=1, help="Number of random queries per experiment.")] = 1000,
     out: Annotated[Path | None, typer.Option(help="Draw the figures into this directory, as SVG.")] = None,
     debug: DebugOption = False,
 ) -> None:
-    """Compute a paper's examples and experiments anew, with the code that the engine uses."""
+    """Reproduce the examples and experiments of a paper with the code of the engine."""
     from strandline.apps.papers.report import reproduce
 
     reproduce(name, queries, out, out_console)
@@ -412,14 +414,14 @@ def _read(script: Path) -> str:
     try:
         return script.read_text()
     except OSError as error:
-        raise StrandlineError(f"{script} cannot be read", code="missing-script", detail=str(error)) from None
+        raise StrandlineError(f"cannot read {script}", code="missing-script", detail=str(error)) from None
 
 
 def _engine(name: str) -> Literal["spark", "local"]:
     match name:
         case "spark" | "local":
             return name
-    raise StrandlineError(f'there is no engine "{name}"', code="usage", hint="Engines are spark and local.")
+    raise StrandlineError(f'unknown engine "{name}"', code="usage", hint="Engines are spark and local.")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What commands print: a spinner with words while they wait, and a summary at the end."""
+"""Output of commands: a spinner while they wait, and a summary at the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SafeConsole(Console):
-    """A console whose texts cannot steer the terminal: names and values come from data, too. Styles are Rich's own."""
+    """A console whose texts, which may come from data, cannot control the terminal. Styles are Rich's own."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for text, style, control in super().render(renderable, options):
@@ -32,7 +32,7 @@ err_console: Final = SafeConsole(stderr=True, highlight=False)
 
 
 class Spinner:
-    """Says what is being waited for; silent where nobody looks."""
+    """Shows the present phase; silent without a terminal."""
 
     def __init__(self, shown: Status | None) -> None:
         self._shown = shown
@@ -44,7 +44,6 @@ class Spinner:
 
 @contextmanager
 def status(text: str) -> Iterator[Spinner]:
-    """A spinner with a text on a terminal."""
     if not err_console.is_terminal:
         yield Spinner(None)
         return
@@ -53,13 +52,13 @@ def status(text: str) -> Iterator[Spinner]:
 
 
 def show_log(path: Path | None) -> None:
-    """Where to look if something goes wrong; for people, not for pipes."""
+    """Show the path of the log; on a terminal only."""
     if path is not None and err_console.is_terminal:
         err_console.print(f"Spark's log: {path}", markup=False, soft_wrap=True, style="bright_black")
 
 
 def await_all(queries: Sequence[Query]) -> None:
-    """Wait until all queries have ended, and say how they are getting on."""
+    """Wait until all queries have ended, and show their progress."""
     from strandline.database.introspection.progress_meter import (
         ProgressMeter,  # takes its time: the prompt of the shell must not wait for it
     )
@@ -73,7 +72,7 @@ def await_all(queries: Sequence[Query]) -> None:
 
 
 def summary(queries: Sequence[Query], out: Path, seconds: float) -> None:
-    """What came out of each query, and what came in from each stream."""
+    """Results of each query, and input of each stream."""
     for query in queries:
         metrics = query.metrics()
         own = os.path.join(str(out), query.name)
@@ -86,7 +85,7 @@ def summary(queries: Sequence[Query], out: Path, seconds: float) -> None:
         metrics["rejected"] |= query.metrics()["rejected"]
     for stream, rows in metrics["rows_in"].items():
         late, rejected = metrics["late"][stream], metrics["rejected"][stream]
-        aside = [f"{late:,} late, kept in {out}/_late/{stream}"] if late else []
-        aside += [f"{rejected:,} malformed, kept in {out}/_rejected/{stream}"] if rejected else []
+        aside = [f"{late:,} late, written to {out}/_late/{stream}"] if late else []
+        aside += [f"{rejected:,} rejected, written to {out}/_rejected/{stream}"] if rejected else []
         out_console.print(f"{stream}: {'; '.join([f'{rows:,} rows', *aside])}", markup=False, soft_wrap=True)
     out_console.print(f"done in {seconds:.1f} s")

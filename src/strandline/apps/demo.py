@@ -37,7 +37,7 @@ QUERIES = {
 
 
 def show(console: Console, seconds: int, engine: EngineName) -> None:
-    """Run the demonstration for so many seconds of stream time."""
+    """Run the demonstration for this many seconds of stream time."""
     began = time.monotonic()
     console.print("[bold]strandline[/bold]: continuous SQL, exact at every instant\n")
     with strandline.connect(engine=engine, shards=2) as database:
@@ -68,7 +68,7 @@ def _watch(console: Console, queries: dict[str, Query], began: float) -> None:
                 break
     if not console.is_terminal:  # there the last picture ends without a line break
         console.print()
-    console.print(f"first live result after {first or 0:.1f} s; the stream has ended, and so have the queries")
+    console.print(f"first live result after {first or 0:.1f} s; the stream and the queries have ended")
 
 
 def _panel(name: str, query: Query) -> Panel:
@@ -83,7 +83,7 @@ def _panel(name: str, query: Query) -> Panel:
 
 
 def _last_full(query: Query) -> Any:
-    """The answer one second before the stream ended: after it the windows run empty."""
+    """The result one second before the stream ended: after it the windows run empty."""
     return query.snapshot(_end_of(query) - SECOND, form="polars")
 
 
@@ -99,7 +99,7 @@ def _footer(queries: list[Query]) -> str:
 
 
 def _check(console: Console, database: Database, query: Query) -> None:
-    """The promise, checked: the answer at an instant is the plain query over the window contents at that instant."""
+    """Verify exactness: the result at an instant is the plain query over the window contents at that instant."""
     stream: Any = database.catalog.get("trades")
     source = open_source(stream, query.checkpoint / "sources" / "trades")
     total = int(stream.source.options["total"])

@@ -1,4 +1,4 @@
-"""What strandline needs, whether this machine has it, and what to do where it has not: one screen."""
+"""Check of the installation: requirements, findings and remedies on one screen."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from strandline.engines.spark.launcher.settings import usable_cores, usable_memo
 State: TypeAlias = Literal["ok", "warning", "problem"]
 
 GIB: Final = 1024**3
-LITTLE_MEMORY: Final = 2 * GIB  # Spark's JVM and a few workers fit, with little room for state
+LITTLE_MEMORY: Final = 2 * GIB  # Spark's JVM and a few workers fit, with little memory for state
 LITTLE_SPACE: Final = 5 * GIB
 NO_SPACE: Final = GIB // 2
 
@@ -36,7 +36,7 @@ PACKAGES: Final = ("pyspark", "pyarrow", "polars", "pandas", "numpy")
 
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
-    """One line of the report. `remedy` says what to do, where something is to be done."""
+    """One line of the report, with a `remedy` where one is needed."""
 
     subject: str
     state: State
@@ -46,24 +46,24 @@ class DoctorFinding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was found, in the order in which things depend on each other."""
+    """Findings in the order of their dependencies."""
 
     findings: tuple[DoctorFinding, ...]
 
     @property
     def ok(self) -> bool:
-        """Whether strandline can work here. Warnings are no obstacle."""
+        """True if strandline is ready. Warnings do not count."""
         return all(finding.state != "problem" for finding in self.findings)
 
 
 def examine(start_spark: bool = True) -> Report:
-    """Look at this machine. Starting Spark is the only look that takes seconds, and the only one that proves it."""
+    """Examine this machine. Starting Spark is the only check that takes seconds, and the only conclusive one."""
     findings = [_python(), *_packages(), *_java(), _machine(), _temporary_directory(), *_programs()]
     if start_spark:
         if all(finding.state != "problem" for finding in findings):
             findings += _spark()
         else:
-            findings.append(DoctorFinding("Spark", "warning", "not tried", "Solve the problems above first."))
+            findings.append(DoctorFinding("Spark", "warning", "not tried", "Fix the problems above first."))
     return Report(tuple(findings))
 
 
@@ -78,12 +78,12 @@ def render(report: Report) -> Text:
         if finding.remedy:
             text.append(f"  {'':<{width}}  → {finding.remedy}\n", "bold" if finding.state == "problem" else "dim")
     _append_connectors(text)
-    verdict = "strandline can work here." if report.ok else "strandline cannot work here yet."
+    verdict = "strandline is ready." if report.ok else "strandline is not ready."
     return text.append(verdict, "green" if report.ok else "red")
 
 
 def _append_connectors(text: Text) -> None:
-    """What sources and sinks promise, a line each."""
+    """Traits of sources and sinks, a line each."""
     known = connectors()
     width = max(len(item.name) for item in known)
     for item in known:
@@ -105,7 +105,7 @@ def _python() -> DoctorFinding:
 
 
 def _packages() -> Iterator[DoctorFinding]:
-    """The packages whose versions matter, against what our own package asks for."""
+    """The packages whose versions matter, against our requirements."""
     try:
         yield DoctorFinding("strandline", "ok", importlib.metadata.version("strandline"))
         required = _requirements()
@@ -134,7 +134,7 @@ def _requirements() -> dict[str, str]:
 
 
 def satisfies(version: str, asked: str) -> bool:
-    """Whether a version lies in a range of `>=` and `<` bounds; other kinds of bounds are not looked at."""
+    """True if a version is in a range of `>=` and `<` bounds; other kinds of bounds are ignored."""
     bounds = [bound.strip() for bound in asked.split(",")]
     at_least = all(_numbers(version) >= _numbers(bound[2:]) for bound in bounds if bound.startswith(">="))
     return at_least and all(_numbers(version) < _numbers(bound[1:]) for bound in bounds if re.match(r"<\d", bound))
@@ -157,7 +157,7 @@ def _java() -> Iterator[DoctorFinding]:
     module = "" if java.vector_module else ", without the vector module (not needed)"
     yield DoctorFinding("Java", "ok", f"{java.version} from {java.origin} ({java.home}){module}")
     for note in java.notes:
-        yield DoctorFinding("Java", "warning", f"passed over {note}")
+        yield DoctorFinding("Java", "warning", f"skipped {note}")
 
 
 def _machine() -> DoctorFinding:
@@ -171,7 +171,7 @@ def _machine() -> DoctorFinding:
 
 
 def _temporary_directory() -> DoctorFinding:
-    subject, remedy = "scratch", "Make room, or set TMPDIR to a directory with more."
+    subject, remedy = "scratch", "Free disk space, or set TMPDIR to a directory with more."
     try:
         directory = Path(tempfile.gettempdir())
         with tempfile.NamedTemporaryFile(dir=directory) as file:
@@ -180,7 +180,7 @@ def _temporary_directory() -> DoctorFinding:
         free = shutil.disk_usage(directory).free
     except OSError as error:
         return DoctorFinding(
-            subject, "problem", f"no file can be written ({error})", "Set TMPDIR to a writable directory."
+            subject, "problem", f"cannot write a file ({error})", "Set TMPDIR to a writable directory."
         )
     text = f"{directory}, {free / GIB:.1f} GiB free"
     if free < NO_SPACE:
@@ -197,7 +197,7 @@ def _programs() -> Iterator[DoctorFinding]:
 
 
 def _spark() -> Iterator[DoctorFinding]:
-    """Start, have workers answer, stop."""
+    """Start Spark, run a job on the workers, stop."""
     before = time.monotonic()
     try:
         session = start(warm=False)
@@ -214,12 +214,12 @@ def _spark() -> Iterator[DoctorFinding]:
         yield DoctorFinding("Spark", "ok", f"{session.spark.version} started in {started - before:.1f} s", faster)
         result = sorted(row["id"] for row in first_job(session.spark).collect())
         if result == list(range(len(result))) and result:
-            yield DoctorFinding("workers", "ok", f"{len(result)} answered in {time.monotonic() - started:.1f} s")
+            yield DoctorFinding("workers", "ok", f"{len(result)} ran in {time.monotonic() - started:.1f} s")
         else:
-            yield DoctorFinding("workers", "problem", f"wrong answer {result}", f"See {session.log_file}.")
+            yield DoctorFinding("workers", "problem", f"wrong result {result}", f"See {session.log_file}.")
     except Exception as error:
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        yield DoctorFinding("workers", "problem", f"no answer ({first})", f"See {session.log_file}.")
+        yield DoctorFinding("workers", "problem", f"no result ({first})", f"See {session.log_file}.")
     finally:
         session.stop()
     yield DoctorFinding("log", "ok", str(session.log_file))

@@ -1,4 +1,4 @@
-"""`strandline init`: a small project that works at once, to change from there."""
+"""`strandline init`: an example project to start from."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _README: Final = """\
 - `data/`: an hour of trades in three files, and the symbols that are watched
 
 ```sh
-strandline shell --init market.sql           # look at answers: .start volume, or any SELECT
-strandline run market.sql --out results      # answers of all queries as Parquet files
-strandline explain market.sql                # what would run
+strandline shell --init market.sql           # explore: .start volume, or any SELECT
+strandline run market.sql --out results      # results of all queries as Parquet files
+strandline explain market.sql                # show the plans
 ```
 
 To follow a directory that fills up, write `file('data/trades-*.csv', follow => true)`.
@@ -51,12 +51,12 @@ _FILES: Final = 3
 
 
 def write_project(directory: Path) -> list[str]:
-    """Write the project; returns the commands to go on with. Files that exist are not touched."""
+    """Write the project; returns the next commands. Existing files are not touched."""
     files = {SCRIPT: _SQL, "README.md": _README, "data/watched.csv": _watched(), **_trades()}
     for name in files:
         if (directory / name).exists():
             raise StrandlineError(
-                f"{directory / name} exists already",
+                f"{directory / name} already exists",
                 code="file-exists",
                 hint="Choose another directory: strandline init name.",
             )
@@ -67,7 +67,7 @@ def write_project(directory: Path) -> list[str]:
             path.write_text(text)
     except OSError as error:
         raise StrandlineError(
-            f"the directory {directory} cannot be written", code="file-unwritable", detail=str(error)
+            f"cannot write the directory {directory}", code="file-unwritable", detail=str(error)
         ) from None
     go = "" if directory.resolve() == Path.cwd() else f"cd {directory} && "
     return [f"{go}strandline shell --init {SCRIPT}", f"{go}strandline run {SCRIPT} --out results"]
@@ -79,7 +79,7 @@ def _trades() -> dict[str, str]:
     prices = [100.0, 40.0, 250.0, 12.0]
     rows = []
     for number in range(_TRADES):
-        drawn = (number * 2_654_435_761 >> 7) & 0xFFFF  # steps by a large odd number: looks random, repeats late
+        drawn = (number * 2_654_435_761 >> 7) & 0xFFFF  # a large odd step: looks random, repeats late
         symbol = drawn % len(_SYMBOLS)
         prices[symbol] *= 1 + ((drawn >> 4) % 201 - 100) / 20_000
         second = number * 10 - (1 if number % 7 == 3 else 0)

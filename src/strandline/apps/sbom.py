@@ -1,7 +1,7 @@
-"""The software bill of materials: what strandline needs, as it is installed here, with versions and licences.
+"""Software bill of materials of this installation, with versions and licences.
 
-In the format of CycloneDX. It is put together from what packages say of themselves, so it is true of the environment
-that runs, whoever installed it. Java's archives inside of PySpark are listed by their file names.
+In the format of CycloneDX. It is built from the metadata of the installed packages. The Java archives in PySpark are
+listed by their file names.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LONGEST_LICENCE: Final = 80  # characters; some packages give the whole text
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A line of what a package requires: a name, the extras of it that are meant, and the extra that asks for it."""
+    """A requirement of a package: a name, its extras, and the extra that needs it."""
 
     name: str
     extras: frozenset[str]
@@ -60,7 +60,7 @@ def bill_of_materials() -> dict[str, Any]:
 
 
 def requirement(line: str) -> Requirement | None:
-    """A requirement as metadata writes it. Conditions on the platform are not judged: what is installed counts."""
+    """A requirement as in metadata. Platform conditions are ignored: what is installed counts."""
     parsed = _REQUIREMENT.fullmatch(line)
     if parsed is None:
         return None
@@ -75,9 +75,9 @@ def _closure() -> dict[str, Component]:
         components = {ROOT: Component(distribution(ROOT))}
     except PackageNotFoundError:
         raise SetupError(
-            "strandline is not installed as a package here, so nothing says what it needs",
+            "strandline is not installed as a package: its requirements are unknown",
             code="not-installed",
-            hint="Install it, then ask again.",
+            hint="Install it, then run this again.",
         ) from None
     visited: set[tuple[str, frozenset[str], str | None]] = set()
     extras = frozenset(components[ROOT].package.metadata.get_all("Provides-Extra") or ())
@@ -93,7 +93,7 @@ def _closure() -> dict[str, Component]:
             if needed.of_extra is not None and needed.of_extra not in wanted:
                 continue
             if name == ROOT and needed.of_extra is None and reason is not None:
-                continue  # what is always needed is not the extra's
+                continue  # a base requirement does not belong to the extra
             try:
                 component = components.setdefault(needed.name, Component(distribution(needed.name)))
             except PackageNotFoundError:
@@ -123,7 +123,7 @@ def _described(name: str, component: Component) -> dict[str, Any]:
 
 
 def _licences(package: Distribution) -> list[dict[str, Any]]:
-    """What a package says of its licence: an expression, a short text, or a classifier; nothing if it says nothing."""
+    """Licence of a package by its metadata: an expression, a short text, or a classifier; empty without any."""
     metadata = package.metadata
     if "License-Expression" in metadata:
         return [{"expression": metadata["License-Expression"]}]

@@ -9,7 +9,7 @@ from strandline.logical.catalog import Argument, SourceCall
 
 
 class CallArguments:
-    """What stands in the parentheses of a connector. `error` is told by those who know what the call is for."""
+    """Arguments of a connector call. Subclasses define the class of `error`."""
 
     def __init__(self, call: SourceCall, span: Span | None = None) -> None:
         self.call = call
@@ -30,7 +30,7 @@ class CallArguments:
         else:
             raise self.error(f"{self.call.function}() needs {name}")
         if not isinstance(value, str) or not value:
-            raise self.error(f"{name} of {self.call.function}() is a text, not {shown(name, value)}")
+            raise self.error(f"{name} of {self.call.function}() must be a text, not {shown(name, value)}")
         return value
 
     def required_or_secret(self, index: int, name: str) -> str | Secret:
@@ -46,13 +46,13 @@ class CallArguments:
         if value is None or isinstance(value, Secret):
             return value
         if not isinstance(value, str) or not value:
-            raise self.error(f"{name} of {self.call.function}() is a text that is not empty, or a secret('env:NAME')")
+            raise self.error(f"{name} of {self.call.function}() must be a non-empty text or secret('env:NAME')")
         return concealed(value)
 
     def option(self, name: str, kind: type | tuple[type, ...], default: Argument) -> Argument:
         value = self.left.pop(name, default)
         if value is not default and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
-            raise self.error(f"option {name} of {self.call.function}() does not fit: {shown(name, value)}")
+            raise self.error(f"invalid value of option {name} of {self.call.function}(): {shown(name, value)}")
         return value
 
     def done(self, most: int) -> None:
@@ -62,9 +62,8 @@ class CallArguments:
             raise self.error(f"{self.call.function}() has no option {next(iter(self.left))}")
 
     def error(self, message: str) -> StrandlineError:
-        raise AssertionError("each kind of connector has an error of its own")
+        raise AssertionError("subclasses define the error class")
 
 
 def shown(option: str, value: Argument) -> str:
-    """The value of an option, for messages."""
     return HIDDEN if is_sensitive(option) and not isinstance(value, Secret) else redact(repr(value))

@@ -21,7 +21,7 @@ from strandline.logical.catalog import BaseStream, SourceCall, Stream
 
 
 class PushStreams:
-    """The journals behind the streams of `events()`.
+    """Journals of the streams of `events()`: in `place`, where they outlive the program, or in a temporary directory.
 
     They lie in `place`, where they outlive the program, or in a directory that goes with it.
     """
@@ -46,7 +46,7 @@ class PushStreams:
         return self._temporary
 
     def append(self, stream: Stream, rows: Any) -> int:
-        """Give rows to a stream; they are on disk when this returns. How many they were."""
+        """Append rows to a stream; they are on disk when this returns. Returns their number."""
         journal = self._journal(stream)
         assert isinstance(stream, BaseStream)
         table = _table(rows, stream)
@@ -62,7 +62,7 @@ class PushStreams:
     def _journal(self, stream: Stream) -> Journal:
         if not isinstance(stream, BaseStream) or stream.source.function != "events":
             raise SourceError(
-                f'stream "{stream.name}" does not take rows from a program',
+                f'cannot append rows to stream "{stream.name}"',
                 code="not-events",
                 hint="Declare it with SOURCE events().",
             )
@@ -82,7 +82,7 @@ class PushStreams:
             raise SourceError(
                 f'stream "{stream.name}" has ended',
                 code="stream-ended",
-                hint="Nothing can follow: queries have given their last answer.",
+                hint="Queries have emitted their final results; no rows can follow.",
             )
         return journal
 
@@ -96,9 +96,9 @@ class PushStreams:
 
 
 def _table(rows: Any, stream: BaseStream) -> pa.Table:
-    """Whatever Python has for rows, as a table with the columns of the stream, all of them.
+    """Convert Python rows to a table with all columns of the stream.
 
-    Types are not checked here: the source does that for every row, and keeps those aside that do not fit.
+    Types are not checked here: the source checks every row, and rejects those that do not fit.
     """
     names = [name for name, _ in stream.columns]
     match rows:
@@ -113,7 +113,7 @@ def _table(rows: Any, stream: BaseStream) -> pa.Table:
         case [*_]:
             table = _of_tuples(rows, stream)
         case _:
-            raise _unfit(stream, f"a {type(rows).__name__} is no table")
+            raise _unfit(stream, f"a {type(rows).__name__} is not a table")
     missing = [name for name in names if name not in table.column_names]
     foreign = [name for name in table.column_names if name not in names]
     if missing or foreign:
@@ -145,14 +145,14 @@ def _of_columns(
     except (
         pa.ArrowInvalid,
         pa.ArrowTypeError,
-    ):  # values of several kinds in one column: as texts, each is judged alone
+    ):  # values of several kinds in one column: as texts, each is converted alone
         return pa.table({n: pa.array([None if v is None else str(v) for v in vs]) for n, vs in columns.items()})
 
 
 def _unfit(stream: BaseStream, what: str) -> SourceError:
     columns = ", ".join(f"{name} {kind}" for name, kind in stream.columns)
     return SourceError(
-        f'these rows do not fit stream "{stream.name}": {what}',
+        f'rows do not match stream "{stream.name}": {what}',
         code="unfit-rows",
         hint=f"It has the columns {columns}. Rows are tables of Arrow, Polars or pandas, or lists of tuples or dicts.",
     )

@@ -1,4 +1,4 @@
-"""The sources and sinks there are, and what they promise: for `doctor` and the docs."""
+"""Available sources and sinks and their traits, for `doctor` and the docs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Connector:
 
 def connectors() -> list[Connector]:
     """All sources, then all sinks, ours and those of other packages."""
-    # Those of other packages may be older than what is asked here.
+    # Connectors of other packages may lack newer attributes.
     sources = [Connector(n, "source", s.traits, getattr(s, "needs", None)) for n, s in known_sources().items()]
     sinks = [Connector(n, "sink", s.traits, getattr(s, "needs", None)) for n, s in known_sinks().items()]
     return sorted(sources, key=lambda item: item.name) + sorted(sinks, key=lambda item: item.name)

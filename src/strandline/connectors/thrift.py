@@ -39,7 +39,7 @@ def read_struct(data: bytes) -> Struct:
     try:
         return _Reader(data).read_struct()
     except (IndexError, RecursionError):
-        raise ValueError("not a structure of Thrift's compact protocol") from None
+        raise ValueError("not a structure of the Thrift compact protocol") from None
 
 
 class _Reader:
@@ -71,7 +71,7 @@ class _Reader:
                 return List(head & 15, [self._value(head & 15) for _ in range(count)])
             case 12:
                 return self.read_struct()
-        raise ValueError(f"a structure of Thrift with a field of type {kind} is not read")
+        raise ValueError(f"unsupported Thrift field type {kind}")
 
     def _byte(self) -> int:
         self.at += 1

@@ -1,4 +1,4 @@
-"""What sources and sinks say of themselves, and those that other packages bring along.
+"""Traits of connectors, and connectors of other packages.
 
 A package adds a source or sink by an entry point in the group `strandline.sources` or `strandline.sinks`; its name is
 the function that users write in SQL, its object the class.
@@ -20,8 +20,8 @@ class Traits:
     """The promises of a connector, shown by `doctor` and by the docs.
 
     A replayable source gives the same rows again after a crash; an ordered one gives them in one order of arrival. A
-    sink is replayable if what it wrote can be read again, ordered if batches come in order, and idempotent if a batch
-    that comes twice has the effect of one. `note` says in a few words how, or what is lost where a promise is missing.
+    sink is replayable if its output can be read again, ordered if batches come in order, and idempotent if a repeated
+    batch has no further effect. `note` describes how, or what is lost without the promise.
     """
 
     replayable: bool
@@ -55,7 +55,7 @@ class Needs:
 
 
 def is_foreign(connector: type) -> bool:
-    """Whether a connector is of another package."""
+    """True for a connector of another package."""
     return connector.__module__.partition(".")[0] != "strandline"
 
 
@@ -69,9 +69,9 @@ def brought_along(group: str) -> dict[str, Any]:
         except Exception as error:  # whatever a foreign module does when it is imported
             package = point.dist.name if point.dist is not None else point.value
             raise SetupError(
-                f'"{point.name}" of the package {package} cannot be loaded',
+                f'cannot load "{point.name}" of the package {package}',
                 code="plug-in",
                 detail=f"{type(error).__name__}: {error}",
-                hint="Mend or uninstall that package.",
+                hint="Fix or uninstall that package.",
             ) from None
     return found

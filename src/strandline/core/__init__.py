@@ -1,1 +1,1 @@
-"""What every layer may use: errors, types, time, files that survive a crash, security, logging."""
+"""Foundations for every layer: errors, types, time, durable files, security, logging."""

@@ -1,12 +1,12 @@
 """Elementary functions, correctly rounded: the DOUBLE nearest to the true value, of two the even one.
 
 The true value has one nearest DOUBLE, so the result depends neither on the processor nor on a library. Only integers
-are computed with. A fixed-point number with b bits is an integer that stands for itself times 2**-b. A value is
-enclosed between two bounds; if both round to the same DOUBLE that is the result, else it is computed with twice the
-bits. This ends, because none of these functions has a value half-way between two DOUBLEs, but for `power`, which looks
-for exact values first.
+are computed with. A fixed-point number with b bits is an integer n with the value n · 2**-b. A value is enclosed
+between two bounds; if both round to the same DOUBLE that is the result, else it is computed with twice the bits. This
+ends, because none of these functions has a value half-way between two DOUBLEs, but for `power`, which checks for exact
+values first.
 
-Arguments are finite DOUBLEs for which there is a real result; the callers see to the others.
+Arguments are finite DOUBLEs with a real result; callers handle the others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 Real: TypeAlias = float | Fraction
 
 _FIRST_BITS: Final = 128
-# What truncation adds up to in any of the functions below is far less, in units of the last bit.
+# The truncation error of any of the functions below is far less, in units of the last bit.
 _SLACK: Final = 1 << 40
 # Quotients of small numbers lose bits: no logarithm or cosine of a DOUBLE is below 2**-64, other than zero.
 _SPARE: Final = 192
@@ -35,7 +35,7 @@ def to_double(mantissa: int, exponent: int) -> float:
 
 
 def _nearest(approximate: Callable[[int], tuple[int, int]]) -> float:
-    """Round a value of which `approximate` gives a mantissa and an exponent, of about so many bits."""
+    """Round a value of which `approximate` gives a mantissa and an exponent, of about the given number of bits."""
     bits = _FIRST_BITS
     while True:
         mantissa, exponent = approximate(bits)
@@ -60,7 +60,6 @@ def _relative(x: float, bits: int) -> int:
 
 @lru_cache
 def _constants(bits: int) -> tuple[int, int]:
-    """π and ln 2."""
     one = 1 << bits + 16
 
     def inverse(n: int, sign: int) -> int:  # of tan for a sign of -1, of tanh for 1
@@ -109,7 +108,7 @@ def exp_fixed(x: int, bits: int) -> tuple[int, int]:
 
 
 def ln_fixed(x: Real, bits: int) -> int:
-    """The logarithm: that of a guess, and of what the guess is off by."""
+    """The logarithm: that of a guess, and of the residual."""
     numerator, denominator = x.as_integer_ratio()
     exponent = numerator.bit_length() - denominator.bit_length()
     share = x * Fraction(2) ** -exponent if isinstance(x, Fraction) else math.ldexp(x, -exponent)
@@ -205,7 +204,6 @@ def ln(x: float) -> float:
 
 
 def log(base: Real, x: float) -> float:
-    """The logarithm to a base."""
     if x == 1:
         return 0.0 if base > 1 else -0.0
 
@@ -217,7 +215,6 @@ def log(base: Real, x: float) -> float:
 
 
 def power(x: float, y: float) -> float:
-    """x to the power of y, for a positive x."""
     size = math.log2(x) * y
     if abs(size) > 1200:
         return math.inf if size > 0 else 0.0

@@ -1,12 +1,12 @@
-"""Files that a restart reads: there whole or not at all, on disk before anything refers to them, checked when read.
+"""Durable files for restarts: written atomically, synced before anything refers to them, verified when read.
 
     write_file       bytes under a name, by write, sync and rename
     Document         a JSON value with its kind, its format and its checksum in front
     ChainedLog       an append-only log; every line has a digest over itself and all lines before it
     HeadFile         the head of an append-only directory or file, small and rewritten in place
 
-A checksum finds what was altered. A chain finds what is missing, doubled, or old: whoever refers to a file keeps its
-digest, and the last digest is kept by somebody else (docs/decisions/0012).
+A checksum finds what was altered. A chain finds what is missing, doubled, or old: a reference to a file has its digest,
+and the last digest is in Spark's offset log (docs/decisions/0012).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from strandline.core.errors import CheckpointError, damaged
 
 DIGEST_LENGTH: Final = 32  # hexadecimal digits
 START: Final = "0" * DIGEST_LENGTH  # the digest before the first line of a chain
-_LONGEST_NAME: Final = 120  # characters of a file name that stands for a name of the user's
+_LONGEST_NAME: Final = 120  # characters of a file name for a user-defined name
 _BLOCK: Final = 2**20
 
 
@@ -34,10 +34,10 @@ _BLOCK: Final = 2**20
 
 
 def encode_name(name: str) -> str:
-    """A file name for a name of the user's: never a path, never hidden, never one that another name has, too.
+    """Encode a user-defined name as a file name: never a path, never hidden, unique.
 
     Letters, digits, `-`, `_` and inner dots stay; everything else, and a dot or underscore in front, becomes `%` and
-    its bytes in hexadecimal. A long name is cut, and its digest tells it from others that begin alike.
+    its bytes in hexadecimal. A long name is cut and gets its digest as a suffix.
     """
     encoded = "".join(
         character
@@ -91,7 +91,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Make the content of a file durable, whoever has written it."""
+    """Make the content of a file durable, whatever process wrote it."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -104,7 +104,7 @@ def sync_file(path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DocumentKind:
-    """What a file is, and the format that this version reads and writes."""
+    """Kind of a file, and the format that this version reads and writes."""
 
     name: str
     format: int
@@ -119,7 +119,7 @@ def write_document(path: Path, kind: DocumentKind, body: Any, *, sync: bool = Tr
 
 
 def read_document(path: Path, kind: DocumentKind, expected: str | None = None) -> Any:
-    """The JSON value of a document; `expected` is the digest that it must have. Raises what is wrong with it."""
+    """The JSON value of a document; `expected` is its required digest. Raises an error for a damaged one."""
     return read_with_digest(path, kind, expected)[0]
 
 
@@ -144,7 +144,7 @@ def other_format(path: Path, found: str, expected: int) -> CheckpointError:
     return CheckpointError(
         f"{path} has format {found}, this version of strandline reads format {expected}",
         code="checkpoint-version",
-        hint="Finish the query with the version of strandline that began it, or begin again with another checkpoint.",
+        hint="Finish the query with the version of strandline that began it, or start over with a new checkpoint.",
     )
 
 
@@ -163,20 +163,19 @@ class LogLine:
 class ChainedLog:
     """An append-only log of JSON values in one file.
 
-    A line is the digest of the chain and the value. One process appends; others read what has been appended since they
-    looked. What follows the last digest that somebody keeps belongs to nothing, and is cut off before the log is
-    continued (`cut`): a crash may have left it, or half of it. `lines` has the entries, but for those that were
-    forgotten to save memory.
+    A line is the digest of the chain and the value. One process appends; others read what has been appended since their
+    last read. Lines after the last recorded digest are uncommitted, and are truncated before the log is continued
+    (`cut`): a crash may have left them, or half of them. `lines` has the entries, except those evicted to save memory.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.forgotten = 0
         self.lines: list[LogLine] = []
-        self._base = LogLine(None, START, 0)  # the last line that was forgotten
+        self._base = LogLine(None, START, 0)  # the last evicted line
 
     def resume(self, count: int, line: LogLine) -> None:
-        """Go on after a line of the file that was checked, the last of the first `count`."""
+        """Resume after a verified line of the file, the last of the first `count`."""
         self.forgotten, self._base, self.lines = count, line, []
 
     @property
@@ -188,15 +187,15 @@ class ChainedLog:
         return self.lines[-1] if self.lines else self._base
 
     def digest_at(self, count: int) -> str:
-        """The digest of the chain after so many entries."""
+        """Digest of the chain after this many entries."""
         return (self._base if count == self.forgotten else self.lines[count - self.forgotten - 1]).digest
 
     def read(self) -> None:
-        """Take in what follows the lines that are known; stops at the first one that does not continue the chain."""
+        """Read the lines after the known ones; stops at the first one that does not continue the chain."""
         self.lines += scan_chain(self.path, self.last)
 
     def verify(self, count: int, expected: str) -> None:
-        """Make sure that the first `count` entries are those whose digest somebody has kept."""
+        """Check that the first `count` entries have the recorded digest."""
         if self.count < count:
             self.read()
         if self.count < count or self.digest_at(count) != expected:
@@ -222,7 +221,7 @@ class ChainedLog:
             self.forgotten = count
 
     def append(self, entries: Sequence[Any]) -> None:
-        """Add entries; they are on disk when this returns. Work is proportional to what is added."""
+        """Append entries; they are on disk when this returns. Work is proportional to the new entries."""
         if not entries:
             return
         previous, end, added = self.last.digest, self.last.end, list[LogLine]()
@@ -303,7 +302,7 @@ class HeadFile:
             self.read()
         body = json.dumps([self._number + 1, value], separators=(",", ":"))
         copy = f"{digest(body.encode())} {body}".encode().ljust(self._COPY - 1) + b"\n"
-        assert len(copy) == self._COPY, "a head is small"
+        assert len(copy) == self._COPY, "a head fits into a block"
         if self._file is None:
             self._open(copy)
         assert self._file is not None
@@ -333,7 +332,8 @@ def _slot(data: bytes) -> tuple[int, Any] | None:
 
 
 def remove_temporary_files(directory: Path, names: Iterable[str] | None = None) -> None:
-    """Remove what interrupted writes have left in a directory: hidden files with the name that `write_file` gives."""
+    """Remove temporary files of interrupted writes in a directory: hidden files with the name that `write_file`
+    gives."""
     for name in os.listdir(directory) if names is None else names:
         if name.startswith(".") and len(name.rpartition(".")[2]) == 32:
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Errors that say what, where and what to do.
+"""Error classes: message, position, detail and hint.
 
 One class per phase under one root. The statement is short, lower case and without a full stop; detail and hint are
 sentences. `code` is a stable, searchable id. The CLI and the API render the same object.
@@ -17,7 +17,7 @@ from strandline.core.security.redaction import hidden_ranges, moved, redact, red
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A piece of the user's own text: characters `start` up to, not including, `end` of `text`."""
+    """Part of the user's text: characters `start` up to, not including, `end` of `text`."""
 
     text: str
     start: int
@@ -64,7 +64,7 @@ class StrandlineError(Exception):
             } if name in _CLASSES:
                 span = None if place is None else Span(*place)
                 return _CLASSES[name](message, code=code, hint=hint, detail=detail, span=span)
-        raise ValueError("not an error of strandline")
+        raise ValueError("not a strandline error")
 
     def __reduce__(self) -> tuple[object, ...]:
         return StrandlineError.from_json, (self.to_json(),)  # keyword-only arguments need this
@@ -82,8 +82,8 @@ class StrandlineError(Exception):
         return printable("\n".join(lines))
 
 
-# Halves of surrogate pairs cannot be printed; control characters and marks that turn the writing round are not seen but
-# do something. One sign stands for each, so that the caret stays below its place.
+# Halves of surrogate pairs cannot be printed; control characters and bidirectional marks are invisible but have
+# effects. Each becomes one replacement character, so that the caret stays in place.
 _UNPRINTABLE: Final = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -93,7 +93,6 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The same in a line."""
     return printable(text.replace("\n", "⏎").replace("\t", " "))
 
 
@@ -102,7 +101,7 @@ _AROUND: Final = 10_000  # characters before and after a line
 
 @contextmanager
 def at_place(span: Span | None) -> Iterator[None]:
-    """Give errors without a place in the user's text this one."""
+    """Add this position to errors without one."""
     try:
         yield
     except StrandlineError as error:
@@ -115,7 +114,7 @@ def _excerpt(span: Span) -> list[str]:
     line_start = text.rfind("\n", 0, start) + 1
     line_end = text.find("\n", start)
     line_end = len(text) if line_end < 0 else line_end
-    # A secret may reach over several lines: it is looked for around this one.
+    # A secret may span several lines: search around this one.
     around = max(0, line_start - _AROUND)
     ranges = [(first + around, last + around) for first, last in hidden_ranges(text[around : line_end + _AROUND])]
     inside = [
@@ -161,9 +160,9 @@ class CheckpointError(StrandlineError):
 def damaged(path: object) -> CheckpointError:
     """A file of a checkpoint that cannot be trusted."""
     return CheckpointError(
-        f"the file {path} of the checkpoint is missing or damaged",
+        f"checkpoint file {path} is missing or damaged",
         code="checkpoint-damaged",
-        hint="Restore the checkpoint from a copy, or begin again with another one. Nothing was overwritten.",
+        hint="Restore the checkpoint from a backup, or start over with a new one. Nothing was overwritten.",
     )
 
 
@@ -176,7 +175,7 @@ class SetupError(StrandlineError):
 
 
 class QueryError(StrandlineError):
-    """A running query failed or was asked for something that it does not have."""
+    """A running query failed, or lacks what was requested of it."""
 
 
 _CLASSES: Final[dict[str, type[StrandlineError]]] = {

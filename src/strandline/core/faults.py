@@ -1,7 +1,7 @@
-"""Names for faults of the machine under a query: disks, files, memory, worker processes.
+"""Faults of the machine under a query: disks, files, memory, worker processes.
 
-The operating system says `[Errno 28]`, Java `No space left on device`, SQLite `database or disk is full`. Here they
-become one error with a stable code, the path, and what to do about it.
+The operating system reports `[Errno 28]`, Java `No space left on device`, SQLite `database or disk is full`. Here they
+become one error with a stable code, the path, and a hint.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import Final
 
 from strandline.core.errors import QueryError, StrandlineError
 
-_RESUME: Final = "start the query again: with a checkpoint it resumes where it was"
+_RESUME: Final = "restart the query; with a checkpoint it resumes where it stopped"
 
 
 @dataclass(frozen=True, slots=True)
 class _DiskFault:
-    """A fault of a file system: how the system calls it, and what we call it."""
+    """A fault of a file system: messages of the system, and our error."""
 
     numbers: tuple[int, ...]
-    words: str  # a pattern: what Java and C libraries say
+    words: str  # a pattern: messages of Java and C libraries
     code: str
     statement: str
     remedy: str
@@ -38,7 +38,7 @@ _DISK_FAULTS: Final = (
         r"[Nn]o space left on device|[Dd]isk quota exceeded|Not enough space|database or disk is full",
         code="disk-full",
         statement="the disk is full",
-        remedy=f"Make room and {_RESUME}.",
+        remedy=f"Free disk space and {_RESUME}.",
     ),
     _DiskFault(
         (errno.EROFS,),
@@ -58,15 +58,15 @@ _DISK_FAULTS: Final = (
         (errno.EACCES, errno.EPERM),
         r"[Pp]ermission denied|AccessDeniedException",
         code="permission-denied",
-        statement="a file may not be read or written",
+        statement="no permission to read or write a file",
         remedy=f"Correct its permissions and {_RESUME}.",
     ),
     _DiskFault(
         (errno.EIO, errno.ESTALE),
         r"[Ii]nput/output error|[Ss]tale (?:NFS )?file handle|disk I/O error",
         code="disk-failing",
-        statement="the disk cannot be read or written",
-        remedy=f"Look at the system's log; replace or remount the disk and {_RESUME}.",
+        statement="cannot read or write the disk",
+        remedy=f"Check the system log; replace or remount the disk and {_RESUME}.",
     ),
 )
 _NO_MEMORY: Final = re.compile(
@@ -138,17 +138,17 @@ def named_faults() -> Iterator[None]:
 
 def out_of_memory(detail: str | None = None) -> StrandlineError:
     return QueryError(
-        "there is not enough memory for a batch",
+        "out of memory while processing a batch",
         code="out-of-memory",
         detail=_shortened(detail),
-        hint="Use smaller batches (--batch-rows), more buckets, shorter windows, or a machine with more memory; then "
+        hint="Use smaller batches (--batch-rows), more shards, shorter windows, or a machine with more memory; then "
         f"{_RESUME}.",
     )
 
 
 def worker_lost(detail: str | None = None) -> StrandlineError:
     return QueryError(
-        "a Python worker of Spark was killed, each time that its task was tried",
+        "a Python worker of Spark was killed on every attempt of its task",
         code="worker-lost",
         detail=_shortened(detail),
         hint="The system kills processes when memory runs out (see `dmesg`): use smaller batches (--batch-rows) or "
@@ -172,7 +172,7 @@ def _disk_error(fault: _DiskFault, path: str | None, message: str) -> Strandline
 
 
 def _free_space(path: str) -> str | None:
-    """How much room the file system of a path has."""
+    """Free space of the file system of a path."""
     if (known := _usage(path)) is None:
         return None
     place, usage = known

@@ -1,4 +1,4 @@
-"""Ends that are waited for, but not for ever."""
+"""Bounded waits for the end of threads and processes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final
 from strandline.core.log import DEBUG, ENGINE, log_event
 
 STOP_SECONDS: Final = 3.0
-"""How long a stop waits for what cannot be interrupted, such as a file system that hangs. Ctrl-C must end a run within
-5 seconds, and what comes after this wait takes a second."""
+"""How long a stop waits for an uninterruptible call, such as a file system that hangs. Ctrl-C must end a run within 5
+seconds, and the rest takes a second."""
 
 
 def finishes_within(seconds: float, action: Callable[[], object]) -> bool:
-    """Call `action` in a thread of its own and wait for it; false if it takes longer. What it raises is logged."""
+    """Call `action` in a thread and wait for it; false if it takes longer. Its exception is logged."""
     done = threading.Event()
 
     def act() -> None:

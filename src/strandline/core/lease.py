@@ -1,8 +1,8 @@
-"""One writer per directory, on one machine and on a shared file system.
+"""Lease: one writer per directory, on one machine and on a shared file system.
 
-`lease.json` says who writes: a token, an epoch that grows with every writer, host and process. A lock of the kernel on
-`lock` tells whether a holder on this machine lives. A holder on another machine, which such a lock may not reach,
-renews the time of `lease.json`; the lease expires when it does not.
+`lease.json` names the writer: a token, an epoch that grows with every writer, host and process. A kernel lock on `lock`
+shows whether a holder on this machine lives. A holder on another machine, which such a lock may not reach, renews the
+time of `lease.json`; the lease expires when it does not.
 
 The second writer is refused. One that takes over all the same writes its own token, and the first one finds it before
 its next write that others could see (`check`): it may have been paused, or cut off, for any length of time.
@@ -62,12 +62,12 @@ class Lease:
         return lease
 
     def check(self) -> None:
-        """Make sure that nobody has taken over; before every write that others can see."""
+        """Check that no other run has taken over; before every externally visible write."""
         path = self.directory / LEASE
         try:
             status = os.stat(path)
             if (status.st_ino, status.st_ctime_ns) == self._stamp:
-                return  # nobody has touched the file since we wrote it
+                return  # the file is unchanged since we wrote it
             holder = _read_holder(self.directory)
             self._stamp = (status.st_ino, status.st_ctime_ns)
         except OSError:
@@ -82,7 +82,7 @@ class Lease:
             )
 
     def release(self) -> None:
-        """Let the next writer in."""
+        """Release the lease to the next writer."""
         if self._released.is_set():
             return
         self._released.set()
@@ -118,7 +118,7 @@ def refuse_busy(directory: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who has the lease; nobody, if the token is empty."""
+    """Holder of the lease; none, if the token is empty."""
 
     epoch: int
     token: str
@@ -148,7 +148,7 @@ def _try_lock(path: Path) -> int | None:
 
 
 def _lives_elsewhere(directory: Path, holder: Holder) -> bool:
-    """Whether a holder on another machine has renewed its lease of late, by the clock of the file system."""
+    """True if a holder on another machine has renewed its lease recently, by the clock of the file system."""
     if not holder.token or holder.host == socket.gethostname():
         return False  # released, or on this machine: then it would have the lock
     probe = directory / f".now.{uuid.uuid4().hex}"
@@ -165,7 +165,7 @@ def busy(directory: Path, holder: Holder | None) -> CheckpointError:
         f"another run is writing to {directory}",
         code="checkpoint-busy",
         detail=_describe(holder) if holder is not None and holder.token else None,
-        hint="Stop it first, or wait for its end. If it cannot be reached any more, take over with --take-over. "
+        hint="Stop it first, or wait until it ends. If it is unreachable, take over with --take-over. "
         "Nothing was changed.",
     )
 

@@ -1,4 +1,4 @@
-"""The log: loggers by area, the form of a line, and where lines go if the user asks for them.
+"""Logging: loggers by area, line format, and handlers on request.
 
     strandline.engine     queries: started, ended, stopped, failed
     strandline.recovery   checkpoints: resumed, batches that are repeated
@@ -9,7 +9,7 @@
     strandline.spark      Spark: started, lost, restarted, stopped
 
 A line is an event and its facts, `query started name=totals engine=spark shards=2`, without secrets. Importing the
-package installs a NullHandler only: nothing is printed unless the program, an option or STRANDLINE_LOG asks for it.
+package installs a NullHandler only: nothing is printed unless the program, an option or STRANDLINE_LOG enables it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def log_event(logger: logging.Logger, level: int, event: str, /, **facts: object
 
 
 def _show_fact(value: object) -> str:
-    """A value as one word, or in double quotes: a value cannot look like another fact or another line."""
+    """A value as one word, or in double quotes: a value cannot imitate another fact or another line."""
     if isinstance(value, float):
         return f"{value:.3f}"
     text = redact(str(value))
@@ -80,7 +80,7 @@ def log_failure(event: str, name: str, failure: BaseException, **facts: object) 
 
 
 def start_log(path: Path | None = None, level: str | None = None) -> None:
-    """Install a handler for `path`, or standard error, if an argument or the environment variable asks for one.
+    """Install a handler for `path`, or standard error, if an argument or the environment variable enables one.
 
     An argument precedes its part of the variable. A second call for the same destination changes its level.
     """

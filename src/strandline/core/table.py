@@ -15,7 +15,7 @@ Form = Literal["arrow", "pandas", "polars"]
 
 
 def in_form(table: pa.Table, form: Form) -> Any:
-    """A table as the user wants it."""
+    """A table in the requested format."""
     match form:
         case "arrow":
             return table
@@ -39,11 +39,9 @@ class TextTable:
 
     @staticmethod
     def text(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> TextTable:
-        """A listing of texts only."""
         return TextTable.of(dict.fromkeys(columns, pa.string()), rows)
 
     def results(self, form: Form = "arrow") -> Any:
-        """The rows."""
         return in_form(self.table, form)
 
     def __str__(self) -> str:

@@ -32,8 +32,8 @@ UNITS: Final[dict[str, int]] = {
 FOREVER: Final[Instant] = 2**63 - 1
 BEFORE_ALL: Final[Instant] = -(2**63)
 
-# A row with a time outside of these is malformed: such values are sentinels or wrong units, and one of them would
-# push the progress of its stream past every honest row. The bounds do not depend on a clock, so a replay agrees.
+# A row with a time outside of these is rejected: such values are sentinels or wrong units, and one of them would push
+# the watermark of its stream past every valid row. The bounds do not depend on a clock, so a replay agrees.
 EARLIEST: Final[Instant] = -9_214_560_000 * SECOND  # 1678-01-01
 LATEST: Final[Instant] = 9_214_646_400 * SECOND  # 2262-01-01
 # An interval may end later than it may start: the end pushes nothing, and 9999-12-31 is a common word for "open".
@@ -45,7 +45,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def instant(moment: datetime | str | int) -> Instant:
     """Microseconds since the epoch of a datetime (naive means UTC), an ISO text, or microseconds themselves."""
     if isinstance(moment, bool):
-        raise TypeError("an instant is a datetime, an ISO text or microseconds, not a boolean")
+        raise TypeError("an instant must be a datetime, an ISO 8601 text or microseconds, not a boolean")
     if isinstance(moment, int):
         return moment
     if isinstance(moment, str):

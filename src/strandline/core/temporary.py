@@ -30,7 +30,8 @@ _LOG_RETENTION_SECONDS: Final = 7 * 24 * 3600.0
 
 
 def temporary_directory(prefix: str) -> Path:
-    """A new, empty directory of this process. It may be removed earlier; at the latest it goes with the process."""
+    """A new, empty directory of this process. It may be removed earlier; at the latest it is removed with the
+    process."""
     try:
         return Path(tempfile.mkdtemp(prefix=f"{prefix}-", dir=_run_directory()))
     except OSError as error:
@@ -38,8 +39,7 @@ def temporary_directory(prefix: str) -> Path:
 
 
 def socket_path(prefix: str) -> str | None:
-    """A path for a Unix socket in a directory of its own; None where TMPDIR is too long for one, and the default of
-    whoever listens must do."""
+    """A path for a Unix socket in its own directory; None where TMPDIR is too long for one, and the default must do."""
     path = temporary_directory(prefix) / "socket"
     if len(os.fsencode(path)) <= _MAX_SOCKET_PATH:
         return str(path)
@@ -48,7 +48,7 @@ def socket_path(prefix: str) -> str | None:
 
 
 def remove_socket(path: str) -> None:
-    """Remove what `socket_path` made; a path from elsewhere stays."""
+    """Remove the socket of `socket_path`; a path from elsewhere stays."""
     directory = Path(path).parent
     if _run is not None and directory.parent == _run.directory:
         shutil.rmtree(directory, ignore_errors=True)
@@ -62,7 +62,7 @@ def base_directory() -> Path:
         status = base.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
             raise SetupError(
-                f"{base} belongs to somebody else",
+                f"{base} is owned by another user",
                 code="temporary-directory",
                 hint="Set TMPDIR to a directory of your own.",
             )
@@ -75,7 +75,7 @@ def base_directory() -> Path:
 
 def _unusable(error: OSError) -> SetupError:
     return SetupError(
-        f"the temporary directory is not usable: {error}",
+        f"cannot use the temporary directory: {error}",
         code="temporary-directory",
         hint="Set TMPDIR to a directory that you can write to.",
     )
@@ -131,7 +131,7 @@ def _is_abandoned(directory: Path) -> bool:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
     except FileNotFoundError:
-        return True  # killed before it had its lock: whoever makes one holds the lock of the sweep
+        return True  # killed before it was locked: creators hold the lock of the sweep
     except OSError:
         return False
 

@@ -1,4 +1,4 @@
-"""SQL types, columns and schemas, and how they look in Arrow."""
+"""SQL types, columns and schemas, and their Arrow types."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def is_integer(kind: Type) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a plan: `id` is unique within the plan, `name` is what the user sees in results."""
+    """A column of a plan: `id` is unique within the plan, `name` is shown in results."""
 
     id: str
     name: str

@@ -1,1 +1,1 @@
-"""The API: `Database` and `Query`, scripts, and what they tell of themselves."""
+"""The API: `Database` and `Query`, scripts, and introspection."""

@@ -197,7 +197,7 @@ class Database:
         for number, name in enumerate(names):
             if name.lower() in running or name.lower() in (other.lower() for other in names[:number]):
                 raise QueryError(
-                    f'a query "{name}" is running already',
+                    f'query "{name}" is already running',
                     code="query-exists",
                     hint="Stop it first, or give this one another name: sql(…, name=…).",
                 )
@@ -323,7 +323,7 @@ def _refuse_taken_column(queries: Sequence[BoundQuery]) -> None:
     for query in queries:
         if query.shedding is not None and any(column.name == KEPT_SHARE.name for column in schema(query.plan)):
             raise QueryError(
-                f'"{query.name}" has a column {KEPT_SHARE.name}, and shedding adds one of that name',
+                f'duplicate column {KEPT_SHARE.name} in "{query.name}": shedding adds it',
                 code="duplicate-column",
-                hint="Give the column of the query another name with AS.",
+                hint="Rename the column of the query with AS.",
             )

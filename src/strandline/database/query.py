@@ -150,15 +150,15 @@ class Query:
         wanted = self._running.metrics.now(self.name, progress) if at is None else instant(at)
         if wanted >= progress:
             raise QueryError(
-                f"the answer of {self.name} at {show_instant(wanted)} is not complete yet",
+                f"the result of {self.name} at {show_instant(wanted)} is not complete yet",
                 code="not-complete",
                 hint=f"It is complete for instants before {show_instant(progress)}.",
             )
         if wanted < kept.since:
             raise QueryError(
-                f"the answer of {self.name} at {show_instant(wanted)} is no longer kept",
+                f"the result of {self.name} at {show_instant(wanted)} is no longer retained",
                 code="no-longer-kept",
-                hint=f"It is kept from {show_instant(kept.since)} on. {self._remedy()}",
+                hint=f"It is retained from {show_instant(kept.since)} on. {self._remedy()}",
             )
         frame = self._frame(kept)
         valid = frame.filter((pl.col(FROM) <= wanted) & (pl.col(UNTIL) > wanted))
@@ -325,7 +325,7 @@ class Query:
         kept = self._kept()
         if kept.since > BEFORE_ALL and not self._warned:
             self._warned = True
-            missing = f"the answer of {self.name} before {show_instant(kept.since)} is no longer kept"
+            missing = f"the result of {self.name} before {show_instant(kept.since)} is no longer retained"
             warnings.warn(f"{missing}. {self._remedy()}", stacklevel=3)
         return kept
 
@@ -335,15 +335,15 @@ class Query:
     def _remedy(self) -> str:
         limit = f"{self.sink.keep:,}" if isinstance(self.sink, Memory) else "so many"
         return (
-            f"Memory keeps {limit} elements: give connect() or `strandline shell` another number to keep, "
-            "or write the answer to a Parquet sink."
+            f"Memory keeps {limit} elements: pass a larger keep to connect() or `strandline shell`, "
+            "or write the result to a Parquet sink."
         )
 
     def _not_kept(self) -> QueryError:
         return QueryError(
-            f"the answer of {self.name} went to {type(self.sink).__name__} and was not kept",
+            f"the result of {self.name} went to {type(self.sink).__name__} and was not retained",
             code="not-kept",
-            hint="Use a Memory, Parquet or Delta sink to look at it here.",
+            hint="Use a Memory, Parquet or Delta sink to read it here.",
         )
 
 

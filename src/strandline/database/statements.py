@@ -122,7 +122,7 @@ class Statements:
         stream = self._catalog.get(name)
         if not isinstance(stream, DerivedStream) or stream.is_view:
             raise CatalogError(
-                f'{stream.word} "{stream.name}" is not a query that runs',
+                f'{stream.word} "{stream.name}" is not a query',
                 code="not-a-query",
                 hint=f"Use SELECT * FROM {stream.name}.",
             )
@@ -145,9 +145,9 @@ class Statements:
                 return query
         names = [query.name for query in queries]
         raise QueryError(
-            f'there is no query "{name.name}"',
+            f'unknown query "{name.name}"',
             code="unknown-query",
-            hint=suggestion(name.name, names, "Queries are") if names else "None was started yet.",
+            hint=suggestion(name.name, names, "Queries are") if names else "No query was started.",
             span=name.span,
         )
 
@@ -204,7 +204,7 @@ class Statements:
         sink = make_sink(bind_connector(target), target.function.span, target.span, self._catalog.allow)
         if name.name.lower() in {taken.lower() for taken in self._taken_names()}:
             raise CatalogError(
-                f'there is a stream, view or query "{name.name}" already',
+                f'a stream, view or query "{name.name}" already exists',
                 code="sink-exists",
                 hint="Choose another name for the sink, or drop the other first.",
                 span=name.span,

@@ -1,1 +1,1 @@
-"""What drives a pipeline: Spark, or one process without Spark."""
+"""Engines that run a pipeline: Spark, or one process without Spark."""

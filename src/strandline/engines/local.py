@@ -36,7 +36,7 @@ class LocalEngine(Engine):
     def run(self, pipeline: RunningPipeline) -> PipelineDriver:
         if pipeline.last_batch >= 0:
             raise CheckpointError(
-                "the local engine keeps its state in memory and cannot continue an interrupted query",
+                "the local engine cannot resume an interrupted query: its state is in memory",
                 code="local-restart",
                 hint="Remove the results and start again, or use --engine spark.",
             )

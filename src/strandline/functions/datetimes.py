@@ -105,11 +105,9 @@ def _literal_unit(arguments: Sequence[Expression]) -> None:
     match arguments[0]:
         case Literal(str(unit), _):
             if trunc_unit(unit) is None:
-                raise FunctionError(
-                    f"date_trunc does not know the unit '{unit}'", f"Units are {', '.join(TRUNC_UNITS)}.", 0
-                )
+                raise FunctionError(f"unknown unit '{unit}' of date_trunc", f"Units are {', '.join(TRUNC_UNITS)}.", 0)
         case _:
-            raise FunctionError("the unit of date_trunc is not a text literal", "Write date_trunc('hour', ts).", 0)
+            raise FunctionError("the unit of date_trunc must be a text literal", "Write date_trunc('hour', ts).", 0)
 
 
 def _date_bin(stride: int, moment: datetime, origin: datetime) -> datetime | None:

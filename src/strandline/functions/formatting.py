@@ -245,9 +245,9 @@ def _literal_form(arguments: Sequence[Expression]) -> None:
                 return
             except _FormatError as error:
                 raise FunctionError(
-                    f"to_char does not know {error}", 'Put words that stand for themselves in quotes: "T".', 1
+                    f"invalid format of to_char: {error}", 'Put literal text in double quotes: "T".', 1
                 ) from None
-    raise FunctionError("the form of to_char is not a text literal", "Write to_char(ts, 'YYYY-MM-DD').", 1)
+    raise FunctionError("the format of to_char must be a text literal", "Write to_char(ts, 'YYYY-MM-DD').", 1)
 
 
 FAMILY: Final = (

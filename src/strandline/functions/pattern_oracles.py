@@ -101,7 +101,7 @@ def _group_at(text: str, start: int) -> str:
         depth += {"(": 1, ")": -1}.get(text[at], 0)
         if depth == 0:
             return text[start : at + 1]
-    raise AssertionError("a pattern that was read has all its parentheses")
+    raise AssertionError("a parsed pattern has balanced parentheses")
 
 
 # ---- PostgreSQL ------------------------------------------------------------------------------------------------------

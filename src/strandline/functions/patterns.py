@@ -152,7 +152,7 @@ def _readable(function: str, read: Callable[..., object], *places: int) -> Calla
         for place, argument in enumerate(arguments[1:], 1):
             if not isinstance(argument, Literal):
                 what = "the pattern" if place == 1 else f"argument {place + 1}"
-                raise FunctionError(f"{what} of {function} is not a text literal", "Write it in quotes.", place)
+                raise FunctionError(f"{what} of {function} must be a text literal", "Write it in quotes.", place)
             texts.append("" if argument.value is None else str(argument.value))
         if any(isinstance(argument, Literal) and argument.value is None for argument in arguments[1:]):
             return
@@ -160,7 +160,7 @@ def _readable(function: str, read: Callable[..., object], *places: int) -> Calla
             read(*(texts[place - 1] for place in places if place <= len(texts)))
         except RegexError as error:
             where = "at its end" if error.at >= len(texts[0]) else f"at {texts[0][error.at : error.at + 10]}"
-            raise FunctionError(f"the pattern cannot be read {where}: {error.message}", argument=1) from None
+            raise FunctionError(f"invalid pattern {where}: {error.message}", argument=1) from None
 
     return check
 
@@ -175,7 +175,7 @@ def _escape_character(arguments: Sequence[Expression]) -> None:
             return
         case (Literal(str(escape), _),) if len(escape) <= 1:
             return
-    raise FunctionError("ESCAPE needs a text literal of one character, or of none", "Write LIKE '10#%' ESCAPE '#'.", 2)
+    raise FunctionError("ESCAPE must be a text literal of at most one character", "Write LIKE '10#%' ESCAPE '#'.", 2)
 
 
 def _readable_similar(arguments: Sequence[Expression]) -> None:

@@ -191,13 +191,13 @@ class _Reader:
                 case "n" | "m" | "s":
                     self.lines = flag != "s"
                 case _:
-                    raise RegexError(f"there is no option {flag}", at)
+                    raise RegexError(f"unknown option {flag}", at)
 
     def whole(self) -> str:
         self.options()
         piece = self.alternatives()
         if self.at < len(self.pattern):
-            raise RegexError("there is a ) without its (", self.at)
+            raise RegexError("parentheses () not balanced", self.at)
         return piece.text
 
     def options(self) -> None:
@@ -218,14 +218,14 @@ class _Reader:
 
     def next(self) -> str:
         if self.at >= len(self.pattern):
-            raise RegexError("it ends too early", self.at)
+            raise RegexError("unexpected end", self.at)
         self.at += 1
         return self.pattern[self.at - 1]
 
     def alternatives(self) -> _Piece:
         self.depth += 1
         if self.depth > self.deepest:
-            raise RegexError("it is nested too deeply", self.at)
+            raise RegexError("nested too deeply", self.at)
         branches = [self.branch()]
         while self.accept("|"):
             branches.append(self.branch())
@@ -254,14 +254,14 @@ class _Reader:
         while (found := self.quantifier()) is not None:
             text, least, most = found
             if not piece.repeatable:
-                raise RegexError("there is nothing to repeat", start)
+                raise RegexError("quantifier without an operand", start)
             if piece.may_be_empty and piece.has_groups and most != 1:
                 # What the group holds after a last, empty turn is not the same everywhere.
-                raise RegexError("a repeated part that may be empty has a group; write (?:…) for it", start)
+                raise RegexError("a repeated part that may be empty cannot have a capturing group; use (?:…)", start)
             states = piece.states * max(least + 1, most or 0)
             piece = _Piece(piece.text + text, states, False, piece.may_be_empty or least == 0, piece.has_groups)
             if piece.states > MOST_STATES:
-                raise RegexError("it is too large once its repeats are written out", start)
+                raise RegexError("too large after its repetitions are expanded", start)
         return piece
 
     def quantifier(self) -> tuple[str, int, int | None] | None:
@@ -278,9 +278,9 @@ class _Reader:
         if self.accept(","):
             most = self.number() if not self.sees("}") else None
         if not self.accept("}"):
-            raise RegexError("a { has no }", start)
+            raise RegexError("braces {} not balanced", start)
         if max(least, most or 0) > MOST_REPEATS or (most is not None and most < least):
-            raise RegexError(f"a repeat is {{least,most}}, up to {MOST_REPEATS}", start)
+            raise RegexError(f"invalid repetition count: expected {{min,max}}, at most {MOST_REPEATS}", start)
         bounds = f"{{{least}}}" if most == least else f"{{{least},{'' if most is None else most}}}"
         return bounds + self.lazy(), least, most
 
@@ -292,7 +292,7 @@ class _Reader:
         while self.pattern[self.at : self.at + 1] in tuple("0123456789") and self.at - start < 5:
             self.at += 1
         if self.at == start:
-            raise RegexError("a repeat is {least,most}", start)
+            raise RegexError("invalid repetition count: expected {min,max}", start)
         return int(self.pattern[start : self.at])
 
     def atom(self) -> _Piece:
@@ -306,7 +306,7 @@ class _Reader:
             case "[":
                 return self.exactly(self.bracket(start))
             case "*" | "+" | "?":
-                raise RegexError("there is nothing to repeat", start)
+                raise RegexError("quantifier without an operand", start)
         return self.special(character) or self.set_of(((ord(character), ord(character)),))
 
     def special(self, character: str) -> _Piece | None:
@@ -332,12 +332,12 @@ class _Reader:
     def group(self, start: int) -> _Piece:
         captures = not self.accept("?:")
         if captures and self.sees("?"):
-            raise RegexError("(? begins what is not supported here: looking ahead or behind, or an option", start)
+            raise RegexError("(? is not supported here: lookahead, lookbehind or an option", start)
         if captures:
             self.groups += 1
         inner = self.alternatives()
         if not self.accept(")"):
-            raise RegexError("a ( has no )", start)
+            raise RegexError("parentheses () not balanced", start)
         return replace(inner, text=f"({'' if captures else '?:'}{inner.text})", has_groups=inner.has_groups or captures)
 
     def escaped(self, start: int) -> _Piece:
@@ -364,11 +364,11 @@ class _Reader:
                 code = int(digits, 16)
                 if code <= _LAST and not _SURROGATES[0] <= code <= _SURROGATES[1]:
                     return code
-            raise RegexError(f"\\{character} needs {_HEX_DIGITS[character]} hexadecimal digits of a character", start)
+            raise RegexError(f"\\{character} needs {_HEX_DIGITS[character]} hexadecimal digits", start)
         if character.isascii() and character.isdecimal():
-            raise RegexError("a reference back to a group is not supported", start)
+            raise RegexError("backreferences are not supported", start)
         if character.isascii() and character.isalpha():
-            raise RegexError(f"\\{character} has no meaning here", start)
+            raise RegexError(f"invalid escape sequence \\{character}", start)
         return ord(character)
 
     def bracket(self, start: int) -> Ranges:
@@ -379,7 +379,7 @@ class _Reader:
         while first or not self.sees("]"):
             first = False
             if self.at >= len(self.pattern):
-                raise RegexError("a [ has no ]", start)
+                raise RegexError("brackets [] not balanced", start)
             found += self.bracket_item()
         self.next()
         # Of either case before it is negated: [^s] is neither s nor S. Nothing is added afterwards: it holds the long
@@ -394,7 +394,7 @@ class _Reader:
             end = self.pattern.find(":]", self.at)
             name = self.pattern[self.at : end] if end >= 0 else ""
             if name not in _CLASSES:
-                raise RegexError(f"there is no class [:{name}:]", start)
+                raise RegexError(f"invalid character class [:{name}:]", start)
             self.at = end + 2
             return self.cased(_CLASSES[name])
         if self.sees("[.") or self.sees("[="):
@@ -407,7 +407,7 @@ class _Reader:
         self.next()
         high = self.bracket_character(start)
         if isinstance(high, tuple) or high < low:
-            raise RegexError("a range goes from a lower to a higher character", start)
+            raise RegexError("invalid character range", start)
         return self.cased(((low, high),) if high < _SURROGATES[0] or low > _SURROGATES[1] else _split(low, high))
 
     def bracket_character(self, start: int) -> int | Ranges:

@@ -57,7 +57,7 @@ def _trunc_rule(types: Types) -> tuple[Types, Type] | None:
 def _constant_digits(arguments: Sequence[Expression]) -> None:
     """Refuse a number of digits that is not known before the query runs."""
     if len(arguments) == 2 and columns_of(arguments[1]):
-        raise FunctionError("the number of digits is not a constant", "Write round(x, 2).")
+        raise FunctionError("the number of digits must be a constant", "Write round(x, 2).")
 
 
 # ---- meaning ---------------------------------------------------------------------------------------------------------

@@ -184,7 +184,7 @@ def comparable(result: Type | None) -> Rule:
     def rule(types: Types) -> tuple[Types, Type] | None:
         if any(kind.element is not None for kind in types):
             array = next(kind for kind in types if kind.element is not None)
-            raise FunctionError(f"values of {array} are not compared", OF_ARRAYS)
+            raise FunctionError(f"cannot compare values of type {array}", OF_ARRAYS)
         return rule_of_any(types)
 
     return rule

@@ -119,7 +119,7 @@ def _concat_ws(separator: str | None, *parts: str | None) -> str | None:
 
 def _literal_characters(arguments: Sequence[Expression]) -> None:
     if not all(isinstance(argument, Literal) for argument in arguments[1:]):
-        raise FunctionError("the characters of translate are not text literals", "Write translate(s, 'abc', 'xy').")
+        raise FunctionError("the characters of translate must be text literals", "Write translate(s, 'abc', 'xy').")
 
 
 def _md5(text: str) -> str:

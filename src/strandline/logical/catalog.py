@@ -1,4 +1,4 @@
-"""Declared streams, views and functions, what we know about them, and who reads whom."""
+"""Catalog: declared streams, views and functions, their statistics and dependants."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from strandline.logical.plan import Plan
     from strandline.logical.udf import Definition
 
-SYSTEM = "sys."  # what the names of the system's own tables begin with
+SYSTEM = "sys."  # prefix of the system tables
 
 Argument: TypeAlias = str | int | float | bool | Secret | list["Argument"] | None
 
 
-# A column that every stream has and no user sees: for how many rows of its source one stands after a drop box.
+# Hidden column of every stream: the number of source rows that a row represents after sampling.
 WEIGHT: Final = "@weight"
 
 
@@ -38,7 +38,7 @@ class SourceCall:
 
 @dataclass(frozen=True, slots=True)
 class KnownRows:
-    """What a source knows of its own rows: columns, the time among them, and how far out of order they come."""
+    """Schema that a source provides itself: columns, the time among them, and its out-of-orderness."""
 
     columns: tuple[tuple[str, Type], ...]
     time_column: str | None
@@ -47,10 +47,10 @@ class KnownRows:
 
 
 class Feeding(Protocol):
-    """Somebody who writes the rows of a stream into a journal, at work."""
+    """A running feeder, which writes the rows of a stream into a journal."""
 
     def check(self) -> None:
-        """Raise what made it fail, if something did."""
+        """Raise the error of a failed feeder."""
 
     def heed(self, position: int) -> None:
         """Hear how far the rows were read."""
@@ -59,28 +59,27 @@ class Feeding(Protocol):
 
 
 class Feed(Protocol):
-    """Where rows come from an object of this process: what brings them into a directory while a query runs."""
+    """Declaration of a feeder: an object of this process brings rows into a directory while a query runs."""
 
     def start(self, directory: Path) -> Feeding: ...
 
 
 @dataclass(frozen=True, slots=True)
 class StreamStatistics:
-    """What the planner may take for true of a stream: rows per second, and how many values a column has, by name.
-    An answer does not depend on it."""
+    """Statistics for the planner: rows per second, and distinct values by column. Results do not depend on them."""
 
     rate: float | None = None
     values: Mapping[str, float] = field(default_factory=dict)
 
     def over(self, other: StreamStatistics) -> StreamStatistics:
-        """What is said here, and what is not, from the other."""
+        """These statistics, completed from the other."""
         return StreamStatistics(self.rate or other.rate, {**other.values, **self.values})
 
 
 @dataclass(frozen=True, slots=True)
 class BadInput:
-    """What rejected rows do to the queries of a stream: nothing, or they stop them once there are more than `most_rows`
-    or, of all that were read, than `most_share`."""
+    """Bad-input policy: rejected rows are skipped, or stop the queries once there are more than `most_rows` or, of all
+    that were read, than `most_share`."""
 
     stops: bool = False
     most_rows: int | None = None
@@ -120,7 +119,7 @@ class BaseStream:
 
     @property
     def time_columns(self) -> tuple[str, ...]:
-        """The columns that say when a row is valid."""
+        """Columns that define the validity of a row."""
         return tuple(name for name in (self.time_column, self.end_column) if name is not None)
 
     @property
@@ -156,7 +155,7 @@ Stream: TypeAlias = BaseStream | DerivedStream
 
 @dataclass(frozen=True, slots=True)
 class Dependent:
-    """A query that runs, or that a script is going to run, and what it names in FROM."""
+    """A query that runs, or that a script is going to run, with the names in its FROM."""
 
     name: str
     reads: frozenset[str]
@@ -178,11 +177,11 @@ class Catalog:
     def __init__(self) -> None:
         self._streams: dict[str, Stream] = {}
         self.functions: dict[str, Definition] = {}
-        self.allow: Allow | None = None  # what statements may reach; None for everything
-        self.measured: dict[str, StreamStatistics] = {}  # what queries have learned of base streams, by folded name
+        self.allow: Allow | None = None  # resources that statements may access; None for all
+        self.measured: dict[str, StreamStatistics] = {}  # measured statistics of base streams, by folded name
 
     def statistics(self) -> dict[str, StreamStatistics]:
-        """What the planner goes by for each base stream: what was declared, else what was measured."""
+        """Statistics of each base stream: declared, else measured."""
         nothing = StreamStatistics()
         base = (stream for stream in self if isinstance(stream, BaseStream))
         return {s.name: s.statistics.over(self.measured.get(s.name.lower(), nothing)) for s in base}
@@ -197,9 +196,9 @@ class Catalog:
         stream = self._streams.get(name.lower())
         if stream is None and name.lower().startswith(SYSTEM):
             raise CatalogError(
-                f'"{name}" is a table of the system, which a SELECT reads at once',
+                f'"{name}" is a system table, which only a plain SELECT can read',
                 code="system-table",
-                hint="Write the SELECT by itself: no stream, view or sink is made of it, and it is not explained.",
+                hint="Run the SELECT on its own, without CREATE or EXPLAIN.",
                 span=span,
             )
         if stream is None:
@@ -217,7 +216,7 @@ class Catalog:
         known = self._streams.get(stream.name.lower())
         if known is not None:
             raise CatalogError(
-                f'{known.word} "{known.name}" exists already',
+                f'{known.word} "{known.name}" already exists',
                 code="stream-exists",
                 hint=f"Choose another name, or DROP {known.word.upper()} {known.name} first.",
                 span=span,
@@ -227,21 +226,21 @@ class Catalog:
     def add_function(self, function: Definition) -> None:
         if function.name in self.functions:
             raise CatalogError(
-                f"there is a function {function.name} already", code="function-exists", hint="Choose another name."
+                f"function {function.name} already exists", code="function-exists", hint="Choose another name."
             )
         self.functions[function.name] = function
 
     def replace_view(self, view: DerivedStream, running: Sequence[Dependent] = (), span: Span | None = None) -> None:
-        """Put a view in the place of another that nobody reads."""
+        """Replace a view that nothing reads."""
         known = self._streams.get(view.name.lower())
         if not (isinstance(known, DerivedStream) and known.is_view):
             self.add(view, span)
             return
         if view.name.lower() in _folded(view.reads):
             raise CatalogError(
-                f'view "{view.name}" would read itself',
+                f'view "{view.name}" cannot refer to itself',
                 code="recursive-query",
-                hint="The old view goes when the new one comes: write its query into the new one.",
+                hint="REPLACE removes the old view: write its query into the new one.",
                 span=span,
             )
         self._refuse_dependants(known, running, f"DROP VIEW {known.name} CASCADE, then CREATE VIEW.", span)
@@ -250,14 +249,14 @@ class Catalog:
     def drop(
         self, name: str, span: Span | None = None, *, cascade: bool = False, running: Sequence[Dependent] = ()
     ) -> list[Stream]:
-        """Remove a stream or view, if `cascade` with all that is built on it; a running query is never taken away.
+        """Remove a stream or view, with `cascade` also its dependants; a running query is never removed.
 
-        All or nothing: returns what is gone.
+        All or nothing: returns the removed ones.
         """
         stream = self.get(name, span)
         dependants = [reader for level in self.dependants(stream, running) for reader in level]
         if not cascade or any(isinstance(dependant, Dependent) for dependant in dependants):
-            hint = f"Drop them first, or all at once: DROP {stream.word.upper()} {stream.name} CASCADE."
+            hint = f"Drop them first, or together: DROP {stream.word.upper()} {stream.name} CASCADE."
             self._refuse_dependants(stream, running, hint, span)
         gone: list[Stream] = [stream, *(dependant for dependant in dependants if isinstance(dependant, DerivedStream))]
         for dependant in gone:
@@ -266,7 +265,7 @@ class Catalog:
         return gone
 
     def dependants(self, stream: Stream, running: Sequence[Dependent] = ()) -> list[list[Dependant]]:
-        """Who reads a stream: first those that name it, then those that name these, and so on."""
+        """Dependants of a stream: direct ones first, then those of these, and so on."""
         left: list[Dependant] = [*(s for s in self if isinstance(s, DerivedStream) and s is not stream), *running]
         levels: list[list[Dependant]] = []
         names = {stream.name.lower()}
@@ -283,9 +282,9 @@ class Catalog:
         through = [item for level in further for item in level]
         runs = any(isinstance(item, Dependent) for item in (*direct, *through))
         raise CatalogError(
-            f'{stream.word} "{stream.name}" is still read by {_listed(direct)}',
+            f'cannot drop {stream.word} "{stream.name}": it is read by {_listed(direct)}',
             code="stream-in-use",
-            detail=f"Through {'it' if len(direct) == 1 else 'them'} also by {_listed(through)}." if through else None,
+            detail=f"Indirectly, it is also read by {_listed(through)}." if through else None,
             hint="Stop the running queries first." if runs else hint,
             span=span,
         )
@@ -293,9 +292,9 @@ class Catalog:
 
 def _reserved(name: str, span: Span | None) -> CatalogError:
     return CatalogError(
-        f'"{name}" would be a table of the system',
+        f'the name "{name}" is reserved for system tables',
         code="system-table",
-        hint="Names that begin with sys. belong to it; choose another.",
+        hint="Names that begin with sys. are reserved; choose another name.",
         span=span,
     )
 

@@ -228,9 +228,9 @@ class _Decorrelation:
         for column_id, (column, span) in references.items():
             if column.type.element is not None:
                 raise BindError(
-                    "a subquery that reads an array from the query around it",
+                    "a correlated reference to an array is not supported",
                     code="not-supported",
-                    hint="Take the elements that it needs in a subquery in FROM, and read those.",
+                    hint="Select the needed elements in a subquery in FROM, and refer to those.",
                     span=span,
                 )
             columns[column_id] = Column(

@@ -46,7 +46,7 @@ _INFIX |= {"||": 5, "&": 5, "|": 5, "#": 5, "<<": 5, ">>": 5, "*": 7, "/": 7, "%
 
 
 def show_expression(expression: Expression, around: int = 0) -> str:
-    """SQL-like text; parentheses only where the precedence asks for them."""
+    """SQL-like text; parentheses only where the precedence needs them."""
     match expression:
         case Literal(value, kind):
             return _show_literal(value, kind == INTERVAL)

@@ -1,7 +1,6 @@
 """Scalar expressions: inert, typed trees over the columns of a plan.
 
-Operators and functions are one node, `Call`; `functions/registry.py` says which there are, what they return
-and what they mean.
+Operators and functions are one node, `Call`; `functions/registry.py` lists them with types and meaning.
 """
 
 from __future__ import annotations
@@ -107,7 +106,6 @@ class AggregateCall:
 
     @property
     def columns(self) -> tuple[ColumnRef, ...]:
-        """The columns that it reads."""
         named = () if self.argument is None else (self.argument,)
         return tuple(dict.fromkeys((*named, *(key.column for key in self.order))))
 
@@ -125,7 +123,7 @@ def children(expression: Expression) -> tuple[Expression, ...]:
 
 
 class Extent(NamedTuple):
-    """How large an expression is: its nodes, and the longest way down."""
+    """Size of an expression: the number of its nodes, and its height."""
 
     nodes: int
     height: int
@@ -135,7 +133,7 @@ _LEAF = Extent(1, 1)
 
 
 def extent(expression: Expression, columns: Mapping[str, Extent] | None = None) -> Extent:
-    """The extent of an expression; with `columns`, of what it becomes where these columns are replaced."""
+    """The extent of an expression; with `columns`, after these columns are replaced."""
     if isinstance(expression, ColumnRef) and columns is not None:
         return columns.get(expression.id, _LEAF)
     below = [extent(child, columns) for child in children(expression)]

@@ -16,7 +16,7 @@ from strandline.logical.expressions import AggregateCall, Expression, SortKey
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """A base stream: each element is valid for the single instant of its timestamp (a chronon stream) or, with
+    """A base stream: each element is valid for the single instant of its timestamp (a point stream) or, with
     `intervals`, for an interval that it brings along.
 
     `columns` are the stream's declared columns, in order, under the ids of this use; rules may narrow them.
@@ -30,7 +30,7 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """Keep each element of a chronon stream valid for `range_us`; the window moves every `slide_us`.
+    """Keep each element of a point stream valid for `range_us`; the window moves every `slide_us`.
 
     At instant t the window holds the elements with T - range <= s < T, T = floor((t + 1) / slide) * slide.
     `slide_us = 1` (a chronon) is the sliding window: s <= t < s + range. Without a range elements never leave: s < T.
@@ -43,11 +43,11 @@ class TimeWindow:
 
 @dataclass(frozen=True, slots=True)
 class CountWindow:
-    """Keep the last `rows` elements of a chronon stream, or of each partition of it; moves every `slide` elements.
+    """Keep the last `rows` elements of a point stream, or of each partition of it; moves every `slide` elements.
 
     Of the first c elements of a partition up to an instant, in order of time and then of arrival, the window holds
-    those with T - rows < index <= T, T = floor(c / slide) * slide. Where a plan combines rows, nobody knows in which
-    order those of one instant arrived: they go by their values, column by column.
+    those with T - rows < index <= T, T = floor(c / slide) * slide. Where a plan combines rows, the arrival order within
+    an instant is undefined: they are ordered by their values, column by column.
     """
 
     partition: tuple[str, ...]
@@ -58,9 +58,9 @@ class CountWindow:
 
 @dataclass(frozen=True, slots=True)
 class SessionWindow:
-    """Keep the elements of a chronon stream, or of each partition of it, for as long as their session lasts.
+    """Keep the elements of a point stream, or of each partition of it, for as long as their session lasts.
 
-    A session goes on while no `gap_us` pass between one element and the next. At instant t the window holds the
+    A session continues while no `gap_us` pass between one element and the next. At instant t the window holds the
     elements up to t that are joined to t by a chain of elements, each less than the gap after the one before, and the
     last less than the gap before t.
     """
@@ -72,7 +72,7 @@ class SessionWindow:
 
 @dataclass(frozen=True, slots=True)
 class Granularity:
-    """Look at a stream only once per granule: at instant t it is as it was at floor(t / granule) * granule."""
+    """Coarsen time: the snapshot at t is that at floor(t / granule) * granule."""
 
     granule_us: int
     source: Plan
@@ -80,7 +80,7 @@ class Granularity:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What has come (`insert`) or gone (`delete`) since the instant before, valid for the one instant of the change."""
+    """Elements inserted (`insert`) or deleted (`delete`) since the instant before, valid for one instant."""
 
     kind: ChangeKind
     source: Plan
@@ -98,8 +98,8 @@ class TopRows:
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """The elements with a further column that says which place they have in an order, or in that of their partition:
-    one more than there are elements before them. With a `limit` only those whose place is not behind it."""
+    """The elements with their RANK() in an order, overall or per partition: one more than the number of elements before
+    them. With a `limit` only ranks up to it."""
 
     place: Column
     partition: tuple[str, ...]
@@ -155,8 +155,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class OuterJoin:
-    """As Join; and the elements of the left without a partner, with NULL for the right; if `full`, those of the right
-    without a partner as well."""
+    """As Join; and the unmatched elements of the left, with NULL for the right; if `full`, those of the right, too."""
 
     full: bool
     predicate: Expression
@@ -166,7 +165,7 @@ class OuterJoin:
 
 @dataclass(frozen=True, slots=True)
 class SemiJoin:
-    """The elements of the left while they have a partner on the right; if `anti`, while they have none."""
+    """The elements of the left while they have a match on the right; if `anti`, while they have none."""
 
     anti: bool
     predicate: Expression | None
@@ -176,7 +175,7 @@ class SemiJoin:
 
 @dataclass(frozen=True, slots=True)
 class MarkJoin:
-    """The elements of the left with a further column that says whether they have a partner on the right."""
+    """The elements of the left with a further column that is true while they have a match on the right."""
 
     mark: Column
     predicate: Expression | None
@@ -213,7 +212,7 @@ SetKind: TypeAlias = Literal["except all", "except", "except strict", "intersect
 
 @dataclass(frozen=True, slots=True)
 class SetOperation:
-    """Each payload as often as its kind says, given that it is valid l times in `left` and r times in `right`:
+    """Each payload with the multiplicity of its kind, given that it is valid l times in `left` and r times in `right`:
 
     except all      l - r, if that is more than 0         except          once if l > 0 and r = 0
     intersect all   the smaller of l and r                intersect       once if l > 0 and r > 0

@@ -38,7 +38,6 @@ def schema(plan: Plan) -> Schema:
 
 
 def column(plan: Plan, column_id: str) -> Column:
-    """The column with this id."""
     return next(c for c in schema(plan) if c.id == column_id)
 
 

@@ -67,7 +67,7 @@ def substitute_columns(plan: Plan, values: dict[str, Expression]) -> Plan:
 
 
 def size(plan: Plan) -> int:
-    """How many operators a plan has, and nodes of expressions in them: what all walks over it cost."""
+    """Number of operators and expression nodes of a plan: the cost of a walk over it."""
     return sum(1 + sum(extent(expression).nodes for expression in expressions(node)) for node in walk(plan))
 
 

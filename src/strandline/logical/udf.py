@@ -54,9 +54,9 @@ class UserFunction:
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """What an aggregate of the user's knows about some values each: one entry per column for each of them.
+    """States of a user-defined aggregate: one entry per column for each group of values.
 
-    The user sees the columns as a tuple, or the only one by itself if that is how it came.
+    The user function gets the columns as a tuple, or a single one by itself if that is what it returned.
     """
 
     columns: tuple[pa.Array, ...]
@@ -82,9 +82,9 @@ class States:
 
 @dataclass(frozen=True, slots=True)
 class UserAggregate:
-    """An aggregate of the user's: a state for each value, states merged into one, and what such a state amounts to.
+    """User-defined aggregate: initialize, merge and evaluate over states.
 
-    With `inverse` it is known how to take values out again; without, the values that stay have to be merged anew.
+    With `inverse` values can be removed; without, the remaining values are merged again.
     """
 
     name: str
@@ -109,7 +109,7 @@ class UserAggregate:
         return known if self.inverse is None else (*known, self.inverse)
 
     def __str__(self) -> str:
-        # What is in a checkpoint depends on whether there is an inverse.
+        # The content of a checkpoint depends on whether there is an inverse.
         return f"aggregate {self.usage} RETURNS {self.returns}{'' if self.inverse is None else ' WITH INVERSE'}"
 
     def initialized(self, values: pa.Array) -> States:
@@ -133,7 +133,7 @@ class UserAggregate:
         return self._combined("inverse", self.inverse, one, two)
 
     def evaluated(self, states: States) -> pa.Array:
-        """What the states amount to, in the type that the aggregate returns."""
+        """Evaluate states, in the return type of the aggregate."""
         who = f"evaluate of {self.title}"
         result = _called(who, self.evaluate, (states.seen,), _OF_STATES)
         return _returned(who, result, len(states), self.returns)
@@ -169,14 +169,14 @@ class UserAggregate:
     def _fitted(self, who: str, states: States, like: States) -> States:
         if (len(states.columns), states.alone) != (len(like.columns), like.alone):
             counts = f"{len(states.columns)} arrays where a state has {len(like.columns)}"
-            raise _wrong(who, counts, "A state has the same form always.")
+            raise _wrong(who, counts, "Return states of one form.")
         pairs = zip(states.columns, like.columns, strict=True)
         return States(tuple(_in_type(who, _storable(who, have), want.type) for have, want in pairs), states.alone)
 
 
 Definition: TypeAlias = UserFunction | UserAggregate
 
-_OF_STATES = "A state is what initialize returns: an Arrow array, or a tuple of them."
+_OF_STATES = "Return the state of initialize: an Arrow array, or a tuple of them."
 
 
 # ---- calls and what they return --------------------------------------------------------------------------------------
@@ -189,9 +189,9 @@ def _called(who: str, body: Callable[..., Any], arguments: Sequence[Any], hint: 
         # The first frame is ours, the second is the user's function.
         frames = traceback.extract_tb(error.__traceback__)[1:2]
         raise QueryError(
-            f"{who} has failed: {type(error).__name__}: {error}",
+            f"{who} failed: {type(error).__name__}: {error}",
             code="function-failed",
-            detail="".join(f"It was at line {frame.lineno} of {frame.filename}." for frame in frames) or None,
+            detail="".join(f"Raised at line {frame.lineno} of {frame.filename}." for frame in frames) or None,
             hint=hint,
         ) from None
 
@@ -202,7 +202,7 @@ def _array(who: str, result: object, rows: int) -> pa.Array:
     if not isinstance(result, pa.Array):
         raise _wrong(who, f"a {type(result).__name__} and not an Arrow array", "Return pa.array(values).")
     if len(result) != rows:
-        raise _wrong(who, f"{len(result)} values for {rows} rows", "There must be a value, or NULL, for each row.")
+        raise _wrong(who, f"{len(result)} values for {rows} rows", "Return a value or NULL for each row.")
     return result
 
 
@@ -218,16 +218,16 @@ def _in_type(who: str, array: pa.Array, wanted: pa.DataType, name: str | None = 
     try:
         return array.cast(wanted)
     except pa.ArrowInvalid as error:
-        what = f"a value that is no {name or wanted}: {error}"
-        raise _wrong(who, what, "Cast it before you return it.") from None
+        what = f"a value that is not a {name or wanted}: {error}"
+        raise _wrong(who, what, "Cast it before returning it.") from None
 
 
 def _storable(who: str, array: pa.Array) -> pa.Array:
     """A column of a state in a type that comes back from a checkpoint as it went."""
     kind = _stored(array.type)
     if kind is None:
-        hint = "States are made of numbers, texts, truth values, dates, times, bytes and lists of these."
-        raise _wrong(who, f"{array.type}, which cannot be kept", hint)
+        hint = "Use numbers, texts, booleans, dates, times, bytes and lists of these."
+        raise _wrong(who, f"{array.type}, which cannot be stored", hint)
     return array.cast(kind)
 
 
@@ -248,11 +248,11 @@ def _stored(kind: pa.DataType) -> pa.DataType | None:
 
 
 def _wrong(who: str, what: str, hint: str) -> QueryError:
-    return QueryError(f"{who} has returned {what}", code="function-result", hint=hint)
+    return QueryError(f"{who} returned {what}", code="function-result", hint=hint)
 
 
 def _close(have: pa.DataType, want: pa.DataType) -> bool:
-    """Whether a type differs in size only: Arrow's own functions are free with integers, decimals and texts."""
+    """True if a type differs in size only: Arrow's functions may widen integers, decimals and texts."""
     kinds = (pa.types.is_integer, pa.types.is_decimal, pa.types.is_timestamp, pa.types.is_date, pa.types.is_floating)
     texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
     return (
@@ -264,8 +264,7 @@ def _close(have: pa.DataType, want: pa.DataType) -> bool:
 
 
 def user_functions(tree: object) -> dict[str, Definition]:
-    """The functions and aggregates of the user's that a plan calls, by name; a plan is a tree of dataclasses and
-    tuples."""
+    """User-defined functions and aggregates of a plan, by name; a plan is a tree of dataclasses and tuples."""
     match tree:
         case UserFunction() | UserAggregate():
             return {tree.name: tree}

@@ -1,4 +1,4 @@
-"""Values and their types: order, room, text form, casts. Slow and obvious, as all of the meaning.
+"""Values and their types: order, range, text form, casts. Slow and obvious, as the whole reference semantics.
 
 None is NULL. A DOUBLE that is NaN equals itself and is greater than every number, so that grouping and sorting are
 sound.
@@ -44,8 +44,8 @@ EXACT: Final = Context(prec=120, rounding=ROUND_HALF_UP)  # exact for DECIMALs; 
 def compare(left: Any, right: Any) -> int:
     """-1, 0 or 1: the order of two values of one type, neither of them NULL. Texts compare by code point.
 
-    Arrays compare by the first element in which they differ, where NULL is the greatest; a shorter one comes before
-    those that go on from it.
+    Arrays compare by the first element in which they differ, where NULL is the greatest; a prefix comes before its
+    extensions.
     """
     if isinstance(left, tuple):
         pairs = zip(left, right, strict=False)
@@ -71,7 +71,7 @@ def best(values: list[Any], wanted: int) -> Value:
 
 
 def fit(value: Any, kind: Type) -> Value:
-    """The value in the form of its type; None where the type has no room for it."""
+    """The value in the form of its type; None if it is out of range."""
     match kind.name:
         case "INT":
             return int(value) if value is not None and -(2**31) <= value < 2**31 else None
@@ -110,7 +110,7 @@ def half_away(value: float) -> float:
 
 
 def cast(value: Any, source: Type, target: Type) -> Value:
-    """The value in another type; None where a text does not denote one or the type has no room for it."""
+    """The value in another type; None where a text is invalid or the value is out of range."""
     if value is None or source == target:
         return None if value is None else fit(value, target)
     match source.name, target.name:
@@ -183,7 +183,7 @@ def _show_double(value: float) -> str:
 
 
 def parse(text: str, kind: Type) -> Value:
-    """The value that a text denotes, blanks around it aside; None if it denotes none."""
+    """The value that a text denotes, ignoring blanks around it; None if it is invalid."""
     text = text.strip(BLANKS) if kind.name != "VARCHAR" else text
     match kind.name:
         case "VARCHAR":

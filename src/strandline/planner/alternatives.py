@@ -1,7 +1,7 @@
-"""The space of plans that mean the same: single steps from a plan to others, and a search for a cheaper one.
+"""Plan space: equivalent alternatives of a plan, one step apart, and a beam search for a cheaper plan.
 
-The stages of `pipeline.py` are for rules that always pay. A rule of this module may pay or not: two directions of one
-law are both here, and the cost of whole plans decides.
+The stages of `stages.py` are for rules that always pay. A rule of this module may pay or not: two directions of one law
+are both here, and the cost of whole plans decides.
 
 A step replaces one subplan by another with the same snapshots and the same columns. That is enough for every operator
 above but a window, which stands on more than snapshots: whether elements are valid for an instant or seen once per
@@ -95,7 +95,7 @@ def ways(rule: Rule) -> Ways:
 
 
 ALTERNATIVES: Final[tuple[Ways, ...]] = (
-    # Conditions: early, where they save work for others, or late, where they are dear themselves.
+    # Filter placement: push down to reduce the input of others, or pull up where the predicate itself is expensive.
     *map(ways, (merge_filters, swap_filters)),
     split_filter,
     *map(
@@ -120,14 +120,14 @@ ALTERNATIVES: Final[tuple[Ways, ...]] = (
     ),
     pull_filter_above_join,
     take_filter_out_of_join,
-    # Computations: for all rows, for those that are left, or for pairs; results move, or what they are computed from.
+    # Computations: for all rows, for the remaining ones, or for pairs; results move, or their operands.
     *map(ways, (merge_maps, share_with_filter, push_map_below_window, pull_map_above_window, push_map_below_union)),
     pull_map_above_join,
     push_map_below_join,
     # Joins: which first, and which side is the left one.
     *map(ways, (swap_join, exchange_in_join)),
     rotate_join,
-    # Copies and groups: fewer elements below, or fewer operators that keep them.
+    # Duplicates and groups: fewer elements below, or fewer operators that keep them.
     *map(ways, (push_distinct_below_join, pull_distinct_above_join, push_distinct_below_match)),
     remove_copies_early,
     *map(ways, (remove_copies_of_partners, leave_copies)),
@@ -164,7 +164,7 @@ def neighbours(plan: Plan, rules: Sequence[Ways] = ALTERNATIVES) -> Iterator[tup
 
 
 def _may_stand_below(above: Plan, before: Plan, after: Plan) -> bool:
-    """Whether an operator sees no difference between two inputs with the same snapshots."""
+    """True if an operator cannot distinguish two inputs with the same snapshots."""
     if not isinstance(above, TimeWindow | CountWindow | SessionWindow):
         return True
     if is_point_stream(before) != is_point_stream(after) or granule(before) != granule(after):
@@ -174,15 +174,15 @@ def _may_stand_below(above: Plan, before: Plan, after: Plan) -> bool:
 
 # ---- search ----------------------------------------------------------------------------------------------------------
 
-LIMIT: Final = 300  # plans that a search may look at
-WIDTH: Final = 4  # of the plans of a round, those from which it goes on
+LIMIT: Final = 300  # plans that a search may cost
+WIDTH: Final = 4  # beam width: plans of a round that the search continues from
 MAX_ROUNDS_WITHOUT_GAIN: Final = 3  # rounds without a better plan
-SHOWN: Final = 5  # rejected plans that are remembered
+SHOWN: Final = 5  # rejected plans that are reported
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A plan that was looked at, what it costs, and the rules that led to it from where the search began."""
+    """A costed plan, and the rules that led to it from the start of the search."""
 
     plan: Plan
     cost: float
@@ -191,7 +191,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The result of a search: the best plan, the best of the others, and how many were looked at."""
+    """Result of a search: the best plan, the best of the others, and the number of costed plans."""
 
     best: Candidate
     rejected: tuple[Candidate, ...]
@@ -203,10 +203,10 @@ class SearchResult:
 
 
 def improve(plan: Plan, cost: Cost, limit: int = LIMIT) -> SearchResult:
-    """The cheapest plan that a beam search over single steps finds; the same one every time.
+    """Beam search over single steps for the cheapest plan; deterministic.
 
-    It looks at no more than `limit` plans, so its time is bounded whatever the plan. A plan that costs the same as
-    another does not take its place: what is written stands where nothing is gained.
+    It costs no more than `limit` plans, so its time is bounded whatever the plan. A plan of equal cost does not replace
+    another: the written order stays where nothing is gained.
     """
     best = Candidate(plan, _finite(cost(plan)))
     seen, looked_at, beam, waited = {plan}, [best], [best], 0
@@ -227,7 +227,7 @@ def improve(plan: Plan, cost: Cost, limit: int = LIMIT) -> SearchResult:
 
 
 def separating_rule(chosen: Candidate, other: Candidate) -> str:
-    """The first rule that was applied on the way to one of two plans and not on the way to the other."""
+    """The first rule that was applied to reach one of two plans and not the other."""
     for one, two in zip(chosen.rules, other.rules, strict=False):
         if one != two:
             return two
@@ -237,5 +237,5 @@ def separating_rule(chosen: Candidate, other: Candidate) -> str:
 
 
 def _finite(cost: float) -> float:
-    """Costs that can be ordered; what is no number is worse than all."""
+    """Comparable costs; NaN is worse than all."""
     return math.inf if math.isnan(cost) else cost

@@ -1,11 +1,11 @@
-"""What flows on each edge of a plan in the steady state: after chapter 22 of Krämer's thesis.
+"""Cardinality estimation: the stream on each edge of a plan in the steady state, after chapter 22 of Krämer's thesis.
 
 The thesis describes a stream by d, the mean distance between two starts, l, the mean length of validity, and g, the
-granule. Here it is the rate 1/d, the length, and the granule, in seconds, and for each column how many values it has.
-`length · rate` elements are valid at an instant: that is what an operator above must keep.
+granule. Here it is the rate 1/d, the length, and the granule, in seconds, and for each column the number of its
+distinct values. `length · rate` elements are valid at an instant: that is what an operator above must keep.
 
 Formulas (22.1) to (22.12); for what the thesis leaves open (sessions, changes, first rows, outer and semi joins, set
-operations) they are derived in the same way, and said below.
+operations) they are derived in the same way below.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ CHRONON: Final = 1 / SECOND
 LENGTH: Final = 60.0  # seconds that rows are valid which bring their intervals
 RATE: Final = 1000.0  # rows per second of a stream of which nothing is known
 VALUES: Final = 1000.0  # values of a column of which nothing is known
-LONGEST: Final = 3600.0 * 24 * 365  # "for ever", so that sums stay finite
+LONGEST: Final = 3600.0 * 24 * 365  # unbounded validity, as a number, so that sums stay finite
 
 EQUAL_TO_UNKNOWN: Final = 0.1
 RANGE: Final = 1 / 3  # a comparison with a constant
@@ -60,17 +60,19 @@ OTHER: Final = 0.5
 
 
 StatisticsByStream: TypeAlias = Mapping[str, StreamStatistics]
-MatchKind: TypeAlias = OneOf["left", "full", "semi", "anti", "mark"]  # which join asks who has no partner
+MatchKind: TypeAlias = OneOf[
+    "left", "full", "semi", "anti", "mark"
+]  # the side of a join whose unmatched elements matter
 NOTHING_KNOWN: Final[StatisticsByStream] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class StreamProfile:
-    """A stream in the steady state: elements per second, seconds that each is valid, the granule of its ends in
-    seconds, and how many values a column has, by id.
+    """Stream profile in the steady state: elements per second, seconds of validity, the granule of ends in seconds, and
+    the number of distinct values by column id.
 
-    `spread` if some are valid longer than others, between not at all and twice the mean. A join brings its results in
-    bursts, as many as a row finds partners; those of a burst agree in the columns `alike`.
+    `spread` if some are valid longer than others, between not at all and twice the mean. A join emits its results in
+    bursts, one per match of a row; those of a burst agree in the columns `alike`.
     """
 
     rate: float
@@ -83,21 +85,21 @@ class StreamProfile:
 
     @property
     def valid(self) -> float:
-        """How many elements are valid at an instant."""
+        """Number of elements valid at an instant."""
         return self.rate * self.length
 
     def values_of(self, column: str) -> float:
-        """How many values a column has among the elements that are valid together."""
+        """Number of distinct values of a column among the elements that are valid together."""
         return max(1.0, min(self.values.get(column, VALUES), max(self.valid, 1.0)))
 
 
 def characteristics(plan: Plan, statistics: StatisticsByStream) -> StreamProfile:
-    """What flows out of a plan."""
+    """Stream profile of the output of a plan."""
     return estimate_output(plan, tuple(characteristics(source, statistics) for source in sources(plan)), statistics)
 
 
 def estimate_output(plan: Plan, below: tuple[StreamProfile, ...], statistics: StatisticsByStream) -> StreamProfile:
-    """What flows out of an operator, given what flows into it."""
+    """Stream profile of the output of an operator, given those of its inputs."""
     match plan:
         case Scan(stream, _, columns, intervals):
             return read(statistics.get(stream, StreamStatistics()), columns, intervals)
@@ -136,7 +138,7 @@ def estimate_output(plan: Plan, below: tuple[StreamProfile, ...], statistics: St
         case Union(columns, inputs):
             return merged(columns, tuple(schema(source) for source in inputs), below)
         case SetOperation(_, columns, left, right):
-            # Both sides together, payload by payload, change as a group does; what is left of them is not more.
+            # Both sides together, payload by payload, change as a group does; the result is not more.
             both = merged(columns, (schema(left), schema(right)), below)
             return grouped(both, groups_of(both, tuple(c.id for c in columns)))
         case _:
@@ -148,7 +150,7 @@ def _sides(below: tuple[StreamProfile, ...]) -> tuple[StreamProfile, StreamProfi
     return left, right
 
 
-# What each operator makes of a stream: for logical and physical plans alike.
+# Estimates per operator, for logical and physical plans alike.
 
 
 def read(known: StreamStatistics, columns: Schema, intervals: bool) -> StreamProfile:
@@ -189,16 +191,16 @@ def changing(below: StreamProfile) -> StreamProfile:
 
 
 def first_rows(below: StreamProfile, partition: tuple[str, ...], limit: int) -> StreamProfile:
-    """Of the valid elements `limit` of each partition are seen; one that comes or goes changes who is with the
+    """Top-k: of the valid elements `limit` of each partition are visible; an arrival or expiry changes them with the
     probability that it is among them."""
     seen = min(limit * groups_of(below, partition), below.valid)
     share = seen / below.valid if below.valid else 1.0
-    rate = max((2 - share) * below.rate * share, CHRONON)  # who goes makes room for another, if there is one
+    rate = max((2 - share) * below.rate * share, CHRONON)  # an expiring element is replaced by another, if there is one
     return replace(below, rate=rate, length=seen / rate)
 
 
 def ranked(below: StreamProfile, place: Column, partition: tuple[str, ...], limit: int | None) -> StreamProfile:
-    """Whoever comes or goes moves those behind it, half of its partition or of the places that are shown."""
+    """Rank: an arrival or expiry shifts the elements behind it, half of its partition or of the visible ranks."""
     item = below.valid / groups_of(below, partition)
     moved = max(1.0, min(item, limit or item) / 2)
     shown = min(1.0, limit / item) if limit is not None and item > limit else 1.0
@@ -229,10 +231,10 @@ def mapped(below: StreamProfile, outputs: tuple[tuple[Column, Expression], ...])
 
 
 def joined(predicate: Expression | None, left: StreamProfile, right: StreamProfile) -> StreamProfile:
-    """(22.4), thinned by the predicate. A pair is valid for what is left of the older of the two."""
+    """(22.4), reduced by the predicate. A pair is valid for the rest of the older of the two."""
     values = {**left.values, **right.values}
     rate = left.rate * right.valid + right.rate * left.valid
-    if predicate is not None:  # the values of a column are not limited by what is valid
+    if predicate is not None:  # the values of a column are not limited by the valid elements
         rate *= selectivity(predicate, StreamProfile(rate, math.inf, values=values))
     length = left.length * right.length / max(left.length + right.length, CHRONON)
     comings = left.rate + right.rate
@@ -258,17 +260,16 @@ def _equated(predicate: Expression | None) -> frozenset[str]:
 
 
 def unmatched_fraction(pairs: StreamProfile, left: StreamProfile) -> float:
-    """With p partners at a time on average, an element has none for the share e^-p of its time, if they come at
-    random."""
+    """Poisson probability of zero matches: unmatched fraction e^-p of the time, with p matches on average."""
     matches = pairs.valid / left.valid if left.valid else 0.0
     return math.exp(-min(matches, 700.0))
 
 
 def matched(kind: MatchKind, predicate: Expression | None, left: StreamProfile, right: StreamProfile) -> StreamProfile:
-    """An element of the left is cut where its partners come and go."""
+    """An element of the left is split where its matches begin and end."""
     pairs = joined(predicate, left, right)
     unmatched = unmatched_fraction(pairs, left)
-    # A partner that comes or goes makes a difference if it is the only one.
+    # A match that begins or ends makes a difference if it is the only one.
     switches = left.rate + 2 * pairs.rate * unmatched
     match kind:
         case "left" | "full":
@@ -296,9 +297,9 @@ def unique(below: StreamProfile, columns: tuple[str, ...]) -> StreamProfile:
     """(22.5), where payloads come at random: an element is valid until its end, or from the end of the last one with
     its payload, whichever leaves less.
 
-    Where some are valid longer than others, up to L, most say nothing new: only who ends later than all before does.
-    That end runs ahead of time by L - h; one of them comes later with the chance h / L and moves it by h / 2, and in
-    all it moves as time does. So h² = 2 L / (elements per second and payload), and h / L of them are left.
+    Where some are valid longer than others, up to L, most are redundant: only an element that ends later than all
+    before is not. That end runs ahead of time by L - h; one of them comes later with the chance h / L and moves it by h
+    / 2, and in all it moves as time does. So h² = 2 L / (elements per second and payload), and h / L of them are left.
     """
     if not below.rate or not below.length:
         return below
@@ -339,7 +340,7 @@ def grouped(stream: StreamProfile, groups: float) -> StreamProfile:
 
 
 def groups_of(stream: StreamProfile, columns: tuple[str, ...]) -> float:
-    """How many combinations of values ever come, not only at an instant."""
+    """Number of distinct value combinations over all time, not only at an instant."""
     return reduce(lambda found, column: found * stream.values.get(column, VALUES), columns, 1.0)
 
 
@@ -387,7 +388,7 @@ def _equal(one: Expression, two: Expression, stream: StreamProfile) -> float:
 
 
 def values_in(expression: Expression, stream: StreamProfile) -> float:
-    """How many values an expression has: no more than the columns that it reads, taken together."""
+    """Number of distinct values of an expression: at most that of the combinations of its columns."""
     match expression:
         case Literal():
             return 1.0

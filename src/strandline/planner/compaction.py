@@ -1,7 +1,7 @@
-"""When segments of state are merged: the rule that the state follows, and what it leads to in the steady state.
+"""LSM compaction policy of state segments, and its effect in the steady state.
 
-Rows of a hashed log leave with their whole segment, so a log holds more rows than are valid. How many, in how many
-segments, and how often a row is rewritten follows from the rule alone: `foreseen` plays it through with numbers.
+Rows of a hashed log leave with their whole segment, so a log holds more rows than are valid. Their number, the number
+of segments and the write amplification follow from the policy alone: `foreseen` simulates it with counts.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class LogForecast:
 
 
 def foreseen(per_batch: float, batches: float, spread: bool) -> LogForecast:
-    """A log that gets `per_batch` rows at a time, each valid for so many batches: all equally long or, if `spread`,
-    between not at all and twice as long."""
+    """Simulate a log that gets `per_batch` rows per batch, each valid for the given number of batches: all equally long
+    or, if `spread`, between not at all and twice as long."""
     if per_batch <= 0 or batches <= 0:
         return LogForecast(0.0, 0.0, 0.0)
     rounded = float(f"{per_batch:.3g}"), float(f"{batches:.3g}")
@@ -113,7 +113,7 @@ class _Play:
         return sum(rows for _, rows in self.segments), len(self.segments), rewritten
 
     def _alive(self, born: NDArray[np.float64], now: int) -> float:
-        """How many of the rows of some batches are valid, each batch spread evenly over its time."""
+        """Number of valid rows of some batches, each batch spread evenly over its time."""
         age = now - born
         share = 1 - age / self.longest if self.spread else self.longest - age + 0.5
         return float(np.clip(share, 0.0, 1.0).sum() * self.per_batch)

@@ -1,14 +1,14 @@
-"""What each physical operator keeps and does, per second: rows in its state, and work in units that have a price.
+"""Cost model of physical operators: state in rows, and work per second in priced units.
 
 State is what `State.rows()` counts. Work is counted as the operators do it: what is proportional to new rows, what
 they read again in every batch, what merging segments of state rewrites. `planner/prices.py` has the prices.
 
     row         a row that comes in            touched     a row of the state that a batch reads again
     result      a row that goes out            rewritten   a row that merging segments writes again
-    byte        moved with either              probe       a row that looks into a segment
-    pair        of rows that are compared      step        an operator that runs for a batch in a bucket
+    byte        moved with either              probe       a row that probes a segment
+    pair        of rows that are compared      step        an operator that runs for a batch in a shard
     computed    nanoseconds of expressions     sorted      a row that ends out of order
-    covered     pairs that hide loneliness     total, extreme, member    changes that an aggregate follows
+    covered     matches of an outer join       total, extreme, member    changes that an aggregate follows
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SUMS: Final = {"DOUBLE": 3.0, "DECIMAL": 2.0}  # running totals that an exact s
 
 @dataclass(frozen=True, slots=True)
 class OperatorCost:
-    """What an operator keeps, all buckets together, and the work that it does per second."""
+    """State of an operator over all shards, and its work per second."""
 
     rows: float = 0.0
     bytes: float = 0.0
@@ -55,7 +55,7 @@ def _width(kind: Type) -> int:
 
 
 def kept(node: Node, known: Mapping[Node, PhysicalProfile], batch: float, steps: float) -> OperatorCost:
-    """The state and the work of an operator in batches of so many seconds, with `steps` of them per second."""
+    """State and work of an operator in batches of the given length, with `steps` of them per second."""
     below = [known[source] for source in sources(node)]
     out = known[node].stream
     first = below[0]
@@ -92,7 +92,7 @@ def kept(node: Node, known: Mapping[Node, PhysicalProfile], batch: float, steps:
             each_bytes += _HASH
         case physical.FirstOccurrence(keys, values, _):
             rows = sum(groups_of(first.stream, (*keys, column_id)) for _, column_id in values)
-            # Nobody comes who has not been here: the log stands still, in a few segments.
+            # All keys are known: the log does not grow, in a few segments.
             work["probe"] = arriving * len(values) * 3
         case physical.IncrementalAggregate():
             rows, each_bytes = _aggregate(node, first, batch, work)
@@ -113,7 +113,9 @@ def kept(node: Node, known: Mapping[Node, PhysicalProfile], batch: float, steps:
             # Older ones stay until there are twice as many as needed.
             rows = first.stream.valid
             if limit is not None:
-                together = limit * max(1.0, first.uncut.length / first.stream.granule)  # of who leaves together
+                together = limit * max(
+                    1.0, first.uncut.length / first.stream.granule
+                )  # of elements that expire together
                 rows = groups * min(item, 1.25 * in_skyband(limit, item), together)
             work["touched"] = rows / batch
         case physical.Split(length_us, _, _):
@@ -136,7 +138,7 @@ def _valid_after(flow: PhysicalProfile) -> float:
 
 
 def _log(flow: PhysicalProfile, rate: float, length: float, batch: float, spread: bool | None = None) -> LogForecast:
-    """A hashed log over all buckets. Of what is cut at the progress nothing is kept."""
+    """A hashed log over all shards. Elements cut at the watermark are not kept."""
     if flow.cut:
         return LogForecast(0.0, 0.0, 0.0)
     item = foreseen(
@@ -146,7 +148,7 @@ def _log(flow: PhysicalProfile, rate: float, length: float, batch: float, spread
 
 
 def _sorted(flow: PhysicalProfile, batch: float, work: Work) -> None:
-    """What keeping elements in order of their end takes: those that end out of order are sorted, and runs merged."""
+    """Cost of keeping elements in order of their end: those that end out of order are sorted, and runs merged."""
     if flow.stream.length >= LONGEST:
         return
     rate, length = flow.stream.rate * flow.copies, flow.stream.length
@@ -162,7 +164,7 @@ def _join(
     batch: float,
     work: Work,
 ) -> tuple[float, float]:
-    """Rows kept on both sides and their mean size; adds what a join does to the work."""
+    """Rows kept on both sides and their mean size; adds the work of a join."""
     logs = [_log(side, side.stream.rate, side.stream.length, batch) for side in (left, right)]
     rows = sum(log.rows for log in logs)
     widths = [width(schema(side)) + _HASH for side in (node.left, node.right)]
@@ -192,7 +194,7 @@ def _match(
     if node.kind in ("semi", "mark"):
         fresh, alone = matched_fragments(pairs, left.stream), unmatched_fraction(pairs, left.stream)
         matches = -math.log(alone) if alone > 0 else 700.0
-        # The last of the partners that were there, and the element itself, stay for most of its time.
+        # The last of the earlier matches, and the element itself, stay for most of its time.
         stays = left.stream.length * matches / (matches + 1)
         extra += _log(left, fresh, stays, batch, False).rows
         if not left.cut:
@@ -218,7 +220,7 @@ def _harmonic(number: float) -> float:
 
 
 def _unique(source: Node, first: PhysicalProfile, batch: float, work: Work) -> float:
-    """Everything that covers something new is remembered until it ends, and waits until its time comes."""
+    """Every element that extends the cover is kept until it ends, and waits until its time comes."""
     stream = first.stream
     columns = tuple(c.id for c in schema(source))
     left = unique(stream, columns)
@@ -261,7 +263,7 @@ def _aggregate(
 
 
 def _totals(call: AggregateCall) -> float:
-    """How many running totals an aggregate has, beside the number of rows."""
+    """Number of running totals of an aggregate, apart from the number of rows."""
     if call.argument is None or looks_at_members(call) or call.function in ("min", "max"):
         return 0.0
     sums = _SUMS.get(call.argument.type.name, 1.0)

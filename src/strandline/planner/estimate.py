@@ -1,6 +1,6 @@
-"""What a physical plan will need: rates, state and CPU time of every operator, in the steady state.
+"""Cost estimate of a physical plan: rates, state and CPU time of every operator, in the steady state.
 
-Krämer's chapter 22 for the operators as they are here; `docs/optimizer.md` says how good it is.
+Krämer's chapter 22 for the operators as they are here; `docs/optimizer.md` reports its accuracy.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from strandline.planner.physical_cardinality import PhysicalProfile, estimate_ou
 from strandline.planner.prices import Prices, load_prices
 
 MOST_FASTER: Final = 100.0
-BATCH_SECONDS: Final = 1.0  # of stream time in a batch, where nothing else is said
+BATCH_SECONDS: Final = 1.0  # of stream time in a batch, by default
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """An operator in the steady state: rows per second, how long they are valid and to which granule, in seconds; what
-    it keeps, all buckets together; CPU seconds per second; and the work that these are for."""
+    """Estimate of an operator in the steady state: rows per second, their validity and granule in seconds; state over
+    all shards; CPU seconds per second; and the work behind them."""
 
     rate_in: float
     rate_out: float
@@ -40,18 +40,19 @@ class Estimate:
 
     @property
     def grows(self) -> bool:
-        """Whether there is no steady state, since rows never leave."""
+        """True if there is no steady state, since rows never expire."""
         return self.rows > 0 and self.length >= LONGEST
 
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """By step, as `physical/graph.py` names them; by stream that is read; by fragment what sending its output costs."""
+    """By step, as `physical/graph.py` names them; by stream that is read; by fragment the cost of sending its
+    output."""
 
     steps: Mapping[str, Estimate]
     reading: Mapping[str, Estimate]
     sending: Mapping[str, Estimate]
-    driving: Estimate  # what a batch costs beside its operators: taking rows in, handing state on, saying what was done
+    driving: Estimate  # cost of a batch apart from its operators: ingestion, state, reporting
     batch_seconds: float
     shards: int
 
@@ -123,7 +124,7 @@ class _Walk:
         if port.name.startswith(SOURCE):
             stream = self.streams[port.name.removeprefix(SOURCE)]
             known = self.statistics.get(stream.name, stream.statistics)
-            # Whoever waits for several streams waits for the one that is most out of order.
+            # An operator over several streams waits for the one with the largest out-of-orderness.
             early = max(self.streams[name].disorder_us for name in fragment.streams) / SECOND
             return PhysicalProfile(read(known, port.columns, stream.has_intervals), early=early)
         feeder, flow = self.feeders[port.name]
@@ -142,7 +143,7 @@ class _Walk:
         return Estimate(arriving, out.rate, length, out.granule, found.rows, found.bytes, cost, found.work)
 
     def _steps(self, fragment: Fragment) -> float:
-        """How often per second the operators of a fragment run."""
+        """Runs per second of the operators of a fragment."""
         return (self.pipeline.shards if fragment.stage and fragment.everywhere else 1) / self.batch
 
     def _sending(self, fragment: Fragment, flow: PhysicalProfile) -> Estimate:

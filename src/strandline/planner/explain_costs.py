@@ -1,6 +1,6 @@
-"""A physical plan with what is expected of it: rates, CPU time and state beside every operator, and what that needs.
+"""EXPLAIN with costs: rates, CPU time and state beside every operator, and the totals.
 
-What nobody said is marked as assumed.
+Undeclared statistics are marked as assumed.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from strandline.planner.physical.graph import SOURCE
 from strandline.planner.physical.plan import Pipeline, numbered, ports, schema
 
 _HEADS: Final = ("rows/s", "CPU ms/s", "state")
-_MAX_NAMES: Final = 4  # streams or columns that are named; of more the number is told
+_MAX_NAMES: Final = 4  # streams or columns that are named; of more only the number
 
 
 def show_costs(pipeline: Pipeline, found: Estimates) -> str:
-    """The plan, with figures to the left of it: they stand in line however long an operator is."""
+    """The plan with a column of figures to the left, aligned whatever the operators."""
     table = [(*_HEADS, "")]
     for line in pipeline_lines(pipeline):
         about = _about(line.about, found)
@@ -51,22 +51,21 @@ def _cells(estimate: Estimate) -> tuple[str, str, str]:
 
 
 def show_needs(found: Estimates, cores: int, faster: float) -> str:
-    """What the plan needs in all, and whether the machine keeps up with the streams; `faster` is how much faster they
-    may become."""
+    """Total needs of the plan, and its headroom; `faster` is the factor by which the streams may speed up."""
     share = found.cost / cores
     grows = any(step.grows for step in found.steps.values())
-    state = "state that grows" if grows else f"state of {size(found.bytes)}" if found.bytes else "no state"
+    state = "unbounded state" if grows else f"state of {size(found.bytes)}" if found.bytes else "no state"
     lines = [f"needs {percent(share)} of {cores} core{'' if cores == 1 else 's'}, {state}"]
     if share > 1:
-        lines.append(f"does not keep up: the streams bring {share:.1f} times what {cores} cores can take")
+        lines.append(f"overloaded: needs {share:.1f}× the {cores} available core{'' if cores == 1 else 's'}")
     else:
-        limit = f"{faster:.2g} times" if faster < MOST_FASTER else "a hundred times"
-        lines.append(f"keeps up, also if the streams become {limit} as fast" if faster > 1.1 else "just keeps up")
+        limit = f"{faster:.2g}×" if faster < MOST_FASTER else "over 100×"
+        lines.append(f"headroom: {limit} the expected input rate" if faster > 1.1 else "headroom: none")
     return "\n".join(lines)
 
 
 def show_assumed(pipeline: Pipeline, statistics: StatisticsByStream) -> list[str]:
-    """What was taken for true because nobody said anything, and how to say it."""
+    """Assumed statistics, and the hints that would declare them."""
     lines = []
     for stream in pipeline.streams:
         known = statistics.get(stream.name, StreamStatistics())
@@ -75,7 +74,7 @@ def show_assumed(pipeline: Pipeline, statistics: StatisticsByStream) -> list[str
         parts = [f"{RATE:,.0f} rows/s"] if known.rate is None else []
         if missing:
             listed = ", ".join(missing) if len(missing) <= _MAX_NAMES else f"each of {len(missing)} columns"
-            parts.append(f"{VALUES:,.0f} values of {listed}")
+            parts.append(f"{VALUES:,.0f} distinct values of {listed}")
         hints = ["rate = …"] if known.rate is None else []
         hints += [f"distinct({missing[0]}) = …"] if missing else []
         if parts:
@@ -84,7 +83,7 @@ def show_assumed(pipeline: Pipeline, statistics: StatisticsByStream) -> list[str
 
 
 def _asked_for(pipeline: Pipeline, stream: str) -> list[str]:
-    """The columns of a stream whose number of values an estimate asks for: keys of joins, groups and partitions."""
+    """Columns of a stream whose number of distinct values an estimate needs: keys of joins, groups and partitions."""
     copies: dict[str, str] = {}
     asked: dict[str, None] = {}
     for fragment in pipeline.fragments:

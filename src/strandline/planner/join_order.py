@@ -1,4 +1,4 @@
-"""In which order joins are done: by rates, windows and selectivities, not as the text has it.
+"""Join ordering by rates, windows and selectivities.
 
 A cluster is a tree of joins and nothing else. Joins commute and associate at every instant, so any tree over its inputs
 gives the same snapshots, if every condition stands where the columns that it reads have come together.
@@ -21,8 +21,10 @@ from strandline.planner.joins.rates import JoinInput, JoinLoad, JoinQuery, Tree
 from strandline.planner.joins.search import best_plan, cheapest_tree, last_joins
 from strandline.planner.prices import Prices, load_prices
 
-MAX_INPUTS: Final = 10  # inputs; with more of them the search takes longer than it is worth, and the text stands
-EXCHANGE: Final = 0.7e-6  # seconds for a row on its way to a join, in Spark and beside the operators: `bench shedding`
+MAX_INPUTS: Final = 10  # inputs; with more of them the search costs more than it gains, and the written order stays
+EXCHANGE: Final = (
+    0.7e-6  # seconds per row on its way to a join, in Spark and apart from the operators: `bench shedding`
+)
 MIN_IMPROVEMENT: Final = 0.95  # a plan that differs from the text must cost less than this part of it
 
 
@@ -51,7 +53,7 @@ def order_joins(
 
 @dataclass(frozen=True, slots=True)
 class JoinOrder:
-    """A plan with one of its clusters in another order, which `words` tell."""
+    """A plan with one of its clusters in another order, described by `words`."""
 
     words: str
     plan: Plan
@@ -87,7 +89,7 @@ def other_orders(
 
 
 def show_order(cluster: JoinGraph, tree: Tree) -> str:
-    """Which joins are done first, in the names of the text."""
+    """The join order as nested names of the text."""
     if isinstance(tree, int):
         scans = [node.alias for node in walk(cluster.inputs[tree]) if isinstance(node, Scan)]
         return scans[0] if len(scans) == 1 else f"[{', '.join(scans)}]"
@@ -113,7 +115,7 @@ def cluster_of(plan: Join) -> JoinGraph:
 def _best(cluster: JoinGraph, statistics: StatisticsByStream, capacity: float | None, prices: Prices | None) -> Tree:
     query = join_query(cluster, statistics, prices)
     whole = np.ones(query.size)
-    # Windows without an end multiply: where that goes beyond all numbers, nothing is gained, and the text stands.
+    # Unbounded windows multiply: where the estimate overflows, nothing is gained, and the written order stays.
     with np.errstate(all="ignore"):
         best = cheapest_tree(query)
         cost, textual = (JoinLoad.of(query, tree).at(whole) for tree in (best, cluster.tree))
@@ -144,7 +146,7 @@ def join_query(cluster: JoinGraph, statistics: StatisticsByStream, prices: Price
 
 
 def _divides(part: Call, owners: Sequence[frozenset[str]]) -> bool:
-    """Whether each side of an equality reads one input."""
+    """True if each side of an equality reads one input."""
     return all(any(columns_of(side) <= own for own in owners) for side in part.arguments)
 
 
@@ -178,7 +180,7 @@ def rebuilt(cluster: JoinGraph, tree: Tree) -> Plan:
 
 
 def in_order(plan: Plan, before: Plan) -> Plan:
-    """The columns as they were: what is above may go by their positions."""
+    """The columns in their original order: operators above may refer to positions."""
     wanted = schema(before)
     if schema(plan) == wanted:
         return plan

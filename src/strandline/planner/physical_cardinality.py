@@ -1,7 +1,7 @@
-"""What flows out of each physical operator: the streams of `planner/cardinality.py`, as the operators cut them.
+"""Cardinality of physical operators: the stream profiles of `planner/cardinality.py`, with the cuts at batch ends.
 
-A physical operator says the same as its logical one in more pieces: what it can only tell up to the progress it tells
-anew in every batch. So how much flows depends on how long a batch is.
+A physical operator emits the same snapshots in more intervals: what is final only up to the watermark is emitted again
+in every batch. So rates depend on the length of a batch.
 """
 
 from __future__ import annotations
@@ -41,17 +41,16 @@ from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Node, schema, sources
 
 COALESCED_FRACTION = (
-    0.5  # the share of pieces that a coalesce joins to the one before, where nothing is known of the values
+    0.5  # the share of intervals that a coalesce merges with the one before, where nothing is known of the values
 )
 
 
 @dataclass(frozen=True, slots=True)
 class PhysicalProfile:
-    """A stream in the buckets of a stage.
+    """Stream profile over the shards of a stage.
 
-    `cut` if none of its elements reaches beyond the progress; `whole` is the share of them that begin where no batch
-    does. `early` is by how many seconds rows come before the progress gets to them. It lies in so many `shards`,
-    `copies` times.
+    `cut` if none of its elements reaches beyond the watermark; `whole` is the share of them that begin where no batch
+    does. `early` is by how many seconds rows precede the watermark. It is in `shards` shards, `copies` times.
     """
 
     stream: StreamProfile
@@ -63,7 +62,7 @@ class PhysicalProfile:
 
     @property
     def arriving(self) -> float:
-        """Rows per second, all copies together."""
+        """Rows per second over all shards."""
         return self.stream.rate * self.copies
 
     @property
@@ -83,14 +82,13 @@ class PhysicalProfile:
 
 
 def condition_of(node: physical.HashJoin | physical.OuterHashJoin, keys_only: bool = False) -> Expression | None:
-    """The condition of a join as one expression."""
     equal = [Call("=", pair, BOOLEAN) for pair in zip(node.left_keys, node.right_keys, strict=True)]
     rest = [] if node.condition is None or keys_only else [node.condition]
     return conjunction((*equal, *rest))
 
 
 def estimate_output(node: Node, known: Mapping[Node, PhysicalProfile], batch: float) -> PhysicalProfile:
-    """What flows out of an operator in batches of so many seconds; of those below it that is known."""
+    """Profile of the output of an operator in batches of the given length, from those of its inputs."""
     below = tuple(known[source] for source in sources(node))
     first = below[0]
     stream = first.stream
@@ -172,13 +170,12 @@ def _matched(
     if node.kind == "anti":
         return left.cut_every(batch, found)
     alone = found.valid / 2 if node.kind == "mark" else max(found.valid - pairs.valid, 0.0)
-    rate = found.rate + alone / batch  # who is alone is told so in every batch
+    rate = found.rate + alone / batch  # an unmatched element is emitted in every batch
     return replace(left, stream=replace(found, rate=rate, length=found.valid / rate if rate else 0.0, spread=True))
 
 
 def matched_fragments(pairs: StreamProfile, left: StreamProfile) -> float:
-    """How many pieces per second say that an element has a partner: one while those that were there before it last, and
-    one from the first that comes after it."""
+    """Matched intervals per second: one while earlier matches last, and one from the first later match on."""
     return 2 * left.rate * (1 - unmatched_fraction(pairs, left))
 
 
@@ -188,7 +185,7 @@ def in_skyband(limit: int, rows: float) -> float:
 
 
 def _mean_copies(copies: Expression, source: Node, known: Mapping[Node, PhysicalProfile]) -> float:
-    """How many copies a set operation leaves of a payload: the mean over groups whose sides are filled at random."""
+    """Mean multiplicity of a payload after a set operation, over groups whose sides are filled at random."""
     if not (isinstance(source, physical.IncrementalAggregate) and isinstance(source.source, physical.UnionAll)):
         return 1.0
     both = source.source
@@ -203,7 +200,7 @@ def _mean_copies(copies: Expression, source: Node, known: Mapping[Node, Physical
 
 
 def _chances(mean: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The probabilities of so many elements, where they come at random; about sixty numbers stand for all."""
+    """Poisson probabilities of element counts; about sixty numbers represent all."""
     reach = 6 * math.sqrt(mean) + 6
     numbers = np.unique(np.round(np.linspace(max(0.0, mean - reach), mean + reach, 61)))
     logs = numbers * math.log(mean) - mean - np.array([math.lgamma(n + 1) for n in numbers])
@@ -215,7 +212,7 @@ Numbers: TypeAlias = NDArray[np.float64]
 
 
 def _values(expression: Expression, grid: Mapping[str, Numbers]) -> Numbers:
-    """The values of the few expressions that say how often an element is repeated."""
+    """Values of the few expressions that determine a multiplicity."""
     match expression:
         case ColumnRef(id, _):
             return grid[id]
@@ -231,4 +228,4 @@ def _values(expression: Expression, grid: Mapping[str, Numbers]) -> Numbers:
             return np.equal(_values(one, grid), _values(two, grid)).astype(np.float64)
         case Case(((condition, choice),), otherwise, _):
             return np.where(_values(condition, grid) > 0, _values(choice, grid), _values(otherwise, grid))
-    raise AssertionError("a set operation repeats by no other expression")
+    raise AssertionError("a set operation has no other multiplicity")

@@ -29,7 +29,7 @@ MIN_IMPROVEMENT: Final = 0.95  # what another plan must cost of the first one to
 MIN_SEARCH_COST: Final = 0.02  # CPU seconds per second: below that nobody notices what a search gains
 ORDERS: Final = 6  # orders of joins that are costed beside the best one
 EXAMINED: Final = 60  # plans of a search
-AS_WRITTEN: Final = "as written, without a rule"
+AS_WRITTEN: Final = "as written, no rules"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,4 +168,4 @@ def _distinct_plans(chosen: PlannedQuery, others: Sequence[PlannedQuery]) -> tup
 
 
 def _show_rule(name: str) -> str:
-    return f"rule {name.replace('_', ' ')}" if name else "as the rules have it"
+    return f"rule {name.replace('_', ' ')}" if name else "after the rules"

@@ -1,7 +1,7 @@
-"""What a unit of work costs on this machine, in CPU seconds: for every physical operator, fitted to measurements.
+"""Prices of work units on this machine in CPU seconds, by physical operator, fitted to measurements.
 
-`strandline calibrate` measures the real operators and leaves the constants in a file of this user; without one those
-that come along are used, which were measured in the same way on another machine. An answer never depends on them.
+`strandline calibrate` measures the real operators and writes the constants to a file of this user; the default ones
+were measured in the same way on another machine. Results never depend on them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from strandline.planner.joins.rates import JoinCosts
 PLACE: Final = "STRANDLINE_COSTS"  # the variable that names a file of constants, or "built-in"
 BUILT_IN: Final = "built-in"
 
-# An ordinary join, for the search of an order, which knows no segments and no widths.
+# An ordinary join for the join-order search, which ignores segments and widths.
 _SEGMENTS: Final = 5.0
 _REWRITES: Final = 2.0
 _ROW_BYTES: Final = 48.0
@@ -73,16 +73,16 @@ def load_prices() -> Prices:
     except OSError:
         if named:
             raise StrandlineError(
-                f"{PLACE} names a file that is not there: {place}",
+                f"{PLACE} names a file that does not exist: {place}",
                 code="bad-costs",
-                hint=f"Make it with strandline calibrate --out {place}, or unset {PLACE}.",
+                hint=f"Create it with strandline calibrate --out {place}, or unset {PLACE}.",
             ) from None
         return built_in()
     return _read(place, changed)
 
 
 def calibration_file() -> Path | None:
-    """Where the constants of this machine lie; None if the user has no home."""
+    """Calibration file of this machine; None if the user has no home."""
     try:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError:
@@ -98,7 +98,7 @@ def _read(place: Path, changed: int) -> Prices:
         seconds["HashJoin"]  # without it there is no order of joins
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         raise StrandlineError(
-            f"{place} is not a file of strandline calibrate",
+            f"{place} is not a calibration file",
             code="bad-costs",
             hint="Remove it, or run strandline calibrate again.",
         ) from None

@@ -40,7 +40,7 @@ def run_to_fixpoint(stage: RewriteStage, plan: Plan) -> Plan:
         if plan == before:
             return plan
     raise PlanError(
-        f'optimizer stage "{stage.name}" did not settle in {stage.max_passes} passes',
+        f'optimizer stage "{stage.name}" did not reach a fixpoint in {stage.max_passes} passes',
         code="optimizer-loop",
         detail=f"The last rules applied were {', '.join(applied[-4:])}.",
     )

@@ -36,7 +36,7 @@ from strandline.planner.rules.window import (
     push_filter_below_partitioned_window,
 )
 
-# What does nothing goes first: all that follows has less to look at, and joins meet that it stood between.
+# No-ops go first: later rules match less, and joins become adjacent that they separated.
 NEEDLESS = RewriteStage(
     "drop what does nothing",
     (

@@ -1,8 +1,8 @@
-"""Which operators of a plan keep more and more for ever, and why: facts for EXPLAIN.
+"""Operators whose state grows without bound, and why: facts for EXPLAIN.
 
-State follows from what an operator must still know about elements that are valid. Where elements leave, it stays as
-large as the windows are full. Where they may be valid for ever it grows: with every row, or only with every key or
-payload that has not come before. Nothing is refused for that: such a query has a meaning.
+State follows from the elements that are still valid. Where elements expire, it is bounded by the windows. Where they
+may never expire it grows: with every row, or only with every key or payload that has not come before. Nothing is
+refused for that: such a query has a meaning.
 """
 
 from __future__ import annotations
@@ -39,32 +39,28 @@ from strandline.logical.tree import streams_read, walk
 
 @dataclass(frozen=True, slots=True)
 class UnboundedState:
-    """What may be valid for ever among the elements of a plan, in words, and the cause."""
+    """Elements of a plan that may never expire, in words, and the cause."""
 
     what: str
     cause: str
 
 
 def growing_state(plan: Plan) -> list[str]:
-    """A line for each operator whose state grows without bound: which one, what it keeps, and why."""
+    """A line for each operator with unbounded state: the operator, its state and the cause."""
     return [line for node in walk(plan) for line in _lines(node)]
 
 
 def lasting(plan: Plan) -> UnboundedState | None:
-    """What of a plan may be valid for ever; None if everything leaves, or is always as much as the plan says."""
+    """Elements of a plan that may never expire; None if all expire, or their number is fixed by the plan."""
     match plan:
         case Scan(stream):
-            return UnboundedState("every row", f"rows of {stream} may be valid for ever") if plan.intervals else None
+            return UnboundedState("every row", f"rows of {stream} may never expire") if plan.intervals else None
         case TimeWindow(range_us, _, source):
             return UnboundedState("every row", f"RANGE UNBOUNDED over {_streams(source)}") if range_us is None else None
         case CountWindow(partition, rows, _, source):
-            # Without a partition there are so many rows and no more.
+            # Without a partition the number of rows is fixed.
             cause = f"PARTITION BY over {_streams(source)}"
-            return (
-                UnboundedState(f"{_count(rows)} for every different {', '.join(partition)}", cause)
-                if partition
-                else None
-            )
+            return UnboundedState(f"{_count(rows)} per distinct {', '.join(partition)}", cause) if partition else None
         case SessionWindow() | Changes():
             return None
         case TopRows() | Rank():
@@ -79,12 +75,10 @@ def lasting(plan: Plan) -> UnboundedState | None:
             return lasting(plan.left)
         case Aggregate(keys, _, source):
             below = lasting(source)
-            return (
-                UnboundedState(f"a row for every different {', '.join(keys)}", below.cause) if below and keys else None
-            )
+            return UnboundedState(f"a row per distinct {', '.join(keys)}", below.cause) if below and keys else None
         case Distinct(source):
             below = lasting(source)
-            return UnboundedState("every different row", below.cause) if below else None
+            return UnboundedState("every distinct row", below.cause) if below else None
         case Union(_, inputs):
             return _either(*inputs)
         case SetOperation(kind, _, left, right):
@@ -94,11 +88,11 @@ def lasting(plan: Plan) -> UnboundedState | None:
 
 
 def _first_rows(plan: TopRows | Rank) -> UnboundedState | None:
-    """The first rows for ever are so many and no more, but of each partition."""
+    """The number of top-k rows is fixed per partition."""
     below = lasting(plan.source)
     if below is None or plan.limit is None:
         return below
-    item = f"{_count(plan.limit)} for every different {', '.join(plan.partition)}"
+    item = f"{_count(plan.limit)} per distinct {', '.join(plan.partition)}"
     return UnboundedState(item, below.cause) if plan.partition else None
 
 
@@ -112,7 +106,7 @@ def _both(left: Plan, right: Plan) -> UnboundedState | None:
 
 
 def _lines(node: Plan) -> Iterator[str]:
-    """What a single operator keeps for ever."""
+    """Unbounded state of a single operator."""
     match node:
         case Join(_, left, right) | OuterJoin(_, _, left, right) | SemiJoin(_, _, left, right):
             yield from _sides(node, left, right)
@@ -121,7 +115,7 @@ def _lines(node: Plan) -> Iterator[str]:
         case CountWindow():
             held = lasting(node)
             if held is not None:
-                yield _line(node, held.what, "keys that came once stay")
+                yield _line(node, held.what, "keys never expire")
         case Aggregate(keys, aggregates, source):
             below = lasting(source)
             if below is None:
@@ -129,26 +123,26 @@ def _lines(node: Plan) -> Iterator[str]:
             if any(looks_at_members(call) for _, call in aggregates):
                 yield _line(node, below.what, below.cause)
             elif keys:
-                yield _line(node, f"totals for every different {', '.join(keys)}", below.cause)
+                yield _line(node, f"totals per distinct {', '.join(keys)}", below.cause)
             if any(call.distinct for _, call in aggregates):
-                yield _line(node, "every different value", below.cause)
+                yield _line(node, "every distinct value", below.cause)
         case Distinct(source):
             below = lasting(source)
             if below is not None:
-                yield _line(node, "every different row", below.cause)
+                yield _line(node, "every distinct row", below.cause)
         case TopRows() | Rank():
-            held = lasting(node)  # who can never again be among the first is not kept
+            held = lasting(node)  # elements that can never again enter the top k are not kept
             if held is not None:
                 yield _line(node, held.what, held.cause)
         case Changes(_, source):
             below = lasting(source)
-            # What never ends is not waited for. What comes in pieces has an end each time, and goes on.
+            # Elements that never end are not retained. Those that come in intervals end each time, and continue.
             if below is not None and any(isinstance(item, CountWindow | Aggregate) for item in walk(source)):
                 yield _line(node, below.what, below.cause)
         case SetOperation(_, _, left, right):
             below = _either(left, right)
             if below is not None:
-                yield _line(node, "a count for every different row", below.cause)
+                yield _line(node, "a count per distinct row", below.cause)
         case Scan() | TimeWindow() | SessionWindow() | Granularity() | Filter() | Map() | Union():
             return
 

@@ -1,6 +1,6 @@
-"""When rejected rows stop a query: `ON BAD INPUT STOP …`, decided at the end of a batch.
+"""Stop condition of bad input: `ON BAD INPUT STOP …`, evaluated at the end of a batch.
 
-Heartbeats have totals since the query began, and a batch that runs again has the same, so a restart decides alike.
+Counts are totals since the query began, and a replayed batch has the same ones, so a restart decides alike.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ FEWEST_READ: Final = 100  # rows before a share of them means something
 def check_input(
     streams: Iterable[BaseStream], statuses: Mapping[str, SourceStatus], rejected: Mapping[str, Sequence[pa.Table]]
 ) -> None:
-    """What must hold of the input of a batch before anything of it is delivered: no row is unaccounted for, and no
-    stream has more bad input than it may have."""
+    """Validate the input of a batch before delivery: rows are accounted for, bad input is within its limits."""
     for stream in streams:
         status = statuses.get(stream.name)
         if status is not None:
@@ -31,8 +30,7 @@ def check_input(
 
 
 def check_bad_input(stream: BaseStream, status: SourceStatus, rejected: pa.Table | None = None) -> None:
-    """Raise `bad-input` if a stream has more rejected rows than it may have. `rejected` are those of the batch at hand:
-    the first of them is named."""
+    """Raise `bad-input` if a stream exceeds its limit; the first of the `rejected` rows of the batch is named."""
     limit = stream.bad_input
     if not limit.stops or not status.rejected:
         return
@@ -47,7 +45,7 @@ def check_bad_input(stream: BaseStream, status: SourceStatus, rejected: pa.Table
         code="bad-input",
         detail=_first(rejected),
         hint=f"The stream is declared ON BAD INPUT {str(limit).upper()}, and nothing of the batch was delivered. "
-        "Declare it ON BAD INPUT SKIP and start again to set such rows aside and go on.",
+        "Declare it ON BAD INPUT SKIP and restart to continue without such rows.",
     )
 
 

@@ -68,7 +68,7 @@ class BatchReport:
                 edges = {name: EdgeMetrics.from_json(facts) for name, facts in message.facts.items()}
                 self.measured = merge_edges(self.measured, edges)
             case other:
-                raise AssertionError(f"the driver does not know messages of kind {other}")
+                raise AssertionError(f"unknown message kind {other}")
 
     def _count_rows(self, query: str, rows: int) -> None:
         self.rows_out[query] = self.rows_out.get(query, 0) + rows

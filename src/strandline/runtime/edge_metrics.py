@@ -1,10 +1,10 @@
-"""What flows on the edges of a running plan, measured where the elements are, and only while somebody asks.
+"""Edge profiler: statistics of the elements on the edges of a running plan, collected only on request.
 
-Some facts cost a pass over the elements, so tasks look at them only if the batch says so. What a batch is asked for is
-decided with its offsets and travels with its heartbeats, so that a batch that runs again measures the same.
+Some statistics cost a pass over the elements, so tasks collect them only if the batch requests them. The request is
+part of the offsets of the batch, so that a replayed batch measures the same.
 
-An edge is named after the operator that the elements leave (`f1.2`), or the stream (`source:trades`). What tasks find
-on it is merged, in any order, over buckets and batches.
+An edge is named after the operator that the elements leave (`f1.2`), or the stream (`source:trades`). The statistics of
+its tasks are merged, in any order, over shards and batches.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from strandline.core.temporal import BEFORE_ALL, FOREVER, SECOND, Instant
 from strandline.runtime.kernels.batch import FROM, UNTIL, Times, times
 from strandline.runtime.kernels.sketches import Sketch
 
-# What a batch can be asked for, each at its own price: a pass over the starts, over the intervals, over all columns.
+# Requestable statistics by cost: a pass over the starts, over the intervals, over all columns.
 STARTS, LENGTHS, GRANULES, VALUES = "starts", "lengths", "granules", "values"
 PRIMITIVES: Final = (STARTS, LENGTHS, GRANULES, VALUES)
 
@@ -29,13 +29,13 @@ MetricSet: TypeAlias = tuple[str, ...]
 
 
 def union_metrics(one: MetricSet, two: MetricSet) -> MetricSet:
-    """What is measured where either is asked for."""
+    """Union of two requests."""
     return tuple(item for item in PRIMITIVES if item in one or item in two)
 
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """How many elements there were, and the first and the last of their starts."""
+    """Number of elements, and the first and the last of their starts."""
 
     count: int = 0
     low: Instant = FOREVER
@@ -57,7 +57,7 @@ class Starts:
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """How long elements are valid, those left out that have no end."""
+    """Validity durations of elements; elements without end are excluded."""
 
     count: int = 0
     total: float = 0.0  # microseconds
@@ -75,7 +75,7 @@ class Lengths:
 class Granules:
     """The longest span, in microseconds, by multiples of which all starts and ends lie apart; 0 if all are one.
 
-    From one of them, since a grid may begin anywhere: a window with a slide moves one chronon before its multiples.
+    From one of them, since a grid may begin anywhere: a window with a slide moves one instant before its multiples.
     """
 
     base: Instant
@@ -93,7 +93,7 @@ class Granules:
 
 @dataclass(frozen=True, slots=True)
 class EdgeMetrics:
-    """What was found on one edge; None where nobody asked."""
+    """Statistics of one edge; None where they were not requested."""
 
     starts: Starts | None = None
     lengths: Lengths | None = None
@@ -125,7 +125,7 @@ class EdgeMetrics:
         )
 
     def without(self, requested_metrics: Iterable[str]) -> EdgeMetrics:
-        """The same as if some things had not been asked for."""
+        """The same without some statistics."""
         return replace(self, **dict.fromkeys(requested_metrics))
 
     def to_json(self) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def merge_edges(one: EdgeMetricsByName, two: EdgeMetricsByName) -> dict[str, Edg
 
 @dataclass(slots=True)
 class EdgeProfiler:
-    """Takes down what a task sees on the edges, if its batch is asked for anything."""
+    """Collect the statistics of a task, if its batch requests any."""
 
     requested_metrics: MetricSet = ()
     edges: dict[str, EdgeMetrics] = field(default_factory=dict)
@@ -175,14 +175,13 @@ class EdgeProfiler:
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """What was found on all edges since it has been asked for without a break."""
+    """Statistics of all edges since they have been requested without interruption."""
 
     requested_metrics: MetricSet = ()  # of the last batch
     edges: EdgeMetricsByName = field(default_factory=dict)
 
     def after(self, requested_metrics: MetricSet, found: EdgeMetricsByName) -> Measurements:
-        """With what a batch has found. What nobody had asked the batch before for begins anew: a rate over times at
-        which nobody looked would be too low."""
+        """Add the statistics of a batch. Newly requested ones restart: a rate over unmeasured time would be too low."""
         anew = [metric for metric in requested_metrics if metric not in self.requested_metrics]
         kept = {name: edge.without(anew) for name, edge in self.edges.items()} if anew else self.edges
         return Measurements(requested_metrics, merge_edges(kept, found))

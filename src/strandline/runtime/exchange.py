@@ -1,4 +1,4 @@
-"""What travels between stages: a few large messages per bucket, each a header and Arrow data.
+"""Exchange format: a few large messages per shard, each a header and Arrow data.
 
 One row of an exchange is `(bucket, data)`. `data` is a JSON header that lists the messages, then their Arrow streams,
 one after the other. The JVM moves these values and never sees a tuple.
@@ -21,7 +21,7 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Elements or facts on their way.
+    """Elements or metadata in transit between stages.
 
     `kind` is "port" (elements for the port `name` of a fragment of `stage`), "watermark" (status of stream `name`), or
     something for the driver, stage `DRIVER`: "result" of query `name`, "late" and "rejected" rows of stream `name`,
@@ -51,7 +51,7 @@ _LENGTH = struct.Struct("<q")
 
 
 def encode(messages: Iterable[Message], spool: Path | None = None) -> bytes:
-    """The messages as one value. With a `spool`, large tables go into that file and the value only says where.
+    """Encode messages as one value. With a `spool`, large tables go into that file and the value refers to them.
 
     Workers that share a file system pass tables to each other through its cache, mapped and never copied; what Spark
     moves are the references.
@@ -106,7 +106,7 @@ def decode(data: pa.Buffer | bytes) -> list[Message]:
 
 
 def to_table(frame: pl.DataFrame) -> pa.Table:
-    """A frame as Arrow, in types that every reader knows (no string views)."""
+    """A frame as an Arrow table of types that every reader supports (no string views)."""
     return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
 
 

@@ -1,4 +1,4 @@
-"""From a source to the first exchange: accept rows in order of arrival, tell the time, run the stage-0 fragments."""
+"""Ingestion: accept rows in order of arrival, advance the watermark, run stage 0 up to the first exchange."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def ingest(
     before: Mapping[str, SourceStatus],
     out: StageOutput,
 ) -> SourceStatus:
-    """Read a piece of a source and send what it has to every bucket; returns what this task knows of its time.
+    """Read an input split and send its rows to every shard; returns the source status of this task.
 
     Which rows are late depends on the order of arrival and nothing else: a row is late if it is older than the latest
-    row before it in its partition by more than the declared disorder. However the input is cut into batches and pieces,
-    and whichever partition is read first, the same rows are late.
+    row before it in its partition by more than the declared disorder. The same rows are late whatever the batches,
+    splits and order of partitions.
     """
     stream = source.stream
     status = before.get(stream.name) or SourceStatus(stream.name)
@@ -78,8 +78,7 @@ def ingest(
 
 
 def _at_arrival(chunk: Chunk, piece: InputSplit) -> Chunk:
-    """Rows that do not know their time, with that of their batch. It was decided with the offsets, so a batch that is
-    read again has the same."""
+    """Stamp rows without a time column with the time of their batch, which is part of the offsets."""
     return replace(chunk, rows=chunk.rows.with_columns(pl.lit(piece.arrived, pl.Int64).alias(FROM)))
 
 
@@ -98,7 +97,7 @@ def _accept(
     late_count = int(late.sum())
     if late_count:
         kept = pl.Series(late)
-        # What is kept aside is the row as it came, also where the queries need only a part of it.
+        # The side output has the original row, also where the queries need only some columns.
         aside = (chunk.whole() if chunk.whole is not None else rows).filter(kept)
         out.for_driver.append(
             Message("late", stream.name, DRIVER, table=to_table(aside.drop(FROM, UNTIL, strict=False)))
@@ -110,7 +109,7 @@ def _accept(
             out.profiler.look(f"source:{stream.name}", rows.with_columns(_until(rows)))
         left, dropped = drop(rows, stream.name, sampling_rates) if sampling_rates else ({}, {})
         for fragment in fragments:
-            # One row in, one element out: stage 0 knows no state and no progress.
+            # One row in, one element out: stage 0 has neither state nor a watermark.
             batch = _elements(left.get(fragment.query, rows), fragment, sampling_rates.get(fragment.query, 1.0))
             runner = out.runner(fragment)
             watermark = Watermark(FOREVER, rate_history={stream.name: status.rate_history})
@@ -135,8 +134,8 @@ def _high_before(chunk: Chunk, status: SourceStatus, stream: BaseStream) -> Inst
 
 
 def _elements(rows: pl.DataFrame, fragment: Fragment, sampling_rate: float) -> dict[str, Batch]:
-    """Rows as the stream that the fragment scans, under the column ids of its plan: chronons, unless they say more.
-    Of `sampling_rate` of them each stands for 1 / share."""
+    """Rows as elements under the column ids of the plan: points in time, unless intervals are declared. At sampling
+    rate `sampling_rate` each stands for 1 / share rows."""
     port = ports(fragment.root)[0]
     weight = pl.lit(1.0 / sampling_rate if sampling_rate > 0 else 0.0)
     columns = [(weight if c.name == WEIGHT else pl.col(c.name)).alias(c.id) for c in port.columns]
@@ -148,7 +147,7 @@ def _until(rows: pl.DataFrame) -> pl.Expr:
 
 
 def late_rows(time: Times, high: Instant, disorder_us: int, floor: Instant) -> Mask:
-    """Which rows come too late: more than the disorder behind the latest row before them, or behind the floor."""
+    """Mask of late rows: further behind the latest row than the allowed out-of-orderness, or behind the floor."""
     first_in_time = max(high - disorder_us if high != BEFORE_ALL else BEFORE_ALL, floor)
     if not len(time) or (time[0] >= first_in_time and is_sorted(time)):
         return np.zeros(len(time), dtype=np.bool_)
@@ -166,13 +165,13 @@ def _tell_time(status: SourceStatus, stream: BaseStream, floor: Instant, piece: 
         return replace(status, watermark=max(watermark, piece.arrived + 1))  # the next batch arrives later
     if status.high != BEFORE_ALL:
         in_order = status.slowest() if status.partitions else status.high - stream.disorder_us
-        # A source that has fallen silent is taken at its word: what it has sent is all there was.
+        # An idle source is treated as complete: no earlier row is expected from it.
         watermark = max(watermark, status.high + 1 if piece.idle else in_order)
     return replace(status, watermark=watermark, idle=piece.idle)
 
 
 def _floor(pipeline: Pipeline, stream: str, before: Mapping[str, SourceStatus]) -> Instant:
-    """How far queries have gone on without this source while it was idle: what is older comes too late."""
+    """Watermark that the queries reached while this source was idle: older rows are late."""
     known = before.get(stream)
     if known is None or not known.idle:
         return BEFORE_ALL if known is None else known.watermark

@@ -1,8 +1,7 @@
-"""How far the sources are read, batch by batch: decided once, in the driver's process, and then remembered.
+"""Offset planning: how far each batch reads the sources, decided once, in the driver, and persisted.
 
-A decision holds everything that a batch needs to be the same when it runs again: how far each source was read, where
-the reading was divided among tasks, whether a silent source counted as idle, when rows without a time arrived, and what
-is measured on the way.
+An offset has everything that makes a replayed batch identical: the position in each source, the input splits, whether a
+source counted as idle, the arrival time of rows without a time column, and the requested metrics.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from strandline.runtime.subscriptions import Subscriptions
 from strandline.shedding.controller import SheddingController
 from strandline.shedding.sampler import SamplingRates, sampling_rates_from
 
-TICK_US = SECOND  # how often a stream by arrival tells the time while nothing arrives
+TICK_US = SECOND  # interval of watermark updates of an arrival-time stream while nothing arrives
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOffset:
-    """Where a source stands after a batch; `split_points` are the positions at which the batch was divided among tasks.
+    """Offset in a source after a batch; `split_points` are the split points of the batch.
 
     `arrived` is the time of the batch by the driver's clock, where the stream goes by that: later in every batch.
     `sampling_rates` are the fractions of the rows that the samplers of queries keep. `seal` is the digest of the
@@ -66,8 +65,7 @@ OFFSET_FORMAT: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class PipelineOffset:
-    """What the offset log keeps of a batch: its number plus one, how far each source is read with it, the record that
-    it continues, and a checksum over all that."""
+    """Offset of a batch: its number plus one, the position in each source, the record that it continues, a checksum."""
 
     n: int
     positions: SourceOffsets
@@ -84,7 +82,7 @@ class PipelineOffset:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> PipelineOffset:
-        """The offset of `to_json`; a ValueError if it is not what was written."""
+        """The offset of `to_json`; a ValueError for a damaged one."""
         try:
             body = {name: value for name, value in data.items() if name != "check"}
             if body["format"] != OFFSET_FORMAT or data["check"] != checksum_of(body):
@@ -101,7 +99,7 @@ def checksum_of(body: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class InputSplit:
-    """What one task reads of a source in a batch: from `start` to `end`, of a batch that begins at `begin`."""
+    """Input split: what one task reads of a source, from `start` to `end`, of a batch that begins at `begin`."""
 
     stream: str
     number: int
@@ -116,7 +114,7 @@ class InputSplit:
 
 
 def plan_splits(before: Mapping[str, SourceOffset], after: Mapping[str, SourceOffset]) -> list[InputSplit]:
-    """The tasks of a batch, at least one per source: a heartbeat needs a sender even if nothing has come."""
+    """Input splits of a batch, at least one per source: a source status needs a sender even without new rows."""
     found: list[InputSplit] = []
     for stream, end in after.items():
         begin = before[stream].at
@@ -127,7 +125,7 @@ def plan_splits(before: Mapping[str, SourceOffset], after: Mapping[str, SourceOf
 
 
 class OffsetPlanner:
-    """Looks at the sources and decides on the next batch."""
+    """Offset planner: polls the sources and plans the next batch."""
 
     def __init__(
         self,
@@ -156,7 +154,7 @@ class OffsetPlanner:
             raise
 
     def close(self) -> None:
-        """Nothing more will be asked."""
+        """End the planning."""
         for source in self.sources.values():
             source.close()
 
@@ -179,7 +177,7 @@ class OffsetPlanner:
         if self.shedding_controller is not None:
             sampling_rates = self.shedding_controller.decide(time.monotonic())
             after = {n: replace(p, sampling_rates=sampling_rates.get(n, ())) for n, p in after.items()}
-        # A source of which nothing is read has one piece, an empty one.
+        # A source without new rows has one empty split.
         after = {n: replace(p, split_points=()) if p.at == before[n].at else p for n, p in after.items()}
         requested_metrics = self.subscriptions.requested_metrics()
         return {name: replace(position, requested_metrics=requested_metrics) for name, position in after.items()}
@@ -204,10 +202,10 @@ class OffsetPlanner:
         return replace(before, idle=idle, ended=ended)
 
     def _by_arrival(self, before: SourceOffset, after: SourceOffset) -> SourceOffset:
-        """The time of a batch of rows that have none of their own.
+        """Arrival time of a batch of rows without a time column.
 
-        It grows from batch to batch, also where the clock is set back. Nothing can arrive earlier than now, so a stream
-        that is silent says so from time to time and holds nobody up.
+        It grows from batch to batch, also where the clock is set back. Nothing can arrive earlier than now, so an idle
+        stream advances the watermark from time to time.
         """
         if isinstance(self.clock, SteadyClock):
             self.clock.go_on_from(before.arrived)  # it may have been set back between two runs

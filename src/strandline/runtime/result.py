@@ -1,4 +1,4 @@
-"""Answers as users see them: payload in SELECT order, then `valid_from` and `valid_until`."""
+"""Results as users see them: payload in SELECT order, then `valid_from` and `valid_until`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INSTANT = pa.timestamp("us", tz="UTC")
 
 
 def result_schema(columns: Schema) -> pa.Schema:
-    """The Arrow schema of the answer of a query."""
+    """The Arrow schema of the result of a query."""
     fields = [pa.field(c.name, arrow_type(c.type)) for c in columns]
     return pa.schema([*fields, pa.field(VALID_FROM, INSTANT, nullable=False), pa.field(VALID_UNTIL, INSTANT)])
 

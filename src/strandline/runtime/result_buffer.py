@@ -1,4 +1,4 @@
-"""An answer in memory; its oldest past is forgotten when it becomes too long."""
+"""Bounded in-memory result buffer with retention by end time."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from strandline.runtime.kernels.changes import coalesce
 from strandline.runtime.kernels.grouping import group_codes
 from strandline.runtime.result import VALID_FROM, VALID_UNTIL, from_result, result_schema, to_result
 
-DEFAULT_LIMIT: Final = 1_000_000  # elements, where nobody says otherwise
+DEFAULT_LIMIT: Final = 1_000_000  # elements, by default
 _TRIM_TO: Final = 0.75  # of the limit is left after forgetting: that costs something, so it is done now and then
 
 
 @dataclass(frozen=True, slots=True)
 class ResultChunks:
-    """What came of an answer since somebody looked, and how far the answer is complete with it.
+    """Result chunks since the last read, and the watermark with them.
 
-    `number` is what to ask for next. With `reset` it is everything that is kept: some of what came since is joined with
-    what was there before. Whoever follows the answer begins again then, with what happened from `since` on.
+    `number` is the next chunk to read. With `reset` these are all retained chunks, because new and old ones were
+    merged; a reader then starts again with the changes from `since` on.
     """
 
     tables: list[pa.Table]
@@ -37,10 +37,10 @@ class ResultChunks:
 
 
 class ResultBuffer:
-    """The elements of an answer, in pieces as they were delivered, and at most about `most` of them.
+    """The elements of a result, in chunks as they were delivered, and at most about `most` of them.
 
     Law  snapshot(kept, t) = snapshot(delivered, t) for every instant t from `since` on
-    Law  what is valid at `since` begins where it began, also if its first pieces are older
+    Law  what is valid at `since` begins where it began, also if its first chunks are older
 
         since           |
         a   [=====)     |            forgotten
@@ -53,10 +53,10 @@ class ResultBuffer:
         self.most = most
         self.in_chunks = in_chunks  # else every element is delivered whole, and equal ones that touch are two
         self.since: Instant = BEFORE_ALL
-        self.evicted = 0  # pieces
+        self.evicted = 0  # chunks
         self.rows = 0
         self.tables: list[pa.Table] = []
-        self._joined = 0  # so many deliveries have become the first table
+        self._joined = 0  # deliveries that were merged into the first table
         self._rows_after_trim = 0  # rows that were left when it was last shortened
 
     def add(self, tables: Iterable[pa.Table]) -> None:
@@ -74,11 +74,11 @@ class ResultBuffer:
 
     @property
     def exceeds_limit(self) -> bool:
-        """Where nearly everything is valid there is little to forget: then it is tried again when there is more."""
+        """True if eviction pays; where nearly everything is valid, the next attempt comes when there is more."""
         return self.most is not None and self.rows > max(self.most, self._rows_after_trim / _TRIM_TO)
 
     def trim(self, now: Instant) -> ResultBuffer:
-        """Without the elements that ended first, as many as are too many; those that are valid at `now` stay."""
+        """Evict the surplus elements that ended first; those valid at `now` stay."""
         assert self.most is not None
         whole = concat_results(self.tables, self.columns)
         ends = _instants(whole, VALID_UNTIL)
@@ -99,13 +99,12 @@ class ResultBuffer:
 
 
 def concat_results(tables: Iterable[pa.Table], columns: Schema) -> pa.Table:
-    """One table of all."""
     schema = result_schema(columns)
     return pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in tables)])
 
 
 def _begun(rest: pa.Table, old: pa.Table, since: Instant, columns: Schema) -> pa.Table:
-    """`rest` with what is valid at `since` from its beginning on, of which `old` may have pieces."""
+    """`rest` with the elements valid at `since` from their start on, of which `old` may have chunks."""
     starts = _instants(rest, VALID_FROM)
     valid = starts <= since
     continues = np.isin(starts[valid], _instants(old, VALID_UNTIL))

@@ -1,4 +1,4 @@
-"""Runs fragments: from messages to messages, one bucket and one batch at a time. Knows nothing of Spark."""
+"""Fragment runner: from messages to messages, one shard and one batch at a time. Independent of Spark."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def operator_for(node: Node) -> Operator:
             raise AssertionError(f"{type(node).__name__} is not an operator that runs")
 
 
-@lru_cache(maxsize=256)  # a fragment is wired anew for every chunk that is read, and comparing large trees takes time
+@lru_cache(maxsize=256)  # a fragment is wired again for every chunk that is read, and comparing large trees takes time
 def _wiring(root: Node) -> tuple[list[tuple[Node, list[physical.Input | int]]], physical.Input | int]:
     """The operators in the order in which they step, each with where its inputs come from: a port, or the operator of
     that number; and where the output does."""
@@ -109,7 +109,7 @@ def _wiring(root: Node) -> tuple[list[tuple[Node, list[physical.Input | int]]], 
 
 
 class FragmentRunner:
-    """The operators of one fragment, wired as its tree; `watch` is shown what leaves each of them."""
+    """The operators of one fragment, wired as its tree; `watch` observes the output of each of them."""
 
     def __init__(self, root: Node, watch: Callable[[int, pl.DataFrame], None] | None = None) -> None:
         self._steps, self._root = _wiring(root)
@@ -150,8 +150,7 @@ class FragmentRunner:
 
 @dataclass(slots=True)
 class OperatorCounters:
-    """What the operators of a fragment did, in the order of `FragmentRunner.operators`: how many elements left each of
-    them, how much each keeps, and the seconds of CPU that each has taken."""
+    """Counters by operator of `FragmentRunner.operators`: elements out, elements in state, seconds of CPU."""
 
     passed: list[int]
     rows: list[int]
@@ -169,7 +168,7 @@ class OperatorCounters:
 
 @dataclass(slots=True)
 class StageOutput:
-    """The messages that a task sends, by bucket, and to the driver."""
+    """Messages that a task sends, by shard, and to the driver."""
 
     shards: int
     origin: int
@@ -187,7 +186,7 @@ class StageOutput:
         return FragmentRunner(fragment.root, lambda number, frame: self.profiler.look(f"{fragment.id}.{number}", frame))
 
     def count(self, fragment: Fragment, runner: FragmentRunner, states: Sequence[State] = ()) -> None:
-        """Take down what the operators of a fragment did; those of stage 0 keep nothing."""
+        """Record the counters of a fragment; stage 0 has no state."""
         nothing = [0] * len(runner.operators)
         rows, sizes = [state.rows() for state in states], [state.size() for state in states]
         counts = OperatorCounters(
@@ -196,7 +195,7 @@ class StageOutput:
         self._count(fragment.id, counts)
 
     def count_reading(self, stream: str, rows: int, seconds: float) -> None:
-        """Take down what it took to read rows of a source, as if that were a fragment of one operator."""
+        """Record the cost of reading a source, as a fragment of one operator."""
         self._count(f"source:{stream}", OperatorCounters([rows], [0], [0], [seconds]))
 
     def _count(self, name: str, counts: OperatorCounters) -> None:
@@ -219,7 +218,7 @@ class StageOutput:
             self.send(shard, Message("port", route.port, route.stage, self.origin, table=to_table(part)))
 
     def close(self) -> None:
-        """All of a task's answers to one query leave together, and at last what its operators did."""
+        """Send the results of a task, one message per query, then the counters of its operators."""
         for query, frames in self.results.items():
             self.for_driver.append(self.write_result(query, pl.concat(frames, rechunk=True)))
         self.results = {}
@@ -231,7 +230,7 @@ class StageOutput:
 
 
 def _by_shard(route: physical.ExchangeTo, frame: pl.DataFrame, shards: int) -> Iterable[tuple[int, pl.DataFrame]]:
-    """Distribute rows over the buckets; within a bucket they keep their order."""
+    """Distribute rows over the shards; within a shard they keep their order."""
     match route.mode:
         case "one":
             yield 0, frame
@@ -255,9 +254,10 @@ def _by_shard(route: physical.ExchangeTo, frame: pl.DataFrame, shards: int) -> I
 def run_stage(
     pipeline: Pipeline, stage: int, shard: int, messages_in: Sequence[Message], states: States, out: StageOutput
 ) -> States:
-    """One batch of all fragments of a stage in one bucket; returns their states after it.
+    """Run one batch of all fragments of a stage in one shard; returns their states after it.
 
-    Heartbeats go on to the same bucket of the next stage: every bucket of every stage gets each of them once.
+    Source status messages are forwarded to the same shard of the next stage: every shard of every stage gets each of
+    them once.
     """
     statuses = merge_statuses(SourceStatus.from_json(m.facts) for m in messages_in if m.kind == "watermark")
     out.profiler = EdgeProfiler(reduce(union_metrics, (status.requested_metrics for status in statuses.values()), ()))

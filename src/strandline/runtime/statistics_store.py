@@ -1,7 +1,7 @@
-"""What running queries teach of the streams that they read, kept for the planning of the next ones.
+"""Persisted stream statistics, measured by running queries for the planning of the next ones.
 
-The rate of a stream is known from its heartbeats; how many values its columns have, from what subscribers had measured.
-It is kept in the catalog and, where a database has a directory for checkpoints, in a file there.
+The rate of a stream comes from its source status, the distinct values of its columns from metric subscriptions. It is
+kept in the catalog and, where a database has a directory for checkpoints, in a file there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from strandline.runtime.metrics import PipelineMetrics
 from strandline.runtime.watermark import SourceStatus
 
 FILE: Final = "statistics.json"
-LEAST_ROWS: Final = 100  # fewer do not tell a rate
+LEAST_ROWS: Final = 100  # fewer rows give no reliable rate
 EVERY: Final = 10.0  # seconds between two times that the file is written
 
 
@@ -64,7 +64,7 @@ class StatisticsStore:
             self._learned[stream.name.lower()] = {"identity": _identity(stream), **asdict(learned)}
 
     def save(self) -> None:
-        """Write down what is known. That it cannot be written is no reason to stop: it is about speed only."""
+        """Save the statistics. A failure is ignored: they affect speed only."""
         self._written = time.monotonic()
         if self._file is None or not self._learned:
             return
@@ -81,7 +81,7 @@ def starts_of(status: SourceStatus) -> Starts:
 
 
 def _read(file: Path | None) -> dict[str, dict[str, Any]]:
-    """What is in the file; one that cannot be read tells nothing."""
+    """Content of the file; an unreadable one is ignored."""
     if file is None or not file.exists():
         return {}
     try:
@@ -92,7 +92,7 @@ def _read(file: Path | None) -> dict[str, dict[str, Any]]:
 
 
 def _identity(stream: BaseStream) -> str:
-    """By what a stream is known again: its columns and its source. As a hash, since sources have passwords."""
+    """Identity of a stream: its columns and its source, as a hash, since sources have passwords."""
     source = stream.source
     said = repr(
         (stream.columns, source.function, source.arguments, sorted(source.options.items()), stream.time_columns)

@@ -1,7 +1,7 @@
-"""Who wants to know what of a running plan: publish and subscribe, after section 13.4.1 of Krämer's thesis.
+"""Metric subscriptions of a running plan: publish and subscribe, after section 13.4.1 of Krämer's thesis.
 
-What subscribers ask for (items) is computed from what is measured (`measuring.PRIMITIVES`) when it is looked at.
-However many of them want a thing, it is measured once; when the last of them has gone, it is measured no more.
+Subscribed metrics are derived from the edge statistics (`edge_metrics.PRIMITIVES`) on access. A statistic is collected
+once for all its subscribers, and no longer after the last of them unsubscribes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 from strandline.core.errors import QueryError
 from strandline.runtime.edge_metrics import GRANULES, LENGTHS, PRIMITIVES, STARTS, VALUES, MetricSet
 
-# What each item needs to be measured. What operators let pass, keep and cost is counted in every batch.
+# Statistics that each metric needs. Output, state and cost of operators are counted in every batch.
 ITEMS: Final[dict[str, MetricSet]] = {
     "rate": (STARTS,),
     "distance": (STARTS,),
@@ -42,7 +42,7 @@ class Subscription:
     told: float | None = None
 
     def close(self) -> None:
-        """Want no more. Closing again does nothing."""
+        """Unsubscribe. Idempotent."""
         self.board.remove(self)
 
     def __enter__(self) -> Subscription:
@@ -53,7 +53,7 @@ class Subscription:
 
 
 class Subscriptions:
-    """All subscribers of a pipeline. Threads of users come and go while that of the batches asks."""
+    """All subscribers of a pipeline. User threads subscribe while the batch thread reads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -65,7 +65,7 @@ class Subscriptions:
         for item in wanted:
             if item not in ITEMS:
                 raise QueryError(
-                    f'nothing called "{item}" is measured', code="unknown-item", hint=f"Items are {', '.join(ITEMS)}."
+                    f'unknown metric "{item}"', code="unknown-item", hint=f"Metrics are {', '.join(ITEMS)}."
                 )
         needs = frozenset(primitive for item in wanted for primitive in ITEMS[item])
         subscription = Subscription(wanted, needs, tell, every, self)
@@ -81,12 +81,12 @@ class Subscriptions:
                 self._wanted.subtract(subscription.needs)
 
     def requested_metrics(self) -> MetricSet:
-        """What the next batch is to measure."""
+        """Statistics that the next batch is to collect."""
         with self._lock:
             return tuple(item for item in PRIMITIVES if self._wanted[item] > 0)
 
     def publish(self, measured: MetricSet, last: bool) -> None:
-        """Call those whose time has come, after a batch that has measured what they need; the last time all of them."""
+        """Call the subscribers that are due and whose statistics the batch has collected; at the end all of them."""
         with self._lock:
             waiting = [item for item in self._all if item.tell is not None and item.needs <= set(measured)]
         now = time.monotonic()
@@ -96,12 +96,12 @@ class Subscriptions:
                 self._call(item)
 
     def _call(self, subscription: Subscription) -> None:
-        assert subscription.tell is not None, "only those are called that want to be"
+        assert subscription.tell is not None, "only subscribers with a callback are called"
         try:
             subscription.tell()
-        except Exception as error:  # whoever looks on must not stop the query
+        except Exception as error:  # a failing callback must not stop the query
             subscription.close()
             warnings.warn(
-                f"a subscriber to statistics has failed and is called no more: {type(error).__name__}: {error}",
+                f"a metrics callback failed and was removed: {type(error).__name__}: {error}",
                 stacklevel=2,
             )

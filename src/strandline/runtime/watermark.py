@@ -1,4 +1,4 @@
-"""How far time has come: heartbeats of sources and what follows for a query."""
+"""Watermarks: the status of sources, and the watermark of a query."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from strandline.shedding.sampler import RateHistory, rate_history_from
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
-    """What a source knows about its time after a batch.
+    """Status of a source after a batch: its watermark and counters.
 
-    `watermark`: no later row will be accepted with a time before it. `low` and `high`: the earliest and latest time of
-    an accepted row so far. The counts are totals since the query began: `read` is what the source delivered, bad units
-    included, and is always the sum of the accepted `rows`, the `late` and the `rejected` ones.
+    `watermark` is the watermark: no later row is accepted with a time before it. `low` and `high`: the earliest and
+    latest time of an accepted row so far. The counts are totals since the query began: `read` rows, bad units included,
+    is always the sum of the accepted `rows`, the `late` and the `rejected` ones.
 
-    A source may have partitions, each in an order of its own. Then `partitions` has the progress of each: no later row
-    of that partition will be accepted with a time before it. The slowest decides, but for those in `resting`, of which
-    nothing is expected for the time being.
+    A source may have partitions, each ordered by itself. Then `partitions` has the watermark of each, and the slowest
+    decides, except for idle ones in `resting`.
 
     `rate_history` is how the drop boxes stood, from when on, and `dropped` how many accepted rows they took, by query.
     `requested_metrics` is what the batch at hand is asked to measure on its way.
@@ -59,12 +58,12 @@ class SourceStatus:
         return SourceStatus(**{**data, **lists, "rate_history": history})
 
     def slowest(self) -> Instant:
-        """How far all partitions have come that are not at rest."""
+        """Watermark over all partitions that are not idle."""
         active = [reached for name, reached in self.partitions.items() if name not in self.resting]
         return min(active, default=BEFORE_ALL)
 
     def merge(self, other: SourceStatus) -> SourceStatus:
-        """What two tasks know together that have read different pieces of the same batch."""
+        """Merge the status of two tasks that have read different splits of the same batch."""
         partitions = dict(self.partitions)
         for name, reached in other.partitions.items():
             partitions[name] = max(reached, partitions.get(name, BEFORE_ALL))
@@ -85,7 +84,7 @@ class SourceStatus:
             union_metrics(self.requested_metrics, other.requested_metrics),
             self.read + other.read,
         )
-        # A task knows how far its own partitions have come; only together they know which is the slowest.
+        # A task has the watermarks of its own partitions; the slowest follows from all tasks.
         return replace(whole, watermark=max(whole.watermark, whole.slowest()))
 
 
@@ -101,7 +100,7 @@ def check_balance(status: SourceStatus) -> None:
 
 
 def merge_statuses(statuses: Iterable[SourceStatus]) -> dict[str, SourceStatus]:
-    """One heartbeat per stream from those of all its pieces."""
+    """One status per stream from those of all its splits."""
     found: dict[str, SourceStatus] = {}
     for status in statuses:
         known = found.get(status.stream)
@@ -110,10 +109,10 @@ def merge_statuses(statuses: Iterable[SourceStatus]) -> dict[str, SourceStatus]:
 
 
 def watermark_of(statuses: Mapping[str, SourceStatus], streams: Iterable[str]) -> Watermark:
-    """Up to which instant a query over `streams` is complete, and when its answer begins.
+    """Watermark of a query over `streams`, and the start of its result.
 
-    The slowest active source decides. An idle source does not hold the others back; where none is active, time has come
-    at least as far as the latest row of any. When all have ended, everything is complete.
+    The slowest active source decides. An idle source does not hold the others back; where none is active, the watermark
+    is at least the latest row of any. When all have ended, everything is complete.
     """
     read = [statuses.get(stream) or SourceStatus(stream) for stream in streams]
     active = [status.watermark for status in read if not status.idle and not status.ended]

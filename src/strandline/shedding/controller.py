@@ -1,11 +1,11 @@
-"""How much of each stream is read while a pipeline cannot keep up: decided batch by batch, from what the batches before
-took and what arrives.
+"""Load-shedding controller: decides the sampling rates batch by batch, from the cost of earlier batches and the
+arrivals.
 
-A batch takes a fixed time and a time that grows with its rows. So busy is not late: what counts is the part that grows,
-for the rows that arrive in a second. If that is more than a second, or more than the part of it that may be used, the
-models of the queries say which rows to do without (`shedding/load_model.py`), so that the work becomes as much less.
+A batch takes a fixed time and a time that grows with its rows. So busy is not overloaded: what counts is the variable
+part, for the rows that arrive in a second. If that exceeds a second, or the usable part of it, the load models of the
+queries (`shedding/load_model.py`) choose the rows to drop, so that the work shrinks accordingly.
 
-The decision is part of a batch's position (`runtime/offsets.py`): a batch that runs again drops the same rows.
+The decision is part of a batch's position (`runtime/offsets.py`): a replayed batch drops the same rows.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 RATE_AVERAGING_S: Final = 5.0  # seconds over which rates are averaged
 COST_AVERAGING_S: Final = 10.0  # seconds over which costs are averaged
-DRAIN_S: Final = 15.0  # seconds in which what has piled up should be gone
+DRAIN_S: Final = 15.0  # seconds in which a backlog should be worked off
 BATCH_S: Final = 1.0  # seconds of rows that a batch takes while rows are dropped: small ones waste time
-MIN_LAG_S: Final = 1.0  # seconds behind: before that nothing is dropped, however busy it looks
+MIN_LAG_S: Final = 1.0  # seconds of lag: below that nothing is dropped, whatever the load
 TARGET_UTILISATION: Final = 0.9  # of the capacity, so that small errors do not pile up
 MIN_RATE_CHANGE: Final = 0.05  # a change of shares below this is not worth a new setting
 FULL_RATE: Final = 0.97  # a share above this is all
-MIN_RATE: Final = 0.001  # some rows always pass, so that one sees what happens
+MIN_RATE: Final = 0.001  # a minimum sample, so that the load stays observable
 MAX_FORECAST_S: Final = 120.0  # seconds: a window that fills for longer is met as it fills
 MIN_BATCH_ROWS: Final = 1000
 MAX_HISTORY: Final = 600  # batches
@@ -43,7 +43,7 @@ Rates = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class SheddableQuery:
-    """A query's model, and which share of each stream it wants at least; 1 if it may not lose a row."""
+    """A query's load model, and its minimum sampling rate per stream; 1 if it may not lose a row."""
 
     model: SheddingModel
     least: float
@@ -51,7 +51,7 @@ class SheddableQuery:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredLoad:
-    """What was found out: the share of the time that the work would take with every row, and what may be taken."""
+    """Measured load: the fraction of the time that all rows would take, and the usable fraction."""
 
     needed: float = 0.0
     capacity: float = 1.0
@@ -75,7 +75,7 @@ class _Batch:
 
 
 class SheddingController:
-    """The settings of the drop boxes of a pipeline.
+    """Controller of the sampling rates of a pipeline.
 
     `capacity` is the part of the time that may be used. A fresh pipeline begins with empty windows. `fixed` is what a
     batch takes at most in any case, in seconds, `batch_rows` how many rows it takes of a stream.
@@ -133,7 +133,7 @@ class SheddingController:
             self._rates[stream] = fade * self._rates.get(stream, rate) + (1 - fade) * rate
 
     def _weigh(self, seconds: float, batch: _Batch, rows: Mapping[str, int]) -> None:
-        """What every row would cost, by what those cost that were kept."""
+        """Cost of all rows, extrapolated from the sampled ones."""
         read = sum(rows.get(stream, 0) - count for stream, count in batch.rows.items())
         total = sum(self._rates.values())
         if read <= 0 or total <= 0:
@@ -142,14 +142,14 @@ class SheddingController:
         part = self._part(batch)
         if part <= 0:
             return
-        # Sums over many batches: one that was held up by something else says little about its rows.
+        # Sums over many batches: a batch that was delayed by something else says little about its rows.
         fade = math.exp(-seconds / COST_AVERAGING_S)
         self._work = fade * self._work + max(seconds - self._fixed, 0.0)
         self._worth = fade * self._worth + read * part
         self._needed = self._work * total / self._worth
 
     def _part(self, batch: _Batch) -> float:
-        """The work of a batch, as a part of what it would have been with nothing dropped."""
+        """The work of a batch, as a fraction of that without drops."""
         whole = kept = 0.0
         for query, item in self.queries.items():
             held = {s: self._held(query, s, batch.began, item.model.window(s)) for s in item.model.streams}
@@ -158,7 +158,7 @@ class SheddingController:
         return kept / whole if whole > 0 else 1.0
 
     def _held(self, query: str, stream: str, now: float, window: float) -> float:
-        """The mean share of what lies in a window."""
+        """The mean sampling rate of the content of a window."""
         window = min(window, MAX_FORECAST_S)
         total = covered = 0.0
         until = now
@@ -170,13 +170,13 @@ class SheddingController:
             until = min(until, since)
             if since <= now - window:
                 break
-        # Before the first batch there was nothing, or what an earlier run has left there.
+        # Before the first batch there was nothing, or the rates of an earlier run.
         rest = max(window - covered, 0.0)
         length = covered + rest
         return (total + (0.0 if self.fresh else rest)) / length if length > 0 else 1.0
 
     def decide(self, now: float) -> dict[str, SamplingRates]:
-        """The shares for the batch that begins now, by stream; who keeps all is not named."""
+        """Sampling rates for the batch that begins now, by stream; a stream that is kept whole is not named."""
         with self.lock:
             wanted = self._wanted()
             if self._differs(wanted):
@@ -197,7 +197,7 @@ class SheddingController:
             return {stream: tuple(listed) for stream, listed in found.items()}
 
     def _log_changes(self, wanted: Mapping[str, Mapping[str, float]]) -> None:
-        """Log what is kept of each stream from now on, where that changes."""
+        """Log changes of the sampling rates."""
         for query, sampling_rates in sorted(wanted.items()):
             for stream, sampling_rate in sorted(sampling_rates.items()):
                 if sampling_rate != (before := self.sampling_rates[query][stream]):
@@ -210,7 +210,7 @@ class SheddingController:
             return self.sampling_rates
         rates = dict(self._rates)
         total = sum(rates.values())
-        # What waits is to be worked off, too: as if it came on top in the time in which it should be gone.
+        # The backlog is to be worked off, too: as additional input over the time in which it should be gone.
         late = self.load.lag - self._longest()
         hurry = 1.0 + (late / DRAIN_S if total > 0 and late > 0 else 0.0)
         room = TARGET_UTILISATION * self.capacity * max(0.1, 1.0 - self._fixed / self._longest())
@@ -240,13 +240,13 @@ class SheddingController:
         )
 
     def max_rows(self, stream: str) -> float:
-        """How many rows of a stream a batch takes at most, so that the next decision is not far away."""
+        """Maximum rows of a stream per batch, so that the next decision is not far away."""
         if self._needed is None or not self._rates.get(stream):
             return self._batch_rows
         return max(self._longest() * self._rates[stream], MIN_BATCH_ROWS)
 
     def is_too_early(self, now: float) -> bool:
-        """Whether it is too early for the next batch. Who asks this has no other to work on."""
+        """True if it is too early for the next batch; asked only where there is no other work."""
         with self.lock:
             if self._batch is not None and self._batch.ended is None:
                 self._batch.ended = now
@@ -255,8 +255,7 @@ class SheddingController:
             return self.load.lag < self._longest() and now - self._began < self._longest() / 2
 
     def _longest(self) -> float:
-        """How many seconds of rows a batch takes at most: what it takes in any case is to be a small part of it, and no
-        stream is to have more rows than fit into it."""
+        """Maximum seconds of input per batch, so that its fixed cost is small and no stream exceeds its row limit."""
         fastest = max(self._rates.values(), default=0.0)
         fitting = self._batch_rows / fastest if fastest > 0 else math.inf
         return min(max(2 * BATCH_S, 10 * self._fixed), fitting)
@@ -269,18 +268,18 @@ class SheddingController:
         )
 
     def completeness(self, query: str) -> float:
-        """Which part of a query's results is left, by its model, at the present settings."""
+        """Fraction of a query's results that remains, by its model, at the present rates."""
         with self.lock:
             return self.queries[query].model.completeness(self._rates, self.sampling_rates[query])
 
     def resume_point(self, query: str) -> dict[str, float]:
-        """What a query keeps of each of its streams now."""
+        """Present sampling rates of a query."""
         with self.lock:
             return dict(self.sampling_rates[query])
 
 
 def _ones(sheddable_query: SheddableQuery) -> tuple[dict[str, float], dict[str, float]]:
-    """Nothing is dropped, and nothing was."""
+    """Sampling rates of 1."""
     ones = dict.fromkeys(sheddable_query.model.streams, 1.0)
     return ones, ones
 

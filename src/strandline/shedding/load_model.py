@@ -1,7 +1,7 @@
-"""The work of a query as a function of what drop boxes keep of its streams, and the shares that leave the most results.
+"""Load model: the work of a query as a function of the sampling rates of its streams, and the optimal rates.
 
-A box stands at a source (Ayad and Naughton, observations 2 and 3), so all scans of a stream see the same rows. The join
-in the query is modelled by `joins/`; what has no join is work per row.
+Sampling is at the source (Ayad and Naughton, observations 2 and 3), so all scans of a stream read the same rows. The
+join of the query is modelled by `joins`; a query without a join is work per row.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class SheddingModel:
         found = best(join)
         if work(found) <= target * 1.001:
             return found
-        # What must be kept, or stands in several places of the join, costs more: the rest has to make room.
+        # Streams that must be kept, or occur several times in the join, cost more: the others have to compensate.
         low, high = -30.0, 0.0
         for _ in range(STEPS):
             middle = (low + high) / 2
@@ -80,7 +80,7 @@ class SheddingModel:
         return best(join * math.exp(low))
 
     def completeness(self, rates: SamplingRates, sampling_rates: SamplingRates) -> float:
-        """Which part of the results is left."""
+        """Fraction of the results that remains."""
         if self._cluster is None:
             total = sum(self._rate(rates, stream) for stream in self.streams)
             return sum(self._rate(rates, s) * sampling_rates[s] for s in self.streams) / total if total else 1.0
@@ -91,7 +91,7 @@ class SheddingModel:
         return output_rate(query, query.everything, self._by_input(query, rates, sampling_rates)) / everything
 
     def window(self, stream: str) -> float:
-        """How many seconds the rows of a stream are held where that goes by time."""
+        """Seconds that the rows of a stream are held in time windows."""
         if self._cluster is None:
             return 0.0
         query = self._query({})
@@ -125,7 +125,7 @@ class SheddingModel:
         return solved
 
     def _by_input(self, query: JoinQuery, rates: SamplingRates, sampling_rates: SamplingRates) -> Floats:
-        """What an input of the join keeps: of several streams in one input the mean by rate."""
+        """Sampling rate of an input of the join: of several streams in one input the mean by rate."""
         found = np.ones(query.size)
         for number, read in enumerate(self._read):
             weights = {stream: self._rate(rates, stream) for stream in read}
@@ -138,7 +138,6 @@ class SheddingModel:
         return rates.get(stream) or self._statistics.get(stream, StreamStatistics()).rate or RATE
 
     def _query(self, rates: SamplingRates) -> JoinQuery:
-        """The join at these rates."""
         assert self._cluster is not None, "there is a join"
         wanted = {stream: self._rate(rates, stream) for stream in self.streams}
         if self._known is None or self._known[0] != wanted:
@@ -152,7 +151,7 @@ class SheddingModel:
 
 
 def explain_shedding(model: SheddingModel, part: float, least: float) -> str:
-    """What would be dropped at the rates that are known, if this part of the work can be done."""
+    """Sampling rates at the known input rates, if this fraction of the work is affordable."""
     if part >= 1.0:
         return "drops nothing at these rates"
     whole = dict.fromkeys(model.streams, 1.0)
@@ -164,9 +163,7 @@ def explain_shedding(model: SheddingModel, part: float, least: float) -> str:
     )
     left = model.completeness({}, sampling_rates)
     enough = model.load({}, sampling_rates, sampling_rates) <= 1.01 * part * model.load({}, whole, whole)
-    return (
-        f"keeps {kept}, at the source; {left:.0%} of the answer is left{'' if enough else ', and it is late even so'}"
-    )
+    return f"keeps {kept} at the source; {left:.0%} of the results remain{'' if enough else ', still overloaded'}"
 
 
 def _join_in(plan: Plan) -> tuple[JoinGraph | None, int]:
@@ -182,12 +179,12 @@ def _join_in(plan: Plan) -> tuple[JoinGraph | None, int]:
 
 
 def _joined(plan: Join) -> JoinGraph:
-    """The joins of an optimised plan: maps that choose columns and filters may stand between them."""
+    """The joins of an optimised plan, through column projections and filters between them."""
     inputs: list[Plan] = []
     conditions: list[Expression] = []
 
     def visit(node: Plan) -> tuple[Tree, dict[str, Expression]]:
-        """The tree below a node, and what its columns are in terms of the inputs."""
+        """The tree below a node, and its columns in terms of the inputs."""
         if isinstance(node, Join):
             (left, named), (right, more) = visit(node.left), visit(node.right)
             names = {**named, **more}

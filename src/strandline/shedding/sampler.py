@@ -1,7 +1,7 @@
-"""Drop boxes: which rows of a source a query does without, and how they stood from when on.
+"""Sampling at the sources, and the history of sampling rates.
 
-A box decides by a hash of the row, so a batch that is read again drops the same rows, and whoever keeps more keeps all
-that those keep who keep less. The hash knows the stream: that a row of one was dropped says nothing about another.
+A row is selected by its hash, so a replayed batch drops the same rows, and a higher rate keeps a superset. The hash
+includes the stream: samples of different streams are independent.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import polars as pl
 from strandline.core.temporal import BEFORE_ALL, Instant
 from strandline.runtime.kernels.hashing import hash_rows, mix
 
-# What is kept of a stream, by query; who is not named keeps all.
+# Sampling rates of a stream by query; a query that is not named keeps all.
 SamplingRates: TypeAlias = tuple[tuple[str, float], ...]
 # How the boxes of a stream stood: each setting holds for the rows after an instant, up to the next setting.
 RateHistory: TypeAlias = tuple[tuple[Instant, SamplingRates], ...]
 
-MOST_SETTINGS: Final = 256  # so far back one remembers; windows rarely see more changes
+MOST_SETTINGS: Final = 256  # length of the history; windows rarely span more changes
 
 
 def sampling_rates_from(data: Iterable[Sequence[Any]]) -> SamplingRates:
@@ -35,7 +35,7 @@ def rate_history_from(data: Iterable[Sequence[Any]]) -> RateHistory:
 
 
 def with_setting(before: RateHistory, since: Instant, sampling_rates: SamplingRates) -> RateHistory:
-    """A stream's settings with that of a batch whose rows come after `since`."""
+    """The history of a stream with the rate of a batch whose rows come after `since`."""
     if sampling_rates == (before[-1][1] if before else ()):
         return before
     return (*before, (since, sampling_rates))[-MOST_SETTINGS:]
@@ -48,7 +48,7 @@ def with_counts(before: Mapping[str, int], more: Mapping[str, int]) -> Mapping[s
 def drop(
     rows: pl.DataFrame, stream: str, sampling_rates: Mapping[str, float]
 ) -> tuple[dict[str, pl.DataFrame], dict[str, int]]:
-    """What the queries with a drop box keep of some rows, and how many rows they lose."""
+    """Sample rows for the queries with a rate below 1; returns the rows by query and the number of dropped ones."""
     wanted = {query: sampling_rate for query, sampling_rate in sampling_rates.items() if sampling_rate < 1.0}
     if not wanted:
         return {}, {}
@@ -58,7 +58,7 @@ def drop(
 
 
 def _places(rows: pl.DataFrame, stream: str) -> npt.NDArray[np.float64]:
-    """For each row a number in [0, 1) that its content decides."""
+    """A number in [0, 1) for each row, determined by its content."""
     salt = np.uint64(crc32(stream.encode())) * np.uint64(0x9E3779B1)
     return (mix(hash_rows(rows, sorted(rows.columns)) ^ salt) >> np.uint64(11)).astype(np.float64) / 2.0**53
 
@@ -66,7 +66,7 @@ def _places(rows: pl.DataFrame, stream: str) -> npt.NDArray[np.float64]:
 def kept_share(
     settings: RateHistory, query: str, range_us: int | None, at: npt.NDArray[np.int64], origin: Instant
 ) -> npt.NDArray[np.float64]:
-    """Which share of a stream's rows was kept, on average over the window that ends at each instant.
+    """Mean sampling rate of a stream over the window that ends at each instant.
 
     Without an end the window begins with the stream. Each instant counts alike, however many rows it had.
     """
@@ -77,7 +77,7 @@ def kept_share(
     now = values[np.searchsorted(begins, at, side="right")]
     if range_us == 0:
         return now
-    # The integral of the share over time, from the first setting on, by pieces; before it all was kept.
+    # Integral of the rate over time, from the first setting on, by intervals; before it all was kept.
     spans = np.diff(begins, append=begins[-1]).astype(np.float64)
     sums = np.concatenate(([0.0], np.cumsum(spans * values[1:])))
 

@@ -1,4 +1,4 @@
-"""Text to tokens: the words, numbers, texts and symbols of a script, each with its place.
+"""Lexer: the words, numbers, texts and symbols of a script, each with its span.
 
 Keywords are ordinary words here; the parser decides where a word has a meaning of its own.
 """
@@ -14,8 +14,6 @@ from strandline.core.errors import ParseError, Span
 
 
 class Kind(Enum):
-    """What a token is."""
-
     WORD = auto()  # an unquoted name or keyword
     QUOTED = auto()  # a name in double quotes
     NUMBER = auto()
@@ -104,10 +102,12 @@ def _token(text: str, at: int) -> Token:
 
 
 def _number(text: str, at: int, end: int) -> Token:
-    # `10SECONDS` and `1e` are more likely slips than a number beside a name, so they are not split silently.
+    # `10SECONDS` and `1e` are more likely typos than a number beside a name, so they are not split silently.
     if rest := _WORD.match(text, end):
         hint = f"Put a blank after the number: {text[at:end]} {rest.group()}."
-        raise _error(f"a number runs into {rest.group()}", "bad-number", Span(text, at, rest.end()), hint)
+        raise _error(
+            f"trailing characters after a number: {rest.group()}", "bad-number", Span(text, at, rest.end()), hint
+        )
     return Token(Kind.NUMBER, text[at:end], Span(text, at, end))
 
 
@@ -118,14 +118,14 @@ def _quoted(text: str, at: int) -> Token:
     if match is None:
         line_end = text.find("\n", at)
         span = Span(text, at, len(text) if line_end < 0 else line_end)
-        raise _error(f"a quoted {what} is not closed", "unclosed-quote", span, f"Close it with {quote}.")
+        raise _error(f"unterminated quoted {what}", "unclosed-quote", span, f"Close it with {quote}.")
     span = Span(text, at, match.end())
     value = match.group(1).replace(quote * 2, quote)
     if any("\ud800" <= character <= "\udfff" for character in value):
         hint = "It holds half of a surrogate pair."
-        raise _error(f"a quoted {what} is not valid Unicode", "bad-character", span, hint)
+        raise _error(f"quoted {what} is not valid Unicode", "bad-character", span, hint)
     if what == "name" and not value:
-        raise _error("a quoted name is empty", "empty-name", span, None)
+        raise _error("empty quoted name", "empty-name", span, None)
     return Token(Kind.TEXT if quote == "'" else Kind.QUOTED, value, span)
 
 
@@ -145,7 +145,7 @@ def _comment_end(text: str, at: int) -> int:
         depth += 1 if edge.group() == "/*" else -1
         if depth == 0:
             return edge.end()
-    raise _error("a comment is not closed", "unclosed-comment", Span(text, at, at + 2), "Close it with */.")
+    raise _error("unterminated comment", "unclosed-comment", Span(text, at, at + 2), "Close it with */.")
 
 
 def _error(message: str, code: str, span: Span, hint: str | None) -> ParseError:

@@ -75,7 +75,11 @@ def test_a_chart_draws_the_steps_of_an_answer(database: Database) -> None:
     }
     recent = LiveChart(database.queries[0], y="total", line="k", last=1.5)
     assert recent.lines["a"] == [[zero + 3000, zero + 5000, 3.0]]
-    for wrong, y, line in (("no column", "x", None), ("no column", "total", "z"), ("not a number", "k", None)):
+    for wrong, y, line in (
+        ("does not exist", "x", None),
+        ("does not exist", "total", "z"),
+        ("must be a number", "k", None),
+    ):
         with pytest.raises(sl.StrandlineError, match=wrong):
             LiveChart(database.queries[0], y=y, line=line)
 
@@ -108,7 +112,7 @@ def test_a_mistake_is_shown_with_its_place(shell: InteractiveShell, capsys: pyte
     assert 'column "y" does not exist' in capsys.readouterr().err
     shell.user_ns["other"] = 7
     assert shell.run_cell_magic("sql", "--db other", "SHOW STREAMS") is None
-    assert 'the variable "other" is no database' in capsys.readouterr().err
+    assert 'the variable "other" is not a database' in capsys.readouterr().err
 
 
 def test_the_example_notebook_runs() -> None:

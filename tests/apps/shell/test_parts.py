@@ -134,13 +134,13 @@ def test_a_past_that_is_forgotten_is_named_with_a_caret(capsys: pytest.CaptureFi
     session.run(".tail q1 AT TIMESTAMP '1970-01-01 00:00:39'")
     said = capsys.readouterr().out
     session.close()
-    assert "kept from" in said
-    assert "the answer of q1 at 1970-01-01 00:00:03 is no longer kept" in said
+    assert "retained from" in said
+    assert "the result of q1 at 1970-01-01 00:00:03 is no longer retained" in said
     assert re.search(r"\.tail q1 AT TIMESTAMP '1970-01-01 00:00:03'\n +\^+", said)
     assert "Memory keeps 8 elements" in said and "2 rows" in said
     meter = ProgressMeter([session.entries[0].query])
     meter.look()
-    assert "│ kept from 1970-01-01 00:00:" in meter.line()
+    assert "│ retained from 1970-01-01 00:00:" in meter.line()
 
 
 # ---- following an answer ---------------------------------------------------------------------------------------------

@@ -94,19 +94,19 @@ def test_a_statement_over_many_lines(terminal: Terminal) -> None:
     terminal.type("  FROM trades -- a semicolon; in a comment ends nothing")
     terminal.type(" WHERE sym = 'A;' OR qty > 45")
     assert "error" not in terminal.text()
-    text = run(terminal, ";", "has ended")
+    text = run(terminal, ";", " ended, ")
     assert "ACME  100  [09:00:00, 09:00:00.000001)" in text
 
 
 def test_the_answer_of_a_query_that_ends_stays_on_the_screen(terminal: Terminal) -> None:
-    text = run(terminal, "SELECT sym, SUM(qty) AS shares FROM trades [RANGE 10 MINUTES] GROUP BY sym;", "has ended")
+    text = run(terminal, "SELECT sym, SUM(qty) AS shares FROM trades [RANGE 10 MINUTES] GROUP BY sym;", " ended, ")
     assert "at 2024-01-02 09:11:00, 2 rows" in text, "when the last row came, not when the windows were empty"
     assert [line.split() for line in text.splitlines() if line.startswith(("ACME", "NOVA"))] == [
         ["ACME", "90"],
         ["NOVA", "15"],
     ]
     fresh(terminal)
-    rows = run(terminal, ".tail rows", "has ended")
+    rows = run(terminal, ".tail rows", " ended, ")
     assert "ACME     100  [09:00:00, 09:04:00)" in rows
     changes = run(terminal, ".tail changes", "time on")
     assert "-  09:04:00            ACME     100" in changes and "+  09:04:00            ACME     120" in changes
@@ -143,23 +143,23 @@ def test_an_error_has_its_caret(terminal: Terminal) -> None:
     text = run(terminal, "SELECT pice FROM trades;", "hint")
     assert '\n  SELECT pice FROM trades;\n         ^^^^\nhint: Did you mean "price"?' in text
     assert "\n  .tial\n  ^^^^^\nhint: Did you mean .tail?" in run(terminal, ".tial", ".tail?")
-    assert "\n        ^^^\n" in run(terminal, ".tail q99", "there is no query"), "below the name of the query"
+    assert "\n        ^^^\n" in run(terminal, ".tail q99", "unknown query"), "below the name of the query"
 
 
 def test_plans(terminal: Terminal) -> None:
     text = run(terminal, ".explain SELECT sym FROM trades WHERE qty > 5;", "physical plan")
     assert "Filter trades.qty > 5" in text
     fresh(terminal)
-    run(terminal, "SELECT sym FROM trades WHERE qty > 5;", "has ended")
+    run(terminal, "SELECT sym FROM trades WHERE qty > 5;", " ended, ")
     fresh(terminal)
-    assert "● Read trades" in run(terminal, ".graph", "answer of")
+    assert "● Read trades" in run(terminal, ".graph", "result of")
     assert "Filter trades.qty > 5" in run(terminal, ".explain", "stage 0")
 
 
 def test_why_an_answer_is_empty(terminal: Terminal) -> None:
-    text = run(terminal, "SELECT sym FROM trades WHERE price > 1000000;", "has ended without a row")
-    name = text.split(" has ended without a row")[0].split()[-1]
-    assert f".why {name} tells why" in text
+    text = run(terminal, "SELECT sym FROM trades WHERE price > 1000000;", "ended without a row")
+    name = text.split(" ended without a row")[0].split()[-1]
+    assert f"see .why {name}" in text
     fresh(terminal)
     text = run(terminal, ".why", "hint")
     assert 'the filter "trades.price > 1000000.0" lets nothing through' in text
@@ -227,14 +227,14 @@ def test_init_writes_a_project_that_works(tmp_path: Path) -> None:
     written = CliRunner().invoke(app, ["init", str(project)])
     assert written.exit_code == 0
     assert written.stdout.splitlines() == [
-        f"look at it:  cd {project} && strandline shell --init market.sql",
+        f"explore it:  cd {project} && strandline shell --init market.sql",
         f"run it:      cd {project} && strandline run market.sql --out results",
     ]
     looked = piped(".start watched_volume\n", "--init", "market.sql", cwd=project)
     assert looked.returncode == 0, looked.stdout
     assert "ACME       14    2280  [09:45:10, 09:45:20)" in looked.stdout
     again = CliRunner().invoke(app, ["init", str(project)])
-    assert again.exit_code != 0 and "exists already" in str(again.exception), "nothing is overwritten"
+    assert again.exit_code != 0 and "already exists" in str(again.exception), "nothing is overwritten"
 
 
 def test_a_run_says_what_it_waits_for(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_a_run_says_what_it_waits_for(tmp_path: Path) -> None:
         seen = terminal.until(lambda text: "catching up, about" in text and "rows left" in text, PATIENCE)
         assert "rows/s in" in seen and "%" in seen
         terminal.send(CTRL_C)
-        terminal.until("stopped; the same command continues", PATIENCE)
+        terminal.until("stopped; run the same command again", PATIENCE)
         assert terminal.until_gone(PATIENCE) == 130
     finally:
         terminal.close()
@@ -320,7 +320,7 @@ def test_spark_starts_behind_the_prompt(tmp_path: Path) -> None:
         terminal.type(TRADES.replace("\n", "\r"))
         terminal.type("SELECT sym, SUM(qty) AS shares FROM trades [RANGE 10 MINUTES] GROUP BY sym;")
         terminal.until(lambda text: "Java" in text or "planning" in text, SPARK_PATIENCE)
-        text = terminal.until(lambda text: "q1 has ended" in text and last_prompt(text) == "", SPARK_PATIENCE)
+        text = terminal.until(lambda text: "q1 ended" in text and last_prompt(text) == "", SPARK_PATIENCE)
         assert "at 2024-01-02 09:11:00, 2 rows" in text
         assert ".log" in run(terminal, ".log", "/spark-")
         run(terminal, TICKS.replace("\n", "\r"), "ticks is declared")
@@ -353,7 +353,7 @@ def test_the_shell_says_that_spark_was_lost_and_starts_it_again(tmp_path: Path) 
         terminal.until(lambda text: "q2 at" in text and ", 1 row" in text, SPARK_PATIENCE)
         terminal.send(CTRL_C)
         text = terminal.until(lambda text: "q2 is still running" in text and last_prompt(text) == "", SPARK_PATIENCE)
-        assert "q1 has failed" in text and "error[spark-lost]" in text
+        assert "q1 failed" in text and "error[spark-lost]" in text
         next(p for p in psutil.Process(terminal.child.pid).children() if p.name() == "java").kill()
         terminal.send(CTRL_D)
         assert terminal.until_gone(SPARK_PATIENCE) == 0

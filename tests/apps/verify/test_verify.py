@@ -156,7 +156,7 @@ def test_what_the_database_does_not_have_is_said_and_is_no_success(duckdb: Datab
 
 def test_rows_that_count_when_they_arrive_cannot_be_judged(duckdb: Database) -> None:
     [verdict] = judged("CREATE STREAM a (x INT) SOURCE rows((1)); SELECT x FROM a", duckdb)
-    assert verdict.unchecked is not None and "arrive" in verdict.unchecked
+    assert verdict.unchecked is not None and "on arrival" in verdict.unchecked
 
 
 def test_fewer_instants_are_no_success_either(duckdb: Database) -> None:
@@ -231,7 +231,7 @@ def test_a_wrong_answer_is_found_and_made_small(
     assert lines[0].startswith("per_sym: ") and lines[0].endswith("DIFFER")
     assert lines[1] == "  at 2024-01-01 00:00:02"
     assert lines[2] == "    only DuckDB  ('a', 2, 21.25, 0.30000000000000004)"
-    begin = lines.index("  the smallest input found that shows it, in order of arrival:")
+    begin = lines.index("  smallest failing input, in order of arrival:")
     assert len({line.split(",")[0] for line in lines[begin + 1 : begin + 3]}) == 1, "two rows of one group"
     assert lines[begin + 3].startswith("q1: ") and lines[begin + 3].endswith(": equal")
 

@@ -104,7 +104,7 @@ def test_ctrl_c_does_not_wait_for_a_lock(postgresql: Server, tmp_path: Path) -> 
     finally:
         process.kill()
     assert process.returncode == 130
-    assert said == "stopped; the same command continues where this run ended\n"
+    assert said == "stopped; run the same command again to resume\n"
     log = (tmp_path / "log").read_text().splitlines()
     assert " INFO    strandline.engine: query started name=q engine=local checkpoint=" in log[0]
     assert " INFO    strandline.engine: query stopped name=q last_batch=" in log[-1]
@@ -293,7 +293,7 @@ def test_ctrl_c_on_spark_does_not_wait_for_a_lock_and_the_restart_is_exact(postg
     finally:
         process.kill()
     assert process.returncode == 130
-    assert said == "stopped; the same command continues where this run ended\n"
+    assert said == "stopped; run the same command again to resume\n"
     assert seconds < STOP_SECONDS
     before = values(postgresql)
     assert before == list(range(len(before))) and len(before) < 8000

@@ -113,11 +113,11 @@ def test_a_request_that_fails_is_sent_again_with_the_same_key(receiver: Receiver
 
 def test_a_receiver_that_refuses_ends_the_query(receiver: Receiver) -> None:
     receiver.codes = [400]
-    with pytest.raises(SinkError, match="After 1 attempts the answer was 400") as caught:
+    with pytest.raises(SinkError, match="After 1 attempts the response was 400") as caught:
         opened(sl.Webhook(receiver.url)).write(batch(0))
     assert caught.value.code == "sink-failed"
     receiver.codes = [500] * 3
-    with pytest.raises(SinkError, match="After 3 attempts the answer was 500"):
+    with pytest.raises(SinkError, match="After 3 attempts the response was 500"):
         opened(sl.Webhook(receiver.url, attempts=3)).write(batch(0))
 
 
@@ -222,6 +222,6 @@ def test_a_query_into_kafka(servers: str) -> None:
         into = f"kafka('{servers}', topic => 'sql', key => 'k', {settings})"
         query = database.sql(f"CREATE SINK w INTO {into} AS SELECT k FROM s")
         assert query.await_end(60)
-        with pytest.raises(SinkError, match='no column "x"'):
+        with pytest.raises(SinkError, match='message key "x" is not a column'):
             database.sql(f"CREATE SINK x INTO kafka('{servers}', 'sql', key => 'x') AS SELECT k FROM s")
     assert sorted((key or "", body["k"]) for key, body in messages(servers, "sql")) == [("", None), ("a", "a")]

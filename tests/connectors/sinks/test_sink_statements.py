@@ -76,19 +76,22 @@ def test_refusals_stand_below_the_users_words(database: Database, tmp_path: Path
     ]
     for call, problem in (
         ("sqlite('f')", "sqlite() needs table"),
-        ("sqlite('f', 3)", "table of sqlite() is a text, not 3"),
+        ("sqlite('f', 3)", "table of sqlite() must be a text, not 3"),
         ("sqlite('f', 't', 'u')", "sqlite() takes at most 2 positional arguments"),
         ("sqlite('f', 't', colour => 'red')", "sqlite() has no option colour"),
-        ("sqlite('f', 't', shows => 'nothing')", "option shows of sqlite() is 'elements' or 'snapshot', not 'nothing'"),
+        (
+            "sqlite('f', 't', shows => 'nothing')",
+            "option shows of sqlite() must be 'elements' or 'snapshot', not 'nothing'",
+        ),
         ("parquet()", "parquet() needs directory"),
-        ("kafka('h', 't', transactional => 'yes')", "option transactional of kafka() does not fit: 'yes'"),
+        ("kafka('h', 't', transactional => 'yes')", "invalid value of option transactional of kafka(): 'yes'"),
         ("kafka('h', 't', settings => ('a'))", "option settings has texts of the form 'name= value', not 'a'"),
-        ("webhook('ftp://x')", "url of webhook() cannot be used: it begins with neither http:// nor https://"),
+        ("webhook('ftp://x')", "invalid url of webhook(): it begins with neither http:// nor https://"),
         (
             "webhook('http://x', rows => 0)",
-            "rows, attempts and timeout of webhook() are at least 1, redirects at least 0",
+            "rows, attempts and timeout of webhook() must be at least 1, redirects at least 0",
         ),
-        ("callback()", "callback() calls a function of Python's: db.sql(…, sink=sl.Callback(function))"),
+        ("callback()", "callback() needs a Python function: db.sql(…, sink=sl.Callback(function))"),
     ):
         error = error_of(database, f"CREATE SINK x INTO {call} AS SELECT k FROM s")
         assert (error.code, error.message) == ("sink-argument", problem)
@@ -195,7 +198,7 @@ def test_names_in_a_script_are_taken_once(database: Database) -> None:
         assert caught.value.code == "sink-exists"
     with pytest.raises(StrandlineError, match='sink "x" does not exist'):
         read_script(database, "DROP SINK x")
-    with pytest.raises(StrandlineError, match='still read by running query "y"'):
+    with pytest.raises(StrandlineError, match='it is read by running query "y"'):
         read_script(database, "CREATE SINK y INTO console() AS SELECT k FROM s; DROP STREAM s")
 
 
@@ -235,7 +238,7 @@ def test_every_sink_says_what_it_promises_and_doctor_shows_it(monkeypatch: pytes
         assert sink.kind == name and sink.traits.note
     lines = render(Report(())).plain.splitlines()
     assert len([line for line in lines if line.startswith("  sink ")]) == len(known_sinks())
-    assert "  source rows        replayable ordered idempotent  the rows stand in the statement" in lines
+    assert "  source rows        replayable ordered idempotent  the rows are in the statement" in lines
     (hook,) = (line for line in lines if line.startswith("  sink   webhook "))
     assert hook.split()[2:5] == ["–", "ordered", "–"]
     monkeypatch.setattr(connectors, "find_spec", lambda _: None)

@@ -328,7 +328,7 @@ def test_rows_taken_away_by_somebody_else_are_noticed(location: Place) -> None:
     writer.close()
     location.run("DELETE FROM t WHERE k = 'a'")
     writer = opened(location, "snapshot", 0)
-    with pytest.raises(SinkError, match="changed by somebody else"):
+    with pytest.raises(SinkError, match="modified externally"):
         writer.write(BATCHES[1])
     writer.close()
 

@@ -100,7 +100,12 @@ def test_credentials_do_not_come_back_by_way_of_another_host() -> None:
 
 @pytest.mark.parametrize(
     ("location", "reason"),
-    [("ftp://127.0.0.1/x", "no URL"), ("", "missing"), ("http://[bad/", "no URL"), ("file:///etc/passwd", "no URL")],
+    [
+        ("ftp://127.0.0.1/x", "not an HTTP URL"),
+        ("", "missing"),
+        ("http://[bad/", "not an HTTP URL"),
+        ("file:///etc/passwd", "not an HTTP URL"),
+    ],
 )
 def test_redirections_that_lead_nowhere(location: str, reason: str) -> None:
     with receiving(redirect(302, location)) as first, pytest.raises(SinkError) as caught:
@@ -162,7 +167,7 @@ def test_a_dripping_receiver_does_not_defeat_the_timeout(what: str) -> None:
         if what == "a chunked body":  # its status has said that it was taken
             writer.write(BATCH)
         else:
-            with pytest.raises(SinkError, match="in time"):
+            with pytest.raises(SinkError, match="timed out"):
                 writer.write(BATCH)
         assert 0.9 < time.monotonic() - began < 2.0
 

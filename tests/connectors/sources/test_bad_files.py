@@ -337,7 +337,7 @@ def test_columns_that_are_there_twice(tmp_path: Path) -> None:
     write(tmp_path / "b.csv", f"3,a,{moment(0)}")
     (tmp_path / "c.csv").write_text(f"k,more,v,more,ts\n4,,a,,{moment(0)}\n")
     query = read_all(tmp_path / "*.csv")
-    assert keys(query) == [3, 4] and reasons(query) == [(1, "column k is there 2 times")]
+    assert keys(query) == [3, 4] and reasons(query) == [(1, "column k occurs 2 times")]
     fields = [("k", pa.int32()), ("v", pa.string()), ("v", pa.string()), ("ts", pa.timestamp("us"))]
     table = pa.Table.from_arrays(
         [pa.array([1], pa.int32()), ["a"], ["b"], pa.array([0], fields[3][1])], schema=pa.schema(fields)
@@ -345,7 +345,7 @@ def test_columns_that_are_there_twice(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "a.parquet")
     (tmp_path / "b.parquet").write_bytes(parquet_bytes(0))
     query = read_all(tmp_path / "*.parquet")
-    assert len(keys(query)) == ROWS and reasons(query) == [(1, "column v is there 2 times")]
+    assert len(keys(query)) == ROWS and reasons(query) == [(1, "column v occurs 2 times")]
 
 
 def test_a_column_that_all_files_lack_is_a_mistake_of_the_declaration(tmp_path: Path) -> None:
@@ -420,7 +420,7 @@ def test_corrupt_compressed_files_are_rejected_and_cut_off_ones_read_as_far_as_t
     assert [k for k in found if 200 <= k < 300][:30] == list(range(200, 230))
     assert [k for k in found if k >= 300] == list(range(300, 300 + ROWS))
     why = {Path(row["place"]).name: row["reason"] for row in query.rejected("s").to_pylist() if row["row"] != 50}
-    assert "damaged" in why["a.csv.gz"] and "cut off" in why["b.csv.gz"] and "follows the content" in why["c.csv.gz"]
+    assert "damaged" in why["a.csv.gz"] and "truncated" in why["b.csv.gz"] and "trailing data" in why["c.csv.gz"]
     assert not {"d.csv.gz", "e.csv.gz"} & set(why)
 
 

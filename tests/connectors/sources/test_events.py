@@ -52,7 +52,7 @@ def test_rows_that_do_not_fit_are_refused_whole_or_kept_aside() -> None:
             ([("a", 1)], "row 1 is not a tuple of 3 values"),
             ([{"k": "a", "y": 1}], "unknown columns: y"),
             (pa.table({"k": ["a"]}), "missing columns: x, ts"),
-            (7, "a int is no table"),
+            (7, "a int is not a table"),
         ]:
             with pytest.raises(sl.StrandlineError, match=why):
                 database.append("s", wrong)
@@ -81,7 +81,7 @@ def test_time_advances_by_promise_and_what_comes_after_it_is_late() -> None:
 def test_streams_of_other_kinds_take_no_rows() -> None:
     with sl.connect(engine="local") as database:
         database.sql("CREATE STREAM r (ts TIMESTAMP) SOURCE rows() ORDERED BY ts")
-        with pytest.raises(sl.StrandlineError, match="does not take rows from a program"):
+        with pytest.raises(sl.StrandlineError, match="cannot append rows"):
             database.append("r", [(AT,)])
 
 

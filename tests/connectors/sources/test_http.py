@@ -157,7 +157,7 @@ def test_a_client_is_asked_to_wait_when_too_much_waits(tmp_path: Path) -> None:
     source.open()
     body = b'{"k": 1, "ts": 1}\n' * 60
     assert post(source.port, body)[0] == 200
-    assert post(source.port, body) == (503, {"error": "too many rows wait to be read"})
+    assert post(source.port, body) == (503, {"error": "too many rows are waiting"})
     end, _ = source.advance(0, 1000)
     source.advance(end, 1000)
     assert post(source.port, body)[0] == 200

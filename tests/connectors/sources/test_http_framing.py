@@ -261,7 +261,7 @@ def test_with_a_token_all_interfaces_are_open_to_who_knows_it(monkeypatch: pytes
 
 
 def test_an_empty_token_is_none() -> None:
-    with sl.connect(engine="local") as database, pytest.raises(StrandlineError, match="not empty"):
+    with sl.connect(engine="local") as database, pytest.raises(StrandlineError, match="non-empty"):
         database.sql("CREATE STREAM s (k INT, ts BIGINT) SOURCE http('0.0.0.0:0', token => '') ORDERED BY ts")
 
 
@@ -335,5 +335,5 @@ def test_a_socket_has_room_for_so_many(guarded: SocketSource) -> None:
 
 
 def test_a_token_goes_with_listening() -> None:
-    with sl.connect(engine="local") as database, pytest.raises(StrandlineError, match="goes with listen"):
+    with sl.connect(engine="local") as database, pytest.raises(StrandlineError, match="needs listen"):
         database.sql("CREATE STREAM s (k INT, ts BIGINT) SOURCE socket('127.0.0.1:1', token => 'x') ORDERED BY ts")

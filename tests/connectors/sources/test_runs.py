@@ -81,7 +81,7 @@ def test_what_was_read_is_forgotten_and_asking_for_it_is_refused(tmp_path: Path)
     again = DataFrameSource(source.stream, tmp_path)  # a worker
     [chunk] = again.read(4, 6, frozenset("tn"))
     assert chunk.rows["t"].to_list() == [0, 1]
-    with pytest.raises(SourceError, match="not kept any more"):
+    with pytest.raises(SourceError, match="no longer retained"):
         list(again.read(0, 2, frozenset("tn")))
     restarted = Journal(tmp_path / "rows", forgetful=True)
     restarted.look()

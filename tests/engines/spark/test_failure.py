@@ -65,7 +65,7 @@ def test_a_pickle_in_a_message_is_not_executed(mark: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("data", [None, [], {}, {"class": "Path"}, {**ERROR.to_json(), "class": "os.system"},
                                   {**ERROR.to_json(), "span": ["x", 1]}, {**ERROR.to_json(), "hint": 3}])  # fmt: skip
 def test_what_is_no_error_is_refused(data: object) -> None:
-    with pytest.raises(ValueError, match="not an error"):
+    with pytest.raises(ValueError, match="not a strandline error"):
         StrandlineError.from_json(json.loads(json.dumps(data)))
 
 

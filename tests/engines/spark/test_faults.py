@@ -144,7 +144,7 @@ def test_a_lost_jvm_is_named_and_the_same_command_goes_on_past_lost_workers(tmp_
     assert re.fullmatch(
         r"error\[spark-lost\]: Spark's JVM has ended: killed by signal 9 \(SIGKILL\)\n"
         r"Its log is .*spark-\d+\.log\.\n"
-        r"hint: .*Start the query again: Spark is started anew, and .* resumes where it was\.\n",
+        r"hint: .*Restart the query: Spark is started again, and .* resumes where it stopped\.\n",
         said,
     ), said
     assert _left(temporary) == []
@@ -221,7 +221,7 @@ def test_a_full_disk_and_a_read_only_one_are_named_and_the_restart_is_exact(tmp_
         code, said = Run(file, out, "--batch-rows", "100").end()
         assert code == 1
         assert said.startswith("error[disk-full]: the disk is full"), said
-        assert "MiB free of" in said and "Make room" in said
+        assert "MiB free of" in said and "Free disk space" in said
 
         subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
         code, said = Run(file, out, "--batch-rows", "100").end()

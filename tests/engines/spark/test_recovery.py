@@ -193,7 +193,7 @@ def test_ctrl_c_ends_cleanly_and_the_same_command_goes_on(tmp_path: Path) -> Non
     _, errors = process.communicate(timeout=120)
     struck.set()
     assert process.returncode == 130
-    assert errors.splitlines() == ["stopped; the same command continues where this run ended"]
+    assert errors.splitlines() == ["stopped; run the same command again to resume"]
     done = subprocess.run(command(file, out), timeout=240, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     check_same(out, expected(tmp_path, file))

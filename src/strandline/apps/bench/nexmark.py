@@ -1,4 +1,4 @@
-"""NEXMark's queries on Spark, each beside Spark alone where Spark can express it: `strandline bench nexmark`.
+"""NEXMark queries against plain Spark, where Spark can express them: `strandline bench nexmark`.
 
 Both sides read the same Parquet files, which our generator writes first, and write Parquet files. The queries of ours
 are those of `examples/nexmark/`, with a file in the place of the generator.
@@ -43,7 +43,7 @@ _DECLARED = re.compile(
 
 
 def nexmark(bench: Bench) -> Figures:
-    """The queries of NEXMark, each beside Spark alone where Spark can express it."""
+    """The queries of NEXMark, each against plain Spark where Spark can express it."""
     events = bench.rows or EVENTS
     chosen = _chosen(bench.queries)
     data = write_events(bench.directory / "nexmark", events)
@@ -72,13 +72,13 @@ def _chosen(wanted: Sequence[str]) -> list[str]:
     there = sorted((path.stem for path in EXAMPLES.glob("*.sql")), key=_in_order)
     if not there:
         raise StrandlineError(
-            "the queries of NEXMark are not here",
+            "cannot find the NEXMark queries",
             code="usage",
-            hint="They are in examples/nexmark of the source; run this from a clone.",
+            hint="Run this from a clone: they are in examples/nexmark.",
         )
     for name in wanted:
         if name not in there:
-            raise StrandlineError(f'there is no query "{name}"', code="usage", hint=f"Queries are {', '.join(there)}.")
+            raise StrandlineError(f'unknown query "{name}"', code="usage", hint=f"Queries are {', '.join(there)}.")
     return [name for name in there if name in wanted] if wanted else [name for name in there if name in SPARK]
 
 
@@ -152,13 +152,13 @@ def _alone(bench: Bench, query: Alone, data: Path, place: Path) -> Cost:
 
 
 def _read(place: Path) -> pl.DataFrame:
-    """An answer: our `valid_from` and `valid_until`, and Spark's times, as microseconds."""
+    """A result: our `valid_from` and `valid_until`, and Spark's times, as microseconds."""
     frame = pl.read_parquet(str(place / "out" / "q1" / "*.parquet"))
     return frame.with_columns(pl.col(pl.Datetime).dt.epoch("us"))
 
 
 def same_answer(ours: pl.DataFrame, theirs: pl.DataFrame, query: Alone) -> bool | None:
-    """Whether the answers agree where both have one; None where they cannot be compared."""
+    """True if the results agree where both have one; None where they cannot be compared."""
     start, end = pl.col("valid_from"), pl.col("valid_until").fill_null(2**63 - 1)
     columns = [name for name in ours.columns if name not in ("valid_from", "valid_until")]
     if not theirs.height:

@@ -1,7 +1,7 @@
-"""The queries of NEXMark as Spark's Structured Streaming can express them, each the nearest it runs, and why not else.
+"""NEXMark queries in Spark's Structured Streaming, each the nearest form that runs, and the reason where none does.
 
-Windows and joins run in append mode, which writes each row once. What changes with every bid runs in update mode: Spark
-then writes what has changed after each batch. Watermarks are those of streams in order.
+Windows and joins run in append mode, which writes each row once. Results that change with every bid use update mode:
+Spark writes the changes after each batch. Watermarks are those of streams in order.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Kind = Literal["rows", "windows", "one of windows", "last", "sessions"]
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """A query for Spark: `kind` says how its answer is compared with ours, `batches` in how many it is computed.
+    """A query for Spark: `kind` is the way its result is compared with ours, `batches` the number of batches.
 
     rows      every row once
-    windows   the rows are the answer right before the time in their column `end`, or one of those that are level there
-    last      the last row of each key is the answer at the end; `keys` are its first columns
-    sessions  a row is the last answer about a session
+    windows   the rows are the result right before the time in their column `end`, or one of several ties there
+    last      the last row of each key is the result at the end; `keys` are its first columns
+    sessions  a row is the last result of a session
     """
 
     build: Callable[[Streams], DataFrame]

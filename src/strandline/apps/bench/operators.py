@@ -1,4 +1,4 @@
-"""What one operator costs on one core: rows per CPU second, as its state grows.
+"""Micro-benchmark of operators: rows per CPU second on one core, as the state grows.
 
 Only operators run, as they run in a worker: no reading, no exchange, no Spark. First the state is filled, then rows are
 counted. Times are CPU seconds of this process, all threads together: what a core does in a second, and other work on
@@ -69,7 +69,7 @@ FAMILIES: dict[str, Family] = {
 
 
 class Core:
-    """The operators of a pipeline in one bucket, fed slice by slice."""
+    """The operators of a pipeline in one shard, fed slice by slice."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
@@ -121,7 +121,7 @@ def slices(family: Family, state: int, rows: int) -> Iterator[tuple[dict[str, Ba
 
 
 def measure(family: Family, state: int, rows: int) -> Figures:
-    """Fill the state, then count what a CPU second does."""
+    """Fill the state, then count rows per CPU second."""
     core = Core(pipeline_of(family, state))
     fill = -(-state // BATCH_ROWS) * BATCH_ROWS + BATCH_ROWS
     seconds, results, counted = 0.0, 0, 0
@@ -163,7 +163,7 @@ def run_operators(rows: int | None, repeat: int, say: Callable[[str], None]) -> 
     """Each family at each size of state; of several runs the best counts."""
     found: list[Figures] = []
     for name, family in FAMILIES.items():
-        measure(family, STATES[0], BATCH_ROWS)  # nobody pays for the first use of a library
+        measure(family, STATES[0], BATCH_ROWS)  # the first use of a library does not count
         for state in STATES:
             gc.collect()
             runs = [measure(family, state, rows or 1_000_000) for _ in range(repeat)]
@@ -174,7 +174,7 @@ def run_operators(rows: int | None, repeat: int, say: Callable[[str], None]) -> 
 
 
 def _with_factors(found: list[Figures]) -> list[Figures]:
-    """How many times slower than the join and the aggregate with as many rows in the window."""
+    """Slowdown against the join and the aggregate with as many rows in the window."""
     speed = {(item["operator"], item["window_rows"]): item["rows_per_s"] for item in found}
     for item in found:
         for other in ("join", "aggregate"):

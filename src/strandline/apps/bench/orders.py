@@ -1,4 +1,4 @@
-"""Whether the order of joins pays: auctions with skewed rates, joined as the text has it and as the planner has it.
+"""Benchmark of join ordering: auctions with skewed rates, joined in the written and in the planned order.
 
 The streams are like those of NEXMark, with clicks beside: most events are clicks and bids, few auctions and persons.
 """
@@ -69,7 +69,7 @@ QUESTIONS: Final[Mapping[str, BenchQuery]] = {
 
 
 def run_question(question: BenchQuery, repeat: int) -> Figures:
-    """Both orders of a query: milliseconds of CPU per second, and whether the answers agree."""
+    """Both orders of a query: milliseconds of CPU per second, and whether the results agree."""
     statistics = statistics_of(question.streams)
     streams = [made.stream for made in question.streams]
     plan = bound(question.text.replace("{w}", f"{question.window:g}"), question.streams)

@@ -1,7 +1,7 @@
-"""Benchmarks: strandline and Spark alone on the same work, in one run, with the answers compared.
+"""Benchmarks: strandline and plain Spark on the same work, in one run, with the results compared.
 
 Each side writes its results to Parquet files. Times leave out the start of the JVM and include the start of the plan.
-The machine may be noisy: each side runs several times and its best run counts; ratios are what to look at.
+The machine may be noisy: each side runs several times and its best run counts; only ratios are meaningful.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvi
 class Bench:
     """A directory for data, how often to run, and the two kinds of Spark session, one at a time.
 
-    Our own session is set up for small batches of large values. Spark's operators look at rows and want its compilers:
-    runs of Spark alone have a session with the settings that serve it best.
+    Our own session is set up for small batches of large values. Spark's operators process rows and need its compilers:
+    runs of plain Spark have a session with the best settings for them.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Bench:
         self._session: EmbeddedSpark | None = None
 
     def session(self, kind: str) -> SparkSession:
-        """The session of a kind, "ours" or "alone", warm."""
+        """The warm session of a kind, "ours" or "alone"."""
         if self._session is None or self._kind != kind:
             self.close()
             self._kind = kind
@@ -78,7 +78,7 @@ class Bench:
             self._session = None
 
     def _warm_up(self) -> None:
-        """A small query first, so that nobody pays for loading classes and starting workers."""
+        """A small query first, so that class loading and worker start do not count."""
         place = self.fresh("warm")
         data = stream(place / "data", 9, 20_000, 10_000, 100, files=2)
         if self._kind == "ours":
@@ -224,7 +224,7 @@ def aggregate(bench: Bench) -> Figures:
 
 
 def _same_windows(ours: pl.DataFrame, theirs: pl.DataFrame) -> bool:
-    """Spark's window that ends at e is our answer at the last instant before e."""
+    """Spark's window that ends at e is our result at the last instant before e."""
     theirs = theirs.select(pl.col("window").struct.field("end").dt.epoch("us").alias("end"), "k", "n", "a", "m")
     start, end = (ours.get_column(c).dt.epoch("us") for c in ("valid_from", "valid_until"))
     for at in sorted(theirs.get_column("end").unique())[:-1:7]:
@@ -365,12 +365,12 @@ def growth(bench: Bench) -> Figures:
 
 
 def operators(bench: Bench) -> Figures:
-    """What each operator does on one core as its state grows, and how much longer it takes than join and aggregate."""
+    """Throughput of each operator on one core as its state grows, relative to join and aggregate."""
     return {"bench": "operators", "operators": run_operators(bench.rows, bench.repeat, bench.say), "same_answer": None}
 
 
 def costs(bench: Bench) -> Figures:
-    """Equivalent plans of many shapes of queries: what the cost model says, and what they take, CPU and state."""
+    """Equivalent plans of many query shapes: estimated and measured CPU and state."""
     return {"bench": "costs", "shapes": run_costs(bench.repeat, bench.say, bench.queries), "same_answer": None}
 
 
@@ -380,7 +380,7 @@ def orders(bench: Bench) -> Figures:
 
 
 def shedding(bench: Bench) -> Figures:
-    """A join offered twice what the machine can do: without shedding, with it, and with it from the cheapest plan."""
+    """A join at twice the capacity: without shedding, with it, and with it from the cheapest plan."""
     found = run_shedding(bench.session("ours"), bench.fresh("shedding"), bench.rows or 300, bench.say)
     return {"bench": "shedding", "shedding": found, "same_answer": None}
 
@@ -400,10 +400,9 @@ BENCHES: dict[str, Callable[[Bench], Figures]] = {
 
 
 def run_bench(name: str, rows: int | None, repeat: int, console: Console, queries: Sequence[str] = ()) -> list[Figures]:
-    """Run one benchmark or all."""
     if name != "all" and name not in BENCHES:
         raise StrandlineError(
-            f'there is no benchmark "{name}"', code="usage", hint=f"Benchmarks are {', '.join(BENCHES)}, and all."
+            f'unknown benchmark "{name}"', code="usage", hint=f"Benchmarks are {', '.join(BENCHES)}, and all."
         )
     directory = Path(tempfile.mkdtemp(prefix="strandline-bench-"))
     bench = Bench(directory, rows, repeat, console, queries)
@@ -436,7 +435,6 @@ def _rounded(figures: Figures) -> Figures:
 
 
 def report(found: list[Figures], console: Console) -> None:
-    """The figures as tables."""
     for figures in found:
         if "operators" in figures:
             report_operators(figures["operators"], console)
@@ -464,7 +462,7 @@ def report(found: list[Figures], console: Console) -> None:
             table.add_row(*(_cell(side.get(column)) for column in columns))
         console.print(table)
         if "ratio" in figures:
-            console.print(f"strandline / spark: {figures['ratio']} times; same answer: {figures['same_answer']}")
+            console.print(f"strandline / spark: {figures['ratio']} times; same result: {figures['same_answer']}")
         if "ratio_p50" in figures:
             console.print(f"p50 of spark / p50 of strandline: {figures['ratio_p50']}")
 

@@ -1,8 +1,8 @@
-"""What shedding is worth: a join of three streams, offered twice what the machine can do, for minutes.
+"""Benchmark of load shedding: a join of three streams at twice the capacity of the machine, for minutes.
 
 First the capacity is measured: the highest rates at which a query without shedding does not fall behind. Then the same
 query gets twice these rates: without shedding, with shedding, and with shedding from the plan that is cheapest while
-nothing is dropped. When the overload is over, answers are held against the join of all rows in the windows.
+nothing is dropped. After the overload, results are compared with the join of all rows in the windows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ AB, BC, AC = 3_300, 300, 63_500
 WINDOW: Final = 10  # seconds
 CALM: Final = 0.25  # of the overload: the rates after it
 SETTLE: Final = 40  # seconds after it
-STEP: Final = 1.1  # so close are what is in time and what is not
+STEP: Final = 1.1  # ratio of a feasible to an infeasible rate
 TRY: Final = 30  # seconds
 BEHIND: Final = 2.0  # seconds behind after a try: too much
 TEXT: Final = (
@@ -54,7 +54,7 @@ TEXT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One way to run the query, and what came of it."""
+    """A run of the query and its outcome."""
 
     what: str
     lags: tuple[float, ...]  # seconds behind, once a second
@@ -91,7 +91,7 @@ def run_shedding(spark: SparkSession, place: Path, seconds: int, say: Say) -> Fi
 
 
 def optimum(scale: float) -> float:
-    """The results per second that the model promises, at twice the rates, with what the machine does at `scale`."""
+    """Results per second of the model at twice the rates, with the capacity of the machine at `scale`."""
     whole = dict.fromkeys(RATES, 1.0)
     with strandline.connect(engine="local") as db:
         _declare(db, 2 * scale, 1.0, 0, None)
@@ -155,7 +155,7 @@ def _declare(db: Database, scale: float, burst: float, burst_seconds: int, told:
 
 
 def _lag(query: Query, scale: float) -> float:
-    """How many seconds of rows wait."""
+    """Lag in seconds of waiting rows."""
     left = query.metrics()["rows_left"] or 0
     return float(left) / (scale * sum(RATES.values()))
 
@@ -187,7 +187,7 @@ def _run(spark: SparkSession, place: Path, scale: float, seconds: int, what: str
 
 
 def _after(query: Query, out: Path) -> str:
-    """Whether answers are exact again one window after the last row was dropped, when it is over."""
+    """True if results are exact again one window after the last drop."""
     time.sleep(SETTLE)
     statuses = query.heartbeats().values()
     if any(status.rate_history and status.rate_history[-1][1] for status in statuses):

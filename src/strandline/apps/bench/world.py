@@ -1,4 +1,4 @@
-"""Streams of which everything is known, because they are made: to hold a model against what happens."""
+"""Generated streams with known statistics, to compare the model with measurements."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from strandline.sql.parser.statements import parse_one
 
 @dataclass(frozen=True, slots=True)
 class GeneratedStream:
-    """A stream: rows per second, its key columns with how many values each has, and columns of measures beside."""
+    """A generated stream: rows per second, its key columns with their distinct values, and measure columns."""
 
     name: str
     rate: int
@@ -98,7 +98,7 @@ def statistics_of(streams: Sequence[GeneratedStream]) -> dict[str, StreamStatist
 def bound(text: str, streams: Sequence[GeneratedStream]) -> Plan:
     statement = parse_one(text)
     assert isinstance(statement, ast.Select | ast.UnionAll | ast.SetOperation | ast.Changes | ast.Ordered | ast.With), (
-        "a benchmark asks queries"
+        "a benchmark has queries only"
     )
     return bind_query(statement, catalog_of(streams))
 
@@ -126,10 +126,10 @@ class Timed(Operator):
 
 
 class TimedRun:
-    """A pipeline in one bucket, batch after batch, with the CPU seconds of every operator and every exchange."""
+    """A pipeline in one shard, batch after batch, with the CPU seconds of every operator and every exchange."""
 
     def __init__(self, pipeline: Pipeline) -> None:
-        assert pipeline.shards == 1, "operators are timed in one bucket"
+        assert pipeline.shards == 1, "operators are timed in one shard"
         self.pipeline = pipeline
         self.runners = {fragment.id: FragmentRunner(fragment.root) for fragment in pipeline.fragments}
         for runner in self.runners.values():
@@ -137,7 +137,7 @@ class TimedRun:
         self.sending = dict.fromkeys(self.runners, 0.0)
 
     def forget(self) -> None:
-        """Begin to count anew: what was so far filled the state."""
+        """Reset the counters after the state is filled."""
         self.sending = dict.fromkeys(self.runners, 0.0)
         for operator in self._timed().values():
             operator.seconds, operator.passed = 0.0, 0

@@ -13,7 +13,7 @@ __all__ = ["LiveChart", "LiveTable"]
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Called by `%load_ext`: the magic, and how queries look as the value of a cell."""
+    """Called by `%load_ext`: registers the magic, and the display of queries."""
     from strandline.apps.notebook.html import listing_html, query_html
     from strandline.apps.notebook.magic import SqlMagic
     from strandline.core.table import TextTable

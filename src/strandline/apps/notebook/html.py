@@ -1,4 +1,4 @@
-"""Queries and listings as HTML, for cells whose value they are."""
+"""HTML display of queries and listings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def query_html(query: Query) -> str:
 
 
 def status(query: Query) -> str:
-    """A query in a line: what it is doing, how far it has come, how much it has seen."""
+    """A query in a line: its state, its watermark and its row counts."""
     metrics = query.metrics()
     rows = f"{sum(metrics['rows_in'].values()):,} rows in, {metrics['rows_out']:,} results"
     if query.progress == BEFORE_ALL:

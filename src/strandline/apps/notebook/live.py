@@ -23,7 +23,7 @@ _STATIC = Path(__file__).parent / "static"
 
 
 class _Live(anywidget.AnyWidget):
-    """Looks at a query every so often, in a thread, until the query is over or the widget is closed."""
+    """Polls a query in a thread until the query ends or the widget is closed."""
 
     _css = _STATIC / "live.css"
     status = traitlets.Unicode("").tag(sync=True)
@@ -36,8 +36,8 @@ class _Live(anywidget.AnyWidget):
         threading.Thread(target=self._follow, name=f"strandline-live-{query.name}", daemon=True).start()
 
     def refresh(self) -> None:
-        """Show what the query says now."""
-        with self.hold_sync():  # one message and one drawing per look
+        """Show the present result."""
+        with self.hold_sync():  # one message and one drawing per poll
             try:
                 self._show(self._query)
                 self.status = status(self._query)
@@ -45,12 +45,12 @@ class _Live(anywidget.AnyWidget):
                 self.status = error.render()
 
     def _show(self, query: Query) -> None:
-        raise AssertionError("each widget shows a query its own way")
+        raise AssertionError("subclasses define the display")
 
     def _follow(self) -> None:
         running = True
         while running and not self._closed.wait(self._every):
-            running = self._query.is_running  # asked before the last look, so that nothing is missed
+            running = self._query.is_running  # read before the last poll, so that nothing is missed
             self.refresh()
 
     def close(self) -> None:
@@ -82,9 +82,9 @@ class LiveTable(_Live):
 
 
 class LiveChart(_Live):
-    """A number of the answer over time, as the steps that it is; a line for each value of the column `line`.
+    """A number of the result over time, as a step function; a line for each value of the column `line`.
 
-    `last` is how many seconds of the answer are shown; without it, all.
+    `last` is the number of seconds shown; without it, all.
     """
 
     _esm = _STATIC / "chart.js"
@@ -99,12 +99,14 @@ class LiveChart(_Live):
         for name in (y, line):
             if name is not None and name not in kinds:
                 raise QueryError(
-                    f'{query.name} has no column "{name}"',
+                    f'column "{name}" does not exist in {query.name}',
                     code="unknown-column",
-                    hint=f"It has {', '.join(kinds)}.",
+                    hint=f"Columns are {', '.join(kinds)}.",
                 )
         if not is_numeric(kinds[y]):
-            raise QueryError(f'column "{y}" is {kinds[y]}, not a number', code="not-a-number", hint="Draw another.")
+            raise QueryError(
+                f'column "{y}" must be a number, not {kinds[y]}', code="not-a-number", hint="Choose a numeric column."
+            )
         self._y, self._line, self._last = y, line, last
         super().__init__(query, every)
         self.title = y
@@ -132,7 +134,7 @@ class LiveChart(_Live):
 
 
 def _last_change(rows: list[dict[str, Any]]) -> Instant:
-    """Where a drawing ends when the sources have: what holds for ever is drawn a little beyond the last change."""
+    """End of a drawing when the sources have ended: unbounded values are drawn a little beyond the last change."""
     times = [instant(row[name]) for row in rows for name in (VALID_FROM, VALID_UNTIL) if row[name] is not None]
     if all(row[VALID_UNTIL] is not None for row in rows):
         return max(times, default=FOREVER)

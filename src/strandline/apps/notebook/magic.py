@@ -20,16 +20,16 @@ class SqlMagic(Magics):
     """Runs cells; the database is the notebook's own `db`, or one that is made and put there."""
 
     @magic_arguments()
-    @argument("name", nargs="?", help="The query gets this name, in SQL and in Python.")
-    @argument("--db", default="db", help="The variable with the database; made if there is none.")
-    @argument("--engine", default="spark", choices=("spark", "local"), help="What to make it with.")
-    @argument("--live", action="store_true", help="Show the answer as a table that follows the query.")
-    @argument("--chart", metavar="COLUMN", help="Show this column over time, following the query.")
-    @argument("--line", metavar="COLUMN", help="With --chart: a line for each value of this column.")
-    @argument("--wait", action="store_true", help="Wait until the sources have ended.")
+    @argument("name", nargs="?", help="Name of the query, in SQL and in Python.")
+    @argument("--db", default="db", help="Variable with the database; created if missing.")
+    @argument("--engine", default="spark", choices=("spark", "local"), help="Engine of a new database.")
+    @argument("--live", action="store_true", help="Show the result as a live table.")
+    @argument("--chart", metavar="COLUMN", help="Show this column as a live chart over time.")
+    @argument("--line", metavar="COLUMN", help="With --chart: a line per value of this column.")
+    @argument("--wait", action="store_true", help="Wait until the sources end.")
     @cell_magic
     def sql(self, line: str, cell: str) -> Any:
-        """Run statements. A query comes back at once and goes on; the value of the cell is that of the last one."""
+        """Run statements. A query keeps running; the value of the cell is that of the last statement."""
         options = parse_argstring(self.sql, line)
         try:
             result = self._database(options).sql(cell, name=options.name)
@@ -58,7 +58,7 @@ class SqlMagic(Magics):
             self.shell.user_ns[options.db] = found
         if not isinstance(found, Database):
             raise StrandlineError(
-                f'the variable "{options.db}" is no database',
+                f'the variable "{options.db}" is not a database',
                 code="usage",
                 hint=f"Write {options.db} = strandline.connect(), or name another variable with --db.",
             )

@@ -50,12 +50,12 @@ def example_1(join_cost: float) -> JoinQuery:
 
 
 def throughput(plan: str, milliseconds: float) -> float:
-    """Results per second of a plan of example 1 with the best drop boxes."""
+    """Results per second of a plan of example 1 with optimal sampling."""
     return consider(example_1(milliseconds / 1000), PLANS[plan]).shedding.output
 
 
 def utilisation(plan: str, milliseconds: float) -> float:
-    """What a plan of example 1 needs if nothing is dropped; 1 is all that there is."""
+    """Utilisation of a plan of example 1 without drops; 1 is the whole capacity."""
     return consider(example_1(milliseconds / 1000), PLANS[plan]).load
 
 
@@ -116,7 +116,7 @@ def experiment(
 
 
 def _outputs(query: JoinQuery, costs: Floats, capacity: float) -> Floats:
-    """What each plan gives within a capacity."""
+    """Output of each plan within a capacity."""
     per_sampling_rate = query.flows.beta[query.everything]
     whole = np.ones(query.size)
     fits = costs.sum(axis=1) <= capacity * (1 + 1e-12)
@@ -142,7 +142,6 @@ def _level(
 
 
 def figures(levels: Sequence[Level]) -> dict[str, Figure]:
-    """All that can be drawn."""
     across = "resources, % of those that just suffice"
 
     def over(what: Callable[[Level], float]) -> list[tuple[float, float]]:

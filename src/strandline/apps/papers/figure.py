@@ -75,7 +75,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """From values to places on the paper."""
+    """Scale from values to positions on the paper."""
 
     low: float
     high: float

@@ -1,4 +1,4 @@
-"""Prints what a paper's examples and experiments give here, and draws its figures."""
+"""Report of a paper's examples and experiments, with its figures."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ JOIN_COSTS: Final = (0.5, 3.0, 4.0, 4.5, 5.0, 14.0, 18.0, 50.0, 100.0)  # millis
 
 
 def reproduce(name: str, queries: int, directory: Path | None, console: Console) -> None:
-    """One paper by its name."""
     if name not in PAPERS:
-        raise StrandlineError(f'there is no paper "{name}"', code="usage", hint=f"Papers are {', '.join(PAPERS)}.")
+        raise StrandlineError(f'unknown paper "{name}"', code="usage", hint=f"Papers are {', '.join(PAPERS)}.")
     PAPERS[name](queries, directory, console)
 
 

@@ -1,8 +1,8 @@
-"""Selections one after the other on a stream: their best order, what they cost, and what survives an overload.
+"""Selections in sequence on a stream: their best order, cost, and output under overload.
 
-Ayad and Naughton, section 4.1. A selection is worth doing early if it is cheap for what it drops: the rank
-cost / (1 - selectivity), lowest first, gives the cheapest order. If even that is too much, the best is to drop rows at
-the source, and from the cheapest order: what is dropped later has been paid for.
+Ayad and Naughton, section 4.1. A selection is worth doing early if it is cheap for what it drops: the rank cost / (1 -
+selectivity), lowest first, gives the cheapest order. If even that is too much, the best is to drop rows at the source,
+and from the cheapest order: rows dropped later have been paid for.
 """
 
 from __future__ import annotations
@@ -38,6 +38,6 @@ def load(rate: float, selections: Sequence[Selection]) -> float:
 
 
 def kept_share(rate: float, selections: Sequence[Selection], capacity: float = 1.0) -> float:
-    """The share of the stream that a drop box at its source keeps, eq. (16)."""
+    """Sampling rate of the stream at its source, eq. (16)."""
     needed = load(rate, selections)
     return 1.0 if needed <= capacity else capacity / needed

@@ -19,7 +19,7 @@ Values: TypeAlias = tuple[object, ...]
 
 
 def values_of(row: Iterable[object], kinds: Sequence[Type]) -> Values:
-    """A row of an answer, for comparison."""
+    """A row of a result, for comparison."""
     return tuple(_comparable(value, kind) for value, kind in zip(row, kinds, strict=True))
 
 
@@ -27,7 +27,7 @@ def cells_of(row: ScenarioRow, kinds: Sequence[Type]) -> Values:
     """The row of a scenario, for comparison; cells that are not of their type are the user's mistake."""
     if len(row.cells) != len(kinds):
         raise ScenarioError(
-            f"this row has {len(row.cells)} cells, the answer has {len(kinds)} columns", code="scenario", span=row.span
+            f"this row has {len(row.cells)} cells, the result has {len(kinds)} columns", code="scenario", span=row.span
         )
     return tuple(_value(row, cell, kind) for cell, kind in zip(row.cells, kinds, strict=True))
 

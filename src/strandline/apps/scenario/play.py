@@ -1,4 +1,4 @@
-"""Plays a scenario: gives the events, lets time advance, and compares what is expected with what there is."""
+"""Scenario runner: sends the events, advances the watermark, and compares expected and actual results."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from strandline.database.script import connected_groups, read_script
 from strandline.logical.catalog import BaseStream
 from strandline.runtime.result import VALID_FROM, VALID_UNTIL
 
-# A payload with an instant at which copies of it come (+) or go (-): two answers with the same changes have the same
-# snapshots, however their intervals are cut.
+# A payload with an instant at which duplicates of it are inserted (+) or deleted (-): two results with the same changes
+# have the same snapshots, however their intervals are cut.
 Changes = Counter[tuple[Values, Instant]]
 
 
@@ -44,7 +44,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class _Given:
-    """What a stream has been given so far: when all of it has arrived, answers can be compared."""
+    """Rows given to a stream so far: results can be compared when all of them have arrived."""
 
     rows: int = 0
     until: Instant = BEFORE_ALL
@@ -120,14 +120,15 @@ class _Stage:
             self._given(stream.name).rows += self.database.append(stream.name, [row.cells for row in step.rows])
 
     def _wait(self) -> None:
-        """Until every query has seen all that was given."""
+        """Wait until every query has processed the given rows."""
         deadline = time.monotonic() + self.patience
         while not all(self._has_seen(query) for query in self.queries.values()):
             for query in self.queries.values():
                 query.check()
             if time.monotonic() > deadline:
                 raise QueryError(
-                    f"the queries have not taken their events within {self.patience:.0f} seconds", code="scenario-slow"
+                    f"timed out after {self.patience:.0f} seconds waiting for the queries to consume their events",
+                    code="scenario-slow",
                 )
             time.sleep(0.005)
 
@@ -146,7 +147,7 @@ class _Stage:
         if query is None:
             names = ", ".join(item.name for item in self.queries.values())
             raise ScenarioError(
-                f'there is no query "{expect.name}"', code="scenario", hint=f"Queries are {names}.", span=expect.span
+                f'unknown query "{expect.name}"', code="scenario", hint=f"Queries are {names}.", span=expect.span
             )
         if expect.what == "progress":
             assert expect.at is not None
@@ -159,7 +160,7 @@ class _Stage:
         assert expect.at is not None
         if expect.at >= query.progress:
             until = show_instant(query.progress)
-            return Outcome(expect, why=f"{query.name} is complete until {until} only: ADVANCE time first")
+            return Outcome(expect, why=f"{query.name} is complete until {until} only: ADVANCE the watermark first")
         kinds = [column.type for column in query.columns]
         found = [values_of(row.values(), kinds) for row in query.snapshot(expect.at).to_pylist()]
         return self._compared(expect, kinds, found)
@@ -173,7 +174,7 @@ class _Stage:
         found = []
         for row in query.results().to_pylist():
             start, end = instant(row.pop(VALID_FROM)), row.pop(VALID_UNTIL)
-            # What is known beyond the progress depends on how the input was cut.
+            # Elements beyond the watermark depend on how the input was cut.
             until = min(FOREVER if end is None else instant(end), query.progress)
             if start < until:
                 found.append((values_of(row.values(), kinds), start, until))

@@ -1,4 +1,4 @@
-"""Outcomes as text, and the text of a scenario with what was found."""
+"""Outcomes as text, and the text of a scenario with the actual results."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def render(name: str, scenario: Scenario, outcomes: Sequence[Outcome]) -> str:
     missed = [outcome for outcome in outcomes if not outcome.met]
     count = f"{len(outcomes)} expectation{'' if len(outcomes) == 1 else 's'}"
     if not missed:
-        return f"{name}: {count}, all met"
-    lines = [f"{name}: {count}, {len(missed)} not met"]
+        return f"{name}: {count}, all passed"
+    lines = [f"{name}: {count}, {len(missed)} failed"]
     for outcome in missed:
         span = outcome.expect.span
         number = scenario.text.count("\n", 0, span.start) + 1

@@ -20,7 +20,7 @@ Interval: TypeAlias = tuple[Instant, Instant]
 
 @dataclass(frozen=True, slots=True)
 class ScenarioRow:
-    """Cells as texts, None for NULL; an element of an answer has the interval of its validity, too."""
+    """Cells as texts, None for NULL; an element of a result has its validity interval, too."""
 
     cells: tuple[Cell, ...]
     interval: Interval | None
@@ -55,7 +55,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """What must be so now. `rows` of a query: at an instant, or as elements up to where time has come."""
+    """Expectation at this step. `rows` of a query: at an instant, or as elements up to the watermark."""
 
     what: Literal["snapshot", "elements", "late", "rejected", "progress"]
     name: str
@@ -69,9 +69,9 @@ Step: TypeAlias = ScenarioEvents | AdvanceTime | End | Expect
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A file, read: its statements as one text, with nothing in the places of the rest, and its steps.
+    """A parsed file: its statements as one text, with the rest blanked out, and its steps.
 
-    `day` is what the last DAY said, for reports.
+    `day` is the last DAY, for reports.
     """
 
     text: str
@@ -145,7 +145,7 @@ def _lines(text: str) -> Iterator[_Line]:
 
 
 class _Reader:
-    """Reads step by step; the day that was said last holds."""
+    """Reads step by step; the last DAY holds."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -156,16 +156,14 @@ class _Reader:
         word = _WORD.match(head.text)
         if word is None:
             raise ScenarioError(
-                "this line begins no step",
+                "expected a step",
                 code="scenario",
                 hint=f"Steps begin with {', '.join(WORDS)}; rows are indented; SQL comes before the first step.",
                 span=span,
             )
         form = _FORMS[word[0]].fullmatch(head.text.split(" --")[0].rstrip())
         if form is None:
-            raise ScenarioError(
-                f"this {word[0]} cannot be read", code="scenario", hint=f"Write {_HOW[word[0]]}.", span=span
-            )
+            raise ScenarioError(f"invalid {word[0]}", code="scenario", hint=f"Write {_HOW[word[0]]}.", span=span)
         groups = form.groupdict()
         name = _unquoted(groups.get("name"))
         time = groups.get("time")
@@ -188,7 +186,7 @@ class _Reader:
         aside, time, progress = groups["aside"], groups["time"], groups["progress"]
         if aside is not None and (time or progress):
             raise ScenarioError(
-                f"{aside} rows have no time", code="scenario", hint=f"Write EXPECT {aside} stream.", span=span
+                f"{aside} rows cannot have a time", code="scenario", hint=f"Write EXPECT {aside} stream.", span=span
             )
         if progress is not None:
             return Expect("progress", name, self._instant(progress, span), (), span)
@@ -206,9 +204,9 @@ class _Reader:
             found = list(_INTERVAL.finditer(text))
             if not found or text[found[-1].end() :].strip():
                 raise ScenarioError(
-                    "an element needs the time in which it is valid",
+                    "an element must have a validity interval",
                     code="scenario",
-                    hint="Write it after the cells: a | 1  [09:00:00, 09:10:00), or … for an end that never comes.",
+                    hint="Write it after the cells: a | 1  [09:00:00, 09:10:00), or … for an unbounded end.",
                     span=self._span(line),
                 )
             last = found[-1]
@@ -232,7 +230,7 @@ class _Reader:
             return instant(text if "-" in text or self.day is None else f"{self.day} {text}")
         except ValueError:
             raise ScenarioError(
-                f'"{text}" is not a time',
+                f'invalid time "{text}"',
                 code="scenario",
                 hint="Times are 2024-01-02 09:05:00, or 09:05:00 after DAY 2024-01-02.",
                 span=span,

@@ -1,4 +1,4 @@
-"""The shell: a prompt that is there at once, and answers that are looked at while they grow.
+"""Interactive shell: an immediate prompt, and live results.
 
-`loop` reads what the user types, `session` runs it, `verbs` are the dot commands, `tail` shows an answer live.
+`loop` reads input, `session` runs it, `commands` are the dot commands, `tail` shows a result live.
 """

@@ -25,14 +25,14 @@ from strandline.database.statements import Explained
 from strandline.sql import ast
 from strandline.sql.parser.statements import parse
 
-# What completion offers for an argument.
+# Completions for an argument.
 Takes: TypeAlias = Literal["query", "form", "switch", "stream", "verb", "sql"]
 Action: TypeAlias = Callable[[Session, "Rest"], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """What follows the name of a verb, with its place in the input."""
+    """Arguments of a command, with their place in the input."""
 
     text: str
     start: int = 0
@@ -47,7 +47,6 @@ class Rest:
         return self.text[self.start :].strip().rstrip(";").rstrip()
 
     def span(self, number: int = 0) -> Span:
-        """Where a word stands."""
         places = list(re.finditer(r"[^\s;]+", self.text[self.start :]))
         if number >= len(places):
             return Span(self.text, len(self.text), len(self.text))
@@ -83,7 +82,7 @@ def perform(session: Session, text: str) -> None:
     if known is None:
         near = difflib.get_close_matches(name.lower(), VERBS, n=1)
         raise StrandlineError(
-            f"there is no command {name}",
+            f"unknown command {name}",
             code="unknown-command",
             hint=f"Did you mean {near[0]}?" if near else "`.help` lists the commands; SQL ends with a semicolon.",
             span=Span(text, 0, len(name)),
@@ -92,16 +91,16 @@ def perform(session: Session, text: str) -> None:
 
 
 _HOW: Final = (
-    "SQL ends with a semicolon and may take many lines. A SELECT starts a query and shows its answer live: Tab changes "
-    "the form, Ctrl-C leaves it running, and whatever else you type goes to the prompt. [q] is the id or the name of a "
-    "query; without it the latest is meant. At the prompt Tab completes, and arrows bring back what was typed before."
+    "SQL ends with a semicolon and may span lines. A SELECT starts a query and shows its result live: Tab switches "
+    "the format, Ctrl-C leaves it running, and other input goes to the prompt. [q] is the id or the name of a query; "
+    "the default is the latest. At the prompt, Tab completes and the arrow keys browse the history."
 )
 
 
 # ---- help and leaving ------------------------------------------------------------------------------------------------
 
 
-@verb(".help", "[command]", "what there is to type", "verb")
+@verb(".help", "[command]", "list commands", "verb")
 def help_(session: Session, rest: Rest) -> None:
     wanted = [word if word.startswith(".") else f".{word}" for word in rest.words()]
     known = [VERBS[word] for word in wanted if word in VERBS] or list(VERBS.values())
@@ -113,7 +112,7 @@ def help_(session: Session, rest: Rest) -> None:
         session.show(Text("\n" + _HOW))
 
 
-@verb(".quit", "", "stop all queries and leave; also Ctrl-D, or Ctrl-C at an empty prompt")
+@verb(".quit", "", "stop all queries and exit; also Ctrl-D, or Ctrl-C at an empty prompt")
 def quit_(session: Session, rest: Rest) -> None:
     session.leaving = True
 
@@ -121,18 +120,18 @@ def quit_(session: Session, rest: Rest) -> None:
 # ---- what there is ---------------------------------------------------------------------------------------------------
 
 
-@verb(".queries", "", "the queries, their states, rates and progress")
+@verb(".queries", "", "list queries with state, rates and progress")
 def queries(session: Session, rest: Rest) -> None:
     rows = [_query_row(entry) for entry in session.entries]
     names: tuple[str, ...] = ("id", "name", "state", "in", "out", "rate in", "progress", "query")
     since = [entry.query.kept_since for entry in session.entries]
     if any(at > BEFORE_ALL for at in since):  # a column that most have no use for
-        names = (*names[:-1], "kept from", names[-1])
+        names = (*names[:-1], "retained from", names[-1])
         rows = [(*row[:-1], _reached(at), row[-1]) for row, at in zip(rows, since, strict=True)]
     if rows:
         session.list(TextTable.text(names, rows))
     else:
-        session.say("no query was started yet")
+        session.say("no query was started")
 
 
 def _query_row(entry: SessionQuery) -> tuple[str, ...]:
@@ -155,7 +154,7 @@ def _reached(progress: Instant) -> str:
     return {BEFORE_ALL: "", FOREVER: "complete"}.get(progress, show_instant(progress))
 
 
-@verb(".streams", "[name]", "streams and views, or all about one of them", "stream")
+@verb(".streams", "[name]", "list streams and views, or describe one", "stream")
 def streams(session: Session, rest: Rest) -> None:
     if rest:
         session.sql(f"DESCRIBE {rest.words()[0]}", look=False)
@@ -167,20 +166,20 @@ def streams(session: Session, rest: Rest) -> None:
             session.say("")
         session.list(listing)
     if not listings:
-        session.say("no stream was declared yet")
+        session.say("no stream was declared")
 
 
-@verb(".functions", "[part of a name]", "functions and aggregates, and what they do")
+@verb(".functions", "[part of a name]", "list functions and aggregates")
 def functions_(session: Session, rest: Rest) -> None:
     part = rest.plain().lower()
     rows = [(name, doc) for name, doc in sorted(functions().items()) if part in name]
     if rows:
         session.list(TextTable.text(("function", "meaning"), rows))
     else:
-        session.say(f'no function has "{part}" in its name')
+        session.say(f'no function name contains "{part}"')
 
 
-@verb(".metrics", "[q]", "every counter of a query", "query")
+@verb(".metrics", "[q]", "show query metrics", "query")
 def metrics(session: Session, rest: Rest) -> None:
     entry = _entry(session, rest)
     entry.meter.look()
@@ -198,7 +197,7 @@ def _shown(name: str, value: object) -> str:
     return "" if value is None else f"{value:,}" if type(value) is int else str(value)
 
 
-@verb(".log", "", "where Spark's log is")
+@verb(".log", "", "show the path of Spark's log")
 def log(session: Session, rest: Rest) -> None:
     path = session.database.log_file
     if path is not None:
@@ -206,19 +205,19 @@ def log(session: Session, rest: Rest) -> None:
     elif session.startup.options.engine == "local":
         session.say("the local engine has no log")
     else:
-        session.say(f"Spark is not there yet: {session.startup.phase}")
+        session.say(f"Spark is not ready yet: {session.startup.phase}")
 
 
 # ---- plans -----------------------------------------------------------------------------------------------------------
 
 
-@verb(".explain", "[q | SELECT …]", "the plan of a query that runs, or of one that might", "query", "sql")
+@verb(".explain", "[q | SELECT …]", "show the plan of a running query or of a SELECT", "query", "sql")
 def explain(session: Session, rest: Rest) -> None:
     if len(rest.words()) <= 1:
         entry = _entry(session, rest)
         session.say(entry.query.explain())
         return
-    try:  # blanks in place of the verb: places in the statement are then places in what was typed
+    try:  # blanks in place of the command: positions in the statement are then positions in the input
         for statement in parse(" " * rest.start + rest.text[rest.start :]):
             explained = ast.Explain(cast(Explained, statement), span=statement.span)
             session.say(str(session.database.execute(explained)))
@@ -228,7 +227,7 @@ def explain(session: Session, rest: Rest) -> None:
         raise
 
 
-@verb(".graph", "[q]", "the plan of a query as a picture, with what has come through", "query")
+@verb(".graph", "[q]", "draw the plan of a query with its row counts", "query")
 def graph(session: Session, rest: Rest) -> None:
     entry = _entry(session, rest)
     session.show(draw(entry.query, entry.meter))
@@ -237,7 +236,13 @@ def graph(session: Session, rest: Rest) -> None:
 # ---- answers ---------------------------------------------------------------------------------------------------------
 
 
-@verb(".tail", "[q] [table | changes | rows | AT TIMESTAMP t]", "an answer, live or at a past instant", "query", "form")
+@verb(
+    ".tail",
+    "[q] [table | changes | rows | AT TIMESTAMP t]",
+    "show a result, live or at a past instant",
+    "query",
+    "form",
+)
 def tail(session: Session, rest: Rest) -> None:
     words = rest.words()
     named = bool(words) and words[0].lower() not in (*FORMS, "at")
@@ -251,9 +256,9 @@ def tail(session: Session, rest: Rest) -> None:
         _look(session, entry, cast(Form, wanted[0].lower()))
     else:
         raise StrandlineError(
-            f"an answer has no form {wanted[0]}",
+            f'unknown result format "{wanted[0]}"',
             code="unknown-form",
-            hint="Forms are table, changes, rows, and AT TIMESTAMP 'YYYY-MM-DD hh:mm:ss' for a past instant.",
+            hint="Formats are table, changes, rows, and AT TIMESTAMP 'YYYY-MM-DD hh:mm:ss' for a past instant.",
             span=rest.span(1 if named else 0),
         )
 
@@ -279,20 +284,20 @@ def _instant(rest: Rest, first: int, span: Span) -> Instant:
         return int(text) if re.fullmatch(r"-?\d+", text) else instant(text)
     except ValueError:
         raise QueryError(
-            f"{text!r} is not an instant" if text else "at which instant?",
+            f"invalid instant {text!r}" if text else "AT needs an instant",
             code="bad-instant",
             hint="Write AT TIMESTAMP '2024-01-31 23:59:59', or microseconds since 1970.",
             span=span,
         ) from None
 
 
-@verb(".last", "[q]", "the latest answer once more, whole", "query")
+@verb(".last", "[q]", "print the latest result in full", "query")
 def last(session: Session, rest: Rest) -> None:
     entry = _entry(session, rest)
     session.print_now(entry, entry.form, MOST_PRINTED)
 
 
-@verb(".why", "[q]", "why an answer is empty: silent sources, time that stands still, filters and joins", "query")
+@verb(".why", "[q]", "explain an empty result: idle sources, a stalled watermark, filters and joins", "query")
 def why(session: Session, rest: Rest) -> None:
     session.say(_entry(session, rest).query.why())
 
@@ -300,7 +305,7 @@ def why(session: Session, rest: Rest) -> None:
 # ---- running ---------------------------------------------------------------------------------------------------------
 
 
-@verb(".start", "stream", "run the query behind CREATE STREAM … AS, and show its answer", "stream")
+@verb(".start", "stream", "run the query behind CREATE STREAM … AS, and show its result", "stream")
 def start(session: Session, rest: Rest) -> None:
     if not rest:
         raise StrandlineError(
@@ -311,7 +316,7 @@ def start(session: Session, rest: Rest) -> None:
     session.follow(session, lambda: session.start_named(name), None)
 
 
-@verb(".stop", "q", "stop a query; what it has answered can still be looked at", "query")
+@verb(".stop", "q", "stop a query; its results stay available", "query")
 def stop(session: Session, rest: Rest) -> None:
     if not rest:
         raise StrandlineError(
@@ -320,7 +325,7 @@ def stop(session: Session, rest: Rest) -> None:
     everything = rest.words() == ["all"]
     for entry in session.running() if everything else [session.find(rest.words()[0], rest.span())]:
         if not entry.query.is_running:
-            session.say(f"{entry.label} does not run: it is {entry.query.state}")
+            session.say(f"{entry.label} is not running: it is {entry.query.state}")
             continue
         with session.console.status(f"stopping {entry.label}"):
             entry.query.stop()
@@ -328,18 +333,18 @@ def stop(session: Session, rest: Rest) -> None:
         session.say(f"{entry.label} is stopped")
 
 
-@verb(".read", "file.sql", "run the statements of a file; its queries run in the background")
+@verb(".read", "file.sql", "run the statements of a file, its queries in the background")
 def read(session: Session, rest: Rest) -> None:
     if not rest:
         raise StrandlineError(".read needs a file", code="usage", span=rest.span())
     session.read(Path(rest.plain().strip("'\"")))
 
 
-@verb(".timing", "[on | off]", "tell how long statements take", "switch")
+@verb(".timing", "[on | off]", "toggle statement timing", "switch")
 def timing(session: Session, rest: Rest) -> None:
     word = rest.plain().lower()
     if word not in ("", "on", "off"):
-        raise StrandlineError("timing is on or off", code="usage", span=rest.span())
+        raise StrandlineError(".timing must be on or off", code="usage", span=rest.span())
     session.timing = word == "on" if word else not session.timing
     session.say(f"timing is {'on' if session.timing else 'off'}")
 

@@ -1,4 +1,4 @@
-"""What may come next: keywords, functions, streams, their columns, dot commands and query ids."""
+"""Completion: keywords, functions, streams, their columns, dot commands and query ids."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from strandline.sql.lexer import Kind, Token, tokenize
 
 _WORD: Final = re.compile(r"[\w$]*\Z")
 _READS: Final = ("FROM", "JOIN", "DESCRIBE")
-_WHILE_TYPING: Final = 2  # letters before we speak without being asked
+_WHILE_TYPING: Final = 2  # letters before completions are shown while typing
 
 
 class Candidate(NamedTuple):
@@ -30,7 +30,7 @@ class Candidate(NamedTuple):
 
 
 class Words(Completer):
-    """Completes by what stands before the cursor: after FROM streams, after `t.` the columns of t, else everything."""
+    """Completes by the text before the cursor: after FROM streams, after `t.` the columns of t, else everything."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -88,13 +88,13 @@ class Words(Completer):
         named = dict(_streams_named(tokens, catalog))
         if last is not None and last.value == "." and len(head) > 1:
             if head[-2].value.lower() == "sys":
-                yield from (Candidate(name.removeprefix(SYSTEM), "table of the system") for name in TABLES)
+                yield from (Candidate(name.removeprefix(SYSTEM), "system table") for name in TABLES)
             yield from _columns(named.get(head[-2].value.lower()))
             return
         if last is not None and (last.keyword in _READS or _drops(head)):
             yield from self._streams()
             if last.keyword in _READS:
-                yield Candidate(SYSTEM, "tables of the system")
+                yield Candidate(SYSTEM, "system tables")
             return
         # The list is written before FROM: until the text names streams, the columns of all are meant.
         meant = named.values() if named else catalog

@@ -1,7 +1,7 @@
-"""A TERM signal while an application has the screen.
+"""TERM signals while a full-screen application runs.
 
-An exception out of a signal handler falls into whatever the event loop is doing, and the loop takes it for a defect. So
-the application that has the screen is asked to end, by its own loop; where none has it, the exception is right.
+An exception from a signal handler would hit the event loop at any point, which treats it as a defect. So the active
+application is ended through its own loop; without one, the exception is right.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from prompt_toolkit.application import Application
 
 
 class Ending:
-    """Knows who has the screen, and whether the end was asked for."""
+    """Tracks the active application, and whether its end was requested."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -24,7 +24,7 @@ class Ending:
 
     @contextmanager
     def heeded(self) -> Iterator[None]:
-        """Heed TERM signals, in place of who heeded them before."""
+        """Handle TERM signals, in place of the earlier handler."""
         before = signal.getsignal(signal.SIGTERM)
 
         def stop(number: int, frame: FrameType | None) -> None:

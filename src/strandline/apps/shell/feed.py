@@ -1,4 +1,4 @@
-"""Follows the answer of a query without reading all of it again: what is valid now, and the latest changes and rows."""
+"""Incremental follower of a result: the current snapshot, and the latest changes and rows."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from strandline.runtime.kernels.changes import CHANGE, TIME, coalesce, net_chang
 from strandline.runtime.result import from_result, result_schema
 
 KEPT: Final = 1_000  # changes and rows; more do not fit any terminal
-CLOSE_LOOK: Final = 5_000  # pieces that come between two looks; of more, only the latest are looked at closely
+CLOSE_LOOK: Final = 5_000  # chunks between two polls; of more, only the latest are processed in full
 
 
 class ResultFollower:
-    """Each look costs as much as what has come since the last one, and what is valid.
+    """Each poll costs as much as the new chunks, and the current snapshot.
 
-    It relies on what an answer promises: after the progress has come to p, no piece of it begins before p. So what
-    happened between two looks shows in the pieces that came in between and in those that were valid at the first.
+    It relies on the watermark: once it is at p, no further interval begins before p. So changes between two polls show
+    in the new chunks and in those that were valid at the first.
 
-    What is shown is exact. Where rows come faster than anybody reads, older changes and rows are passed over, and are
-    no longer counted: `passed_over`.
+    The display is exact. Where rows come faster than a reader can follow, older changes and rows are skipped, and no
+    longer counted: `passed_over`.
     """
 
     def __init__(self, query: Query) -> None:
@@ -34,7 +34,7 @@ class ResultFollower:
         self._begin(BEFORE_ALL)
 
     def _begin(self, since: Instant) -> None:
-        """Know nothing, and note only what happens after `since`: of that instant itself it is forgotten what ended."""
+        """Reset; only changes after `since` are noted, because the ends at that instant were evicted."""
         self.progress: Instant = BEFORE_ALL
         self._noted = since + 1  # changes and rows up to here are noted
         self._pieces = 0
@@ -46,7 +46,7 @@ class ResultFollower:
         self._changes_gone = 0
 
     def look(self) -> None:
-        """Take in what has come."""
+        """Process the new chunks."""
         came = self.query.pieces(self._pieces)
         if not came.tables and came.watermark == self.progress:
             return
@@ -64,7 +64,7 @@ class ResultFollower:
         self._note_rows(self._worth_joining(new, since) if since > before else new)
 
     def snapshot(self) -> pl.DataFrame:
-        """What is valid at the last instant that is complete."""
+        """The snapshot at the last complete instant."""
         at = self.progress - 1
         valid = self._open.filter((pl.col(FROM) <= at) & (pl.col(UNTIL) > at))
         return valid.select(self.ids)
@@ -87,7 +87,7 @@ class ResultFollower:
         return self._rows_gone + self._rows.height + self._live.height
 
     def _close_look_since(self, new: pl.DataFrame, before: Instant) -> Instant:
-        """From when on changes and rows are looked at: since the last look, unless that would be too many."""
+        """Start of the changes and rows to show: the last poll, unless that would be too many."""
         if new.height <= CLOSE_LOOK:
             return before
         self.passed_over = True
@@ -96,7 +96,7 @@ class ResultFollower:
         return max(before, latest)
 
     def _worth_joining(self, new: pl.DataFrame, since: Instant) -> pl.DataFrame:
-        """The pieces that rows worth showing are made of: the late ones, and all of rows that are still valid."""
+        """Chunks of the rows worth showing: the late ones, and all of rows that are still valid."""
         late = pl.col(FROM) >= since
         if any(column.type.element is not None for column in self.query.columns):
             return new.filter(late)  # arrays do not join; rows may then seem to begin later
@@ -116,7 +116,7 @@ class ResultFollower:
         joined = pl.concat([self._live, new])
         if not self.query.has_whole_elements:
             joined = coalesce(joined, self.ids).select(self._open.columns)
-        # A row that ends at the progress may go on there; one that ends earlier has ended.
+        # A row that ends at the watermark may continue there; one that ends earlier has ended.
         ended = pl.col(UNTIL) < self.progress
         self._live = joined.filter(~ended)
         over = pl.concat([self._rows, joined.filter(ended)]).sort(FROM, maintain_order=True)

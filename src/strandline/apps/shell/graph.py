@@ -1,4 +1,4 @@
-"""A plan as a picture: from the answer down to the streams, a line per operator, with what has come through."""
+"""Plan graph: from the result down to the streams, a line per operator, with row counts."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _WIDEST = 72  # columns before the facts
 
 
 def draw(query: Query, meter: ProgressMeter) -> Text:
-    """The plan of a query; streams and the answer with their counts and rates.
+    """The plan of a query; streams and the result with their counts and rates.
 
     Rows flow upwards. Operators stand below each other, with a branch for each input where inputs meet.
     """
     meter.look()
     picture = _Picture(query.pipeline, meter)
     result = next(f for f in query.pipeline.fragments if f.route == physical.ResultOf(query.name))
-    picture.line("", Text.assemble(("answer of ", ""), (query.name, "bold cyan")), picture.answer_facts())
+    picture.line("", Text.assemble(("result of ", ""), (query.name, "bold cyan")), picture.answer_facts())
     picture.fragment(result, "")
     return picture.whole()
 
@@ -80,7 +80,7 @@ class _Picture:
             self.lines[start] = branch + self.lines[start][len(indent) + 2 :]
 
     def _passed(self, fragment: str, number: int) -> str:
-        """What has left an operator, how fast, and what it keeps."""
+        """Output, rate and state of an operator."""
         rows, rate = self.meter.passed(fragment, number)
         counts = self.meter.seen[-1].operators.get(fragment)
         facts = [f"{rows:,} rows"] if counts is not None else []

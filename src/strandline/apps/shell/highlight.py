@@ -1,4 +1,4 @@
-"""Colours for what is typed: the language's own tokens, and the rest of a text that does not end yet."""
+"""Syntax highlighting of input: the language's own tokens, and the rest of an unfinished text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Colours(Lexer):
 
 
 def coloured(text: str) -> StyleAndTextTuples:
-    """The text in pieces, each with its style; together they are the text."""
+    """The text in parts, each with its style; together they are the text."""
     if verb_of(text) is not None:
         return [("class:verb", text)]
     tokens, stop = _tokens(text)
@@ -45,7 +45,7 @@ def _tokens(text: str) -> tuple[list[Token], int]:
     try:
         return tokenize(text)[:-1], len(text)
     except ParseError as error:
-        assert error.span is not None, "every mistake of a token has a place"
+        assert error.span is not None, "every lexer error has a span"
         stop = error.span.start
         return (tokenize(text[:stop])[:-1] if stop < len(text) else []), stop
 

@@ -1,4 +1,4 @@
-"""What the user typed: whether it is whole, and what kind of thing it is."""
+"""Classification of input: completeness, and kind."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from strandline.core.errors import ParseError
 from strandline.sql.lexer import Kind, tokenize
 
-# Words that people type to leave or to ask, in shells of all kinds.
+# Words that end a session or ask for help in shells of all kinds.
 LEAVING = ("exit", "quit", "bye", "\\q", ":q")
 ASKING = ("help", "?", "\\?", "\\h")
 
@@ -24,7 +24,7 @@ def verb_of(text: str) -> str | None:
 
 
 def is_whole(text: str) -> bool:
-    """Whether there is nothing to wait for: a dot command is a line, a statement ends with a semicolon."""
+    """True if the input is complete: a dot command is a line, a statement ends with a semicolon."""
     if not text.strip() or verb_of(text) is not None:
         return True
     try:

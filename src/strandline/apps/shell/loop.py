@@ -1,4 +1,4 @@
-"""The prompt: reads inputs until the user leaves. Imports little, so that it is there at once."""
+"""Prompt loop. Imports little, so that the prompt appears immediately."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def run_shell(options: Options, first: Path | None) -> int:
 
 
 def _greet(options: Options) -> None:
-    on = "Spark is starting meanwhile" if options.engine == "spark" else "on the local engine"
-    print(f"strandline, {on}. SQL ends with a semicolon; .help lists commands, Ctrl-D leaves.")
+    on = "Spark is starting" if options.engine == "spark" else "on the local engine"
+    print(f"strandline, {on}. SQL ends with a semicolon; .help lists commands, Ctrl-D exits.")
 
 
 class _Prompt:
@@ -79,7 +79,7 @@ class _Prompt:
                 with (
                     self.startup.ending.screen(self.prompt.app),
                     patch_stdout(raw=True),
-                ):  # what a file that is read meanwhile has to say goes above the prompt
+                ):  # output of a file that is read meanwhile goes above the prompt
                     text = self.prompt.prompt([("class:prompt", _PROMPT)], default=self._typed())
             except (EOFError, KeyboardInterrupt):
                 return 0
@@ -117,7 +117,7 @@ class _Prompt:
         return False
 
     def _typed(self) -> str:
-        """What was typed ahead."""
+        """Type-ahead."""
         if not self.startup.loaded.is_set() or self.startup.failed:
             return ""
         session = self.startup.session()
@@ -137,7 +137,7 @@ class _Prompt:
     def _toolbar(self) -> str:
         startup = self.startup
         if not startup.loaded.is_set() or startup.failed or not startup.ready.is_set():
-            return " Spark did not start: a query tells why" if startup.failed else f" {startup.phase} …"
+            return " Spark did not start: run a query for the reason" if startup.failed else f" {startup.phase} …"
         session = startup.session()
         if (lost := session.database.engine_lost) is not None:
             return f" {lost.message}: the next query starts Spark again"
@@ -186,9 +186,9 @@ def _keys() -> KeyBindings:
 
 
 def _complete(buffer: Buffer) -> None:
-    """Tab: take what is certain; if there is more than one way to go on, list them, and with the next Tab choose.
+    """Tab: insert what is certain; list several completions, and choose with the next Tab.
 
-    At once, and not when the list that comes while typing is ready: hands are faster.
+    Immediately, without waiting for the list that appears while typing.
     """
     state = buffer.complete_state
     if state is not None and state.complete_index is not None:
@@ -207,7 +207,7 @@ def _complete(buffer: Buffer) -> None:
 
 
 class _LateCompleter(Completer):
-    """Completes once there is something that knows the words."""
+    """Completes once the vocabulary is loaded."""
 
     def __init__(self, startup: Startup) -> None:
         self.startup = startup
@@ -239,7 +239,7 @@ class _LateLexer(Lexer):
 
 
 def history_file() -> Path:
-    """Where inputs are remembered: the user's directory for the state of programs."""
+    """History file, in the user's state directory."""
     base = os.environ.get("XDG_STATE_HOME") or os.path.join(Path.home(), ".local", "state")
     return Path(base) / "strandline" / "history"
 
@@ -255,7 +255,7 @@ def _history() -> History:
 
 
 def _leave(startup: Startup) -> None:
-    """Stop what runs, by name. An engine that is still starting ends with this process."""
+    """Stop the running queries, by name. An engine that is still starting ends with this process."""
     if not startup.loaded.is_set() or (not startup.ready.is_set()):
         return
     with contextlib.suppress(StrandlineError):

@@ -1,4 +1,4 @@
-"""What the shell has: a database, the queries that were started, and how inputs are run."""
+"""State of the shell: a database, the started queries, and the execution of input."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from strandline.sql import ast
 from strandline.sql.parser.statements import parse
 
 _QUERIES: Final = get_args(ast.Query)
-MOST_PRINTED: Final = 1_000  # rows that are printed at once
+MOST_PRINTED: Final = 1_000  # rows that are printed at a time
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class SessionQuery:
 
 
 class Session:
-    """Runs what is typed. `follow` shows an answer live; without it (no terminal) queries are awaited and printed."""
+    """Runs input. `follow` shows a result live; without it (no terminal) queries are awaited and printed."""
 
     def __init__(self, database: Database, startup: Startup) -> None:
         self.database = database
@@ -62,7 +62,7 @@ class Session:
         self.timing = False
         self.leaving = False
         self.failures = 0
-        self.typed = ""  # what was typed while an answer was shown, and belongs to the next input
+        self.typed = ""  # type-ahead during a live result, which belongs to the next input
         self.follow: Callable[[Session, Callable[[], SessionQuery], Form | None], None] = await_and_print
 
     # ---- inputs ------------------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ class Session:
         try:
             text = path.expanduser().read_text()
         except (OSError, UnicodeDecodeError) as error:
-            raise StrandlineError(f"{path} cannot be read", code="missing-script", detail=str(error)) from None
+            raise StrandlineError(f"cannot read {path}", code="missing-script", detail=str(error)) from None
         inputs = list(split(text))
         if any(verb_of(item) is not None for item in inputs):
             for item in inputs:
@@ -100,7 +100,7 @@ class Session:
             self.sql(text, look=False)  # as one text: errors then name the line of the file
 
     def sql(self, text: str, look: bool) -> None:
-        """Run statements; with `look` the answer of the last one is shown as it grows."""
+        """Run statements; with `look` the result of the last one is shown live."""
         statements = parse(text)
         for number, statement in enumerate(statements):
             began = time.monotonic()
@@ -144,7 +144,7 @@ class Session:
         return entry
 
     def next_id(self) -> str:
-        """An id that nothing is called by, and under which no checkpoint remembers another query."""
+        """A free id, for which no checkpoint has another query."""
         place, taken = self.database.checkpoint, {entry.id for entry in self.entries}
         free = (name for n in count(1) if (name := f"q{n}") not in taken and self.database.is_free(name))
         return next(name for name in free if not (place and (place / name).exists()))
@@ -157,13 +157,13 @@ class Session:
             if word.lower() in (entry.id.lower(), entry.query.name.lower()):
                 return entry
         known = ", ".join(entry.label for entry in self.entries)
-        hint = f"Queries are {known}." if known else "None was started yet: type a SELECT, or .start a derived stream."
-        raise QueryError(f'there is no query "{word}"', code="unknown-query", hint=hint, span=span)
+        hint = f"Queries are {known}." if known else "No query was started: type a SELECT, or .start a derived stream."
+        raise QueryError(f'unknown query "{word}"', code="unknown-query", hint=hint, span=span)
 
     def latest(self) -> SessionQuery:
         if not self.entries:
             raise QueryError(
-                "no query was started yet",
+                "no query was started",
                 code="unknown-query",
                 hint="Type a SELECT, or .start a derived stream.",
             )
@@ -173,16 +173,16 @@ class Session:
         return [entry for entry in self.entries if entry.query.is_running]
 
     def notices(self) -> list[str]:
-        """What has happened to queries that nobody watched."""
+        """Events of queries that are not shown."""
         said = []
         for entry in self.entries:
             state = entry.query.state
             if not entry.announced and state != "running":
                 entry.announced = True
                 if state == "failed":
-                    said.append(f"{entry.label} has failed:\n{failure(entry.query)}")
+                    said.append(f"{entry.label} failed:\n{failure(entry.query)}")
                 elif state == "ended":
-                    said.append(f"{entry.label} has ended, {entry.query.metrics()['rows_out']:,} results")
+                    said.append(f"{entry.label} ended, {entry.query.metrics()['rows_out']:,} results")
         return said
 
     # ---- output ------------------------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ class Session:
         self.say("\n".join(lines))
 
     def show(self, shown: RenderableType) -> None:
-        """Print what is more than text; on a pipe without the blanks that fill the lines of a table."""
+        """Print rich output; on a pipe without the blanks that fill the lines of a table."""
         if self.console.is_terminal:
             self.console.print(shown)
             return
@@ -212,7 +212,7 @@ class Session:
             self.say(f"time: {seconds:.3f} s")
 
     def print_now(self, entry: SessionQuery, form: Form, most: int) -> None:
-        """The answer as it is by now."""
+        """The present result."""
         entry.form = form
         query = entry.query
         if form == "table" and query.ended:
@@ -222,14 +222,14 @@ class Session:
             entry.feed.look()
             self.show(show(entry.feed, form, most))
         else:
-            query.pieces()  # says that there are none, and why
+            query.pieces()  # raises that there are none, and why
 
     def print_at(self, entry: SessionQuery, at: Instant) -> None:
-        """The answer at an instant that has passed."""
+        """The result at a past instant."""
         self.show(show_table(entry.query, _payload(entry.query, at), at, MOST_PRINTED))
 
     def _at_once(self, statement: ast.Statement) -> None:
-        """A statement whose result is not a growing answer: a declaration, a question, or another that is short."""
+        """A statement with an immediate result: a declaration, a query of the catalog, or another short one."""
         if isinstance(statement, ast.CreateSink):
             self.startup.engine()  # its query runs, and one engine is enough
         result = self.database.execute(statement)
@@ -242,12 +242,12 @@ class Session:
             case ast.CreateStream(name) | ast.CreateView(name):
                 self.say(f"{name.name} is declared")
             case ast.Drop(_, name) | ast.DropSink(name):
-                self.say(f"{name.name} is gone")
+                self.say(f"{name.name} is dropped")
             case _:
                 self.say("done" if result is None else str(result))
 
     def close(self) -> None:
-        """Stop every query; the engine goes with the database."""
+        """Stop every query; the engine ends with the database."""
         self.database.close()
 
 
@@ -263,7 +263,7 @@ def last_row(query: Query) -> Instant:
 
 
 def rows_of(entry: SessionQuery) -> str:
-    """How many rows an answer has, as they are shown: pieces of one row that were delivered one by one are one."""
+    """Number of rows of a result as displayed: chunks of one row count once."""
     if entry.feed is not None and not entry.feed.passed_over:
         count = entry.feed.rows_seen
     else:
@@ -272,12 +272,11 @@ def rows_of(entry: SessionQuery) -> str:
 
 
 def failure(query: Query) -> str:
-    """Why a query has failed."""
     try:
         query.await_end(0)
     except StrandlineError as error:
         return error.render()
-    return "no reason is known"
+    return "no reason was recorded"
 
 
 def await_and_print(session: Session, begin: Callable[[], SessionQuery], form: Form | None) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says."""
+    """Options of the command line."""
 
     engine: EngineName = "spark"
     master: str | None = None
@@ -31,9 +31,9 @@ class Options:
 
 
 class Startup:
-    """Two gates: `loaded`, when statements can be understood, and `ready`, when queries can run.
+    """Two gates: `loaded`, when statements can be parsed, and `ready`, when queries can run.
 
-    The user types meanwhile. Only what needs a gate waits for it, and says for what: `phase`.
+    The user types meanwhile. Only input that needs a gate waits for it, and shows the `phase`.
     """
 
     def __init__(self, options: Options) -> None:
@@ -41,7 +41,7 @@ class Startup:
         self.phase = "loading"
         self.loaded = threading.Event()
         self.ready = threading.Event()
-        self.awaited = threading.Event()  # somebody waits for the engine, or has
+        self.awaited = threading.Event()  # a caller waits for the engine, or has
         self.changed: Callable[[], None] = lambda: None
         self.ending = Ending()
         self._session: Session | None = None
@@ -56,7 +56,7 @@ class Startup:
         """The session, once its modules are there."""
         self.loaded.wait()
         if self._session is None:
-            raise self._error or SetupError("the shell did not start", code="internal")
+            raise self._error or SetupError("cannot start the shell", code="internal")
         return self._session
 
     def engine(self) -> None:

@@ -1,7 +1,7 @@
-"""The live tail: an answer as it grows, with a status line; Ctrl-C leaves it, and the query goes on.
+"""Live tail: a result as it grows, with a status line; Ctrl-C leaves it, and the query keeps running.
 
-The terminal is in raw mode here, so Ctrl-C is a key and not a signal: it cannot fall into a conversation with the JVM
-or into a computation that happens to run.
+The terminal is in raw mode here, so Ctrl-C is a key and not a signal: it cannot hit a call to the JVM or a running
+computation.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from strandline.core.temporal import BEFORE_ALL
 from strandline.database.introspection.progress_meter import spinner
 
 _LOOK_SECONDS: Final = 0.2
-_DIAGNOSE_AFTER_S: Final = 8.0  # seconds until somebody who waits for rows may want to know why there are none
+_DIAGNOSE_AFTER_S: Final = 8.0  # seconds without rows until a hint is shown
 _OTHER_LINES: Final = 6  # lines of the screen that are not rows: title, head, phase, status, and one to breathe
 
 
 def follow(session: Session, begin: Callable[[], SessionQuery], form: Form | None) -> None:
-    """Start a query, or look at one that runs, until the user leaves or it ends."""
+    """Start a query, or show a running one, until the user leaves or it ends."""
     Tail(session, begin, form).run()
 
 
@@ -57,7 +57,7 @@ class Tail:
     def run(self) -> None:
         worker = threading.Thread(target=self._work, name="strandline-begin", daemon=True)
         worker.start()
-        worker.join(0.05)  # what is there at once, such as an error in the text, needs no screen
+        worker.join(0.05)  # an immediate outcome, such as a syntax error, needs no screen
         over = self.entry is not None and not self.entry.query.is_running
         if self.error is None and not over:
             with self.session.startup.ending.screen(self._app), contextlib.suppress(EOFError):
@@ -68,7 +68,7 @@ class Tail:
         if self.error is not None:
             raise self.error
         if self.entry is None:
-            self.session.say("not started: the engine is not ready yet")
+            self.session.say("not started: the engine is not ready")
         else:
             self._farewell(self.entry)
 
@@ -103,7 +103,7 @@ class Tail:
             self._app.exit()
 
     def _look(self) -> bool:
-        """Refresh what is shown; true if there is nothing more to come."""
+        """Refresh the view; true if there is nothing more to come."""
         if self.error is not None:
             return True
         entry = self.entry
@@ -125,14 +125,14 @@ class Tail:
 
     def _advice(self, entry: SessionQuery) -> str:
         waits_long = entry.meter.metrics[0]["batches"] and time.monotonic() - self._began > _DIAGNOSE_AFTER_S
-        return f" (Ctrl-C, then .why {entry.id} tells what holds it up)" if waits_long else ""
+        return f" (Ctrl-C, then .why {entry.id} shows the cause)" if waits_long else ""
 
     def _wait(self, phase: str) -> None:
         self._body = f"{spinner()} {phase}  {time.monotonic() - self._began:.0f} s"
 
     def _draw(self, entry: SessionQuery, phase: str | None) -> None:
         if entry.feed is None:
-            self._body = f"the answer of {entry.label} is written elsewhere; {rows_of(entry)} so far"
+            self._body = f"the result of {entry.label} goes to its sink; {rows_of(entry)} so far"
             return
         entry.feed.look()
         size = self._app.output.get_size()
@@ -150,7 +150,7 @@ class Tail:
         )
 
     def _status_line(self) -> FormattedText:
-        keys = " Ctrl-C leaves" if self.entry is None else " Tab: form, Ctrl-C leaves"
+        keys = " Ctrl-C leaves" if self.entry is None else " Tab: format, Ctrl-C leaves"
         facts = f" {self._status}" if self._status else ""
         whole = f"{facts} │{keys}" if facts else keys
         room = self._app.output.get_size().columns - 1
@@ -176,7 +176,7 @@ class Tail:
         @keys.add(Keys.Any)
         @keys.add(Keys.BracketedPaste)
         def _(event: KeyPressEvent) -> None:
-            # Whoever types on means the prompt: nothing of it is lost.
+            # Other keys belong to the prompt: none is lost.
             if event.data.isprintable() or event.key_sequence[0].key == Keys.BracketedPaste:
                 self.session.typed += event.data
                 event.app.exit()
@@ -186,7 +186,7 @@ class Tail:
     # ---- when it is over ---------------------------------------------------------------------------------------------
 
     def _farewell(self, entry: SessionQuery) -> None:
-        """Leave the last look on the screen, and say how things stand."""
+        """Leave the last view on the screen, and report the state."""
         session, query = self.session, entry.query
         state = query.state
         if state == "failed":
@@ -209,13 +209,13 @@ class Tail:
         if state == "stopped":
             return f"{entry.label} was stopped, {rows_of(entry)}"
         if entry.feed is not None and not entry.feed.rows_seen:
-            return f"{entry.label} has ended without a row: .why {entry.id} tells why"
+            return f"{entry.label} ended without a row: see .why {entry.id}"
         more = {
-            "table": f"this was its answer when the last row came; .tail {entry.id} rows shows all of it",
-            "changes": f".tail {entry.id} table shows the answer when the last row came",
-            "rows": f".tail {entry.id} changes shows what came and went",
+            "table": f"this was its result after the last row; .tail {entry.id} rows shows all of it",
+            "changes": f".tail {entry.id} table shows the result after the last row",
+            "rows": f".tail {entry.id} changes shows the changes",
         }[self.form or "table"]
-        return f"{entry.label} has ended, {rows_of(entry)}: {more}"
+        return f"{entry.label} ended, {rows_of(entry)}: {more}"
 
 
 def as_ansi(shown: RenderableType, width: int) -> str:

@@ -1,4 +1,4 @@
-"""An answer on the screen, in its forms: the table of an instant, the changes, the rows with their intervals."""
+"""Result views: the table of an instant, the changes, the rows with their intervals."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _is_momentary(node: Node) -> bool:
 
 
 def show(feed: ResultFollower, form: Form, most: int) -> RenderableType:
-    """The newest of an answer, at most so many lines of it."""
+    """The newest part of a result, at most this many lines."""
     match form:
         case "table":
             return show_table(feed.query, feed.snapshot(), feed.progress - 1, most)
@@ -61,7 +61,6 @@ def show(feed: ResultFollower, form: Form, most: int) -> RenderableType:
 
 
 def show_table(query: Query, frame: pl.DataFrame, at: Instant, most: int) -> RenderableType:
-    """The answer at an instant."""
     rows = _ordered(query, frame)
     table = _table([column.name for column in query.columns], query)
     for row in rows.head(most).iter_rows():
@@ -75,7 +74,7 @@ def show_table(query: Query, frame: pl.DataFrame, at: Instant, most: int) -> Ren
 
 
 def show_changes(query: Query, frame: pl.DataFrame, after: str) -> RenderableType:
-    """What came and what went, and when."""
+    """Insertions and deletions with their times."""
     title = _title(query, f"changes{after}")
     if not frame.height:
         return Group(title, Text("none yet", style=_QUIET))
@@ -101,7 +100,7 @@ def show_rows(query: Query, frame: pl.DataFrame, after: str, progress: Instant |
 
 
 class _Clock:
-    """Instants without their day where it is the same for all; then the head of the column tells it."""
+    """Instants without their day where it is the same for all; then the column head has it."""
 
     def __init__(self, instants: pl.Series) -> None:
         finite = [show_instant(at) for at in instants.unique().to_list() if at < FOREVER]
@@ -114,7 +113,7 @@ class _Clock:
 
 
 def _ordered(query: Query, frame: pl.DataFrame) -> pl.DataFrame:
-    """As ORDER BY says, where the answer has the columns for it; then by all columns, so that rows stay put."""
+    """Sorted by ORDER BY, where the result has its columns; then by all columns, so that rows stay in place."""
     by, descending, nulls_last = [], [], []
     for column, down, last in _asked_order(query):
         by.append(column)

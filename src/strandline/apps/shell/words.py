@@ -11,7 +11,7 @@ from strandline.sql.lexer import RESERVED, words
 from strandline.sql.parser.statements import LISTS, STATEMENTS
 from strandline.sql.parser.types import TYPE_NAMES
 
-# What the grammar of docs/language.md has beside reserved words, statements, types and units; a test compares.
+# Words of the grammar in docs/language.md other than reserved words, statements, types and units; a test compares.
 _FURTHER: Final = words(
     """ANTI ASC BY CASCADE CUBE DATE DESC DSTREAM EXPLAIN FIRST FILTER GRANULARITY GROUPING IDLE AFTER IF INTERVAL INTO
         ISTREAM LAST MAX MINUS NOW NULLS ORDERED OUTER OVER PARTITION RANGE RANK REPLACE RESTRICT ROLLUP ROW ROWS
@@ -26,7 +26,7 @@ KEYWORDS: Final = frozenset(
 
 @cache
 def functions() -> dict[str, str]:
-    """What is called like a function, and what it does: scalars and aggregates."""
+    """Function-like names with their descriptions: scalars and aggregates."""
     from strandline.functions.aggregates import AGGREGATES
     from strandline.functions.registry import ALIASES, FUNCTIONS
 

@@ -1,4 +1,4 @@
-"""One query held against a database: its answer, the rows it was computed from, and the verdict."""
+"""Comparison of one query with an oracle."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from strandline.sql import ast
 
 @dataclass(frozen=True, slots=True)
 class QueryUnderTest:
-    """A query as it is written and as it is bound, and the place in a script where it stands."""
+    """A query under test: syntax and plan, and its position in a script."""
 
     name: str
     query: ast.Query
@@ -36,11 +36,11 @@ class QueryUnderTest:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came out for a query; `unchecked` says why nothing was compared."""
+    """Outcome for a query; `unchecked` is the reason why nothing was compared."""
 
     name: str
     instants: int = 0  # compared
-    known: int = 0  # at which the answer can change
+    known: int = 0  # at which the result can change
     answered: int = 0  # with rows
     differences: tuple[Difference, ...] = ()
     unchecked: str | None = None
@@ -65,7 +65,7 @@ def check(
     until: Instant = FOREVER,
     most: int | None = None,
 ) -> Verdict:
-    """Compare an answer, complete for the instants before `until`, at every instant at which it can change."""
+    """Compare a result, complete for the instants before `until`, at every instant at which it can change."""
     columns = schema(question.plan)
     try:
         world = Dataset(load_streams(database, streams))
@@ -79,8 +79,8 @@ def check(
         ours = at_instants(elements.drop(FROM, UNTIL), start, end, chosen)
         found = differences(ours, theirs)
         if found:
-            # A database that takes a query apart by instants can err in that, and DuckDB 2.0 does where an aggregate
-            # without groups stands under a set operator. The plain query at one instant is what counts.
+            # A database that decorrelates a query over instants can err in that, and DuckDB 2.0 does where an aggregate
+            # without groups is under a set operator. The plain query at one instant decides.
             doubtful = np.array([item.instant for item in found], dtype=np.int64)
             again = results(database, world, question.place, question.query, columns, doubtful, apart=True)
             found = differences(ours.filter(pl.col(AT).is_in(doubtful)), again)

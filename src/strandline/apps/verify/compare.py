@@ -1,7 +1,7 @@
-"""Two answers as bags, instant by instant.
+"""Comparison of two results as bags, instant by instant.
 
 Whole numbers, decimals, texts, truth values and times must be equal. DOUBLEs may differ in their last digits, by
-`TOLERANCE` of the larger one: databases add in an order of their own.
+`TOLERANCE` of the larger one: databases sum in another order.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Row = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """An instant at which the answers differ: the rows that only one of them has."""
+    """An instant at which the results differ: the rows that only one of them has."""
 
     instant: Instant
     only_here: tuple[Row, ...]
@@ -43,7 +43,7 @@ def at_instants(elements: pl.DataFrame, start: Times, end: Times, instants: Time
 
 
 def differences(here: pl.DataFrame, there: pl.DataFrame) -> list[Difference]:
-    """Where two bags per instant differ; both have an instant and then the same columns, by position."""
+    """Differences of two bags per instant; both have an instant and then the same columns, by position."""
     names = [AT, *(f"c{n}" for n in range(1, here.width))]
     kinds = pl.Schema(zip(names, here.dtypes, strict=True))
     one = here.rename(dict(zip(here.columns, names, strict=True)))
@@ -61,7 +61,7 @@ def differences(here: pl.DataFrame, there: pl.DataFrame) -> list[Difference]:
 
 
 def _without_pairs(ours: list[Row], theirs: list[Row]) -> tuple[list[Row], list[Row]]:
-    """What is left after rows that are equal up to the last digits are paired."""
+    """The rest after rows that are equal up to the last digits are paired."""
     rest = list(theirs)
     alone = []
     for row in ours:

@@ -1,4 +1,4 @@
-"""Typed scalar expressions as SQL text of a database that is not ours.
+"""Typed scalar expressions as SQL text of an oracle.
 
 What a function or an aggregate is there, its declaration says (`functions/oracles.py`); types, literals and casts are
 the dialect's.
@@ -25,7 +25,7 @@ Templates = Mapping[tuple[str, str], str]
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a database writes types, literals, functions, casts and aggregates."""
+    """Types, literals, functions, casts and aggregates in the SQL of a database."""
 
     name: str
     prefix: str
@@ -64,7 +64,7 @@ class Dialect:
                 assert_never(expression)
 
     def user(self, definition: Definition) -> str:
-        """The name under which the database knows something of the user's."""
+        """Name of a user-defined function in the database."""
         if not self.runs_python:
             kind = "an aggregate" if isinstance(definition, UserAggregate) else "a function"
             raise Untranslatable(f"{definition.name}, {kind} of the user's")

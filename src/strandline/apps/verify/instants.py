@@ -1,4 +1,4 @@
-"""The instants at which an answer can change, seen from the windows of the query and the times of its rows."""
+"""Instants at which a result can change, derived from the windows of the query and the times of its rows."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ NEVER: Final[Times] = np.zeros(0, dtype=np.int64)
 
 
 def change_instants(query: ast.Query, place: NameScope, world: Dataset, edges: Times) -> Times:
-    """Every instant at which the answer can change, or at which ours begins or ends, each with the ones just before
-    and after. Instants before the first row of all are left out: there is no answer yet."""
+    """Every instant at which the result can change, or at which ours begins or ends, each with the ones just before and
+    after. Instants before the first row of all are left out: there is no result yet."""
     origin = world.origin(query, place)
     if origin is None:
         return NEVER
@@ -27,7 +27,7 @@ def change_instants(query: ast.Query, place: NameScope, world: Dataset, edges: T
 
 
 def changes(node: ast.Node, place: NameScope, world: Dataset) -> Times:
-    """Every instant at which what a node stands for can be another than at the instant before, and some more."""
+    """A superset of the instants at which the result of a node differs from the instant before."""
     match node:
         case ast.With():
             return changes(node.body, place.inside(node), world)
@@ -51,7 +51,7 @@ def changes(node: ast.Node, place: NameScope, world: Dataset) -> Times:
 
 
 def occasions(query: ast.Query, place: NameScope, world: Dataset, window: ast.Window | None = None) -> Times:
-    """When a query has elements that a window can take: when it changes, or once in every granule."""
+    """Instants at which a query has elements for a window: its changes, or once per granule."""
     found = changes(query, place, world)
     if window is None or isinstance(window, ast.NowWindow) or not len(found):
         return found
@@ -59,7 +59,7 @@ def occasions(query: ast.Query, place: NameScope, world: Dataset, window: ast.Wi
     length = granule(plan)
     if is_point_stream(plan) or length is None:
         return found
-    # What is valid for long occurs in every granule, and for ever means as long as anybody asks.
+    # A long-lived element occurs in every granule, up to the last instant compared.
     last = world.latest if world.latest < FOREVER else int(found.max()) + length
     return np.arange(found.min() // length * length, last + 1, length, dtype=np.int64)
 

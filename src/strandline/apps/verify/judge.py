@@ -1,4 +1,4 @@
-"""Asks a database about a query at many instants."""
+"""Evaluation of a query by an oracle at many instants."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from strandline.logical.udf import Definition
 from strandline.runtime.kernels.columns import polars_type
 from strandline.sql import ast
 
-# So many instants in one statement: a database that pairs instants with rows needs room for all pairs.
+# Instants per statement: a database that pairs instants with rows needs memory for all pairs.
 INSTANTS_AT_ONCE: Final = 2_000
 
 _NUMBER = Column("n", "n", BIGINT)
@@ -27,7 +27,7 @@ _TIME = Column(AT, AT, BIGINT)
 
 
 class Database(Protocol):
-    """What is asked of a database."""
+    """Interface of an oracle."""
 
     @property
     def dialect(self) -> Dialect: ...
@@ -44,7 +44,7 @@ class Database(Protocol):
 
 
 def load_streams(database: Database, streams: Iterable[Recorded]) -> dict[str, BaseTable]:
-    """Put the rows of streams, in order of arrival, into tables; returns what is known of each, by lower-case name."""
+    """Load the rows of streams, in order of arrival, into tables; returns the relations by lower-case name."""
     found: dict[str, BaseTable] = {}
     for number, recorded in enumerate(streams, 1):
         table = f"stream{number}"
@@ -72,10 +72,10 @@ def results(
     *,
     apart: bool = False,
 ) -> pl.DataFrame:
-    """The answer of the database at each instant: the instant, then a column for each of `columns`.
+    """The oracle's result at each instant: the instant, then a column for each of `columns`.
 
-    One statement asks about many instants, or, if `apart`, about one: that is slower, but leaves the database nothing
-    to rearrange between instants.
+    One statement covers many instants, or, if `apart`, one: that is slower, but leaves the database nothing to
+    rearrange between instants.
     """
     for user in place.catalog.functions.values():
         database.bring(user)
@@ -106,7 +106,7 @@ def _together(database: Database, body: Text, first: int, instants: Times, shape
     try:
         return database.ask(f"SELECT moment.t, q.* FROM {lateral} {which}", shape)
     except Untranslatable:
-        # Not every database can take every query apart by instants; each of them it may still answer.
+        # Not every database can decorrelate every query over instants; it may still run each of them.
         return _apart(database, body, instants, shape)
 
 

@@ -1,4 +1,4 @@
-"""DuckDB as the judge: its dialect, and a connection in this process."""
+"""DuckDB as the oracle: its dialect, and a connection in this process."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class DuckDBOracle:
         self._users[user.name] = user
 
     def load(self, table: str, columns: Schema, rows: pl.DataFrame) -> None:
-        """Make a table of rows whose columns are named by id."""
+        """Create a table of rows whose columns are named by id."""
         listed = ", ".join(f'CAST("{c.id}" AS {self.dialect.type_name(c.type)}) AS {c.id}' for c in columns)
         self._connection.register("sl_rows", rows.to_arrow())
         self._connection.execute(f"CREATE OR REPLACE TABLE {table} AS SELECT {listed} FROM sl_rows")
@@ -213,7 +213,7 @@ def _over_columns(user: UserFunction) -> Callable[..., pa.Array]:
 
 def _over_lists(user: UserAggregate) -> Callable[[pa.ChunkedArray], pa.Array]:
     def body(lists: pa.ChunkedArray) -> pa.Array:
-        # One value after the other, which is slow: the judge shares nothing with how the engine merges.
+        # Value by value, which is slow: the oracle shares no code with the merging of the engine.
         found = [None if values is None else user.over_values(values) for values in lists.to_pylist()]
         return pa.array(found, arrow_type(user.returns))
 

@@ -1,6 +1,6 @@
-"""PostgreSQL as the judge: its dialect, and a connection that leaves nothing behind.
+"""PostgreSQL as the oracle: its dialect, and a connection that leaves nothing behind.
 
-All tables and helpers are temporary: they live as long as the connection, whosever server it is.
+All tables and helpers are temporary: they live as long as the connection.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class PostgreSQLOracle:
             import psycopg
         except ImportError:
             raise SetupError(
-                "psycopg, which talks to PostgreSQL, is not installed",
+                "psycopg, the driver for PostgreSQL, is not installed",
                 code="no-judge",
                 hint="Install it: pip install 'strandline[verify]'.",
             ) from None
@@ -149,17 +149,17 @@ class PostgreSQLOracle:
             self._connection: Any = psycopg.connect(where, autocommit=True)
         except psycopg.Error as error:
             raise SetupError(
-                "PostgreSQL does not answer",
+                "cannot connect to PostgreSQL",
                 code="no-judge",
                 detail=str(error).strip(),
-                hint="Start the server, or say where it is with --dsn.",
+                hint="Start the server, or give its address with --dsn.",
             ) from None
         settings = ("TimeZone = 'UTC'", "extra_float_digits = 1", "jit = off", "DateStyle = 'ISO'")
         for statement in (*(f"SET {setting}" for setting in settings), *DIALECT.helpers, *self._collated_helpers()):
             self._connection.execute(statement)
 
     def _collated_helpers(self) -> list[str]:
-        """Letters beyond ASCII have cases, and are letters at all, only under a collation that knows them."""
+        """Letters beyond ASCII have cases, and are letters at all, only under a suitable collation."""
 
         def first(*names: str) -> str:
             known = self._connection.execute("SELECT collname FROM pg_collation WHERE collencoding IN (-1, 6)")
@@ -169,10 +169,10 @@ class PostgreSQLOracle:
         return postgresql_helpers.collated(first("und-x-icu", "C.utf8"), first("C.utf8", "en_US.utf8", "und-x-icu"))
 
     def bring(self, user: Definition) -> None:
-        """Nothing of the user's: Python inside of a server is not for everybody to install."""
+        """No user-defined functions: Python in a server cannot be assumed."""
 
     def load(self, table: str, columns: Schema, rows: pl.DataFrame) -> None:
-        """Make a table of rows whose columns are named by id."""
+        """Create a table of rows whose columns are named by id."""
         kinds = (self.dialect.type_name(c.type) + (' COLLATE "C"' if c.type.name == "VARCHAR" else "") for c in columns)
         listed = ", ".join(f"{c.id} {kind}" for c, kind in zip(columns, kinds, strict=True))
         texts = [c.id for c in columns if c.type.name == "VARCHAR"]

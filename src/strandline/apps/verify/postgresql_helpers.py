@@ -1,6 +1,6 @@
 """Functions that PostgreSQL is given: what declarations of functions call with {h}, where it has none that fits.
 
-Most of these catch an error: PostgreSQL refuses where the language has NULL or, as IEEE 754, an infinity or 0.
+Most of these catch an error: PostgreSQL raises where the language has NULL or, as IEEE 754, an infinity or 0.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ARITHMETIC: Final = (
         $$ SELECT pg_temp.fit64(pg_catalog.lcm(a::numeric, b::numeric)) $$""",
     f"""CREATE FUNCTION pg_temp.shift_left(a bigint, n integer) RETURNS bigint {SQL}
         $$ SELECT CASE WHEN n BETWEEN 0 AND 63 THEN a << n END $$""",
-    # PostgreSQL refuses what IEEE 754 rounds to infinity or to 0.
+    # PostgreSQL raises where IEEE 754 rounds to infinity or to 0.
     f"""CREATE FUNCTION pg_temp.add_double(a float8, b float8) RETURNS float8 {PLPGSQL} $$ BEGIN RETURN a + b;
         EXCEPTION WHEN numeric_value_out_of_range THEN RETURN sign(a) * 'Infinity'::float8; END $$""",
     f"""CREATE FUNCTION pg_temp.multiply_double(a float8, b float8) RETURNS float8 {PLPGSQL} $$ BEGIN RETURN a * b;
@@ -51,7 +51,7 @@ _ARITHMETIC: Final = (
         $$ SELECT CASE WHEN abs(x) >= 'Infinity' OR d > 308 THEN x WHEN d < -308 THEN 0
            WHEN abs(pg_temp.scaled_double(x, d)) >= 4503599627370496 THEN x
            ELSE pg_temp.scaled_double(pg_temp.half_away(pg_temp.scaled_double(x, d)), -d) END $$""",
-    # Every DOUBLE is a whole number times a power of two, and NUMERIC has room for all of them.
+    # Every DOUBLE is a whole number times a power of two, and NUMERIC can hold all of them.
     """CREATE TEMP TABLE sl_powers AS WITH RECURSIVE up(k, v) AS (
          SELECT 0, 1::numeric UNION ALL SELECT k + 1, v * 2 FROM up WHERE k < 971), down(k, v) AS (
          SELECT -1, 0.5::numeric UNION ALL SELECT k - 1, v * 0.5 FROM down WHERE k > -1074)
@@ -131,7 +131,7 @@ _TIMES: Final = (
 )
 
 _TEXTS: Final = (
-    # An escape at the very end stands for itself.
+    # An escape at the very end is literal.
     f"""CREATE FUNCTION pg_temp.whole_pattern(p text, e text) RETURNS text {SQL}
         $$ SELECT CASE WHEN (length(p) - length(rtrim(p, e))) % 2 = 1 THEN p || e ELSE p END $$""",
     f"""CREATE FUNCTION pg_temp.part(s text, a integer, n integer) RETURNS text {SQL}
@@ -151,8 +151,7 @@ HELPERS: Final = (*_ARITHMETIC, *_MATHEMATICS, *_TIMES, *_TEXTS)
 
 
 def collated(any_case: str, words: str) -> list[str]:
-    """Functions for which the rules of a language matter, for two collations: one knows the cases of all letters, and
-    the other which characters are letters."""
+    """Functions that depend on collations: one for the cases of all letters, and one for the classes of letters."""
     cases = [
         f"""CREATE FUNCTION pg_temp.{name}(s text) RETURNS text {SQL}
             $$ SELECT pg_catalog.{name}(s COLLATE "{rule}") COLLATE "C" $$"""

@@ -1,7 +1,7 @@
-"""The rows that a run has read: all of its source, in order of arrival, without late and malformed ones.
+"""Input of a run for the oracle: all rows of a source, in order of arrival, without late and rejected ones.
 
-The sources are read once more, which gives the same rows. What a growing source has got since then does no harm: only
-instants are compared that the answer has behind it, and a new row as old as that is late.
+The sources are read once more, which gives the same rows. New rows of a growing source do no harm: only instants before
+the watermark are compared, and a new row as old as that is late.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Recorded:
 
     @property
     def ends(self) -> Times:
-        """Where a row says itself how long it is valid: until then. Else it is valid for its one instant."""
+        """End of a row with a declared interval; else it is valid for its one instant."""
         return times(self.rows, UNTIL) if UNTIL in self.rows.columns else self.times + 1
 
     def only(self, wanted: Mask) -> Recorded:
@@ -45,13 +45,13 @@ class Recorded:
 
 
 def record(stream: BaseStream, directory: Path, reported_late: pl.DataFrame, count: int | None) -> Recorded:
-    """Read a source again, as far as the run did: about `count` rows, late and malformed ones included; None is all.
+    """Read a source again, as far as the run did: about `count` rows, late and rejected ones included; None is all.
 
-    `reported_late` are the rows that the run has kept aside as late.
+    `reported_late` is the side output of late rows.
     """
     source = open_source(stream, directory)
     rows, partitions, rejected = _read(source, count)
-    # Whether a source was idle is a matter of clocks, and what came after that is late by a decision of the run.
+    # Idleness of a source depends on clocks, and rows after that are late by a decision of the run.
     by_clock = stream.idle_after_us is not None
     late = _among(rows, reported_late) if by_clock else too_late(rows, stream.disorder_us, partitions)
     return Recorded(stream, rows.filter(~pl.Series(late, dtype=pl.Boolean)), int(late.sum()), rejected)
@@ -70,7 +70,7 @@ def too_late(rows: pl.DataFrame, disorder_us: int, partitions: Sequence[str | No
 
 
 def _read(source: Source, count: int | None) -> tuple[pl.DataFrame, list[str | None], int]:
-    """The rows, the partition of each, and how many were malformed."""
+    """The rows, the partition of each, and the number of rejected ones."""
     wanted = frozenset(name for name, _ in source.stream.columns)
     when = [FROM, UNTIL] if source.stream.has_intervals else [FROM]
     position, ended, found, rejected = 0, False, 0, 0
@@ -99,7 +99,7 @@ def _no_rows(stream: BaseStream) -> pl.DataFrame:
 
 
 def _among(rows: pl.DataFrame, late: pl.DataFrame) -> Mask:
-    """Which rows are the late ones: as many of each kind as were reported, the last of them."""
+    """Mask of the late rows: as many of each kind as were reported, the last of them."""
     names = [name for name in rows.columns if name not in (FROM, UNTIL)]
     if not late.height:
         return np.zeros(rows.height, dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""What was found, for people to read."""
+"""Report of a verification."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def exit_code(verdicts: Iterable[Verdict]) -> int:
 
 
 def render(verdicts: Sequence[Verdict], judge: str) -> str:
-    """All verdicts, and what counts as equal."""
+    """All verdicts, and the definition of equality."""
     lines = [line for verdict in verdicts for line in _verdict(verdict, judge)]
     if any(verdict.rounded for verdict in verdicts):
-        lines.append(f"DOUBLEs count as equal if they differ by less than {TOLERANCE:g} of their size.")
+        lines.append(f"DOUBLEs are equal if their relative difference is below {TOLERANCE:g}.")
     return "\n".join(lines)
 
 
@@ -41,7 +41,7 @@ def _verdict(verdict: Verdict, judge: str) -> Iterator[str]:
     if not verdict.complete:
         compared = f"{verdict.instants:,} of {verdict.known:,} instants compared with {judge}, {share} % with rows"
     if verdict.equal:
-        yield f"{verdict.name}: {compared}: {'equal' if verdict.instants else 'there was no row'}"
+        yield f"{verdict.name}: {compared}: {'equal' if verdict.instants else 'no rows'}"
         return
     yield f"{verdict.name}: {compared}: {len(verdict.differences):,} DIFFER"
     for difference in verdict.differences[:SHOWN]:
@@ -63,9 +63,9 @@ def _difference(difference: Difference, judge: str) -> Iterator[str]:
 
 def _smallest(verdict: Verdict) -> Iterator[str]:
     if verdict.smallest is None:
-        yield "  the local engine does not show it again on the same rows"
+        yield "  the local engine does not reproduce it on the same rows"
         return
-    yield "  the smallest input found that shows it, in order of arrival:"
+    yield "  smallest failing input, in order of arrival:"
     for recorded in verdict.smallest:
         for row in recorded.rows.drop(FROM, UNTIL, strict=False).rows():
             yield f"    {recorded.stream.name}  {_row(row)}"

@@ -38,7 +38,7 @@ class RecordedSource(Source):
 
 
 def rerun(plan: Plan, streams: Sequence[Recorded], *, batch_rows: int, shards: int) -> pl.DataFrame:
-    """The elements of the answer over these rows, by column id, with `@from` and `@until`."""
+    """The elements of the result over these rows, by column id, with `@from` and `@until`."""
     pipeline = choose([("q", optimize(plan))], [recorded.stream for recorded in streams], shards)
     sources = {r.stream.name: RecordedSource(r) for r in streams if r.stream in pipeline.streams}
     run = LocalRun(RunningPipeline(pipeline, batch_rows=batch_rows), sources=sources)

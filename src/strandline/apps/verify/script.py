@@ -35,7 +35,7 @@ from strandline.sql.parser.statements import parse
 
 @dataclass(frozen=True, slots=True)
 class VerifyCase:
-    """A query that was run and the rows it read, unless one of its streams goes by the time of arrival."""
+    """A query that was run and its input, unless one of its streams is stamped on arrival."""
 
     question: QueryUnderTest
     query: Query
@@ -45,7 +45,7 @@ class VerifyCase:
 
 @contextmanager
 def judge(name: str, dsn: str | None) -> Iterator[Database]:
-    """The database that judges; a PostgreSQL server is started for it if none is named."""
+    """Open the oracle; a PostgreSQL server is started for it if none is named."""
     if name == "duckdb":
         database: Database = DuckDBOracle()
         try:
@@ -62,9 +62,7 @@ def judge(name: str, dsn: str | None) -> Iterator[Database]:
         with temporary_server() as where, judge(name, where) as database:
             yield database
     else:
-        raise SetupError(
-            f'there is no judge "{name}"', code="usage", hint="Databases that can judge are duckdb and postgresql."
-        )
+        raise SetupError(f'unknown oracle "{name}"', code="usage", hint="Oracles are duckdb and postgresql.")
 
 
 def verify(
@@ -84,12 +82,10 @@ def verify(
         verify_cases = _run(engine, questions, Path(directory), seconds, note)
         for verify_case in verify_cases:
             if verify_case.by_arrival is not None:
-                reason = (
-                    f'the rows of "{verify_case.by_arrival}" count when they arrive, and that does not happen again'
-                )
+                reason = f'rows of "{verify_case.by_arrival}" are stamped on arrival, which cannot be repeated'
                 verdicts.append(Verdict(verify_case.question.name, unchecked=reason))
                 continue
-            note(f"asking {database.dialect.name} about {verify_case.question.name}")
+            note(f"running {verify_case.question.name} on {database.dialect.name}")
             verdict = check(
                 database,
                 verify_case.question,
@@ -101,7 +97,7 @@ def verify(
             if not verdict.known and not verify_case.query.ended and verdict.unchecked is None:
                 verdict = replace(verdict, unchecked="no instant was complete when the run was stopped")
             if not verdict.equal:
-                note(f"looking for the smallest input that makes {verify_case.question.name} fail")
+                note(f"shrinking the failing input of {verify_case.question.name}")
                 verdict = replace(
                     verdict, smallest=smallest_failing(database, verify_case.question, verify_case.streams)
                 )
@@ -175,7 +171,7 @@ def _run(
 
 
 def _rows_read(query: Query, stream: str) -> int:
-    """How many rows of a stream a run has seen. Of a stream that its plan can do without, as many as of all others."""
+    """Rows of a stream that a run has read. Of a stream that its plan skips, as many as of all others."""
     counts = [query.metrics()[kind] for kind in ("rows_in", "late", "rejected")]
     if stream in counts[0]:
         return sum(count[stream] for count in counts)
@@ -183,9 +179,9 @@ def _rows_read(query: Query, stream: str) -> int:
 
 
 def _wait(queries: list[Query], seconds: float | None, note: Callable[[str], None]) -> None:
-    """Until all sources have ended, the time is up, or somebody presses Ctrl-C; what is known then is compared.
+    """Wait until all sources have ended, the time is up, or Ctrl-C; the results so far are compared.
 
-    Time counts from the first rows on: a Spark that starts takes its time.
+    Time counts from the first rows on, without the start of Spark.
     """
     until: float | None = None
     try:
@@ -203,7 +199,7 @@ def _wait(queries: list[Query], seconds: float | None, note: Callable[[str], Non
 
 
 def _elements(query: Query) -> pl.DataFrame:
-    """The answer by position: c1, c2, …, and the interval of each row in microseconds."""
+    """The result by position: c1, c2, …, and the interval of each row in microseconds."""
     frame: pl.DataFrame = query.results("polars")
     names = {name: f"c{n}" for n, name in enumerate(frame.columns[:-2], 1)}
     start, end = (pl.col(name).dt.epoch("us").fill_null(FOREVER) for name in frame.columns[-2:])

@@ -52,7 +52,7 @@ def temporary_server() -> Iterator[str]:
             shutil.chown(directory, owner)
         data = f"{directory}/data"
         _run([programs / "initdb", "-D", data, "-A", "trust", "-U", "judge", "-E", "UTF8", "--locale=C", "-N"], owner)
-        # A throw-away cluster: nothing needs to survive a crash, and nobody connects but by the socket.
+        # A throw-away cluster: nothing needs to survive a crash, and all connections use the socket.
         options = f"-k {directory} -c listen_addresses='' -c fsync=off -c shared_buffers=32MB"
         log = f"{directory}/log"
         _run([programs / "pg_ctl", "-D", data, "-l", log, "-w", "-s", "-o", options, "start"], owner)
@@ -63,7 +63,7 @@ def temporary_server() -> Iterator[str]:
 
 
 def _owner() -> str | None:
-    """PostgreSQL refuses to run as root: then it runs as somebody with fewer rights."""
+    """User of the server: PostgreSQL refuses to run as root."""
     if os.geteuid() != 0:
         return None
     known = {entry.pw_name for entry in pwd.getpwall()}

@@ -14,9 +14,10 @@ PATIENCE_S: Final = 20.0
 def smallest(
     items: Sequence[Item], fails: Callable[[Sequence[Item]], bool], patience_s: float = PATIENCE_S
 ) -> list[Item]:
-    """As few items as can be found for which `fails` is true; it is true for all of them.
+    """As few items as possible for which `fails` is true; it is true for all of them.
 
-    First large pieces are left out, then smaller ones, in the end single items, until none can go or time is up.
+    First large chunks are removed, then smaller ones, in the end single items, until none can go or time is up (delta
+    debugging).
     """
     until = time.monotonic() + patience_s
     kept, size = list(items), max(1, len(items) // 2)

@@ -1,7 +1,7 @@
-"""A continuous query at one instant, as a plain query of a database.
+"""Translation of a continuous query at one instant to a plain query of an oracle.
 
-The syntax tree is followed as it is written: joins stay joins, subqueries stay subqueries, and the database makes of
-them what it makes of them. Only a stream with a window is replaced, by the rows that the window holds at the instant:
+The syntax tree is followed as it is written: joins stay joins, subqueries stay subqueries, and the database resolves
+them itself. Only a stream with a window is replaced, by the rows that the window holds at the instant:
 
     no window, NOW            at = t
     RANGE r SLIDE s           T - r <= at < T,  T the last multiple of s up to t + 1
@@ -9,9 +9,9 @@ them what it makes of them. Only a stream with a window is replaced, by the rows
                               T the last multiple of s up to c; PARTITION BY: of each partition
     SESSION g                 the rows up to t behind the last pause of g or more
 
-A window over a query needs the answers of that query at all instants at which it has one: they are put into a table
-first, a *stage*. What looks at another instant, as the changes since the instant before do, has the query twice.
-Columns are called c1, c2, … everywhere, so that no name of the user meets one of the database.
+A window over a query needs the results of that query at all its instants: they are put into a table first, a *stage*.
+Changes since the instant before contain the query twice. Columns are called c1, c2, … everywhere, so that user names
+never collide with those of the database.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class TranslatedStage:
-    """A table that must be made before: `body` at some instants; `ordered` if it tells the order of arrival."""
+    """A table to create first: `body` at some instants; `ordered` if it has the order of arrival."""
 
     table: str
     instants: Times
@@ -93,7 +93,7 @@ class Translation:
     # ---- queries ---------------------------------------------------------------------------------------------------
 
     def query(self, query: ast.Query, outer: Scope | None = None, *, ordered: bool = False) -> Text:
-        """The query at the instant; `ordered` adds a column that tells the order of arrival."""
+        """The query at the instant; `ordered` adds a column with the order of arrival."""
         match query:
             case ast.Select():
                 return self.select(query, outer, ordered)
@@ -133,7 +133,7 @@ class Translation:
         return Text(f"SELECT w.* FROM ({body.sql}) AS w WHERE {begins}", body.columns)
 
     def changes(self, kind: str, query: ast.Query) -> Text:
-        """What has come or gone since the instant before."""
+        """Insertions or deletions since the instant before."""
         now = self.query(query)
         before = self.elsewhen(f"({self.now} - 1)", lambda: self.query(query))
         one, two = (now, before) if kind == "ISTREAM" else (before, now)
@@ -292,8 +292,8 @@ class Translation:
         return f"({held.sql}) AS {alias}", Scope((Relation(shown, visible, known, span, time_column=by),))
 
     def held(self, table: str, columns: Schema, window: ast.Window | None, arrived: bool) -> str:
-        """The rows of a table that a window holds at the instant. Rows of one instant follow in the order in which they
-        have arrived or, where nobody knows that, in that of their values."""
+        """The rows of a table that a window holds at the instant. Rows of one instant are ordered by arrival or, where
+        that is undefined, by their values."""
         listed = ", ".join(f"r.{c.id}" for c in columns)
         match window:
             case None | ast.NowWindow():
@@ -352,7 +352,7 @@ class Translation:
         return f"({left} {word} {right} ON {condition})", scope
 
     def merged(self, kind: str | None, one: Column, two: Column) -> Column:
-        """What a shared column means: that of the side that always has it, or of either."""
+        """Meaning of a shared column: that of the side that always has it, or of either."""
         if kind != "FULL":
             return two if kind == "RIGHT" else one
         common = meet([one.type, two.type])
@@ -361,7 +361,7 @@ class Translation:
         return Column(f"coalesce({', '.join(sides)})", one.name, common)
 
     def full_join(self, left: str, right: str, left_scope: Scope, condition: str, scope: Scope) -> tuple[str, Scope]:
-        """A left join, and what of the right has no partner."""
+        """A left join, and the unmatched rows of the right."""
         listed, renamed = _exported(scope, alias := self.name("j"))
         mine = {c.id for relation in left_scope.relations for c in relation.columns}
         kinds = {c.id: c.type for relation in scope.relations for c in relation.columns}
@@ -385,8 +385,7 @@ class Translation:
 
 
 class Texts(Scalars):
-    """Binds scalar expressions whose subqueries and aggregates are the database's own: each is a column whose id is
-    its text."""
+    """Binds scalar expressions; their subqueries and aggregates are columns whose ids are SQL texts."""
 
     def __init__(self, translation: Translation, scope: Scope, clause: str) -> None:
         super().__init__(scope, clause)
@@ -464,7 +463,7 @@ def _partition(names: tuple[ast.ColumnName, ...], columns: Schema) -> str:
 
 
 def _listed_place(node: ast.Expression, columns: Schema) -> int | None:
-    """The place among the outputs of what ORDER BY names by its name or its place, from 1 on."""
+    """Position among the outputs, from 1 on, of an element of ORDER BY by name or position."""
     match node:
         case ast.Number(digits) if digits.isdecimal():
             return int(digits)
@@ -506,7 +505,7 @@ def _shared(join: ast.Join, left: Scope, right: Scope) -> list[tuple[Column, Col
 
 
 def _exported(scope: Scope, alias: str) -> tuple[dict[str, str], Scope]:
-    """All columns of a scope as a SELECT list by id, and the scope of what that list makes."""
+    """All columns of a scope as a SELECT list by id, and the scope of that list."""
     ids = dict.fromkeys(c.id for relation in scope.relations for c in relation.columns)
     short = {column_id: f"e{n}" for n, column_id in enumerate(ids, 1)}
     relations = tuple(

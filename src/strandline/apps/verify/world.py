@@ -1,4 +1,4 @@
-"""What a query may read: streams with their rows, and queries with names, each at its place in the text."""
+"""Input of a query under test: streams with their rows, and named queries, each at its position in the text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class NamedQuery:
 
 @dataclass(frozen=True, slots=True)
 class NameScope:
-    """What names mean somewhere in a script; `catalog` holds the same queries, bound, and the base streams."""
+    """Name resolution at a position of a script; `catalog` holds the same queries, bound, and the base streams."""
 
     catalog: Catalog
     queries: Mapping[str, NamedQuery] = field(default_factory=dict)  # by lower-case name
@@ -38,7 +38,7 @@ class NameScope:
         return self.queries.get(name.name.lower())
 
     def with_query(self, name: str, query: ast.Query, columns: tuple[ast.Identifier, ...] = ()) -> NameScope:
-        """The place behind the definition of a query; it hides what had the name before."""
+        """The place after the definition of a query, which hides an earlier meaning of its name."""
         plan = with_names(bind_query(query, self.catalog), columns, f'query "{name}"')
         catalog = Catalog()
         catalog.functions.update(self.catalog.functions)
@@ -71,15 +71,14 @@ class BaseTable:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """The rows of all base streams by lower-case name, the last instant that anybody asks about, and the first at which
-    the whole query has an answer."""
+    """The rows of all base streams by lower-case name, the last instant compared, and the first with a result."""
 
     rows: Mapping[str, BaseTable]
     latest: Instant = FOREVER
     begins: Instant | None = None
 
     def origin(self, query: ast.Query, place: NameScope) -> Instant | None:
-        """The first element of any stream that a query reads: before it the query has no answer."""
+        """The first element of any stream that a query reads: before it the query has no result."""
         read = base_streams(query, place)
         found = [int(self.rows[name].starts.min()) for name in read if len(self.rows[name].starts)]
         return min(found, default=None)

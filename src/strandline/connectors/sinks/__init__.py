@@ -1,4 +1,4 @@
-"""Where the answers of queries go: what users write, and the list of all sinks."""
+"""Registry of sinks."""
 
 from __future__ import annotations
 
@@ -46,12 +46,11 @@ def known_sinks() -> dict[str, type[Sink]]:
 def make_sink(
     call: SourceCall, function: Span | None = None, span: Span | None = None, allow: Allow | None = None
 ) -> Sink:
-    """The sink that a statement names, if it is allowed; `function` is the place of its name, `span` that of the whole
-    call."""
+    """The sink that a statement names, if it is allowed; `function` and `span` are the places of its name and call."""
     known = known_sinks()
     if call.function.lower() not in known:
         raise SinkError(
-            f'there is no sink "{call.function}"',
+            f'unknown sink "{call.function}"',
             code="unknown-sink",
             hint=f"Sinks are {', '.join(sorted(known))}.",
             span=function,

@@ -28,7 +28,7 @@ from strandline.runtime.result import VALID_FROM, VALID_UNTIL
 
 @dataclass(frozen=True, slots=True)
 class SinkBatch:
-    """What a batch brings to a sink: perhaps no rows, but always the instant before which the answer is complete."""
+    """Sink batch: perhaps no rows, but always the watermark of the result."""
 
     batch: int
     table: pa.Table
@@ -37,12 +37,12 @@ class SinkBatch:
 
 @dataclass(frozen=True, slots=True)
 class ResumePoint:
-    """What the checkpoint remembers of a query.
+    """Resume point of a query: its last committed batch; one more may already be in the sink.
 
-    `owner` is the id of the checkpoint: what it has written says so. `batch` is the last batch that was delivered and
-    remembered, `answered` the last of them that brought rows; -1 stands for none. A batch can have been delivered and
-    not remembered, if a crash came in between: `batch + 1`, which is going to run again. `epoch` counts the writers of
-    the checkpoint. After a repair, the batches up to `replayed_until` run again as they were.
+    `owner` is the id of the checkpoint, which marks its output. `batch` is the last batch that was delivered and
+    recorded, `answered` the last of them with rows; -1 is none. After a crash between both, `batch + 1` was delivered
+    and not recorded, and is replayed. `epoch` counts the writers of the checkpoint. After a repair, the batches up to
+    `replayed_until` run again as they were.
     """
 
     owner: str
@@ -76,45 +76,45 @@ class SinkWriter:
     # Where the files of such a sink are, and whether their readers may take them away.
     directory: Path | None = None
     consumed: bool = False
-    # Set when the query is being stopped: whoever waits in `write` gives up, and raises `interrupted()`.
+    # Set when the query is being stopped: a wait in `write` ends and raises `interrupted()`.
     stopping: threading.Event
     # Since when the outlet is taking a batch, by `time.monotonic`; None between batches.
     writing_since: float | None = None
 
     def __new__(cls, *arguments: object, **options: object) -> Self:
-        # Here, so that an outlet of somebody else's need not call our constructor.
+        # Here, so that a writer of another package need not call our constructor.
         writer = super().__new__(cls)
         writer.stopping = threading.Event()
         return writer
 
     def validate(self, resume_point: ResumePoint) -> None:
-        """Refuse a place whose content does not go with the checkpoint. Nothing is changed."""
+        """Reject a target whose content does not match the checkpoint. Nothing is changed."""
 
     def prepare(self, resume_point: ResumePoint) -> None:
-        """Make what is needed, so that a problem shows before anything runs."""
+        """Prepare the target, so that a problem shows before anything runs."""
 
     def write(self, sink_batch: SinkBatch) -> None:
-        """Take what a batch brings. It may be a batch that was taken before."""
+        """Write a batch. It may have been written before."""
 
     def interrupt(self) -> None:
-        """End what `write` waits for, from another thread: the query is being stopped. The batch runs again."""
+        """Interrupt a wait in `write`, from another thread: the query is being stopped. The batch runs again."""
         self.stopping.set()
 
     def kept(self) -> list[pa.Table] | None:
-        """The answer so far, if it can be read again in this process."""
+        """The result so far, if it can be read again in this process."""
         return None
 
     def close(self) -> None:
-        """Let go of connections; what was written stays."""
+        """Release connections; written results stay."""
 
 
 def interrupted(location: str) -> SinkError:
-    """What ends a wait for `location` when the query is stopped; nobody sees it."""
+    """Error that ends a wait for `location` when the query is stopped; it is not shown."""
     return SinkError(f"the query was stopped while it waited for {location}", code="sink-interrupted")
 
 
 class Sink(ABC):
-    """Where the answer of a query goes."""
+    """Declaration of a result target."""
 
     kind: ClassVar[str]  # the function that users write in SQL
     traits: ClassVar[Traits]
@@ -131,30 +131,30 @@ class Sink(ABC):
 
     @property
     def location(self) -> str | None:
-        """Where results go; None if a restart finds nothing of them."""
+        """Location of the results; None if a restart cannot find them."""
         return None
 
     @property
     def identity(self) -> str | None:
-        """What of it a checkpoint belongs to: no path of the machine, so that both may be moved together."""
+        """Identity for the checkpoint: without paths of the machine, so that both may be moved together."""
         return self.location
 
     @property
     def display_location(self) -> str:
-        """The same for people."""
+        """Location for display."""
         return self.location or self.kind
 
     def reaches(self) -> list[Reach]:
-        """The files and hosts that the sink writes to: what `allow` is asked about when SQL names it."""
+        """Files and hosts that the sink writes to, for the check of `allow`."""
         return []
 
     def confined(self, allow: Allow) -> Self:
-        """The sink for SQL that may reach only what is allowed; differs where addresses turn up later."""
+        """The sink for confined SQL; differs where addresses turn up later."""
         return self
 
     @property
     def side_output_directory(self) -> Path | None:
-        """A directory for the rows that are set aside, if this sink has one."""
+        """Directory for side outputs, if this sink has one."""
         return None
 
 
@@ -164,7 +164,7 @@ def refuse_duplicate_columns(names: list[str]) -> None:
     for name, lower in zip(names, folded, strict=True):
         if folded.count(lower) > 1:
             raise SinkError(
-                f'the column "{name}" would be there twice',
+                f'duplicate column "{name}"',
                 code="sink-columns",
                 hint=f"{VALID_FROM}, {VALID_UNTIL} and row_id are added by sinks: rename yours with AS.",
             )
@@ -177,11 +177,11 @@ def check_resume_point(location: str, found: int, resume_point: ResumePoint, *, 
         raise SinkError(
             f"{location} has results of batch {found}, but the checkpoint ends with batch {resume_point.batch}",
             code="results-ahead",
-            hint="The checkpoint is older than the results. Restore the newer one, or begin again at another place.",
+            hint="The checkpoint is older than the results. Restore the newer one, or start over at another location.",
         )
     if found < expected:
         raise SinkError(
-            f"{location} ends with batch {found}, but the checkpoint remembers batch {expected}",
+            f"{location} ends with batch {found}, but the checkpoint is at batch {expected}",
             code="results-missing",
-            hint="Put the missing results back, or begin again at another place, with another checkpoint.",
+            hint="Put the missing results back, or start over at another location with a new checkpoint.",
         )

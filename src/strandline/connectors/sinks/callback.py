@@ -1,4 +1,4 @@
-"""Answers for a function of the user's."""
+"""Callback sink: results for a Python function."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Callback(Sink):
     """
 
     kind: ClassVar[str] = "callback"
-    traits: ClassVar[Traits] = Traits(False, True, False, "at least once; a batch that comes again has the same number")
+    traits: ClassVar[Traits] = Traits(False, True, False, "at least once; a repeated batch has the same number")
 
     function: Callable[[int, pa.Table], None]
 
     @classmethod
     def from_arguments(cls, arguments: SinkArguments) -> Self:
-        raise arguments.error("callback() calls a function of Python's: db.sql(…, sink=sl.Callback(function))")
+        raise arguments.error("callback() needs a Python function: db.sql(…, sink=sl.Callback(function))")
 
     def open(self, query: str, columns: Schema) -> SinkWriter:
         return _CallbackWriter(self.function)

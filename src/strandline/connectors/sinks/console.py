@@ -1,4 +1,4 @@
-"""Answers as lines of text."""
+"""Console sink: results as lines of text."""
 
 from __future__ import annotations
 
@@ -41,6 +41,6 @@ class _ConsoleWriter(SinkWriter):
             start, end = row.pop(VALID_FROM), row.pop(VALID_UNTIL)
             values = "  ".join(f"{name}={value}" for name, value in row.items())
             until = "…" if end is None else f"{end:%Y-%m-%d %H:%M:%S.%f}"
-            # Data must neither steer a terminal nor look like a line of another element.
+            # Data must neither control a terminal nor imitate a line of another element.
             print(one_line(f"{self._query}  [{start:%Y-%m-%d %H:%M:%S.%f} – {until})  {values}"), file=out)
         out.flush()

@@ -1,4 +1,4 @@
-"""Answers as a Delta table."""
+"""Delta Lake sink."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from strandline.runtime.result import result_schema
 
 @dataclass(frozen=True, slots=True)
 class Delta(Sink):
-    """Append the elements of the answer to a Delta table, each exactly once, also after a crash.
+    """Append the elements of the result to a Delta table, exactly once, also after a crash.
 
     A batch is one version of the table, and its number is part of that version. `directory` may be a URL of an object
     store.
@@ -100,13 +100,13 @@ class _DeltaWriter(SinkWriter):
         # Only batches with rows are versions of the table.
         if table is not None and found < 0 and resume_point.answered < 0:
             raise SinkError(
-                f"{self._place} is a Delta table already, and not one of this query",
+                f"{self._place} is a Delta table of another query",
                 code="results-exist",
                 hint="Choose another directory, or remove the table.",
             )
         if table is None and "://" not in self._place and any(Path(self._place).glob("*")):
             raise SinkError(
-                f"{self._place} is not empty, and not a Delta table",
+                f"{self._place} is not empty and not a Delta table",
                 code="results-exist",
                 hint="Choose another directory.",
             )
@@ -136,7 +136,7 @@ class _DeltaWriter(SinkWriter):
             rows = sink_batch.table.cast(self._schema)
             self._library.write_deltalake(target, rows, mode="append", commit_properties=properties)
         except Exception as error:  # each object store has errors of its own
-            raise self._unusable("refused what was to be written", error) from None
+            raise self._unusable("cannot be written", error) from None
 
     def kept(self) -> list[pa.Table]:
         table = self._table
@@ -147,10 +147,10 @@ class _DeltaWriter(SinkWriter):
             f"the Delta table {self._place} {what}",
             code="sink-failed",
             detail=" ".join(str(error).split())[:500],
-            hint="Mend it and start the same query again: it goes on where it was.",
+            hint="Fix the cause and restart the query; it resumes from this batch.",
         )
 
 
 def _field(field: pa.Field) -> pa.Field:
-    """Delta has no type for a column in which nothing but NULL stands."""
+    """Delta has no type for a column with only NULLs."""
     return pa.field(field.name, pa.string()) if pa.types.is_null(field.type) else field

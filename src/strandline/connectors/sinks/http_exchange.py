@@ -1,7 +1,7 @@
-"""One HTTP request with a deadline for all of it, and an answer of which only a bounded part is read.
+"""One HTTP request with an overall deadline, and a bounded response.
 
-Every wait, from the look-up of the name to the last byte of the answer, gets what is left until the deadline. A
-receiver that sends a byte now and then gains nothing by it.
+Every wait, from name resolution to the last byte of the response, is limited by the deadline, also for a receiver that
+sends a byte now and then.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from typing import Any, Final
 from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
 MAX_ANSWER_BYTES: Final = 64 * 1024
-_WAIT_SECONDS: Final = 0.25  # how long a look-up is waited for before asking whether to stop
+_WAIT_SECONDS: Final = 0.25  # poll interval of a name resolution for an interrupt
 _URL_SIGNS: Final = "%/:=&?~#+!$,;'@()*[]"
 
 
 class Interrupted(Exception):
-    """Somebody wants the exchange to end."""
+    """The exchange was interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a request goes: the parts of a URL that HTTP needs. Credentials are not among them."""
+    """Target of a request: the parts of a URL that HTTP needs, without credentials."""
 
     scheme: str
     host: str
@@ -38,7 +38,7 @@ class Address:
 
     @staticmethod
     def parse(url: str) -> Address:
-        """Raises ValueError for what is no URL of HTTP; its text has nothing of the URL."""
+        """Parse a URL. Raises ValueError, without parts of the URL in its text."""
         try:
             parts = urlsplit(url)
             host = (parts.hostname or "").encode("idna").decode() if not _is_ipv6(parts) else parts.hostname or ""
@@ -67,7 +67,7 @@ def _is_ipv6(parts: SplitResult) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """The beginning of what a receiver answered."""
+    """The beginning of a response."""
 
     status: int
     reason: str
@@ -76,7 +76,7 @@ class Response:
 
 
 class Exchange:
-    """A request and its answer; made for one use."""
+    """A request and its response; for one use."""
 
     def __init__(self, deadline: float) -> None:
         self._deadline = deadline  # of time.monotonic()
@@ -84,14 +84,13 @@ class Exchange:
         self._socket: socket.socket | None = None
 
     def left(self) -> float:
-        """The seconds that are left."""
         left = self._deadline - time.monotonic()
         if left <= 0:
-            raise Interrupted if self._is_hurried else TimeoutError("the exchange was not over in time")
+            raise Interrupted if self._is_hurried else TimeoutError("the exchange timed out")
         return left
 
     def interrupt(self, grace_seconds: float) -> None:
-        """Give up after so long, wherever the exchange is; called from another thread."""
+        """Abort after this time, wherever the exchange is; called from another thread."""
         self._is_hurried = True
         self._deadline = min(self._deadline, time.monotonic() + grace_seconds)
         timer = threading.Timer(grace_seconds, self._shut)
@@ -99,7 +98,7 @@ class Exchange:
         timer.start()
 
     def post(self, address: Address, body: bytes, headers: Mapping[str, str]) -> Response:
-        """Send a body. Raises OSError where there is no answer, or none in time."""
+        """Send a body. Raises OSError without a response in time."""
         connection = http.client.HTTPConnection(address.host, address.port)
         try:
             connection.sock = _Timed(self._connect(address), self)
@@ -111,12 +110,12 @@ class Exchange:
                 response.getheader("Location"),
                 response.getheader("Retry-After", ""),
             )
-            # The status has said it all. The rest is taken off the line as far as it is short and comes in time.
+            # The status is enough. The rest is read as far as it is short and in time.
             with contextlib.suppress(OSError, http.client.HTTPException, Interrupted):
                 response.read(MAX_ANSWER_BYTES)
             return found
         except http.client.HTTPException as error:
-            raise ConnectionError(f"the answer is not HTTP: {type(error).__name__}") from None
+            raise ConnectionError(f"the response is not HTTP: {type(error).__name__}") from None
         except OSError:
             self.left()  # an interrupt shows itself as a connection that broke
             raise
@@ -127,13 +126,13 @@ class Exchange:
                 self._socket.close()
 
     def _shut(self) -> None:
-        """End what is waited for on the line."""
+        """Interrupt a wait on the connection."""
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
 
     def _connect(self, address: Address) -> socket.socket:
-        problem: OSError = OSError(f"there is no address for {address.host}")
+        problem: OSError = OSError(f"cannot resolve {address.host}")
         for family, kind, protocol, _, where in self._look_up(address):
             made = socket.socket(family, kind, protocol)
             self._socket = made
@@ -153,7 +152,7 @@ class Exchange:
         raise problem
 
     def _look_up(self, address: Address) -> list[tuple[Any, ...]]:
-        """The addresses of a host. The system's look-up has no deadline, so it runs beside."""
+        """Addresses of a host. The system's resolver has no deadline, so it runs in a thread."""
         found: list[tuple[Any, ...]] = []
         problems: list[OSError] = []
 
@@ -173,7 +172,7 @@ class Exchange:
 
 
 class _Timed:
-    """A socket as http.client uses one, each of whose waits ends at the deadline."""
+    """A socket for http.client whose waits end at the deadline."""
 
     def __init__(self, made: socket.socket, exchange: Exchange) -> None:
         self._made, self._exchange = made, exchange
@@ -188,7 +187,7 @@ class _Timed:
         return io.BufferedReader(_Incoming(self._made, self._exchange))
 
     def close(self) -> None:
-        """The exchange closes the socket when it is over: an answer may still be read."""
+        """The exchange closes the socket at its end: the response may still be read."""
 
 
 class _Incoming(io.RawIOBase):

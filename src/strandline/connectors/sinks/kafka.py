@@ -1,7 +1,7 @@
-"""Answers as messages of a Kafka topic.
+"""Kafka sink: results as messages of a topic.
 
 A batch is one Kafka transaction. Its number goes into the same transaction, as a message of the topic
-`strandline_batches` under the name of the query: what is committed there says which batches are in the topic.
+`strandline_batches` under the name of the query: its committed messages list the batches in the topic.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from strandline.core.types import Schema
 from strandline.runtime.result import result_schema
 
 BATCHES: Final = "strandline_batches"
-_SECONDS: Final = 60.0  # for a broker to answer
+_SECONDS: Final = 60.0  # timeout of a broker request
 _STEP: Final = 0.5  # seconds for which one call waits: nothing can interrupt it
 _TOPIC_TIMEOUT_S: Final = 5.0  # for a topic to be made, which not every broker does
-_HANDED_OVER: Final = 10_000  # messages that wait in the library before it is asked to send
+_HANDED_OVER: Final = 10_000  # messages queued in the library before a flush
 
 
 @dataclass(frozen=True, slots=True)
 class Kafka(Sink):
-    """Send each element of the answer as a JSON message; readers with `read_committed` see it exactly once.
+    """Send each element of the result as a JSON message; readers with `read_committed` see it exactly once.
 
     `key` is the column that decides on the partition. `settings` are those of librdkafka. Brokers without transactions
-    need `transactional=False`: then a batch may come again after a crash.
+    need `transactional=False`: then a batch may be repeated after a crash.
     """
 
     kind: ClassVar[str] = "kafka"
@@ -82,7 +82,7 @@ class Kafka(Sink):
         refuse_duplicate_columns(names)
         if self.key is not None and self.key not in names:
             raise SinkError(
-                f'the query has no column "{self.key}" to be the key of messages',
+                f'the message key "{self.key}" is not a column of the query',
                 code="sink-columns",
                 hint=f"Columns are {', '.join(names)}.",
             )
@@ -108,7 +108,7 @@ class _KafkaWriter(SinkWriter):
         self._name = f"strandline-{resume_point.owner}-{self._query}"
         if self._sink.transactional:
             found = self._last_batch()
-            # A topic may forget what is old. Then nothing can be said.
+            # A topic may delete old messages. Then the last batch is unknown.
             check_resume_point(
                 f"topic {self._sink.topic}", found, resume_point, expected=-1 if found < 0 else resume_point.answered
             )
@@ -121,7 +121,7 @@ class _KafkaWriter(SinkWriter):
             self._producer = self._library.Producer(self._settings(settings))
             self._patiently(lambda: self._producer.list_topics(self._sink.topic, timeout=_STEP))
             if self._sink.transactional:
-                # This also ends what a process before us has left open, and shuts it out.
+                # This also aborts an open transaction of an earlier process, and fences it.
                 self._patiently(lambda: self._producer.init_transactions(_STEP))
                 self._last = self._last_batch()
 
@@ -160,10 +160,10 @@ class _KafkaWriter(SinkWriter):
             if number % _HANDED_OVER == _HANDED_OVER - 1:
                 self._flush()
         if self._flush() or failed:
-            raise self._library.KafkaException(failed[0] if failed else "messages were not sent in time")
+            raise self._library.KafkaException(failed[0] if failed else "timed out while sending messages")
 
     def _flush(self) -> int:
-        """Wait until what was handed over is sent; how many messages are not after a minute."""
+        """Wait until queued messages are sent; returns the number of unsent ones after a minute."""
         deadline = time.monotonic() + _SECONDS
         while (left := int(self._producer.flush(_STEP))) and time.monotonic() < deadline:
             self._refuse_if_stopping()
@@ -189,7 +189,7 @@ class _KafkaWriter(SinkWriter):
             raise interrupted(f"topic {self._sink.topic}")
 
     def _last_batch(self) -> int:
-        """The last batch whose transaction was committed; -1 without one."""
+        """Last batch whose transaction was committed; -1 without one."""
         reading = {"group.id": self._name, "enable.auto.commit": False, "enable.partition.eof": True}
         last = -1
         with self._failures():
@@ -210,7 +210,7 @@ class _KafkaWriter(SinkWriter):
         while (message := consumer.poll(_STEP)) is None and time.monotonic() < deadline:
             self._refuse_if_stopping()
         if message is None:
-            raise self._library.KafkaException(f"{BATCHES} could not be read in time")
+            raise self._library.KafkaException(f"timed out while reading {BATCHES}")
         if message.error() is None:
             return message
         if message.error().code() == self._library.KafkaError._PARTITION_EOF:
@@ -224,7 +224,7 @@ class _KafkaWriter(SinkWriter):
         admin = Needs("confluent_kafka.admin", "kafka").load()
         topic = admin.NewTopic(BATCHES, 1, config={"cleanup.policy": "compact"})
         made = admin.AdminClient(self._settings({})).create_topics([topic], request_timeout=_TOPIC_TIMEOUT_S)
-        with suppress(self._library.KafkaException):  # somebody else makes it, or the broker does when it is named
+        with suppress(self._library.KafkaException):  # another process creates it, or the broker on first use
             made[BATCHES].result()
 
     def _settings(self, own: dict[str, Any]) -> dict[str, Any]:
@@ -237,10 +237,10 @@ class _KafkaWriter(SinkWriter):
             yield
         except (self._library.KafkaException, BufferError) as error:
             raise SinkError(
-                f"topic {self._sink.topic} of {self._sink.servers} did not take what was sent",
+                f"cannot write a batch to topic {self._sink.topic} of {self._sink.servers}",
                 code="sink-failed",
                 detail=str(error),
-                hint="Nothing of this batch counts. Mend it and start the same query again: it goes on there.",
+                hint="The batch was aborted. Fix the cause and restart the query; it resumes from this batch.",
             ) from None
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Answers that stay in this process."""
+"""Memory sink: results that stay in this process."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ from strandline.runtime.result_buffer import DEFAULT_LIMIT
 
 @dataclass(frozen=True, slots=True)
 class Memory(Sink):
-    """Keep the answer in this process; `Query.results()` and the like read it.
+    """Keep the result in this process, for `Query.results()`.
 
-    The rows are kept beside the progress that goes with them, where all queries of a pipeline have theirs
-    (`query.Group`): whoever looks sees both of one moment. Of more than `keep` elements those that ended first are
-    forgotten, but none that is valid; None keeps everything.
+    The rows are stored with their watermark by the pipeline: readers see both of one moment. Of more than `keep`
+    elements those that ended first are evicted, but none that is valid; None keeps everything.
     """
 
     kind: ClassVar[str] = "memory"
-    traits: ClassVar[Traits] = Traits(False, True, False, "kept in this process; a restart keeps only what is new")
+    traits: ClassVar[Traits] = Traits(False, True, False, "in this process; a restart has only new results")
 
     keep: int | None = DEFAULT_LIMIT
 
     def __post_init__(self) -> None:
         if self.keep is not None and self.keep < 1:
             raise SinkError(
-                f"a memory sink keeps at least 1 element, not {self.keep}",
+                f"keep of a memory sink must be at least 1, not {self.keep}",
                 code="sink-argument",
-                hint="Give keep a number of elements, or None (in SQL NULL) for all of them.",
+                hint="Set keep to a number of elements, or None (in SQL NULL) for all of them.",
             )
 
     @classmethod
@@ -39,7 +38,7 @@ class Memory(Sink):
         keep = arguments.option("keep", (int, type(None)), DEFAULT_LIMIT)
         arguments.done(most=0)
         if keep is not None and keep < 1:
-            raise arguments.error("keep of memory() is at least 1, or NULL for all elements")
+            raise arguments.error("keep of memory() must be at least 1, or NULL for all elements")
         return cls(keep)
 
     def open(self, query: str, columns: Schema) -> SinkWriter:

@@ -1,4 +1,4 @@
-"""Answers as Parquet files, written by the tasks that have them."""
+"""Parquet sink: files written by the tasks."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ OWNER: Final = DocumentKind("results", 1)
 
 @dataclass(frozen=True, slots=True)
 class Parquet(Sink):
-    """Write the answer to a directory of Parquet files, each result exactly once, also after a crash.
+    """Write the result to a directory of Parquet files, exactly once, also after a crash.
 
-    A plain Parquet reader that opens the directory sees what has been committed and nothing else: a file per batch.
-    Whether all of them are there is checked at a restart, unless they are `consumed`: then readers may take them away.
+    A plain Parquet reader that opens the directory sees committed files only, one per batch. A restart checks that all
+    of them exist, unless they are `consumed`: then readers may remove them.
     """
 
     kind: ClassVar[str] = "parquet"
@@ -61,7 +61,7 @@ class Parquet(Sink):
         return str(self.directory)
 
     def reaches(self) -> list[Reach]:
-        # Files wait for their batch, and rows are set aside, beside the directory.
+        # Staged files and side outputs are beside the directory.
         return [FilePath(self.location), FilePath(str(self.side_output_directory))]
 
     @property
@@ -93,7 +93,7 @@ class _ParquetWriter(SinkWriter):
         files = self._files()
         if resume_point.fresh and files:
             raise SinkError(
-                f"{self._path} has results already, but no checkpoint says where they end",
+                f"{self._path} already has results, but no checkpoint for them",
                 code="results-exist",
                 hint="Choose another directory, or remove the old results.",
             )
@@ -103,7 +103,7 @@ class _ParquetWriter(SinkWriter):
         check_resume_point(str(self._path), found, resume_point, expected=-1)
 
     def _refuse_others(self, resume_point: ResumePoint) -> None:
-        """Files say to which checkpoint they belong: paths may change."""
+        """Files carry the id of their checkpoint: paths may change."""
         try:
             owner = read_document(self._owner_file, OWNER)["owner"]
         except CheckpointError:
@@ -114,7 +114,7 @@ class _ParquetWriter(SinkWriter):
                 code="results-exist" if owner is not None else "results-damaged",
                 detail=None
                 if owner is not None
-                else f"{self._owner_file}, which says to which, is missing or damaged.",
+                else f"{self._owner_file}, which names the checkpoint, is missing or damaged.",
                 hint="Use the directory that belongs to this checkpoint, or choose another one for both.",
             )
 
@@ -130,7 +130,7 @@ class _ParquetWriter(SinkWriter):
             sync_directory(self._path)
         except OSError as error:
             raise SinkError(
-                f"the directory {self._path} of query {self._query} cannot be written",
+                f"cannot write the directory {self._path} of query {self._query}",
                 code="sink-unwritable",
                 detail=str(error),
                 hint="Choose another directory or correct its permissions.",
@@ -148,6 +148,6 @@ class _ParquetWriter(SinkWriter):
 
 
 def _batch(file: Path) -> int:
-    """The batch that a file belongs to, by its name; -1 for a file of somebody else's."""
+    """Batch of a file, by its name; -1 for a foreign file."""
     parts = file.stem.split("-")
     return int(parts[1]) if parts[0] == "part" and len(parts) > 1 and parts[1].isdigit() else -1

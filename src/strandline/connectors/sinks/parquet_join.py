@@ -1,8 +1,8 @@
-"""Several Parquet files of one schema joined into one, without reading a row.
+"""Concatenate Parquet files of one schema without reading a row.
 
-The data pages of the other parts are appended to the first; the footers become one, whose offsets are moved by where
-each part has come to lie. A footer is a structure in Thrift's compact protocol (`connectors/thrift.py`): what is not
-known is copied as it is.
+The data pages of the other parts are appended to the first; the footers become one, whose offsets are shifted by the
+position of each part. A footer is a structure in Thrift's compact protocol (`connectors/thrift.py`): unknown fields are
+copied as they are.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _METADATA_OFFSETS = (9, 10, 11, 14)  # of data pages, index page, dictionary pag
 
 @dataclass(frozen=True, slots=True)
 class PartSums:
-    """Size and CRC-32 of a Parquet file, and of what comes before its footer."""
+    """Size and CRC-32 of a Parquet file, and of the part before its footer."""
 
     size: int
     checksum: int
@@ -93,7 +93,6 @@ def _copy(source: int, start: int, target: int, at: int, length: int) -> None:
 
 
 def _find_footer(file: int, size: int) -> int:
-    """Where the footer of a file begins."""
     tail = os.pread(file, 8, size - 8)
     (length,) = struct.unpack("<I", tail[:4])
     assert tail[4:] == _MAGIC, "a part was written whole"
@@ -131,7 +130,6 @@ def _multiply(a: int, b: int) -> int:
 
 
 def _power(exponent: int) -> int:
-    """x to a power."""
     result, square = _ONE, _ONE >> 1
     while exponent:
         if exponent & 1:

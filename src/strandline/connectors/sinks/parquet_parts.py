@@ -1,8 +1,8 @@
-"""Where answers go, as seen by the task that has them.
+"""Task-side writer of Parquet results.
 
-A Parquet answer is written by the task itself, next to its final place; the driver makes one file of those of all tasks
-and moves it there once the whole batch is done. The name says which batch and which task, so a batch that runs twice
-replaces its own files.
+A task stages its Parquet file next to the final directory; the driver concatenates the files of all tasks and moves the
+result there once the whole batch is done. The name has the batch and the task, so a replayed batch replaces its own
+files.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from strandline.runtime.result import to_result
 
 @dataclass(frozen=True, slots=True)
 class ParquetTarget:
-    """The directory of a query's answer and the place where files wait for their batch, on the same file system."""
+    """Directory of a query's result and its staging directory, on the same file system."""
 
     directory: str
     staging: str
@@ -62,7 +62,7 @@ def _is_whole(kind: pa.DataType) -> bool:
 
 
 def open_result_writer(pipeline: Pipeline, targets: Mapping[str, ParquetTarget], batch: int, task: str) -> ResultWriter:
-    """How this task turns answers into messages."""
+    """Function that turns results into messages of this task."""
     columns = {query.name: query.columns for query in pipeline.queries}
 
     def write_result(query: str, frame: pl.DataFrame) -> Message:

@@ -1,4 +1,4 @@
-"""Answers in a PostgreSQL database."""
+"""PostgreSQL sink."""
 
 from __future__ import annotations
 
@@ -47,8 +47,7 @@ _TYPES: Final = {
 }
 # Texts of times and numbers mean the same whatever the server's defaults are.
 _SETTINGS: Final = "SET datestyle = 'ISO, YMD'; SET timezone = 'UTC'; SET extra_float_digits = 1"
-# A lock that others hold is waited for in steps, so that the wait can be told of. A server that is gone without a word
-# is noticed in half a minute.
+# A foreign lock is waited for in steps, so that the wait can be logged. A dead server is noticed in half a minute.
 _LOCK_TIMEOUT: Final = "SET lock_timeout = '5s'"
 _CONNECTION: Final = {
     "connect_timeout": "5",
@@ -58,7 +57,7 @@ _CONNECTION: Final = {
     "tcp_user_timeout": "30000",
 }
 _CANCEL_SECONDS: Final = 1.0
-# SQLSTATEs of what another attempt may mend: lost connections, too many of them, deadlocks, a server that restarts.
+# SQLSTATEs of transient errors: lost connections, too many of them, deadlocks, a server that restarts.
 _TRANSIENT: Final = ("08", "40", "53300", "57P01", "57P02", "57P03")
 _DELETE_ROWS: Final = 50_000  # rows to delete in one statement
 _LONGEST_NAME: Final = 63  # bytes; more are cut off
@@ -67,7 +66,7 @@ _FILES: Final = ("passfile", "sslcert", "sslkey", "sslrootcert", "sslcrl", "sslc
 
 @dataclass(frozen=True, slots=True)
 class PostgreSQL(TableSink):
-    """Write the answer to a table of PostgreSQL, each result exactly once, also after a crash.
+    """Write the result to a table of PostgreSQL, exactly once, also after a crash.
 
     `shows="elements"` appends all elements; `shows="snapshot"` keeps the table at the current snapshot. `table` may be
     `schema.table`.
@@ -101,22 +100,22 @@ class PostgreSQL(TableSink):
         return dsn_reaches(self._parsed())
 
     def _connection_string(self) -> str:
-        """What libpq gets; made when a connection is."""
+        """Connection string for libpq, built per connection."""
         parameters = self._parsed()
         if self.password is not None:
             parameters["password"] = reveal(self.password)
         return str(Needs("psycopg.conninfo", "postgresql").load().make_conninfo(**parameters))
 
     def _parsed(self) -> dict[str, Any]:
-        """The parameters of the DSN. What libpq says of one that it cannot read has parts of it, perhaps a password."""
+        """Parameters of the DSN. libpq quotes parts of an invalid one, perhaps a password, in its message."""
         psycopg = self.needs.load()
         try:
             return dict(Needs("psycopg.conninfo", "postgresql").load().conninfo_to_dict(reveal(self.dsn)))
         except psycopg.Error:
             raise SinkError(
-                "the connection string of postgresql() cannot be read",
+                "invalid connection string of postgresql()",
                 code="sink-argument",
-                hint="Write 'postgresql://user@host:5432/database' or 'host=… dbname=…', special signs escaped.",
+                hint="Write 'postgresql://user@host:5432/database' or 'host=… dbname=…', special characters escaped.",
             ) from None
 
     @property
@@ -129,7 +128,7 @@ class _PostgreSQLStore(Store):
 
     def __init__(self, dsn: Callable[[], str], psycopg: Any, schema: str) -> None:
         self.location = "the PostgreSQL server"
-        self.unreachable = "Look at the connection string, and whether the server runs."
+        self.unreachable = "Check the connection string and that the server is running."
         self._dsn, self._psycopg = dsn, psycopg
         self._batches = _quoted(f"{schema}.{BATCHES}" if schema else BATCHES)
         self._connection: Any = None
@@ -179,7 +178,7 @@ class _PostgreSQLStore(Store):
             if not insistent:
                 connection.cancel_safe(timeout=_CANCEL_SECONDS)
                 return
-            # A server that does not answer is not waited for: whoever reads from it is told that it has gone.
+            # An unresponsive server is not waited for: pending reads fail with a closed connection.
             with socket.socket(fileno=os.dup(connection.fileno())) as line:
                 line.shutdown(socket.SHUT_RDWR)
 
@@ -256,10 +255,10 @@ def _refuse_long_names(table: str, shows: Shows, columns: Schema) -> None:
     for name in [*tables, *(column.name for column in columns)]:
         if len(name.encode(errors="surrogatepass")) > _LONGEST_NAME:
             raise SinkError(
-                f'the name "{name}" is longer than PostgreSQL keeps',
+                f'the name "{name}" is too long for PostgreSQL',
                 code="name-too-long",
-                detail=f"It has {len(name.encode(errors='surrogatepass'))} bytes; PostgreSQL keeps {_LONGEST_NAME}.",
-                hint="Choose a shorter one; that of a snapshot table has 9 more for its side tables.",
+                detail=f"It has {len(name.encode(errors='surrogatepass'))} bytes; the maximum is {_LONGEST_NAME}.",
+                hint="Choose a shorter name; a snapshot table needs 9 more bytes for its side tables.",
             )
 
 
@@ -309,5 +308,5 @@ def _quoted(table: str) -> str:
 
 def _name(name: str) -> str:
     if "%" in name:  # it would be taken for the place of a parameter
-        raise SinkError(f'"{name}" cannot be a name here', code="sink-columns", hint="Leave out the %.")
+        raise SinkError(f'invalid name "{name}"', code="sink-columns", hint="Remove the %.")
     return '"' + name.replace('"', '""') + '"'

@@ -1,12 +1,12 @@
-"""How a table keeps showing the current snapshot of an answer: which rows come and go when time has come further.
+"""Maintenance of a snapshot table: the rows to insert and delete as the watermark advances.
 
     rows   1  [=====)              at ──┐   ends before the instant: goes
            2     [==============)       │   stays
            3  [====)[=======)           │   the piece ends, an equal one begins: the row stays, its end moves
            4                     [==)   │   begins later: waits
 
-Pieces of an answer end at the progress even where nothing changes, and the next batch brings their continuation. So a
-row whose piece ends is taken over by an arriving element with equal values; only what is left over comes or goes.
+Intervals of a result end at the watermark even where nothing changes, and the next batch continues them. So a row whose
+interval ends is matched with an arriving element of equal values; only the rest is inserted or deleted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COPY = "@copy"
 
 
 def last_instant(complete_until: Instant) -> Instant:
-    """The instant whose snapshot is shown: the last before the one up to which the answer is complete."""
+    """The instant whose snapshot is shown: the last before the watermark."""
     return max(complete_until - 1, BEFORE_ALL)
 
 
@@ -39,11 +39,11 @@ class SnapshotRows:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotChanges:
-    """What a batch changes in the tables."""
+    """Changes of the tables by a batch."""
 
     come: pl.DataFrame  # ROW, payload: rows to add
     go: pl.Series  # rows to remove
-    ends: pl.DataFrame  # ROW, UNTIL: of rows that came, or go on
+    ends: pl.DataFrame  # ROW, UNTIL: of rows that are new or continued
     go_on: pl.Series  # rows that stay and get another end
     wait: pl.DataFrame  # ROW, payload, FROM, UNTIL: elements to keep for later
     begun: pl.Series  # elements that wait no longer
@@ -52,7 +52,7 @@ class SnapshotChanges:
 def step(
     live: SnapshotRows, new: pl.DataFrame, at: Instant, payload: Sequence[str]
 ) -> tuple[SnapshotRows, SnapshotChanges]:
-    """From the snapshot shown before, and the elements that a batch brings (payload, FROM, UNTIL), to that at `at`."""
+    """Advance from the shown snapshot, with the elements of a batch (payload, FROM, UNTIL), to that at `at`."""
     numbers = pl.int_range(live.next_row, live.next_row + new.height, dtype=pl.Int64, eager=True).alias(ROW)
     new = new.with_columns(numbers)
     order = [ROW, *payload, FROM, UNTIL]
@@ -90,5 +90,5 @@ def step(
 
 
 def _numbered(frame: pl.DataFrame, payload: Sequence[str]) -> pl.DataFrame:
-    """Equal rows told apart by a number: the answer is a bag."""
+    """Equal rows distinguished by a number: a result is a bag."""
     return frame.with_columns(pl.int_range(pl.len()).over(list(payload)).alias(_COPY))

@@ -1,13 +1,13 @@
-"""Answers in tables of a database: all elements, or a table that always shows the current snapshot.
+"""Results in tables of a database: all elements, or a table of the current snapshot.
 
 Each batch is one transaction, and its number is written in it to `strandline_batches`, in the row of the sink. That row
-is locked first: a batch that comes again, or a process that was thought dead, finds that its work is done.
+is locked first: a replayed batch, or a process that was thought dead, finds that its work is done.
 
     strandline_batches (sink, owner, query, batch, complete_until)    a row per sink
     t                  shows => 'elements': the columns, valid_from, valid_until
     t                  shows => 'snapshot': the columns, row_id
-    t__ends            row_id, valid_until: when the rows of a snapshot go, as far as is known
-    t__waiting         row_id, the columns, valid_from, valid_until: what becomes valid later
+    t__ends            row_id, valid_until: known ends of the rows of a snapshot
+    t__waiting         row_id, the columns, valid_from, valid_until: elements that become valid later
 
 The times of the two side tables are microseconds since 1970.
 """
@@ -80,18 +80,18 @@ class StoreLost(Exception):
 
 
 class StoreBusy(Exception):
-    """Somebody else holds a lock for longer than a statement waits; the transaction was rolled back."""
+    """Another session holds a lock for longer than a statement waits; the transaction was rolled back."""
 
 
 class Store(ABC):
-    """A database as a sink needs it: what is different between them."""
+    """Interface of a database for table sinks."""
 
     location: str  # for messages
-    busy_seconds: float | None = None  # how long others may hold a lock; None for as long as they want
+    busy_seconds: float | None = None  # maximum wait for a foreign lock; None for no limit
     unreachable: str = ""  # the hint for a database that cannot be opened
 
     def exists(self) -> bool:
-        """Whether there is a database to look into; looking must not make one."""
+        """True if the database exists; the check must not create one."""
         return True
 
     @abstractmethod
@@ -140,15 +140,15 @@ class Store(ABC):
 
     @abstractmethod
     def cancel(self, insistent: bool) -> None:
-        """End, from another thread, what a statement waits for; `insistent` if asking for it did not help."""
+        """Cancel a waiting statement from another thread; `insistent` if a request did not help."""
 
     def array_text(self, column: pl.Expr, kind: Type) -> pl.Expr:
         """An array as a text that the database understands."""
-        raise AssertionError("each database writes arrays in its own way")
+        raise AssertionError("subclasses define the form of arrays")
 
 
 class TableWriter(SinkWriter):
-    """Answers in a table; `table` may have the name of a schema before it."""
+    """Writer of a table; `table` may be qualified by a schema."""
 
     def __init__(self, store: Store, table: str, shows: Shows, query: str, columns: Schema) -> None:
         self._store = store
@@ -198,7 +198,7 @@ class TableWriter(SinkWriter):
             check_resume_point(self._place, -1, resume_point)
         if present is not None and not self._store.is_empty(self._main.name):
             raise SinkError(
-                f"{self._place} has rows already that no sink has written",
+                f"{self._place} already has rows that no sink wrote",
                 code="results-exist",
                 hint="Choose another table, or empty this one.",
             )
@@ -208,7 +208,7 @@ class TableWriter(SinkWriter):
             raise SinkError(
                 f"{self._place} belongs to the query {known.query} of another checkpoint",
                 code="results-exist",
-                hint="Choose another table, or continue that query. To begin anew, drop the table and its side tables "
+                hint="Choose another table, or continue that query. To start over, drop the table and its side tables "
                 f"and DELETE FROM {BATCHES} WHERE sink = '{self._main.name}'.",
             )
         check_resume_point(self._place, known.batch, resume_point)
@@ -227,7 +227,7 @@ class TableWriter(SinkWriter):
                 self._store.enter(self._main.name, resume_point.owner, self._query)
 
     def write(self, sink_batch: SinkBatch) -> None:
-        """Write a batch; again where the connection broke. If it was committed after all, its number tells."""
+        """Write a batch, with retries; the recorded batch number detects a commit that succeeded."""
         self._patiently(lambda: self._write(sink_batch), _ATTEMPTS)
 
     def interrupt(self) -> None:
@@ -243,7 +243,7 @@ class TableWriter(SinkWriter):
             time.sleep(0.1)
 
     def _patiently(self, write: Callable[[], None], attempts: int) -> None:
-        """Write once nobody else holds the lock; at most `attempts` times where the connection breaks."""
+        """Write once the table is not locked; at most `attempts` times where the connection breaks."""
         began = time.monotonic()
         attempt, next_line = 1, began + _LOG_EVERY
         while True:
@@ -283,9 +283,9 @@ class TableWriter(SinkWriter):
             known = self._store.lock(self._main.name)
             if known is None or known.batch < sink_batch.batch - 1:
                 raise SinkError(
-                    f"{self._place} has lost its row in {BATCHES}, or an older one is back",
+                    f"the row of {self._place} in {BATCHES} is missing or outdated",
                     code="results-missing",
-                    hint="Restore the table and its batches from one and the same moment.",
+                    hint="Restore the table and {BATCHES} from the same backup.",
                 )
             if known.batch >= sink_batch.batch:
                 return  # it was written before a crash
@@ -293,7 +293,7 @@ class TableWriter(SinkWriter):
             if self._shows == "elements":
                 self._append(frame)
             else:
-                # Whatever is in memory counts only if nobody has written since.
+                # The cache is valid only if no other writer was active since.
                 live = self._live if self._live is not None and self._live_batch == known.batch else self._loaded()
                 live, changes = step(live, frame, last_instant(sink_batch.complete_until), self._payload)
                 self._apply(changes)
@@ -318,16 +318,16 @@ class TableWriter(SinkWriter):
                 store.append(table, frame)
 
     def _loaded(self) -> SnapshotRows:
-        """The elements that matter, as the tables say it."""
+        """Elements that matter, read from the tables."""
         ends = self._store.read(self._ends).rename({ROW_ID: ROW, VALID_UNTIL: UNTIL})
         rows = self._renamed(self._store.read(self._main), [*self._payload, ROW])
         waiting = self._renamed(self._store.read(self._waiting), [ROW, *self._payload, FROM, UNTIL])
         display_location = rows.join(ends, on=ROW, how="inner")
         if display_location.height != rows.height or rows.height != ends.height:
             raise SinkError(
-                f"{self._place} was changed by somebody else: rows are missing or too many",
+                f"{self._place} was modified externally: rows are missing or unexpected",
                 code="results-missing",
-                hint="Only this sink may write to the table and its side tables. Restore them, or begin anew.",
+                hint="Only this sink may write to the table and its side tables. Restore them, or start over.",
             )
         used = [frame.get_column(ROW).max() for frame in (rows, waiting) if frame.height]
         return SnapshotRows(display_location, waiting, max((int(str(row)) for row in used), default=0) + 1)
@@ -386,7 +386,7 @@ def progress_text(complete_until: Instant, forever: str) -> str | None:
 
 @contextmanager
 def failures(location: str, errors: tuple[type[Exception], ...]) -> Iterator[None]:
-    """What a database says, as an error of ours."""
+    """Convert database errors to sink errors."""
     try:
         yield
     except errors as error:
@@ -395,21 +395,19 @@ def failures(location: str, errors: tuple[type[Exception], ...]) -> Iterator[Non
 
 def _refused(location: str, reason: str) -> SinkError:
     return SinkError(
-        f"{location} refused what was to be written",
+        f"cannot write to {location}",
         code="sink-failed",
         detail=reason,
-        hint="Fix the cause and start the same query again: it resumes with this batch, which is written once.",
+        hint="Fix the cause and restart the query; it resumes from this batch, which is written once.",
     )
 
 
 def _unreachable(store: Store, reason: str) -> SinkError:
-    return SinkError(
-        f"{store.location} cannot be opened", code="sink-unwritable", detail=reason, hint=store.unreachable
-    )
+    return SinkError(f"cannot open {store.location}", code="sink-unwritable", detail=reason, hint=store.unreachable)
 
 
 class TableSink(Sink):
-    """What the databases have in common, as users write it."""
+    """Common part of the database sinks."""
 
     table: str
     shows: Shows
@@ -417,7 +415,7 @@ class TableSink(Sink):
     def open(self, query: str, columns: Schema) -> SinkWriter:
         if self.shows not in get_args(Shows):
             raise SinkError(
-                f"a table shows elements or a snapshot, not {self.shows!r}",
+                f"shows must be 'elements' or 'snapshot', not {self.shows!r}",
                 code="sink-argument",
                 hint="Write shows => 'elements' or shows => 'snapshot'.",
             )
@@ -428,12 +426,14 @@ class TableSink(Sink):
 
     @property
     def location(self) -> str:
-        # Where the server is may change; that it is the same table its row in strandline_batches says.
+        # The server may move; the row in strandline_batches identifies the table.
         return f"{self.kind} {self.table} {self.shows}"
 
 
 def shows_of(arguments: SinkArguments) -> Shows:
     shows: Shows = arguments.option("shows", str, "elements")
     if shows not in get_args(Shows):
-        raise arguments.error(f"option shows of {arguments.call.function}() is 'elements' or 'snapshot', not {shows!r}")
+        raise arguments.error(
+            f"option shows of {arguments.call.function}() must be 'elements' or 'snapshot', not {shows!r}"
+        )
     return shows

@@ -1,4 +1,4 @@
-"""Answers in a SQLite file."""
+"""SQLite sink."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from strandline.core.types import Type
 _BUSY_SECONDS: Final = 60.0  # for which others may keep the file locked
 _STEP_SECONDS: Final = 0.2  # for which one attempt waits: nothing can interrupt it
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-# What has no form of its own in SQLite is a text: DECIMALs stay exact, times sort.
+# Types without a SQLite equivalent are texts: DECIMALs stay exact, times sort.
 _TYPES: Final = {"BOOLEAN": "BOOLEAN", "INT": "INTEGER", "BIGINT": "INTEGER", "INTERVAL": "INTEGER", "DOUBLE": "REAL"}
 _ERRORS: Final = (sqlite3.Error, OverflowError, UnicodeError)
 
 
 @dataclass(frozen=True, slots=True)
 class SQLite(TableSink):
-    """Write the answer to a table of a SQLite file, each result exactly once, also after a crash.
+    """Write the result to a table of a SQLite file, exactly once, also after a crash.
 
     `shows="elements"` appends all elements; `shows="snapshot"` keeps the table at the current snapshot.
     """
@@ -94,7 +94,7 @@ class _SQLiteStore(Store):
                 if _is_busy(error):
                     raise StoreBusy(str(error)) from None
                 raise SinkError(
-                    f"the SQLite file {self._path} cannot be opened",
+                    f"cannot open the SQLite file {self._path}",
                     code="sink-unwritable",
                     detail=str(error),
                     hint=self.unreachable,

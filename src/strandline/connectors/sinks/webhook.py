@@ -1,4 +1,4 @@
-"""Answers sent to a web address."""
+"""Webhook sink: results by HTTP POST."""
 
 from __future__ import annotations
 
@@ -53,26 +53,26 @@ _OURS: Final = (
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Webhook(Sink):
-    """POST the elements of every batch that brings some, as JSON.
+    """POST the elements of every non-empty batch, as JSON.
 
-    Delivery is at least once. A request that is repeated has the same `Idempotency-Key`, so that the receiver can tell.
-    `token` is sent as `Authorization: Bearer …`, a user and a password in the URL as `Basic`. Redirections are refused
-    unless `redirects` says how many are followed; other hosts than that of the URL get none of this, nor `headers`.
+    Delivery is at least once. A repeated request has the same `Idempotency-Key`. `token` is sent as `Authorization:
+    Bearer …`, a user and a password in the URL as `Basic`. Up to `redirects` redirections are followed; other hosts
+    than that of the URL get no credentials and no `headers`.
     """
 
     kind: ClassVar[str] = "webhook"
     traits: ClassVar[Traits] = Traits(
-        False, True, False, "at least once; what is sent again has the same Idempotency-Key"
+        False, True, False, "at least once; a repeated request has the same Idempotency-Key"
     )
 
     url: str | Secret
-    rows: int = 1000  # at most so many in a request
+    rows: int = 1000  # maximum per request
     attempts: int = 6
-    timeout: float = 10.0  # for the whole of a request and its answer
+    timeout: float = 10.0  # for the whole exchange
     headers: Mapping[str, str | Secret] = field(default_factory=dict)
-    redirects: int = 0  # at most so many are followed
+    redirects: int = 0  # maximum number that is followed
     token: str | Secret | None = None
-    allow: Allow | None = None  # what redirections must keep to
+    allow: Allow | None = None  # confinement of redirections
 
     def __repr__(self) -> str:
         return f"Webhook({self.display_location})"
@@ -88,16 +88,16 @@ class Webhook(Sink):
         token = arguments.secret(arguments.option("token", (str, Secret), None), "token")
         arguments.done(most=1)
         if min(rows, attempts, timeout) < 1 or redirects < 0:
-            raise arguments.error("rows, attempts and timeout of webhook() are at least 1, redirects at least 0")
+            raise arguments.error("rows, attempts and timeout of webhook() must be at least 1, redirects at least 0")
         try:
             if not isinstance(url, Secret):
                 Address.parse(url)
         except ValueError as error:
-            raise arguments.error(f"url of webhook() cannot be used: {error}") from None
+            raise arguments.error(f"invalid url of webhook(): {error}") from None
         try:
             parsed = {} if headers is None else _headers(headers)
         except ValueError as error:
-            raise arguments.error(f"headers of webhook() cannot be used: {error}") from None
+            raise arguments.error(f"invalid headers of webhook(): {error}") from None
         return cls(url, rows, attempts, float(timeout), parsed, redirects, token)
 
     def open(self, query: str, columns: Schema) -> SinkWriter:
@@ -148,15 +148,15 @@ def _header(line: str) -> tuple[str, str]:
     name, between, value = line.partition(":")
     name, value = name.strip(" \t"), value.strip(" \t")
     if not between or not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
-        raise ValueError("headers are texts of the form 'Name: value'")
+        raise ValueError("headers must have the form 'Name: value'")
     if name.lower() in _OURS:
-        raise ValueError(f"the header {name} is not for a user to set")
+        raise ValueError(f"the header {name} cannot be overridden")
     return name, value
 
 
 def _unusable(reason: str) -> SinkError:
     return SinkError(
-        f"the URL or a header of a webhook cannot be used: {reason}",
+        f"invalid URL or header of a webhook: {reason}",
         code="sink-argument",
         hint="Correct the secret or the argument that it comes from.",
     )
@@ -179,7 +179,7 @@ class _WebhookWriter(SinkWriter):
             raise _unusable(str(error)) from None
 
     def _revealed(self) -> tuple[Address, dict[str, str]]:
-        """Where requests go, and the headers that only this host gets."""
+        """Target of requests, and the headers for this host only."""
         url = reveal(self._sink.url)
         headers: dict[str, str] = {}
         parts = urllib.parse.urlsplit(url)
@@ -222,13 +222,13 @@ class _WebhookWriter(SinkWriter):
                 response = self._exchanged(body, key)
                 if 200 <= response.status < 300:
                     return
-                problem = f"the answer was {response.status} {response.reason}"
+                problem = f"the response was {response.status} {response.reason}"
                 if response.status not in _RETRIED_STATUSES:
                     break
                 pause = max(pause, _asked_pause(response))
             except Interrupted:
                 raise interrupted(self._sink.display_location) from None
-            except OSError as error:  # no connection, a connection that broke, or no answer in time
+            except OSError as error:  # no connection, a connection that broke, or no response in time
                 problem = str(error) or type(error).__name__
             if attempt < self._sink.attempts:
                 # Not all senders that one receiver has thrown out come back at the same moment.
@@ -240,14 +240,14 @@ class _WebhookWriter(SinkWriter):
         if self._closing.is_set():
             raise interrupted(self._sink.display_location)
         raise SinkError(
-            f"{self._sink.display_location} did not take a batch of {self._query}",
+            f"cannot send a batch of {self._query} to {self._sink.display_location}",
             code="sink-failed",
             detail=f"After {attempt} attempts {problem}.",
-            hint="Fix the cause and start the same query again: the batch is sent again.",
+            hint="Fix the cause and restart the query; the batch is sent again.",
         )
 
     def _exchanged(self, body: bytes, key: str) -> Response:
-        """The answer to one attempt, after redirections as far as they are followed."""
+        """Response to one attempt, after the allowed redirections."""
         assert self._address is not None, "begin was called"
         deadline = time.monotonic() + self._sink.timeout
         address, credentials = self._address, self._credentials
@@ -258,7 +258,7 @@ class _WebhookWriter(SinkWriter):
             if response.status not in _REDIRECTS:
                 return response
             if not self._sink.redirects:
-                raise self._redirected(f"it answers {response.status}", response, address)
+                raise self._redirected(f"the response was {response.status}", response, address)
             following = self._following(address, response)
             if following.origin != address.origin:
                 credentials = {}
@@ -266,12 +266,12 @@ class _WebhookWriter(SinkWriter):
         raise self._redirected(f"there were more than {self._sink.redirects}", response, address)
 
     def _following(self, address: Address, response: Response) -> Address:
-        """Where a redirection leads, if it may be followed."""
+        """Target of a redirection, if it may be followed."""
         try:
             here = f"{address}{address.target}"
             following = Address.parse(urllib.parse.urljoin(here, response.location or "no location:"))
         except ValueError:
-            raise self._redirected("its location is missing, or no URL of HTTP", response, address) from None
+            raise self._redirected("its location is missing or not an HTTP URL", response, address) from None
         if address.scheme == "https" and following.scheme != "https":
             raise self._redirected("it leads from https to http", response, address)
         allow = self._sink.allow
@@ -287,8 +287,8 @@ class _WebhookWriter(SinkWriter):
         return SinkError(
             f"{self._sink.display_location} redirects a batch of {self._query}",
             code="webhook-redirect",
-            detail=f"It leads to {target[:200]}, which was not followed: {reason}.",
-            hint="Write the address where rows are taken, or redirects => 1 to follow. The batch is sent again then.",
+            detail=f"The redirect to {target[:200]} was not followed: {reason}.",
+            hint="Use the final address, or redirects => 1 to follow. The batch is then sent again.",
         )
 
     def interrupt(self) -> None:
@@ -302,6 +302,6 @@ class _WebhookWriter(SinkWriter):
 
 
 def _asked_pause(response: Response) -> float:
-    """What the receiver asks for, if it says so in seconds."""
+    """Retry-After of the receiver in seconds, if given."""
     asked = response.retry_after
     return float(asked) if asked.isascii() and asked.isdigit() and len(asked) < 6 else 0.0

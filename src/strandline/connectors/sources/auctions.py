@@ -1,9 +1,9 @@
-"""The auction house of NEXMark: every column of every event, computed from the event's number.
+"""NEXMark generator: every column of every event, computed from the event's number.
 
-Events 0, 1, 2, … are people who register, auctions that open and bids on them, 1 : 3 : 46 in every fifty. Nothing is
-remembered between events: a column is drawn by a hash of (seed, event, column), so any range of events can be made
-anywhere, alone, and is the same. Distributions are those of the benchmark: half of all bids go to one hot auction,
-three quarters come from one hot bidder, and some name an auction or a person that is created a little later.
+Events 0, 1, 2, … are people who register, auctions that open and bids on them, 1 : 3 : 46 in every fifty. There is no
+state between events: a column is drawn by a hash of (seed, event, column), so any range of events can be made anywhere,
+alone, and is the same. Distributions are those of the benchmark: half of all bids go to one hot auction, three quarters
+come from one hot bidder, and some name an auction or a person that is created a little later.
 
 Texts are picked from pools, and powers are looked up: both are array code, and the same on every machine.
 """
@@ -32,11 +32,11 @@ EPOCH: Final = 50  # events: one person, three auctions, then bids
 PEOPLE, AUCTIONS = 1, 3
 FIRST_ID: Final = 1000
 FIRST_CATEGORY, CATEGORIES = 10, 5
-HOT: Final = 100  # of so many persons or auctions one is hot
-HOT_AUCTION_RATIO, HOT_SELLER_RATIO, HOT_BIDDER_RATIO = 2, 4, 4  # all but one in so many draws are hot
+HOT: Final = 100  # one in this many persons or auctions is hot
+HOT_AUCTION_RATIO, HOT_SELLER_RATIO, HOT_BIDDER_RATIO = 2, 4, 4  # all but one in this many draws are hot
 ACTIVE_PEOPLE: Final = 1000
 IN_FLIGHT: Final = 100  # auctions
-LEAD: Final = 10  # so many persons or auctions that are not there yet may be named
+LEAD: Final = 10  # number of future persons or auctions that may be named
 AHEAD: Final = IN_FLIGHT * EPOCH // AUCTIONS  # events that a usual auction lasts
 SHUFFLE: Final = 953
 
@@ -115,7 +115,7 @@ def _bid_fillers(seed: int) -> pl.Series:
 
 @cache
 def _channels(seed: int) -> tuple[pl.Series, pl.Series]:
-    """The names of all channels and their addresses, the hot ones last. Nine of ten cold addresses say who they are."""
+    """Names and addresses of all channels, the hot ones last. Nine of ten cold addresses contain an id."""
     count = CHANNELS + len(HOT_CHANNELS)
     parts = [
         _cut(_characters(seed, what, count, 5, blanks=True), seed, what + 500, 3, 5).str.replace_all(" ", "_")

@@ -1,7 +1,7 @@
-"""What a source is, and the list of them.
+"""Source contract, and the registry of sources.
 
-A source counts its input in positions 0, 1, 2, … On the driver, `advance` says how far the input reaches by now; on a
-worker, `read` delivers what lies between two positions, always the same. Positions go through Spark's offset log, so a
+A source counts its input in positions 0, 1, 2, … On the driver, `advance` returns the present end of the input; on a
+worker, `read` returns the rows between two positions, always the same. Positions go through Spark's offset log, so a
 replay reads exactly what was read before.
 """
 
@@ -28,12 +28,12 @@ REJECT_SCHEMA = {"place": pl.String(), "row": pl.Int64(), "reason": pl.String(),
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Rows in order of arrival: well-formed ones under their declared names with `@from`, and malformed ones.
+    """Rows in order of arrival: well-formed ones under their declared names with `@from`, and rejected ones.
 
     The rows of a stream with intervals have `@until` as well, those of a stream by arrival have neither.
 
-    Where a source left out columns that nobody asked for, `whole` gets the same rows with all of them. `promise`, where
-    a source knows more than its rows tell: nothing that follows has a time before it.
+    Where a source left out unread columns, `whole` gets the same rows with all of them. `promise` is a watermark of the
+    source: nothing that follows has a time before it.
 
     The rows of a source with partitions are all of one, which `partition` names: they are in order among themselves.
 
@@ -52,12 +52,12 @@ class Chunk:
 
     @property
     def count(self) -> int:
-        """How many rows and bad units the source delivers with it."""
+        """Number of rows and bad units of the chunk."""
         return self.rows.height + self.rejected.height if self.read is None else self.read
 
 
 class Source(ABC):
-    """One declared stream's input. `directory` is where it may keep a log of its own; None in memory."""
+    """Input of one declared stream. `directory` is for its own log; None in memory."""
 
     traits: ClassVar[Traits]
 
@@ -67,12 +67,12 @@ class Source(ABC):
 
     @classmethod
     def knows(cls, call: SourceCall) -> KnownRows | None:
-        """What such a source knows of its rows by itself: then a declaration may leave out the columns. None here."""
+        """Schema that the source provides itself, so that a declaration may omit the columns. None here."""
         return None
 
     @classmethod
     def reaches(cls, call: SourceCall) -> list[Reach]:
-        """The files and hosts that such a source reads from: what `allow` is asked about when SQL names it."""
+        """Files and hosts that the source reads from, for the check of `allow`."""
         return []
 
     @abstractmethod
@@ -80,25 +80,25 @@ class Source(ABC):
         """Complain about arguments that cannot work, before anything starts."""
 
     def identity(self) -> dict[str, object]:
-        """What decides which rows the stream has: a checkpoint belongs to it. Without paths of the machine, addresses
-        and secrets, so that data may move and passwords may change."""
+        """Identity of the input for the checkpoint. Without paths of the machine, addresses and secrets, so that data
+        may move and passwords may change."""
         call = self.stream.source
         return {"function": call.function, "arguments": list(call.arguments), "options": dict(call.options)}
 
     def seal(self, position: int) -> str:
-        """The digest of the source's own log up to a position, which is kept in the offset. Empty where there is no
-        log: then positions mean the same for ever."""
+        """Digest of the source's own log up to a position, kept in the offset. Empty where there is no log: then
+        positions never change their meaning."""
         return ""
 
     def verify(self, position: int, seal: str) -> None:  # noqa: B027
-        """Make sure that what the source has written down up to a position is what it was when `seal` was taken, by
-        reading it again; raises `checkpoint-damaged` if not. On the driver before a restart; nothing is changed."""
+        """Check that the log of the source up to a position matches `seal`, by reading it again; raises
+        `checkpoint-damaged` if not. On the driver before a restart; nothing is changed."""
 
     def resume(self, position: int) -> None:  # noqa: B027
-        """Go on after a position that was verified: what the log has beyond it belongs to no batch, and is dropped."""
+        """Resume after a verified position: the rest of the log belongs to no batch, and is dropped."""
 
     def check_seal(self, position: int, seal: str) -> None:  # noqa: B027
-        """The same as `verify` in a worker, for every batch: what was read before need not be read again."""
+        """Cheap form of `verify` in a worker, for every batch: verified parts are not read again."""
 
     def open(self) -> None:  # noqa: B027 - most have nothing to open
         """Called once before the first `advance` of a run, in the driver's process: a receiver opens its door here."""
@@ -108,37 +108,37 @@ class Source(ABC):
 
     @abstractmethod
     def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
-        """How far to read from `position`, at about `limit_rows` rows at a time, and whether the input ends there."""
+        """End of the next read from `position`, at about `limit_rows` rows, and whether the input ends there."""
 
     @abstractmethod
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
         """The rows between two positions, with at least the given columns."""
 
     def rows_left(self, position: int) -> int | None:
-        """About how many rows lie after a position by now, for whoever waits; None if the source cannot tell. Asked
-        right after `advance`, on the driver."""
+        """Approximate rows after a position, for display; None if unknown. Called right after `advance`, on the
+        driver."""
         return None
 
     def split_points(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
-        """Where the reading between two positions may be divided among tasks. None here: `latest` must be able to say,
-        from a look at the earlier ones only, which rows of the later ones are late."""
+        """Split points between two positions. None here: `latest` must be able to decide, from the earlier splits only,
+        which rows of the later ones are late."""
         return ()
 
     def latest(self, start: int, end: int) -> Instant:
-        """The latest time of a well-formed row between two positions; asked only where there are cuts."""
-        raise AssertionError(f"{type(self).__name__} divides no reading")
+        """Latest time of a well-formed row between two positions; called only where there are split points."""
+        raise AssertionError(f"{type(self).__name__} has no split points")
 
     def partitions(self, end: int) -> Mapping[str, bool] | None:
-        """The partitions that the source has in the batch that ends at a position, and whether each is at rest, so that
-        time need not wait for it. None where rows are in one order. Decided with the position, and for ever.
+        """Partitions of the source in the batch that ends at a position, and whether each is idle, so that the
+        watermark ignores it. None where rows are in one order. Fixed with the position.
 
-        Where a source has partitions, cuts lie between them: each task reads whole partitions, and nobody needs to ask
-        for `latest`.
+        Where a source has partitions, split points lie between them: each task reads whole partitions, and `latest` is
+        not called.
         """
         return None
 
     def brings_rows(self, start: int, end: int) -> bool:
-        """Whether there is anything to read between two positions; else only what is known of partitions changed."""
+        """True if there are rows between two positions; else only the partitions changed."""
         return end > start
 
 
@@ -182,7 +182,6 @@ def _import_ours(name: str) -> type[Source]:
 
 
 def open_source(stream: BaseStream, directory: Path | None = None, span: Span | None = None) -> Source:
-    """The source that a stream declares."""
     kind = _source_class(stream.source, span)
     try:
         return kind(stream, directory)
@@ -192,12 +191,12 @@ def open_source(stream: BaseStream, directory: Path | None = None, span: Span | 
 
 
 def confine_source(call: SourceCall, allow: Allow | None, span: Span | None = None) -> None:
-    """Refuse a source that reaches what is not allowed, before anything of it is made."""
+    """Reject a source with resources that are not allowed, before it is created."""
     if allow is None:
         return
     kind = _source_class(call, span)
     allow.check(call.function, is_foreign(kind), secrets_in([*call.arguments, *call.options.values()]), span)
-    reaches = getattr(kind, "reaches", None)  # those of other packages may be older than what is asked here
+    reaches = getattr(kind, "reaches", None)  # sources of other packages may lack newer attributes
     try:
         allow.check(call.function, is_foreign(kind), () if reaches is None else reaches(call), span)
     except SourceError as error:
@@ -206,7 +205,7 @@ def confine_source(call: SourceCall, allow: Allow | None, span: Span | None = No
 
 
 def known_rows(call: SourceCall, span: Span | None = None) -> KnownRows | None:
-    """What a source knows of its rows by itself, if it does."""
+    """Schema that a source provides itself, if it does."""
     kind = _source_class(call, span)
     try:
         return kind.knows(call)
@@ -222,7 +221,7 @@ def _source_class(call: SourceCall, span: Span | None) -> type[Source]:
     foreign: dict[str, type[Source]] = brought_along("strandline.sources")
     if name not in foreign:
         raise SourceError(
-            f'there is no source "{call.function}"',
+            f'unknown source "{call.function}"',
             code="unknown-source",
             hint=f"Sources are {', '.join(sorted({*OURS, *foreign}))}.",
             span=span,

@@ -1,4 +1,4 @@
-"""When a query first started, remembered beside its checkpoint: a replay must see the same times."""
+"""Time of the first start of a query, stored with its checkpoint: a replay must see the same times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from strandline.core.temporal import SECOND, Instant
 
 
 class SteadyClock:
-    """The time of day, which never goes back: where the system's clock is set back, time goes on at its own pace.
+    """Monotonic time of day: where the system's clock is set back, time continues at its own pace.
 
     What is set forward is followed. So a clock that is set back and then right again leaves no trace.
     """
@@ -37,7 +37,7 @@ class SteadyClock:
             return self._last
 
     def go_on_from(self, instant: Instant) -> None:
-        """Be no earlier than `instant` from now on."""
+        """Set a lower bound of the clock."""
         with self._lock:
             self._last = max(self._last, instant)
 
@@ -47,7 +47,7 @@ now: Final = SteadyClock()
 
 
 def first_start(directory: Path | None) -> Instant:
-    """The clock at the first start: now, unless the directory remembers an earlier one."""
+    """Clock at the first start: now, unless the directory has an earlier one."""
     path = directory / "began.json" if directory is not None else None
     if path is not None and path.exists():
         try:

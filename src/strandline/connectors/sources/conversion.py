@@ -1,4 +1,4 @@
-"""From what a file says to what the stream declares: types, time, and the rows that do not fit."""
+"""Conversion of raw input to the declared schema: types, times, and rejected rows."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from strandline.runtime.kernels.columns import polars_type
 
 _ROW = "@row"
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999, from 1970 on
-SHOWN_CHARACTERS = 1_000  # of a malformed row that are kept
+SHOWN_CHARACTERS = 1_000  # of a rejected row that are kept
 
 
 def conform(raw: pl.DataFrame, stream: BaseStream, place: str, numbers: pl.Series | int) -> Chunk:
     """Convert columns to their declared types; rows with a value that does not convert, or without usable times, are
-    rejected with the reason. `raw` has declared columns under declared names, in any type; `numbers` says which rows of
-    the input they are, or which the first is.
-    """
+    rejected with the reason. `raw` has declared columns under declared names, in any type; `numbers` are the row
+    numbers of the input, or the first of them."""
     names = [name for name, _ in stream.columns if name in raw.columns]
     bad: list[pl.Expr] = []
     converted: list[pl.Expr] = []
@@ -75,7 +74,7 @@ def _as_text(name: str, kind: pl.DataType) -> pl.Expr:
         return pl.when(pl.col(name).is_not_null()).then(pl.struct(name).struct.json_encode())
     if kind == pl.Object:
         return pl.lit("an object")
-    if kind in (pl.Date, pl.Datetime):  # Polars panics where it has to write a time outside of its calendar
+    if kind in (pl.Date, pl.Datetime):  # Polars panics when it formats a time outside of its calendar
         unit = kind.time_unit if isinstance(kind, pl.Datetime) else None
         per_day = {None: 1, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}[unit]
         physical = pl.col(name).to_physical().cast(pl.Int64)
@@ -86,7 +85,7 @@ def _as_text(name: str, kind: pl.DataType) -> pl.Expr:
 
 
 def _validity(stream: BaseStream) -> list[pl.Expr]:
-    """When a row is valid, as far as it says so itself; without an end it is valid for ever."""
+    """Validity interval of a row, as far as declared; without an end it never expires."""
     if stream.time_column is None:
         return []
     found = [_time(stream.time_column, stream.column_type(stream.time_column)).alias(FROM)]
@@ -97,7 +96,7 @@ def _validity(stream: BaseStream) -> list[pl.Expr]:
 
 
 def _wrong_times(stream: BaseStream) -> list[tuple[pl.Expr, str]]:
-    """What makes the times of a row unusable, and the reason in words."""
+    """Conditions that make the times of a row unusable, with their reasons."""
     start, end = stream.time_column, stream.end_column
     if start is None:
         return []
@@ -126,7 +125,7 @@ def _time(column: str, kind: Type) -> pl.Expr:
 
 
 def converts_always(source: pl.DataType, kind: Type) -> bool:
-    """Whether every value of a file's column fits the declared type, so that nobody need look."""
+    """True if every value of a file's column fits the declared type, so that no check is needed."""
     target = polars_type(kind)
     if source == target:
         return True

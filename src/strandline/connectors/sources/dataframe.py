@@ -1,7 +1,7 @@
 """Rows of a Spark DataFrame that a program has registered: `Database.register`.
 
-Whoever has the DataFrame writes its micro-batches into a journal beside the checkpoint of the query that reads them.
-This module only reads, and knows nothing of Spark.
+The engine writes the micro-batches of the DataFrame into a journal beside the checkpoint of the query. This module only
+reads, and is independent of Spark.
 """
 
 from __future__ import annotations
@@ -20,17 +20,15 @@ from strandline.connectors.traits import Traits
 from strandline.core.errors import SourceError, Span
 from strandline.logical.catalog import BaseStream, Feeding
 
-ROWS = "rows"  # the journal inside of the directory of the source
-BATCHES_KEPT = 3  # Spark repeats at most the batch that is under way; the others are for peace of mind
+ROWS = "rows"  # the journal in the directory of the source
+BATCHES_KEPT = 3  # Spark repeats at most the current batch; the others are a reserve
 
 
 class DataFrameSource(Source):
     """`db.register("name", frame, ordered_by="ts")`: what the query over the DataFrame has written so far. Ends with
     that query, if its trigger lets it end, and with the rows of a DataFrame that is not streaming."""
 
-    traits = Traits(
-        True, True, True, "a micro-batch and its number are one file; one that Spark repeats is passed over"
-    )
+    traits = Traits(True, True, True, "a micro-batch and its number are one file; one that Spark repeats is skipped")
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
         super().__init__(stream, directory)
@@ -43,7 +41,7 @@ class DataFrameSource(Source):
 
     def check(self, span: Span | None) -> None:
         raise SourceError(
-            "a DataFrame cannot be named in SQL",
+            "cannot name a DataFrame in SQL",
             code="dataframe-in-sql",
             hint=f'Declare the stream from Python: db.register("{self.stream.name}", frame, ordered_by="column").',
             span=span,
@@ -63,17 +61,17 @@ class DataFrameSource(Source):
 
     def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
         journal = self._journal()
-        ended = journal.ended  # asked first: what is written before the end is not missed
+        ended = journal.ended  # checked first: input written before the end is not missed
         journal.look()
         reached = min(position + limit_rows, journal.reach)
         if self._feeding is not None:
             self._heed(position, self._feeding)
-            if reached == position and not ended:  # what was written before a failure counts
+            if reached == position and not ended:  # rows written before a failure count
                 self._feeding.check()
         return reached, ended and reached == journal.reach
 
     def _heed(self, position: int, feeding: Feeding) -> None:
-        """Let those who write know how far we are, and forget what nobody can ask for any more."""
+        """Acknowledge the position to the writer, and remove the input before it."""
         feeding.heed(position)
         if position not in self._asked:
             self._asked.append(position)
@@ -85,11 +83,11 @@ class DataFrameSource(Source):
 
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
         for position, found in self._journal().between(start, end):
-            assert isinstance(found, pa.Table), "a DataFrame makes no promises"
+            assert isinstance(found, pa.Table), "a DataFrame has no watermark of its own"
             rows = pl.from_arrow(found)
             assert isinstance(rows, pl.DataFrame)
             yield conform(rows, self.stream, f"rows of {self.stream.name}", position + 1)
 
     def _journal(self) -> Journal:
-        assert self.journal is not None, "a query has a place for what it reads"
+        assert self.journal is not None, "a query has a directory for its input"
         return self.journal

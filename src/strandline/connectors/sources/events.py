@@ -18,8 +18,8 @@ from strandline.logical.catalog import BaseStream, SourceCall
 
 
 class EventsSource(Source):
-    """`events('directory')`: what `Database.append` has written there; the database chooses a place where none is
-    given. Ends with `Database.end`."""
+    """`events('directory')`: rows of `Database.append`, by default in a directory of the database. Ends with
+    `Database.end`."""
 
     traits = Traits(True, True, True, "every append is on disk before it returns")
 
@@ -39,21 +39,21 @@ class EventsSource(Source):
         arguments = SourceArguments(self.stream, span)
         arguments.done(most=1)
         if self.stream.source.arguments and not isinstance(self.stream.source.arguments[0], str):
-            raise arguments.error("events() takes the name of a directory")
+            raise arguments.error("events() needs the name of a directory")
 
     def verify(self, position: int, seal: str) -> None:
         if self.journal is not None:
             self.journal.verify(position)
 
     def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
-        assert self.journal is not None, "the database gives every stream of events a place"
-        ended = self.journal.ended  # asked first: what is appended before the end is not missed
+        assert self.journal is not None, "the database gives every stream of events a directory"
+        ended = self.journal.ended  # checked first: rows appended before the end are not missed
         self.journal.look()
         reached = min(position + limit_rows, self.journal.reach)
         return reached, ended and reached == self.journal.reach
 
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
-        assert self.journal is not None, "the database gives every stream of events a place"
+        assert self.journal is not None, "the database gives every stream of events a directory"
         for position, found in self.journal.between(start, end):
             if isinstance(found, pa.Table):
                 rows = pl.from_arrow(found)

@@ -42,7 +42,7 @@ from strandline.logical.catalog import BaseStream, SourceCall
 from strandline.runtime.kernels.batch import FROM, times
 
 PIECE_ROWS: Final = 50_000  # fewer are not worth a task of their own
-ROW_BYTES_GUESS: Final = 64  # text files do not say how many rows they have
+ROW_BYTES_GUESS: Final = 64  # the number of rows of text files is unknown
 FILES_CHECKED: Final = 100  # at the declaration
 _MOST_LINE: Final = 2**30
 
@@ -56,7 +56,7 @@ class FileSource(Source):
     as they grow, until a file named by `end_marker` lies in the directory. Names with `.` or `_` in front are ignored.
     """
 
-    traits = Traits(True, True, True, "files in the order in which they appeared; what is read is pinned by a checksum")
+    traits = Traits(True, True, True, "files in the order in which they appeared; input is pinned by a checksum")
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
         super().__init__(stream, directory)
@@ -113,9 +113,7 @@ class FileSource(Source):
             )
         for path in files:
             if self.options.kind_of(path) is None:
-                message = (
-                    f"the format of {self.folder.full(path)} is not known; add format => 'parquet', 'csv' or 'json'"
-                )
+                message = f"unknown format of {self.folder.full(path)}; add format => 'parquet', 'csv' or 'json'"
                 raise SourceArguments(self.stream, span).error(message)
         if not self.follow and len(files) <= FILES_CHECKED:
             self._check_columns(files, span)
@@ -143,7 +141,7 @@ class FileSource(Source):
             span=span,
         )
 
-    # On the driver: what there is to read.
+    # On the driver.
 
     def seal(self, position: int) -> str:
         return self._shared().digest(position)
@@ -172,7 +170,7 @@ class FileSource(Source):
         return end, tracker.is_complete and end == len(self.log)
 
     def _end_of_batch(self, position: int, limit_rows: int) -> int:
-        """As many entries as have so many rows together, at least one that has any."""
+        """End of the entries with at least this many rows together, at least one with rows."""
         if position >= len(self.log):
             return position
         before = self._rows[position]
@@ -180,7 +178,7 @@ class FileSource(Source):
         return max(first, bisect_right(self._rows, before + limit_rows, lo=position) - 1)
 
     def _tracked(self) -> FileTracker:
-        """What is known of the files; after a restart, from the log."""
+        """State of the tracked files; after a restart, from the log."""
         if self._tracker is None:
             self.log.load()
             self._rows = [0]
@@ -218,7 +216,7 @@ class FileSource(Source):
     # On a worker: reading it.
 
     def _shared(self) -> FileRangeLog:
-        """The log: that of the driver in its own process, else what the tasks of this process share."""
+        """The log: that of the driver in its own process, else one shared by the tasks of this process."""
         if self._tracker is not None or self.directory is None:
             return self.log
         return shared_log(self.directory / "units.log")
@@ -235,8 +233,8 @@ class FileSource(Source):
         return max(highs)
 
     def _latest_of(self, path: str, unit: FileRange) -> Instant:
-        """The latest usable time of a row group, whatever else is wrong with it. All its other columns convert for
-        sure, so the times alone say which rows are well-formed."""
+        """Latest usable time of a row group, whatever else is wrong with it. All its other columns convert for sure, so
+        the times alone decide which rows are well-formed."""
         names = self.stream.time_columns
         only_time = replace(self.stream, columns=tuple((name, self.stream.column_type(name)) for name in names))
         try:
@@ -259,7 +257,7 @@ class FileSource(Source):
 
     def _read_json(self, unit: FileRange, place: str) -> Iterator[Chunk]:
         data = self._bytes_of(unit)
-        if b"\r" in data:  # JSON has no line break inside of texts
+        if b"\r" in data:  # JSON has no line break within texts
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         data = data.removesuffix(b"\n")
         numbers = pl.int_range(unit.row, unit.row + data.count(b"\n") + 1, eager=True)
@@ -294,7 +292,7 @@ class FileSource(Source):
     # Parquet.
 
     def _path_of_parquet(self, unit: FileRange) -> str:
-        """Where the file of a unit lies by now, with the footer that was planned."""
+        """Present location of the file of a unit, with the footer that was planned."""
         for path in (unit.path, self.folder.named_by_inode(InputFile(unit.path, unit.inode))):
             if path is None:
                 continue
@@ -309,13 +307,13 @@ class FileSource(Source):
         path = self._path_of_parquet(unit)
         try:
             types = types_of(path)
-            # Columns that nobody needs are read all the same if some of their values might not fit.
+            # Unread columns are read all the same if some of their values might not fit.
             chosen = [
                 name
                 for name, kind in self.stream.columns
                 if name in columns or name in self.stream.time_columns or not converts_always(types[name], kind)
             ]
-            chosen = chosen or [self.stream.columns[0][0]]  # without a column nobody knows how many rows there are
+            chosen = chosen or [self.stream.columns[0][0]]  # without a column the number of rows is unknown
             raw = read_row_groups(path, unit, chosen)
             chunk = conform(raw, self.stream, place, unit.row)
         except READ_ERRORS as error:
@@ -335,19 +333,19 @@ class FileSource(Source):
 def _options(stream: BaseStream, arguments: SourceArguments, follow: bool) -> FileOptions:
     format_ = arguments.option("format", str, None)
     if format_ not in (None, "parquet", "csv", "json"):
-        raise arguments.error(f"format of file() is 'parquet', 'csv' or 'json', not '{format_}'")
+        raise arguments.error(f"format of file() must be 'parquet', 'csv' or 'json', not '{format_}'")
     compression = arguments.option("compression", str, None)
     if compression not in (None, "none", "gzip", "zstd", "bz2"):
-        raise arguments.error(f"compression of file() is 'gzip', 'zstd', 'bz2' or 'none', not '{compression}'")
+        raise arguments.error(f"compression of file() must be 'gzip', 'zstd', 'bz2' or 'none', not '{compression}'")
     name = arguments.option("encoding", str, None)
     encoding = None if name is None else known_encoding(str(name))
     if name is not None and encoding is None:
-        raise arguments.error(f"file() does not know the encoding '{name}'; as examples, 'utf-8', 'latin-1', 'utf-16'")
+        raise arguments.error(f"unknown encoding '{name}' of file(); examples are 'utf-8', 'latin-1', 'utf-16'")
     header = bool(arguments.option("header", bool, True))
     max_line = arguments.option("max_line", int, 16_777_216)
     assert isinstance(max_line, int)
     if not 1 <= max_line <= _MOST_LINE:
-        raise arguments.error(f"max_line of file() is a number of bytes from 1 to {_MOST_LINE:,}")
+        raise arguments.error(f"max_line of file() must be a number of bytes from 1 to {_MOST_LINE:,}")
     return FileOptions(
         stream,
         None if format_ is None else str(format_),

@@ -1,4 +1,4 @@
-"""Web hooks: a small server of our own that takes rows by POST, and says so only when they are on disk."""
+"""HTTP source: a small server that accepts rows by POST, acknowledged once they are on disk."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 class HttpSource(Source):
     """`http('host:port', path => '/', token => NULL, max_body => 16777216, max_backlog => 1073741824, …)`.
 
-    `POST` brings JSON lines or, as `application/json`, an object or an array of objects. The answer 200 means that all
-    of them are on disk. A client that got no answer must send again, and may so send twice.
+    `POST` brings JSON lines or, as `application/json`, an object or an array of objects. The response 200 means that
+    all of them are on disk. A client without a response must send again, perhaps twice.
     """
 
     traits = Traits(
         replayable=True,
         ordered=True,
         idempotent=False,
-        note="200 only after the rows are on disk; who got no answer sends again, perhaps rows that were kept",
+        note="200 only after the rows are on disk; a client without a response sends again, perhaps duplicates",
     )
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
@@ -54,21 +54,21 @@ class HttpSource(Source):
         return address_reached(call)
 
     def identity(self) -> dict[str, object]:
-        return {"function": "http"}  # where it listens, and who may come in, decides nothing about what was taken
+        return {"function": "http"}  # the address and the token do not determine the rows
 
     def check(self, span: Span | None) -> None:
         arguments = SourceArguments(self.stream, span)
         address_of(arguments)
         refuse_open_door("http", self.host, self.token, span)
         if self.max_connections < 1:
-            raise arguments.error("max_connections of http() is at least 1")
+            raise arguments.error("max_connections of http() must be at least 1")
         if not self.path.startswith("/"):
             raise arguments.error(f"path of http() must begin with a slash: '/{self.path}'")
 
     # On the driver: receiving.
 
     def open(self) -> None:
-        from strandline.connectors.sources.http_requests import (  # a web server is much to load for who needs none
+        from strandline.connectors.sources.http_requests import (  # a web server is expensive to import
             ListenerOptions,
             Server,
         )
@@ -94,7 +94,7 @@ class HttpSource(Source):
     def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
         return self.receiver.advance(position, limit_rows)
 
-    # On a worker: reading what the driver wrote.
+    # On a worker.
 
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
         yield from self.receiver.read(start, end)

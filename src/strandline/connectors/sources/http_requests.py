@@ -1,8 +1,8 @@
-"""The web server behind `http`: who may come in, what is a request, and what a body means.
+"""Web server of `http`: connections, requests and bodies.
 
-Requests are read by strict rules (RFC 9112): whatever two programs could understand in two ways is refused with 400. A
-request that is delimited otherwise than by one Content-Length is not read at all, so nothing can be smuggled in behind
-it. Everything is bounded: connections, the size of a head and of a body, and the time for each of them.
+Requests are read by strict rules (RFC 9112): ambiguous requests are rejected with 400. A request that is delimited
+otherwise than by one Content-Length is not read at all, so nothing can be smuggled in behind it. Everything is bounded:
+connections, the size of a head and of a body, and the time for each of them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ IDLE_SECONDS = 30.0  # between two requests of a connection
 HEAD_SECONDS = 10.0  # for all of a head
 BODY_SECONDS = 10.0  # for a body, and more by its length:
 SLOWEST_BYTES_PER_SECOND = 16 * 1024
-ANSWER_SECONDS = 10.0  # for the client to take an answer
+ANSWER_SECONDS = 10.0  # timeout for sending a response
 MAX_TURNED_AWAY = 64  # connections beyond the limit that may still read why they are refused
 LINGER_SECONDS = 1.0  # for the client to read a refusal before its unread body breaks the connection
 _RECEIVE_BYTES = 256 * 1024
@@ -42,7 +42,7 @@ _LENGTH = re.compile(r"[0-9]{1,15}")
 
 @dataclass(frozen=True, slots=True)
 class ListenerOptions:
-    """Where rows are taken, from whom, how many at a time, and who keeps them."""
+    """Endpoint for rows: path, token, limits and receiver."""
 
     receiver: Receiver
     path: str
@@ -52,7 +52,7 @@ class ListenerOptions:
 
 
 class RequestRefused(Exception):
-    """A request that is answered with something else than 200."""
+    """A request with another response than 200."""
 
     def __init__(self, status: HTTPStatus, message: str, **headers: str) -> None:
         super().__init__(message)
@@ -61,7 +61,7 @@ class RequestRefused(Exception):
 
 
 class Server:
-    """Takes connections until it is closed, each in a thread of its own."""
+    """Accepts connections until it is closed, each in a thread."""
 
     def __init__(self, listener: socket.socket, door: ListenerOptions) -> None:
         self.door = door
@@ -103,7 +103,7 @@ class Server:
             connection.close()
 
     def _turn_away(self, connection: socket.socket) -> None:
-        """Say 503 to one too many, without waiting. To close at once would break the connection before it is read."""
+        """Send 503 to an excess connection. Closing it immediately would break it before the response is read."""
         with contextlib.suppress(OSError):
             connection.setblocking(False)
             refusal = {"error": "too many connections"}
@@ -131,15 +131,15 @@ class Request:
     headers: dict[str, list[str]]  # by name in lower case
 
     def header(self, name: str, default: str = "") -> str:
-        """The value of a header that stands there at most once."""
+        """Value of a header that occurs at most once."""
         values = self.headers.get(name, [])
         if len(values) > 1:
-            raise RequestRefused(HTTPStatus.BAD_REQUEST, f"{name} is there twice")
+            raise RequestRefused(HTTPStatus.BAD_REQUEST, f"duplicate {name}")
         return values[0] if values else default
 
     @property
     def length(self) -> int:
-        """How long the body is; refused where that is not said in exactly one way."""
+        """Length of the body; rejected where it is ambiguous."""
         lengths = self.headers.get("content-length", [])
         if "transfer-encoding" in self.headers:
             if lengths:
@@ -148,11 +148,11 @@ class Request:
                 HTTPStatus.NOT_IMPLEMENTED, "send the body with Content-Length, without Transfer-Encoding"
             )
         if len(lengths) > 1:
-            raise RequestRefused(HTTPStatus.BAD_REQUEST, "Content-Length is there twice")
+            raise RequestRefused(HTTPStatus.BAD_REQUEST, "duplicate Content-Length")
         if lengths and not _LENGTH.fullmatch(lengths[0]):
             raise RequestRefused(HTTPStatus.BAD_REQUEST, "Content-Length is not a number")
         if not lengths:
-            raise RequestRefused(HTTPStatus.LENGTH_REQUIRED, "say how long the body is: Content-Length")
+            raise RequestRefused(HTTPStatus.LENGTH_REQUIRED, "send Content-Length")
         return int(lengths[0])
 
     @property
@@ -161,7 +161,7 @@ class Request:
 
     @property
     def stays(self) -> bool:
-        """Whether the client wants to go on with the connection."""
+        """True if the client keeps the connection open."""
         words = {word.strip().lower() for value in self.headers.get("connection", []) for word in value.split(",")}
         return "close" not in words if self.is_latest else "keep-alive" in words
 
@@ -171,25 +171,25 @@ def parse_head(head: bytes) -> Request:
     first, *lines = head.split(b"\r\n")
     line = _REQUEST_LINE.fullmatch(first)
     if line is None:
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, "this is no request of HTTP")
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, "this is not an HTTP request")
     if line[3] != b"1":
-        raise RequestRefused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "speak HTTP/1.1")
+        raise RequestRefused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "use HTTP/1.1")
     if len(lines) > MAX_HEADERS:
         raise RequestRefused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"at most {MAX_HEADERS} headers")
     headers: dict[str, list[str]] = {}
     for text in lines:
-        # A line that goes on in the next, a break that is none, a blank before the colon: nothing of this fits.
+        # A folded line, a bare line break, a blank before the colon: none of these match.
         header = _HEADER.fullmatch(text)
         if header is None:
-            raise RequestRefused(HTTPStatus.BAD_REQUEST, "a header cannot be read")
+            raise RequestRefused(HTTPStatus.BAD_REQUEST, "invalid header")
         headers.setdefault(header[1].decode().lower(), []).append(header[2].decode("latin-1").rstrip(" \t"))
     try:
         path = urlsplit(line[2].decode()).path
     except ValueError:
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, "the path cannot be read") from None
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, "invalid path") from None
     request = Request(line[1].decode(), path, line[4] != b"0", headers)
     if request.is_latest and len(headers.get("host", [])) != 1:
-        raise RequestRefused(HTTPStatus.BAD_REQUEST, "a request has one Host")
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, "a request must have one Host")
     return request
 
 
@@ -201,15 +201,14 @@ class ClientConnection:
         self._buffer = bytearray()
 
     def run(self) -> None:
-        """Answer requests until one of both ends has had enough. A client that goes away is no news: what it sent is
-        kept, or was never whole."""
+        """Serve requests until either end closes. A client may disconnect: its rows are stored, or were incomplete."""
         with contextlib.suppress(OSError):
             self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             while self._serve():
                 pass
 
     def _serve(self) -> bool:
-        """Answer one request; whether another may follow."""
+        """Serve one request; returns whether another may follow."""
         try:
             head = self._head()
             if head is None:
@@ -235,16 +234,16 @@ class ClientConnection:
             return self._door.receiver.take(lines)
         except OSError as error:
             self._door.receiver.failure = error
-            raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, f"the rows cannot be kept: {error}") from None
+            raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, f"cannot store the rows: {error}") from None
 
     def _admit(self, request: Request) -> int:
         """The length of the body of a request that may be taken."""
         door = self._door
         length = request.length if request.method == "POST" else 0
         if request.path != door.path:
-            raise RequestRefused(HTTPStatus.NOT_FOUND, f"rows are taken at {door.path}")
+            raise RequestRefused(HTTPStatus.NOT_FOUND, f"send rows to {door.path}")
         if request.method != "POST":
-            raise RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED, "rows are sent by POST", Allow="POST")
+            raise RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED, "send rows by POST", Allow="POST")
         if door.token is not None:
             shown = request.header("authorization").encode("latin-1")
             if not hmac.compare_digest(shown, f"Bearer {door.token}".encode()):
@@ -253,11 +252,11 @@ class ClientConnection:
                 )
         elif "origin" in request.headers:
             # A page in a browser on this machine reaches this address, too, wherever the page comes from.
-            raise RequestRefused(HTTPStatus.FORBIDDEN, "requests of web pages need a token")
+            raise RequestRefused(HTTPStatus.FORBIDDEN, "requests from web pages need a token")
         if door.receiver.received.ended:
             raise RequestRefused(HTTPStatus.GONE, "the stream has ended")
         if door.receiver.is_full:
-            raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, "too many rows wait to be read", Retry_After="1")
+            raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, "too many rows are waiting", Retry_After="1")
         if length > door.max_body:
             raise RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {door.max_body} bytes at a time")
         if request.header("content-encoding", "identity").lower() != "identity":
@@ -265,7 +264,7 @@ class ClientConnection:
         return length
 
     def _head(self) -> bytes | None:
-        """The lines of the next head; None if the client says no more."""
+        """Lines of the next head; None if the client has closed."""
         deadline = time.monotonic() + IDLE_SECONDS
         if not self._buffer and not self._receive(deadline):
             return None
@@ -274,7 +273,7 @@ class ClientConnection:
             if len(self._buffer) > MAX_HEAD_BYTES:
                 break
             if not self._receive(deadline):
-                raise ConnectionError("the head broke off")
+                raise ConnectionError("the head was lost")
         if end < 0 or end > MAX_HEAD_BYTES:
             raise RequestRefused(
                 HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"at most {MAX_HEAD_BYTES} bytes of headers"
@@ -287,13 +286,13 @@ class ClientConnection:
         deadline = time.monotonic() + BODY_SECONDS + length / SLOWEST_BYTES_PER_SECOND
         while len(self._buffer) < length:
             if not self._receive(deadline):
-                raise ConnectionError("the body broke off")
+                raise ConnectionError("the body was lost")
         body = bytes(self._buffer[:length])
         del self._buffer[:length]
         return body
 
     def _receive(self, deadline: float) -> bool:
-        """Take what comes next; false at the end. Raises TimeoutError at the deadline, however many bytes came."""
+        """Receive the next bytes; false at the end. Raises TimeoutError at the deadline, however many bytes came."""
         left = deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError("the client is too slow")
@@ -307,7 +306,7 @@ class ClientConnection:
         self._connection.sendall(data)
 
     def _refuse(self, refused: RequestRefused) -> None:
-        """Answer and hang up: what follows on the connection cannot be trusted to be a request."""
+        """Respond and close: the rest of the connection cannot be trusted to be a request."""
         self._send(answer(refused.status, {"error": str(refused)}, refused.headers))
         self._connection.shutdown(socket.SHUT_WR)
         deadline = time.monotonic() + LINGER_SECONDS
@@ -318,7 +317,7 @@ class ClientConnection:
 
 
 def answer(status: HTTPStatus, content: object, headers: dict[str, str] | None = None, closes: bool = True) -> bytes:
-    """An answer as it goes over the line."""
+    """A response in wire format."""
     body = json.dumps(content).encode() + b"\n"
     lines = [
         f"HTTP/1.1 {status.value} {status.phrase}",
@@ -344,7 +343,7 @@ def rows_in(body: bytes, content_type: str) -> list[bytes]:
 
 
 def _values(text: str) -> Iterator[str]:
-    """JSON values as they are written, one after the other; what they mean is read later, by array code."""
+    """JSON values as written, one after the other; array code parses them later."""
     scan = json.JSONDecoder().raw_decode
     space = _SPACE.match(text)
     at = space.end() if space else 0

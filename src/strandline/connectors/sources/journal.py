@@ -1,12 +1,12 @@
-"""Rows that come from outside and are given once, written down so that they can be read again.
+"""Journal: rows pushed from outside, written to disk so that they can be replayed.
 
 A journal is a directory of numbered entries: tables of rows, and promises that time has come so far. Positions count
 rows; a promise counts as one. The name of an entry says where it begins and ends, and has the checksum of its content.
-The file `head` says how far the journal reaches and whether it has ended; it is on disk before a program hears that its
-rows were taken, so what is missing up to there is damage. Whoever writes is one process.
+The file `head` has the end of the journal and whether it has ended; it is on disk before rows are acknowledged, so a
+gap up to there is damage. There is one writer process.
 
-Where somebody else gives rows in numbered batches and may repeat the last one, the name has the number of the batch.
-Where nobody will read from the beginning again, what was read can be forgotten.
+Where rows come in numbered batches of which the last may be repeated, the name has the number of the batch. Where no
+replay from the beginning is needed, old entries can be removed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MOST_CHECKED: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """What lies at the positions from `start` to `end`: rows, those of a batch with a number, or a promise."""
+    """Entry from position `start` to `end`: rows, those of a batch with a number, or a promise."""
 
     start: int
     end: int
@@ -90,12 +90,12 @@ class Journal:
         return self._read_head()[1]
 
     def _read_head(self) -> tuple[int, bool]:
-        """How far the journal reaches for sure, and whether nothing follows."""
+        """The guaranteed end of the journal, and whether nothing follows."""
         value = self._head.read()
         return (0, False) if value is None else (int(value[0]), bool(value[1]))
 
     def look(self) -> None:
-        """Find what has been written since the last look, and make sure that nothing is missing."""
+        """Load new entries, and check that nothing is missing."""
         acknowledged, _ = self._read_head()
         if self._entries and acknowledged == self.reach:
             return
@@ -114,13 +114,13 @@ class Journal:
             if entry.start > self.reach:
                 if not self.forgetful:
                     raise damaged(self.directory / f"{self.reach:015d}-*")
-                self._entries.clear()  # what lies before a gap is being forgotten while we look
+                self._entries.clear()  # entries before a gap are being removed concurrently
             self._entries.append(entry)
         if self.reach < acknowledged:
             raise damaged(self.directory / f"{self.reach:015d}-*")
 
     def verify(self, position: int) -> None:
-        """Make sure that the journal reaches a position, and that what follows it is what was written."""
+        """Check that the journal reaches a position, and that its entries after it are intact."""
         self.look()
         if self.reach < position:
             raise damaged(self.directory)
@@ -136,10 +136,10 @@ class Journal:
         """The rows of a batch, all or none; `rows` is how many there are in the tables together."""
         if rows:
             self._write(JournalEntry(self.reach, self.reach + rows, "batch", number), tables)
-            del self._entries[:-1]  # whoever writes batches reads none, and may write for years
+            del self._entries[:-1]  # a writer of batches reads none, and may write for years
 
     def forget(self, position: int) -> None:
-        """Remove what lies before a position. The last entry stays, to tell where the journal stands."""
+        """Remove entries before a position. The last entry stays: it has the end of the journal."""
         while len(self._entries) > 1 and self._entries[0].end <= position:
             (self.directory / self._entries.pop(0).name).unlink(missing_ok=True)
 
@@ -176,10 +176,10 @@ class Journal:
             self.look()
         if start < end and self._entries and start < self._entries[0].start:
             raise SourceError(
-                f"rows before position {self._entries[0].start} are not kept any more",
+                f"rows before position {self._entries[0].start} are no longer retained",
                 code="not-replayable",
-                detail=f"Those from {start} on were asked for; {self.directory} has no file with them.",
-                hint="Rows are removed when the batches with them are over. Begin again with another checkpoint.",
+                detail=f"Rows from {start} on were requested; {self.directory} has no file with them.",
+                hint="Rows are removed once their batches are committed. Start over with a new checkpoint.",
             )
         first = max(0, bisect_right(self._entries, start, key=lambda entry: entry.start) - 1)
         for entry in self._entries[first:]:

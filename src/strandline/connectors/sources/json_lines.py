@@ -1,4 +1,4 @@
-"""JSON objects, one per line, to rows: what files, sockets, web hooks and Kafka topics have in common.
+"""JSON lines to rows, for files, sockets, HTTP and Kafka.
 
 Whether a line is accepted depends on that line alone. Polars reads whole blocks; what it reads alone it reads in a
 block, and the other way round, with one exception: it makes something else of half a surrogate pair (`\\ud800`), which
@@ -21,7 +21,7 @@ from strandline.logical.catalog import BaseStream
 from strandline.runtime.kernels.batch import FROM, UNTIL, Mask
 from strandline.runtime.kernels.columns import polars_type
 
-_GROUP = 1_000  # lines that are looked at together where some have trouble
+_GROUP = 1_000  # lines parsed together where some are rejected
 _OBJECT = re.compile(rb"\s*\{")
 _NOT_READ = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 _NO_OBJECT = "not a JSON object"
@@ -37,7 +37,7 @@ def conform_lines(
     beside: pl.DataFrame | None = None,
     skip_empty: bool = False,
 ) -> Iterator[Chunk]:
-    """The rows of lines without a line break at the end; `numbers` says which rows of the input they are, one by one.
+    """Rows of lines without a line break at the end; `numbers` are their row numbers in the input.
 
     Lines that are no JSON object are rejected, but for empty ones if these mean nothing. `beside` has declared columns
     that do not come from the objects, a row per line.
@@ -75,7 +75,7 @@ def show_line(line: bytes) -> str:
 
 
 def _parse(data: bytes, schema: dict[str, pl.String], count: int) -> pl.DataFrame | None:
-    """The objects of lines; None if some line is none, or must be looked at."""
+    """Objects of lines; None if some line is none, or needs a closer check."""
     if b"\\" in data and (b"\\ud" in data or b"\\uD" in data):
         return None
     if not _begins_with_object(data):
@@ -88,12 +88,12 @@ def _parse(data: bytes, schema: dict[str, pl.String], count: int) -> pl.DataFram
 
 
 def _begins_with_object(data: bytes) -> bool:
-    """Polars decompresses what begins like a compressed file, whatever it is."""
+    """Polars decompresses input that begins like a compressed file, whatever it is."""
     return _OBJECT.match(data) is not None
 
 
 def _reasons(lines: list[bytes], schema: dict[str, pl.String]) -> list[str | None]:
-    """Why each line is rejected; None for those that are not."""
+    """Reason why each line is rejected; None for those that are not."""
     reasons: list[str | None] = []
     for first in range(0, len(lines), _GROUP):
         group = lines[first : first + _GROUP]
@@ -127,7 +127,7 @@ def _decoded(line: bytes) -> str | None:
 
 
 def _half_pairs(texts: pl.Series) -> Mask:
-    """Which texts have the escape of one half of a surrogate pair without the other."""
+    """Mask of texts with the escape of one half of a surrogate pair without the other."""
     escape = r"(?i)\\ud[89a-f]"
     candidates = texts.str.contains(escape).fill_null(False)
     if not candidates.any():
@@ -139,7 +139,7 @@ def _half_pairs(texts: pl.Series) -> Mask:
 
 
 def _may_be_json(text: str) -> bool:
-    """False only for what no parser takes: asked before the one that decides, which takes longer to say no."""
+    """False only for lines that no parser accepts: a cheap check before the expensive one."""
     try:
         json.loads(text, parse_int=str, parse_float=str)
     except RecursionError:
@@ -150,14 +150,14 @@ def _may_be_json(text: str) -> bool:
 
 
 def _are_objects(texts: pl.Series) -> Mask:
-    """Which texts are JSON objects. A text in quotes may contain one, too; the first character tells them apart."""
+    """Mask of texts that are JSON objects. A quoted text may contain one, too; the first character decides."""
     parsed = texts.str.json_path_match("$").is_not_null()
     objects: Mask = (parsed & texts.str.strip_chars().str.starts_with("{")).fill_null(False).to_numpy()
     return objects
 
 
 def _reads(data: bytes, schema: dict[str, pl.String], count: int) -> bool:
-    """Whether Polars reads lines of which none has half a surrogate pair."""
+    """True if Polars parses these lines, of which none has half a surrogate pair."""
     if not _begins_with_object(data):
         return False
     try:

@@ -1,4 +1,4 @@
-"""Topics of Kafka: offsets are ours to remember, time advances per partition."""
+"""Kafka source: offsets are stored with the checkpoint, watermarks are per partition."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from strandline.core.security.kafka import kafka_reaches
 from strandline.core.temporal import SECOND, instant
 from strandline.logical.catalog import BaseStream, SourceCall
 
-NEW_PARTITIONS_SECONDS = 5.0  # how often we ask which partitions there are, and which offsets are left
-QUIET_SECONDS = 0.05  # how long we wait to ask again where nothing was new
+NEW_PARTITIONS_SECONDS = 5.0  # interval of metadata requests: partitions and low offsets
+QUIET_SECONDS = 0.05  # interval of polls where nothing was new
 PIECE_ROWS = 20_000  # fewer are not worth a task of their own
 _OURS = ("bootstrap.servers", "group.id", "auto.offset.reset", "enable.auto.commit", "enable.partition.eof")
 
@@ -82,18 +82,18 @@ class KafkaSource(Source):
     def check(self, span: Span | None) -> None:
         arguments = SourceArguments(self.stream, span)
         if self.format != "json":
-            raise arguments.error(f"kafka() reads format => 'json', not '{self.format}'")
+            raise arguments.error(f"format of kafka() must be 'json', not '{self.format}'")
         if self.until not in (None, "latest"):
-            raise arguments.error(f"until of kafka() is 'latest' or NULL, not '{self.until}'")
+            raise arguments.error(f"until of kafka() must be 'latest' or NULL, not '{self.until}'")
         if self.max_rows is not None and self.max_rows < 1:
             raise arguments.error("max_rows of kafka() must be greater than 0")
         for name in _OURS:
             if name in self.settings:
-                raise arguments.error(f"{name} is not for the user of kafka() to set")
+                raise arguments.error(f"option {name} of kafka() cannot be overridden")
         try:
             self._start_time()
         except ValueError:
-            message = f"start of kafka() is 'earliest', 'latest' or a time as '2024-01-01 00:00:00', not '{self.start}'"
+            message = f"start of kafka() must be 'earliest', 'latest' or '2024-01-01 00:00:00', not '{self.start}'"
             raise arguments.error(message) from None
         try:
             self.topic.partitions()
@@ -109,7 +109,7 @@ class KafkaSource(Source):
     def close(self) -> None:
         self.topic.close()
 
-    # On the driver: what there is to read.
+    # On the driver.
 
     def seal(self, position: int) -> str:
         return self.log.seal(position)
@@ -142,7 +142,7 @@ class KafkaSource(Source):
         return bool(newest) and ends is not None and all(newest[0].next[end] >= ends[end] for end in ends)
 
     def _look(self, limit: int) -> ReadRound | None:
-        """What has come since the last round; None if that is nothing."""
+        """New messages since the last round; None if there are none."""
         now = time.monotonic()
         if now - self._looked < QUIET_SECONDS:
             return None
@@ -168,7 +168,7 @@ class KafkaSource(Source):
         return found
 
     def _beginning(self) -> ReadRound:
-        """Where reading begins, before anything is read."""
+        """Start offsets, before anything is read."""
         partitions = self.topic.partitions()
         begin = self.topic.offsets(self.start if (at := self._start_time()) is None else at, partitions)
         if self.until is not None:
@@ -177,7 +177,8 @@ class KafkaSource(Source):
         return ReadRound(0, (), begin)
 
     def _news_of_partitions(self, known: Mapping[int, int]) -> dict[int, int]:
-        """Partitions that were added, from their first message on; and nothing that was not read may have been deleted.
+        """Partitions that were added, from their first message on; checks that no unread message was deleted. A bounded
+        read has the partitions of its start, so none is added.
 
         A reading with an end is one of what was there when it began, so there is nothing to add to it.
         """
@@ -195,8 +196,8 @@ class KafkaSource(Source):
     def _resting(
         self, last: ReadRound, after: Mapping[int, int], waiting: Mapping[int, int], now: float
     ) -> tuple[int, ...]:
-        """The partitions that time need not wait for: those read to their end, and those without a row for as long as
-        IDLE AFTER says. Where that is all of them, it is for the stream as a whole to be idle."""
+        """Idle partitions: those read to their end, and those without a row for as long as IDLE AFTER says. Where that
+        is all of them, the stream as a whole is idle."""
         if self.log.ends is not None:
             return tuple(item for item, offset in sorted(after.items()) if offset >= self.log.ends[item])
         patience = self.stream.idle_after_us
@@ -237,7 +238,7 @@ class KafkaSource(Source):
 
 
 def _beside(messages: Messages, partition: int, stream: BaseStream) -> pl.DataFrame | None:
-    """The columns that a message has outside of its content, as far as the stream declares them."""
+    """Columns of a message apart from its content, as far as the stream declares them."""
     made = {
         "kafka_key": lambda: messages.keys(),
         "kafka_headers": lambda: messages.headers(),

@@ -1,9 +1,9 @@
-"""Which offsets of which partitions each batch of a topic reads: decided once, written down, and then read by all.
+"""Offset log of a topic: the offsets that each batch reads, decided once, persisted, and read by all tasks.
 
 A position is a number of readings, a reading being a range of offsets of one partition. A batch is a round of readings,
-at most one per partition; a round without any still takes a position, since it tells what changed: a partition that is
-new, or one that rests. Old rounds are forgotten, so the log does not grow. Every round has a digest over itself and all
-rounds before it; the offset of the batch keeps it.
+at most one per partition; a round without any still takes a position, since it records changes: a new partition, or an
+idle one. Old rounds are removed, so the log does not grow. Every round has a digest over itself and all rounds before
+it; the offset of the batch keeps it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class PartitionRead:
 
 @dataclass(frozen=True, slots=True)
 class ReadRound:
-    """What a batch reads. `next` has the offset at which each partition goes on, so all partitions that are known;
-    `resting` are those that time need not wait for. `digest` is that of the chain of rounds up to this one."""
+    """Offsets of a batch. `next` has the next offset of each known partition; `resting` are the idle ones. `digest` is
+    that of the chain of rounds up to this one."""
 
     at: int
     reads: tuple[PartitionRead, ...]
@@ -68,7 +68,7 @@ class OffsetLog:
     directory: Path | None
     rounds: list[ReadRound] = field(default_factory=list)
     ends: Mapping[int, int] | None = None
-    forgotten: str = START  # the digest of the last round that is not kept any more
+    forgotten: str = START  # the digest of the last round that is no longer retained
 
     @property
     def path(self) -> Path | None:
@@ -83,7 +83,7 @@ class OffsetLog:
         return next((item.digest for item in self.rounds if item.end == position), "")
 
     def verify(self, position: int, seal: str) -> None:
-        """Make sure that the rounds up to a position are those whose digest was kept."""
+        """Check that the rounds up to a position have the recorded digest."""
         if self.path is None or position == 0:
             return
         self.load()
@@ -99,7 +99,7 @@ class OffsetLog:
                 self.path.unlink(missing_ok=True)
 
     def load(self) -> None:
-        """Read what the driver has written."""
+        """Read new rounds of the driver."""
         if self.path is None or not self.path.exists():
             return
         data = read_document(self.path, KIND)
@@ -130,7 +130,6 @@ class OffsetLog:
         sync_directory(self.path.parent)
 
     def round_at(self, position: int) -> ReadRound:
-        """The round in which a position lies."""
         if position >= self.end:
             self.load()
         for item in self.rounds:
@@ -138,14 +137,14 @@ class OffsetLog:
                 return item
         if self.rounds and position < self.rounds[0].at:
             raise SourceError(
-                f"the offsets of position {position} are forgotten; the log begins with {self.rounds[0].at}",
+                f"the offsets of position {position} are no longer retained; the log begins at {self.rounds[0].at}",
                 code="not-replayable",
-                hint="Offsets are forgotten when the batches with them are over. Begin again with another checkpoint.",
+                hint="Offsets are removed once their batches are committed. Start over with a new checkpoint.",
             )
         raise damaged(self.path or Path("offsets.json"))
 
     def readings(self, start: int, end: int) -> list[PartitionRead]:
-        """What is read between two positions."""
+        """Readings between two positions."""
         found: list[PartitionRead] = []
         while start < end:
             here = self.round_at(start)
@@ -155,8 +154,8 @@ class OffsetLog:
 
 
 def fair_shares(waiting: Mapping[int, int], limit: int) -> dict[int, int]:
-    """How many rows of each partition are read at once: all that wait, but not more than a fair part of the limit. What
-    one partition does not need, the others may have. One row of each in any case, so that none is starved."""
+    """Rows to read of each partition: all that wait, but not more than a fair part of the limit. Unused shares go to
+    other partitions. At least one row of each, so that none starves."""
     left, shares = limit, {}
     for number, partition in enumerate(sorted(waiting, key=lambda item: waiting[item])):
         part = max(1, left // (len(waiting) - number))

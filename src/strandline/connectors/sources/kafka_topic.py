@@ -24,11 +24,11 @@ STALLED_SECONDS = 30.0  # how long messages that must be there may fail to come
 AT_ONCE = 10_000
 GLANCE_SECONDS = 0.1
 
-# Consumers that wait for the next task in this process: to connect anew for each batch would cost more than to read it.
-# Whoever needs one takes it out, so that no two threads use the same.
+# Pool of idle consumers of this process: connecting for each batch would cost more than reading it. A consumer in use
+# is out of the pool, so that no two threads share one.
 _waiting: dict[tuple[object, ...], list[Any]] = {}
 
-_log = INPUT.getChild("kafka")  # librdkafka's own lines; an error of ours says the same once
+_log = INPUT.getChild("kafka")  # librdkafka's own log lines; our error reports the same once
 
 
 def kafka() -> Any:
@@ -53,11 +53,11 @@ class Messages:
     @property
     def lines(self) -> bytes:
         """Their contents, one per line."""
-        # One call per message and column is what the package offers; everything after it is array code.
+        # One call per message and column is the interface of the package; the rest is array code.
         values = [message.value() or b"" for message in self.found]
         lines = b"\n".join(values)
         if lines.count(b"\n") >= len(values):
-            # JSON has no line break inside of texts, so those that stand between its parts mean nothing.
+            # JSON has no line break within texts, so those between its parts are insignificant.
             lines = b"\n".join(value.replace(b"\n", b" ") for value in values)
         return lines
 
@@ -69,7 +69,7 @@ class Messages:
             return pl.Series([None if key is None else key.decode(errors="replace") for key in raw], dtype=pl.String)
 
     def timestamps(self) -> pl.Series:
-        # Milliseconds; -1 is what a message without a time says.
+        # Milliseconds; -1 marks a message without a time.
         raw = pl.Series([message.timestamp()[1] for message in self.found], dtype=pl.Int64)
         return raw.replace(-1, None).cast(pl.Datetime("ms")).cast(pl.Datetime("us"))
 
@@ -85,7 +85,7 @@ class Messages:
 
 
 class Topic:
-    """One topic, asked by one process; connects when it is first asked."""
+    """Client of one topic in one process; connects on first use."""
 
     def __init__(self, servers: str, name: str, settings: Mapping[str, Argument]) -> None:
         self.servers = servers
@@ -99,8 +99,8 @@ class Topic:
             "bootstrap.servers": self.servers,
             "enable.auto.commit": False,
             "enable.partition.eof": True,
-            "auto.offset.reset": "error",  # what is missing must not be passed over
-            "fetch.wait.max.ms": 10,  # what we read is there; a broker that waits for more only holds us up
+            "auto.offset.reset": "error",  # missing messages must not be skipped
+            "fetch.wait.max.ms": 10,  # the messages exist; a broker that waits for more only delays the batch
             **{name: reveal(value) for name, value in self.settings.items()},
             "error_cb": self._hear,
             "logger": _log,
@@ -109,7 +109,7 @@ class Topic:
     def _hear(self, error: Any) -> None:
         self._said = [*self._said[-4:], error.str()]
 
-    # What there is.
+    # Metadata.
 
     def partitions(self) -> list[int]:
         module = kafka()
@@ -120,7 +120,7 @@ class Topic:
             raise self._unreachable(error) from None
         if found.error is not None and found.error.code() == module.KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise SourceError(
-                f'there is no topic "{self.name}" at {self.servers}',
+                f'unknown topic "{self.name}" at {self.servers}',
                 code="kafka-topic",
                 hint="Create it first; names of topics are case-sensitive.",
             )
@@ -206,7 +206,7 @@ class Topic:
                     raise self._stalled(left, reached)
                 for partition in done:
                     del left[partition]
-                if done and left:  # what follows in these is for the next batch
+                if done and left:  # further messages of these are for the next batch
                     consumer.pause([module.TopicPartition(self.name, partition) for partition in done])
             consumer.resume(assigned)  # a pause would outlive the assignment
             consumer.unassign()
@@ -215,7 +215,7 @@ class Topic:
         return found, np.array(partitions, np.int64), np.array(offsets, np.int64)
 
     def _ends_among(self, errors: list[Any], left: Mapping[int, PartitionRead], module: Any) -> dict[int, int]:
-        """Where partitions end: behind the last message there may be offsets of transactions, which nobody sends."""
+        """Ends of partitions: after the last message there may be transaction markers, which are never delivered."""
         ends: dict[int, int] = {}
         for message in errors:
             code, reading = message.error().code(), left.get(message.partition())
@@ -254,43 +254,43 @@ class Topic:
             consumer.close()
         self._admin = None
 
-    # What may go wrong.
+    # Errors.
 
     def gone(self, partition: int, wanted: int, first: int | None) -> SourceError:
         there = f"; what is left begins at {first}" if first is not None else ""
         return SourceError(
             f"messages of {self.name}/{partition} from offset {wanted} on were deleted before they were read{there}",
             code="kafka-offsets-gone",
-            detail="The topic keeps them for a shorter time than the query was behind, or was made anew.",
-            hint="Begin again with another checkpoint, and let the topic keep its messages for longer.",
+            detail="The retention of the topic is shorter than the lag of the query, or the topic was recreated.",
+            hint="Start over with a new checkpoint, and increase the retention of the topic.",
         )
 
     def _stalled(self, left: Mapping[int, PartitionRead], reached: Mapping[int, int]) -> SourceError:
         partition, reading = next(iter(left.items()))
         return SourceError(
             f"{self.name}/{partition} has not sent offset {reached[partition]} for {STALLED_SECONDS:.0f} seconds,"
-            f" though it reached {reading.end} before",
+            f" although it reached {reading.end} before",
             code="kafka-unreachable",
             detail=self._last_words(),
-            hint=f"Are the brokers {self.servers} up? Start again to go on from here.",
+            hint=f"Check that the brokers {self.servers} are up, then restart the query; it resumes here.",
         )
 
     def _unreachable(self, error: Any) -> SourceError:
         if error.args[0].code() in (kafka().KafkaError._INVALID_ARG, kafka().KafkaError._CONFLICT):
             return SourceError(
-                f"Kafka's library does not take the options of topic {self.name}: {error.args[0].str()}",
+                f"invalid Kafka options of topic {self.name}: {error.args[0].str()}",
                 code="source-argument",
-                hint="Options with a dot in their name are those of librdkafka, written in double quotes.",
+                hint="Write options of librdkafka, which have a dot in their name, in double quotes.",
             )
         return SourceError(
-            f"Kafka does not answer at {self.servers}: {error.args[0].str()}",
+            f"cannot reach Kafka at {self.servers}: {error.args[0].str()}",
             code="kafka-unreachable",
             detail=self._last_words(),
-            hint="Is the address right, and are options as \"security.protocol\" => 'SSL' needed?",
+            hint="Check the address, and options such as \"security.protocol\" => 'SSL'.",
         )
 
     def _last_words(self) -> str | None:
-        return f"The last that was heard: {self._said[-1]}." if self._said else None
+        return f"Last error: {self._said[-1]}." if self._said else None
 
 
 def _as_text(value: Argument) -> str | Secret:

@@ -1,4 +1,4 @@
-"""The streams of the NEXMark benchmark: people, auctions and bids of one generated auction house."""
+"""NEXMark source: persons, auctions and bids of the generator."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ class NexmarkSource(Source):
         arguments.done(most=1)
         assert isinstance(events, int | None) and isinstance(seed, int) and isinstance(disorder, int)
         if (events is not None and events < 0) or disorder < 1:
-            raise arguments.error("nexmark() needs events of at least 0 and a disorder of at least 1")
+            raise arguments.error("events of nexmark() must be at least 0, its disorder at least 1")
         if disorder > 1 and disorder % SHUFFLE == 0:
-            raise arguments.error(f"a disorder of nexmark() must not be a multiple of {SHUFFLE}")
+            raise arguments.error(f"disorder of nexmark() must not be a multiple of {SHUFFLE}")
         self.events = events
         self._start = None if start is None else str(start)
         try:
             per_second = Fraction(str(rate))
             at = 0 if self._start is None else instant(self._start)
         except (ValueError, ZeroDivisionError) as error:
-            raise arguments.error(f"an option of nexmark() cannot be read: {error}") from None
+            raise arguments.error(f"invalid option of nexmark(): {error}") from None
         if per_second <= 0:
             raise arguments.error("the rate of nexmark() must be greater than 0")
         self._house = House(seed, per_second, at, disorder)
@@ -114,7 +114,7 @@ class NexmarkSource(Source):
         return tuple(start + (end - start) * task // tasks for task in range(1, tasks))
 
     def latest(self, start: int, end: int) -> Instant:
-        # The last events hold a whole group and an epoch: what came before them is older.
+        # The last events hold a whole group and an epoch: all before are older.
         tail = max(start, end - 2 * (self._house.disorder + EPOCH))
         event = events_of(self.house, self.kind, tail, end).event
         return int(self.house.time(event).max()) if len(event) else BEFORE_ALL
@@ -126,7 +126,7 @@ class NexmarkSource(Source):
 
 
 def _kind(arguments: SourceArguments) -> str:
-    kind = arguments.positional(0, "what to make: nexmark('person'), nexmark('auction') or nexmark('bid')")
+    kind = arguments.positional(0, "a kind of event: nexmark('person'), nexmark('auction') or nexmark('bid')")
     if not isinstance(kind, str) or kind not in KINDS:
-        raise arguments.error(f"nexmark() makes {', '.join(map(repr, KINDS))}, not {kind!r}")
+        raise arguments.error(f"the kind of nexmark() must be one of {', '.join(map(repr, KINDS))}, not {kind!r}")
     return kind

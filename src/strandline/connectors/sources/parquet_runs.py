@@ -1,7 +1,7 @@
-"""Many rows in the order of their time, without having them all in memory: sorted runs, and their merge.
+"""External sort by time: sorted runs on disk, and their merge.
 
-Tasks write runs, each a file of rows sorted by time. To merge them, time is cut into pieces with about equally many
-rows; each run is memory-mapped, and its part of a piece is a slice of it.
+Tasks write runs, each a file of rows sorted by time. To merge them, time is divided into ranges with about equally many
+rows; each run is memory-mapped, and its part of a range is a slice of it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from strandline.runtime.kernels.batch import Times
 from strandline.runtime.kernels.columns import LEAST_INT64, polars_type
 
 RUN_ROWS = 500_000
-_SAMPLE = 1_000  # each such row of a run says where time may be cut
+_SAMPLE = 1_000  # sampling interval of split points in a run
 
 
 def write_runs(
@@ -68,7 +68,7 @@ def _typed(name: str, given: pl.DataType, kind: Type) -> pl.Expr:
 
 
 def _key(time: str) -> pl.Expr:
-    """What is sorted by; rows without a time come first, and will be set apart when they are read."""
+    """Sort key; rows without a time come first, and are rejected on reading."""
     return pl.col(time).to_physical().cast(pl.Int64).fill_null(LEAST_INT64)
 
 
@@ -96,7 +96,7 @@ def _keys(run: pa.Table, time: str) -> Times:
 
 
 def _cuts(keys: Sequence[Times], piece_rows: int) -> Times:
-    """Times that divide the rows of all runs into pieces of about the wanted size."""
+    """Times that divide the rows of all runs into ranges of about the requested size."""
     step = max(1, min(_SAMPLE, piece_rows))
     samples = np.sort(np.concatenate([key[step - 1 :: step] for key in keys]))
     every = max(1, piece_rows // step)

@@ -1,4 +1,4 @@
-"""A generated stream: so many rows per second, the same rows in every run."""
+"""Rate source: a generated stream of a fixed rate, the same rows in every run."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class _Options:
     burst_seconds: float
 
     def rows_by(self, seconds: float) -> int:
-        """How many rows there are after so many seconds."""
+        """Number of rows after this many seconds."""
         early = min(seconds, self.burst_seconds)
         return int(early * self.rate * self.burst + (seconds - early) * self.rate)
 
     def instants_of(self, number: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """When rows appear, in microseconds from the beginning."""
+        """Times of rows, in microseconds from the beginning."""
         fast = self.rate * self.burst
         early = np.minimum(number, self.burst_seconds * fast)
         found: npt.NDArray[np.int64] = np.floor(
@@ -56,8 +56,8 @@ class RateSource(Source):
     Row n has time `start + n / rows_per_second`. A column named `value` is n, `key` is a number below `keys`, `random`
     a number in [0, 1); both are drawn by a hash of (seed, n). With `keys => (10, 500)` there are `key` and `key2`, each
     below its number. Rows appear as their time comes, or as fast as they are taken with `pace => false`. Without
-    `start` the clock at the first start counts, and is remembered. With `burst => 5, burst_seconds => 60` they come
-    five times as fast in the first minute.
+    `start` it is the clock at the first start, which is saved. With `burst => 5, burst_seconds => 60` they come five
+    times as fast in the first minute.
     """
 
     traits = Traits(True, True, True, "row n is a function of n and the seed")
@@ -99,7 +99,7 @@ class RateSource(Source):
             if start is not None:
                 instant(str(start))
         except (ValueError, TypeError) as error:
-            raise arguments.error(f"an option of rate() cannot be read: {error}") from None
+            raise arguments.error(f"invalid option of rate(): {error}") from None
         if numbers[0] <= 0 or numbers[1] <= 0 or numbers[2] < 0 or not listed or min(listed) <= 0:
             raise arguments.error("rows_per_second, keys and burst of rate() must be greater than 0")
         assert isinstance(seed, int) and (total is None or isinstance(total, int))
@@ -142,7 +142,7 @@ class RateSource(Source):
         return instant(start) if start is not None else self._clock_start()
 
     def _clock_start(self) -> int:
-        """When the first start of the query was; a replay must see the same times."""
+        """Time of the first start of the query; a replay must see the same times."""
         if self._began is None:
             self._began = first_start(self.directory)
         return self._began

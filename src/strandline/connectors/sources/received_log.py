@@ -1,9 +1,9 @@
-"""What was received and cannot be asked for again: written to disk before anybody hears that it was taken.
+"""Log of received input that cannot be requested again: written to disk before it is acknowledged.
 
 A position is a number of lines. The lines lie in files named by the number of their first line. Lines that came
-together are a block: a head with their number, their size and their checksum, then the lines. The file `head` says how
-far blocks were acknowledged, and is on disk before the sender hears of it: what is missing up to there is damage, and
-what follows was interrupted while it was written, and is cut off unless it is whole.
+together are a block: a head with their number, their size and their checksum, then the lines. The file `head` has the
+end of the acknowledged blocks, and is on disk before the acknowledgement: a gap up to there is damage, and an
+incomplete block after it was interrupted, and is truncated.
 """
 
 from __future__ import annotations
@@ -26,13 +26,12 @@ from strandline.core.errors import SourceError, damaged
 from strandline.logical.catalog import BaseStream
 
 SEGMENT_BYTES = 8 * 2**20
-BATCHES_KEPT = 3  # Spark repeats at most the batch that is under way; the others are for peace of mind
+BATCHES_KEPT = 3  # Spark repeats at most the current batch; the others are a reserve
 _BLOCK_HEAD = re.compile(rb"#(\d+) (\d+) ([0-9a-f]{8})\n")
 
 
 class ReceivedHead(NamedTuple):
-    """How far lines were acknowledged: how many, in which file the last ones are, and how long it was then. `first` is
-    the oldest file that is still needed."""
+    """End of the acknowledged lines: their number, the last file and its length. `first` is the oldest needed file."""
 
     lines: int
     start: int
@@ -42,7 +41,7 @@ class ReceivedHead(NamedTuple):
 
 
 class ReceivedLog:
-    """The lines of one stream on disk. One process writes; any process may read what has a position."""
+    """Lines of one stream on disk. One process writes; any process may read lines with a position."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -60,7 +59,7 @@ class ReceivedLog:
     # In the driver's process: writing.
 
     def open(self) -> None:
-        """Go on where an earlier run has stopped, perhaps in the midst of a block."""
+        """Resume after an earlier run, perhaps in the middle of a block."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self._head = HeadFile(self.directory / "head")
         size = self._look()
@@ -69,15 +68,15 @@ class ReceivedLog:
         self._begin_segment()
 
     def check(self, position: int) -> None:
-        """Make sure that everything that was acknowledged from a position on is there, as it came."""
+        """Check that all lines acknowledged from a position on are intact."""
         self._look()
         if self._starts and self._starts[0] > position:
-            raise damaged(self._path(position))  # or what begins before it
+            raise damaged(self._path(position))  # or one that begins before it
         if position > self.written:
             raise damaged(self.directory)
 
     def _look(self) -> int:
-        """Learn what is on disk, all of it; how long the last file is up to the end of its last whole block."""
+        """Scan the files; returns the length of the last file up to the end of its last complete block."""
         self._starts = self._found()
         head = self._read_head()
         if head is None:
@@ -120,9 +119,9 @@ class ReceivedLog:
             self._head.close()
 
     def append(self, lines: Sequence[bytes]) -> None:
-        """Keep lines, all or none; they are on disk when this returns. Empty lines are no lines.
+        """Append lines, all or none; they are on disk when this returns. Empty lines are skipped.
 
-        Those who wait for the disk at the same time wait together: one of them flushes for all.
+        Concurrent appends share a flush (group commit).
         """
         lines = [line for line in lines if line.strip()]
         if not lines:
@@ -134,7 +133,7 @@ class ReceivedLog:
             try:
                 self._write(_block(lines))
             except OSError:
-                # A full disk: what a block has left behind would be taken for a part of the next one.
+                # A full disk: the rest of a block would be taken for a part of the next one.
                 os.truncate(self._path(self._starts[-1]), before)
                 self._size = before
                 raise
@@ -165,7 +164,7 @@ class ReceivedLog:
                 self._begin_segment()
 
     def end(self) -> None:
-        """Nothing will follow, also not after a restart."""
+        """End the stream, also for a restart."""
         with self._syncing:
             self._flush()
             self.ended = True
@@ -185,16 +184,16 @@ class ReceivedLog:
         sync_directory(self.directory)
         self._write_head(self._size)
 
-    # What there is to read.
+    # Reading.
 
     def advance(self, position: int, limit: int) -> tuple[int, bool]:
-        """How far to read: whole files, if there are several. What nobody can ask for any more is removed."""
+        """End of the next read: whole files, if there are several. Files that no replay needs are removed."""
         if position not in self._asked:
             self._asked.append(position)
         with self._syncing, self._writing:
-            if not self._starts:  # somebody who does not receive, but looks at what was received
+            if not self._starts:  # a process that does not receive, but reads the log
                 self._look()
-            ended = self.ended  # before the look: what came before the end is on disk by then
+            ended = self.ended  # before the read: input before the end is on disk by then
             if self._file is not None and self.written > max(position, self._starts[-1]):
                 self._begin_segment()
             if len(self._asked) == BATCHES_KEPT:
@@ -210,7 +209,7 @@ class ReceivedLog:
         return [*self._starts[1:], self.kept]
 
     def waiting_bytes(self) -> int:
-        """How much is on disk that no batch has asked for."""
+        """Bytes on disk that no batch has read."""
         with self._writing:
             asked = self._asked[-1] if self._asked else 0
             unread = [start for start, end in zip(self._starts, self._ends(), strict=True) if end > asked]
@@ -234,10 +233,10 @@ class ReceivedLog:
         inside = [s for s, after in zip(starts, [*starts[1:], end], strict=True) if s < end and after > start]
         if not inside or inside[0] > start:
             raise SourceError(
-                f'what stream "{stream.name}" received before line {inside[0] if inside else end} is not kept any more',
+                f'input of stream "{stream.name}" before line {inside[0] if inside else end} is no longer retained',
                 code="not-replayable",
-                detail=f"Lines from {start} on were asked for; {self.directory} has no file with them.",
-                hint="Lines are removed when the batches with them are over. Begin again with another checkpoint.",
+                detail=f"Lines from {start} on were requested; {self.directory} has no file with them.",
+                hint="Lines are removed once their batches are committed. Start over with a new checkpoint.",
             )
         for first, after in zip(inside, [*inside[1:], end], strict=True):
             number = max(start, first)

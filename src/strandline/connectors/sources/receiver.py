@@ -1,4 +1,4 @@
-"""What sources have in common that wait for others to send: an address, lines out of bytes, and a limit."""
+"""Common part of sources that receive: an address, lines from bytes, and a backlog limit."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from strandline.logical.catalog import Argument, BaseStream, SourceCall
 
 LONGEST_LINE = 16 * 2**20
 SHOWN_OF_LONG_LINE = 1_000
-GLANCE_SECONDS = 0.2  # how often a thread that waits looks whether it should stop
+GLANCE_SECONDS = 0.2  # poll interval of a waiting thread for a stop
 
 
 def address_of(arguments: SourceArguments) -> tuple[str, int]:
-    """The host and the port of `'host:port'`; a port alone is one of this machine."""
+    """Host and port of `'host:port'`; a port alone is on this machine."""
     function = arguments.call.function
     text = str(arguments.positional(0, f"an address, as in {function}('localhost:9999')"))
     host, _, port = text.rpartition(":")
     if not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > 65535:
-        raise arguments.error(f"'{text}' is not an address; write {function}('localhost:9999')")
+        raise arguments.error(f"invalid address '{text}'; write {function}('localhost:9999')")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def address_reached(call: SourceCall) -> list[Reach]:
-    """What a source at an address reaches, whether it connects or listens there."""
+    """Resource of a source at an address, whether it connects or listens there."""
     stream = BaseStream("", (), call, None)
     return [Host(*address_of(SourceArguments(stream)))]
 
 
 def refuse_open_door(function: str, host: str, token: Secret | None, span: Span | None) -> None:
-    """Refuse to listen where other machines can connect, unless they must know a token."""
+    """Refuse to listen where other machines can connect without a token."""
     if token is None and not all(map(_is_loopback, _addresses(host) or [""])):
         raise SourceError(
             f"{function}() listens on {host or 'all interfaces'}, which other machines can reach, without a token",
@@ -69,9 +69,9 @@ def listen(function: str, host: str, port: int, token: Secret | None) -> socket.
     """A socket that waits for connections at an address."""
     try:
         places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        # A name may have addresses of both kinds; clients that know only one mostly know the older.
+        # A name may have addresses of both families; clients with only one mostly have IPv4.
         family, _, _, _, where = min(places, key=lambda place: place[0] != socket.AF_INET)
-        # Asked again, of the address itself: a name may lead elsewhere by now.
+        # Checked again for the address itself: the name may resolve differently by now.
         refuse_open_door(function, str(where[0]), token, None)
         listener = socket.create_server((str(where[0]), port), family=family, reuse_port=False, backlog=128)
         listener.settimeout(GLANCE_SECONDS)
@@ -83,7 +83,7 @@ def listen(function: str, host: str, port: int, token: Secret | None) -> socket.
 def accept_connections(
     listener: socket.socket, is_over: Callable[[], bool], welcome: Callable[[socket.socket], None]
 ) -> None:
-    """Hand connections over until it is over, whatever goes wrong with one of them."""
+    """Accept connections until closed; an error of one of them does not end the loop."""
     while not is_over():
         try:
             connection, _ = listener.accept()
@@ -92,14 +92,14 @@ def accept_connections(
         except OSError:
             if listener.fileno() < 0:
                 return  # closed
-            time.sleep(GLANCE_SECONDS)  # too many open files, or a client that has gone already
+            time.sleep(GLANCE_SECONDS)  # too many open files, or a client that has disconnected
             continue
         welcome(connection)
 
 
 def stop_listening(listener: socket.socket) -> None:
-    """Free the port at once. A thread that waits for connections keeps a socket that is only closed until it looks
-    again, and the next query at this address would be refused."""
+    """Free the port immediately. A thread in accept() keeps a closed socket until its next poll, and the next query at
+    this address would be refused."""
     with contextlib.suppress(OSError):
         listener.shutdown(socket.SHUT_RDWR)
     listener.close()
@@ -109,12 +109,12 @@ def address_taken(host: str, port: int, error: OSError | UnicodeError) -> Source
     return SourceError(
         f"cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}",
         code="address-unusable",
-        hint="Another query or program may wait there already; stop it, or choose another port.",
+        hint="Another process may be listening there; stop it, or choose another port.",
     )
 
 
 class Receiver:
-    """What a source has received, and what went wrong while it was filled."""
+    """Received input of a source, and the failure of its receiver."""
 
     def __init__(self, stream: BaseStream, directory: Path | None, end_marker: Argument, most_bytes: Argument) -> None:
         assert isinstance(most_bytes, int)
@@ -123,7 +123,7 @@ class Receiver:
         self._temporary: Path | None = None
         self.received = ReceivedLog(directory / "received" if directory is not None else Path())
         self.end_marker = str(end_marker).encode() if end_marker is not None else None
-        self.most_bytes = most_bytes  # what may wait on disk; who sends must wait then
+        self.most_bytes = most_bytes  # limit of unread bytes on disk; senders must wait beyond it
         self.failure: Exception | None = None
 
     def open(self) -> None:
@@ -133,7 +133,7 @@ class Receiver:
         self.received.open()
 
     def verify(self, position: int) -> None:
-        """Make sure that what was received and not read yet is there."""
+        """Check that the unread input is intact."""
         if not self._in_memory:
             self.received.check(position)
 
@@ -144,7 +144,7 @@ class Receiver:
 
     @property
     def is_full(self) -> bool:
-        """Whether as much waits to be read as may wait."""
+        """True if the backlog has reached its limit."""
         return self.received.waiting_bytes() >= self.most_bytes
 
     def take(self, lines: list[bytes]) -> int:
@@ -163,9 +163,9 @@ class Receiver:
             if isinstance(self.failure, SourceError):
                 raise self.failure
             raise SourceError(
-                f'stream "{self.stream.name}" cannot take in what it is sent: {self.failure}',
+                f'stream "{self.stream.name}" cannot store its input: {self.failure}',
                 code="receiver-failed",
-                hint=f"Look at {self.received.directory}: is there room, and may it be written?",
+                hint=f"Check the free space and the permissions of {self.received.directory}.",
             )
         return self.received.advance(position, limit_rows)
 
@@ -175,7 +175,7 @@ class Receiver:
 
 
 class LineBuffer:
-    """Cuts what comes in into lines. Of a line without end only the beginning is kept, which nobody takes for JSON."""
+    """Splits input into lines. Of an overlong line only the beginning is kept, which is not valid JSON."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
@@ -201,6 +201,6 @@ class LineBuffer:
         return [bytes(self.last()[:SHOWN_OF_LONG_LINE])]
 
     def last(self) -> bytes:
-        """What came after the last line break."""
+        """Input after the last line break."""
         rest, self._rest = bytes(self._rest), bytearray()
         return b"" if self._skips and not rest else rest

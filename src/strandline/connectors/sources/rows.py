@@ -16,7 +16,7 @@ from strandline.logical.catalog import Argument
 class RowsSource(Source):
     """`rows((1, 'a', TIMESTAMP '2024-01-01 00:00:00'), …)`; ends after the last row."""
 
-    traits = Traits(True, True, True, "the rows stand in the statement")
+    traits = Traits(True, True, True, "the rows are in the statement")
 
     def check(self, span: Span | None) -> None:
         arguments = SourceArguments(self.stream, span)

@@ -1,4 +1,4 @@
-"""JSON lines over TCP: from a server that we connect to, or from whoever connects to us."""
+"""Socket source: JSON lines over TCP, as client or server."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ class SocketSource(Source):
     """`socket('host:port', listen => false, reconnect => false, end_marker => NULL, max_backlog => 1073741824)`.
 
     Connects to a server and reads JSON lines until it hangs up; with `listen => true` others connect to us, up to
-    `max_connections` at a time, and with `token` the first line of each must be that text. TCP has no word for "taken",
-    so a sender does not know what was lost with a process that died.
+    `max_connections` at a time, and with `token` the first line of each must be that text. TCP has no acknowledgement
+    of the application, so a sender does not learn what was lost with a process that died.
     """
 
     traits = Traits(
         replayable=False,
         ordered=True,
         idempotent=False,
-        note="what is on disk is read again; what the process had not yet written is lost when it dies",
+        note="input on disk is replayed; input that the process had not yet written is lost when it dies",
     )
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
@@ -81,13 +81,13 @@ class SocketSource(Source):
         arguments = SourceArguments(self.stream, span)
         address_of(arguments)
         if self.listens and self.reconnects:
-            raise arguments.error("socket() either listens or connects; reconnect does not go with listen")
+            raise arguments.error("reconnect of socket() cannot be combined with listen")
         if not self.listens and self.port == 0:
-            raise arguments.error("port 0 is none that socket() can connect to")
+            raise arguments.error("socket() cannot connect to port 0")
         if not self.listens and self.token is not None:
-            raise arguments.error("token of socket() is what others must show to us; it goes with listen => true")
+            raise arguments.error("token of socket() needs listen => true")
         if self.max_connections < 1:
-            raise arguments.error("max_connections of socket() is at least 1")
+            raise arguments.error("max_connections of socket() must be at least 1")
         if self.listens:
             refuse_open_door("socket", self.host, self.token, span)
 
@@ -137,13 +137,13 @@ class SocketSource(Source):
 
     def _let_in(self, connection: socket.socket) -> None:
         self._threads = [thread for thread in self._threads if thread.is_alive()]
-        if len(self._threads) > self.max_connections:  # one of them is the thread that asks
+        if len(self._threads) > self.max_connections:  # one of them is the calling thread
             connection.close()
         else:
             self._start(self._take_from_client, connection)
 
     def _take_from_client(self, connection: socket.socket) -> None:
-        """Everything that a client sends, if it shows the token first where there is one."""
+        """Read all input of a client, after its token where one is required."""
         rest = b""
         if self._shown_token is not None:
             first = self._first_line(connection)
@@ -154,7 +154,7 @@ class SocketSource(Source):
         self._take_all(connection, rest)
 
     def _first_line(self, connection: socket.socket) -> tuple[bytes, bytes] | None:
-        """The first line of a connection and what came after it; None if it does not come in time."""
+        """First line of a connection and the input after it; None if it does not come in time."""
         deadline = time.monotonic() + TOKEN_SECONDS
         data = b""
         while b"\n" not in data:
@@ -191,9 +191,9 @@ class SocketSource(Source):
             self.receiver.received.end()
             return
         self.receiver.failure = SourceError(
-            f'the connection of stream "{self.stream.name}" to {self.host}:{self.port} broke off',
+            f'the connection of stream "{self.stream.name}" to {self.host}:{self.port} was lost',
             code="connection-lost",
-            hint="Start again to go on with what comes then, or write reconnect => true.",
+            hint="Restart the query to resume with new input, or write reconnect => true.",
         )
 
     @property
@@ -201,8 +201,7 @@ class SocketSource(Source):
         return self._closing.is_set() or self.receiver.received.ended or self.receiver.failure is not None
 
     def _take_all(self, connection: socket.socket, received: bytes = b"") -> bool:
-        """Everything that a connection brings after what was `received`, until one of both ends is closed; whether the
-        other end said so."""
+        """All input of a connection after `received`, until either end closes; returns whether the other end did."""
         buffer = LineBuffer()
         connection.settimeout(GLANCE_SECONDS)
         try:
@@ -210,7 +209,7 @@ class SocketSource(Source):
                 self.receiver.take(buffer.feed(received))
                 while not self._over:
                     if self.receiver.is_full:
-                        self._closing.wait(GLANCE_SECONDS)  # who sends will notice that nobody reads
+                        self._closing.wait(GLANCE_SECONDS)  # the sender notices the closed connection
                         continue
                     try:
                         data = connection.recv(RECEIVE_BYTES)
@@ -233,7 +232,7 @@ class SocketSource(Source):
     def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
         return self.receiver.advance(position, limit_rows)
 
-    # On a worker: reading what the driver wrote.
+    # On a worker.
 
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
         yield from self.receiver.read(start, end)

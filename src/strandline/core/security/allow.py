@@ -1,7 +1,7 @@
-"""Confinement: which files, hosts, connectors, functions and secrets SQL may reach.
+"""Confinement: the files, hosts, connectors, functions and secrets that SQL may access.
 
-Connectors say what they reach (`reaches`), and `Allow.check` is the one place that decides. It is asked when a stream
-or a sink is declared, before a connector touches anything.
+Connectors declare their resources (`reaches`), and `Allow.check` alone decides, when a stream or a sink is declared,
+before a connector touches anything.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Unconfined:
-    """Something that no rule can bound, such as a setting of a library that runs a command."""
+    """A resource that no rule can bound, such as a setting of a library that runs a command."""
 
     what: str
 
@@ -55,12 +55,12 @@ Reach: TypeAlias = FilePath | Host | Unconfined | Secret
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """What SQL may reach: nothing but what is listed.
+    """Allow list of resources for SQL.
 
-    `roots` are directories; a path is inside of one if its real path is, symbolic links and `..` resolved. `hosts` are
-    `name` or `name:port`; `*.example.com` stands for the hosts below a domain, `*` for all. `secrets` are references as
-    in `secret('…')`, with `*`. `connectors` and `functions` are names: connectors of other packages must be listed, and
-    of ours and of the registered functions all are allowed if the list is None.
+    `roots` are directories; a path is in one if its real path is, symbolic links and `..` resolved. `hosts` are `name`
+    or `name:port`; `*.example.com` stands for the hosts below a domain, `*` for all. `secrets` are references as in
+    `secret('…')`, with `*`. `connectors` and `functions` are names: connectors of other packages must be listed, and of
+    ours and of the registered functions all are allowed if the list is None.
     """
 
     roots: tuple[str | os.PathLike[str], ...] = ()
@@ -73,7 +73,7 @@ class Allow:
         for name in ("roots", "hosts", "connectors", "functions", "secrets"):
             if isinstance(getattr(self, name), str):
                 raise SetupError(
-                    f"{name} of Allow is a tuple of texts, not a text",
+                    f"{name} of Allow must be a tuple of strings, not a string",
                     code="usage",
                     hint=f'Write Allow({name}=("…",)).',
                 )
@@ -89,7 +89,7 @@ class Allow:
             kind, separator, value = rule.partition(":")
             if kind not in _KINDS or not separator or not value:
                 raise SetupError(
-                    f'cannot read --allow "{rule}"',
+                    f'invalid --allow "{rule}"',
                     code="usage",
                     hint="Write dir:/data, host:broker:9092, connector:name, function:name or secret:env:NAME.",
                 )
@@ -103,7 +103,7 @@ class Allow:
         )
 
     def check(self, connector: str, is_foreign: bool, reaches: Iterable[Reach], span: Span | None) -> None:
-        """Refuse a connector whose name or whose reach is not allowed."""
+        """Reject a connector whose name or resources are not allowed."""
         if (self.connectors is None and is_foreign) or not _is_listed(connector, self.connectors):
             raise _refusal(f"the connector {connector}()", f"--allow connector:{connector}", span)
         for reach in reaches:
@@ -142,7 +142,7 @@ _KINDS = ("dir", "host", "connector", "function", "secret")
 
 
 def glob_reaches(pattern: str) -> list[Reach]:
-    """What a glob can match: all below its directory, wherever links lead, and the files that match by now."""
+    """Resources of a glob: all below its directory, wherever links lead, and the present matches."""
     wildcard = min((pattern.index(sign) for sign in "*?[" if sign in pattern), default=len(pattern))
     directory = os.path.dirname(pattern[:wildcard]) if wildcard < len(pattern) else pattern
     if ".." in pattern[wildcard:].split("/"):  # it leads out again, from directories that there may be later
@@ -152,7 +152,7 @@ def glob_reaches(pattern: str) -> list[Reach]:
 
 
 def url_reaches(location: str) -> Reach:
-    """What a path or a URL of an object store reaches: a file, or the host or bucket of the URL."""
+    """Resource of a path or a URL of an object store: a file, or the host or bucket of the URL."""
     parts = urlsplit(location)
     if "://" not in location:
         return FilePath(location)
@@ -160,7 +160,7 @@ def url_reaches(location: str) -> Reach:
 
 
 def secrets_in(values: Iterable[object]) -> list[Reach]:
-    """The secrets among arguments, also inside of lists."""
+    """Secrets among arguments, also in lists."""
     secrets: list[Reach] = []
     for value in values:
         if isinstance(value, Secret):
@@ -197,5 +197,5 @@ def _matches(rule: str, name: str, port: int | None) -> bool:
 
 
 def _refusal(what: str, rule: str | None, span: Span | None) -> SetupError:
-    hint = "Leave it out." if rule is None else f"Whoever starts the program can allow it: {rule}."
+    hint = "Leave it out." if rule is None else f"To allow it, start the program with {rule}."
     return SetupError(f"{what} is not allowed here", code="not-allowed", hint=hint, span=span)

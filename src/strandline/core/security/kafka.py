@@ -1,4 +1,4 @@
-"""What the settings of Kafka's library reach: brokers, files of keys and certificates, and more that no rule bounds."""
+"""Resources of librdkafka settings: brokers, files of keys and certificates, and settings that no rule bounds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FILES: Final = re.compile(r"ssl\.[\w.]*location|sasl\.kerberos\.keytab|https\.c
 
 
 def kafka_reaches(servers: str, settings: Mapping[str, object]) -> list[Reach]:
-    """The brokers of `host:port, …`, and what the settings add."""
+    """The brokers of `host:port, …`, and the resources of the settings."""
     reaches: list[Reach] = [_broker(server) for server in servers.split(",") if server.strip()]
     for name, value in settings.items():
         text = reveal(value) if isinstance(value, Secret) else str(value)

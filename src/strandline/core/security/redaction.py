@@ -11,20 +11,20 @@ from typing import Final
 
 HIDDEN: Final = "***"
 
-# All repetitions are bounded: a text may be long, and of somebody else's making.
+# All repetitions are bounded: a text may be long and hostile.
 _WORD: Final = r"(?:password|passwd|passphrase|\bpwd\b|token|secret|credential|api[_.-]?key|key\.pem)"
 _NAME: Final = _WORD + r"[\w.-]{0,40}"
 _OPTION: Final = re.compile(_WORD, re.IGNORECASE)
 
-# The group of a match is what is hidden. A quote inside of an SQL text is doubled.
+# The group of a match is hidden. A quote in an SQL text is doubled.
 _PATTERNS: Final = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        # user:password@ in a URL. Up to the last @: one inside of a password is not always escaped.
+        # user:password@ in a URL. Up to the last @: one in a password is not always escaped.
         r"://[^\s/?#@:'\"]{0,256}:((?:[^\s'\"]|''){1,512})@",
         # name => 'text' and name = 'text', as options of a connector are written
         rf"{_NAME}\"?\s{{0,20}}=>?[\s(]{{0,20}}'((?:[^']|'')*)'",
-        # name=text and name='text' inside of a connection string, a URL's query or a setting
+        # name=text and name='text' in a connection string, a URL's query or a setting
         rf"{_NAME}=(?:''|'|\")((?:[^'\"\\]|\\.)+)",
         rf"{_NAME}=([^\s'\"&,;)>=][^\s'\"&,;)]*)",
         r"\bpassword\s{0,20}=\s{0,20}([^\s'\"&,;)>=][^\s'\"&,;)]*)",
@@ -39,12 +39,12 @@ _PATTERNS: Final = tuple(
 
 
 def is_sensitive(option: str) -> bool:
-    """Whether the name of an option says that its value is a secret."""
+    """True if the name of an option marks its value as a secret."""
     return _OPTION.search(option) is not None
 
 
 def hidden_ranges(text: str) -> list[tuple[int, int]]:
-    """Where secrets stand in a text, in order and without overlaps."""
+    """Ranges of secrets in a text, in order and without overlaps."""
     ranges = sorted(match.span(1) for pattern in _PATTERNS for match in pattern.finditer(text))
     merged: list[tuple[int, int]] = []
     for start, end in ranges:
@@ -69,7 +69,7 @@ def redact_ranges(text: str, ranges: list[tuple[int, int]]) -> str:
 
 
 def moved(position: int, ranges: list[tuple[int, int]]) -> int:
-    """Where a position of a text is after `redact_ranges`; one inside of a secret is at its beginning."""
+    """New position of a character after `redact_ranges`; one within a secret maps to its beginning."""
     shift = 0
     for start, end in ranges:
         if position <= start:

@@ -19,7 +19,7 @@ MAX_BYTES: Final = 64 * 1024  # of a file with a secret
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Secret:
-    """A text that is never shown: a reference to it or, as `text`, one that stands in the statement itself."""
+    """A text that is never shown: a reference to it or, as `text`, a literal of the statement itself."""
 
     origin: Literal["env", "file", "text"]
     name: str
@@ -51,7 +51,7 @@ class Secret:
             value = content.decode().rstrip("\r\n")
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            raise self._missing(f"the file {self.name} cannot be read: {reason}") from None
+            raise self._missing(f"cannot read the file {self.name}: {reason}") from None
         if not value or len(content) > MAX_BYTES:
             raise self._missing(f"the file {self.name} is {'empty' if not value else 'too long for a secret'}")
         return value
@@ -88,7 +88,7 @@ def secret(reference: str) -> Secret:
 
 def bad_reference() -> SetupError:
     return SetupError(
-        "a secret is named by env:NAME or file:PATH",
+        "invalid secret reference: expected env:NAME or file:PATH",
         code="secret-reference",
         hint="Write secret('env:HOOK_TOKEN') or secret('file:/run/secrets/hook').",
     )

@@ -1,4 +1,4 @@
-"""Why an answer is empty: which source is silent, where time stands, and which operator lets nothing through."""
+"""Diagnosis of an empty result: idle sources, a stalled watermark, operators without output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _JOINS = ("HashJoin", "OuterHashJoin")
 
 @dataclass(frozen=True, slots=True)
 class QueryDiagnostics:
-    """All that is known of a query from outside: its operators, what they did, what its streams said."""
+    """Diagnostics of a query: its operators, their counters, and the status of its streams."""
 
     query: str
     flow: OperatorGraph
@@ -35,7 +35,7 @@ class QueryDiagnostics:
         return [self.statuses.get(name) or SourceStatus(name) for name in names]
 
     def passed(self, step: str) -> int:
-        """How many elements have left a step, or a stream for this query, whose drop box may take some."""
+        """Elements that left a step, or a stream for this query after sampling."""
         if step.startswith(SOURCE):
             status = self.statuses.get(step.removeprefix(SOURCE))
             return status.rows - status.dropped.get(self.query, 0) if status is not None else 0
@@ -57,7 +57,7 @@ def collect_diagnostics(query: str, metrics: PipelineMetrics) -> QueryDiagnostic
 
 
 def read_diagnostics(out: Path, query: str) -> QueryDiagnostics:
-    """What `strandline run` has written down of a query, while it runs or afterwards."""
+    """Diagnostics that `strandline run` has recorded of a query, while it runs or afterwards."""
     known: set[str] = set()
     for path in sorted(out.glob(f"**/{FLOW}")):
         flow = OperatorGraph.from_json(json.loads(path.read_text()))
@@ -65,11 +65,11 @@ def read_diagnostics(out: Path, query: str) -> QueryDiagnostics:
         if query in flow.results:
             return _recorded_evidence(query, flow, BatchRecords(path.parent))
     listed = f"There are {', '.join(sorted(known))}." if known else "It is the --out, or --checkpoint, of a run."
-    raise QueryError(f'{out} knows no query "{query}"', code="unknown-query", hint=listed)
+    raise QueryError(f'unknown query "{query}" in {out}', code="unknown-query", hint=listed)
 
 
 def _recorded_evidence(query: str, flow: OperatorGraph, records: BatchRecords) -> QueryDiagnostics:
-    """What the newest batch record says."""
+    """Diagnostics of the newest batch record."""
     listed = records.listed()
     newest = records.newest(listed[-1].batch) if listed else None
     if newest is None:
@@ -81,13 +81,13 @@ def _recorded_evidence(query: str, flow: OperatorGraph, records: BatchRecords) -
 
 
 def explain_why(diagnostics: QueryDiagnostics) -> str:
-    """The verdict in a sentence, the streams, the operators with what passed each of them, and what can be done."""
+    """Diagnosis: a sentence, the streams, the operators with their counts, and a hint."""
     verdict, marked, hint = next(_verdicts(diagnostics))
     lines = [f"{diagnostics.query} {verdict}", "", *_streams(diagnostics, marked), "", *_operators(diagnostics, marked)]
     return "\n".join([*lines, "", f"hint: {hint}"] if hint else lines)
 
 
-# What is wrong, most basic first: a sentence about the query, where it shows (a step or a stream), and a remedy.
+# Diagnoses, most basic first: a sentence about the query, where it shows (a step or a stream), and a remedy.
 _Verdict = tuple[str, str | None, str | None]
 
 
@@ -96,17 +96,17 @@ def _verdicts(diagnostics: QueryDiagnostics) -> Iterator[_Verdict]:
         yield f"has {_number(diagnostics.rows_out, 'result')}", None, None
     for status in diagnostics.streams:
         if not status.rows and (status.late or status.rejected):
-            kind, word = ("late", "WITHIN") if status.late else ("malformed", "the declared types")
+            kind, word = ("late", "WITHIN") if status.late else ("rejected", "the declared types")
             yield (
                 f"has no result: every row of {status.stream} was {kind}",
                 f"{SOURCE}{status.stream}",
-                f"Look at them: _{'late' if status.late else 'rejected'}/{status.stream} beside the results, or "
-                f'query.{"late" if status.late else "rejected"}("{status.stream}"). Does {word} fit?',
+                f"Inspect them: _{'late' if status.late else 'rejected'}/{status.stream} beside the results, or "
+                f'query.{"late" if status.late else "rejected"}("{status.stream}"). Check {word}.',
             )
     silent = [status for status in diagnostics.streams if not status.rows]
     if len(silent) == len(diagnostics.streams):
         ended = all(status.ended for status in silent)
-        what = "its streams have ended without a row" if ended else "no row has arrived yet"
+        what = "its streams ended without a row" if ended else "no row has arrived yet"
         yield f"has no result: {what}", f"{SOURCE}{silent[0].stream}", None
     yield from _stuck(diagnostics)
     for step in steps_of(diagnostics):
@@ -115,7 +115,7 @@ def _verdicts(diagnostics: QueryDiagnostics) -> Iterator[_Verdict]:
         if into and at.kind not in _JOINS and not diagnostics.passed(step) and not diagnostics.kept(step):
             yield f"has no result: {_blamed(diagnostics, step)} lets nothing through", step, _remedy(diagnostics, step)
     yield from _unmatched(diagnostics)
-    yield "has no result yet", None, "Rows are under way: an answer is known when time has come past it."
+    yield "has no result yet", None, "Rows are in flight: a result is final once the watermark passes it."
 
 
 def _stuck(diagnostics: QueryDiagnostics) -> Iterator[_Verdict]:
@@ -127,22 +127,22 @@ def _stuck(diagnostics: QueryDiagnostics) -> Iterator[_Verdict]:
     slowest = min(active, key=lambda status: status.watermark)
     if slowest.watermark == BEFORE_ALL:
         yield (
-            f"has no result: {_holder(slowest)} has sent no row, and nobody knows how far time has come there",
+            f"has no result: {_holder(slowest)} has sent no row and has no watermark",
             f"{SOURCE}{slowest.stream}",
-            f"If it may stay silent, declare {slowest.stream} with IDLE AFTER n SECONDS.",
+            f"If it may stay idle, declare {slowest.stream} with IDLE AFTER n SECONDS.",
         )
     ahead = max(diagnostics.streams, key=lambda status: status.high)
     if slowest.watermark < min(status.low for status in diagnostics.streams) or slowest.watermark < ahead.watermark:
         yield (
-            f"has no result: time stands at {show_instant(slowest.watermark)}, held by {_holder(slowest)}",
+            f"has no result: the watermark is held at {show_instant(slowest.watermark)} by {_holder(slowest)}",
             f"{SOURCE}{slowest.stream}",
-            f"Nothing later is known before {slowest.stream} gets there. A large WITHIN delays answers by as much; "
-            "IDLE AFTER lets others go on while it is silent.",
+            f"Results wait for {slowest.stream}. A large WITHIN delays results by as much; "
+            "IDLE AFTER excludes it from the watermark while it is idle.",
         )
 
 
 def _holder(status: SourceStatus) -> str:
-    """Who holds time back: a stream or, where it has partitions, the slowest of them."""
+    """The stream that holds the watermark, or the slowest of its partitions."""
     active = [name for name in status.partitions if name not in status.resting]
     if not active:
         return status.stream
@@ -154,7 +154,7 @@ def _unmatched(diagnostics: QueryDiagnostics) -> Iterator[_Verdict]:
     for step in steps_of(diagnostics):
         at = diagnostics.flow.steps[step]
         if at.kind in _JOINS and not diagnostics.passed(step) and all(diagnostics.passed(i) for i in at.inputs):
-            yield f"has no result: {_blamed(diagnostics, step)} has found no pair", step, _remedy(diagnostics, step)
+            yield f"has no result: {_blamed(diagnostics, step)} has found no match", step, _remedy(diagnostics, step)
 
 
 def _blamed(diagnostics: QueryDiagnostics, step: str) -> str:
@@ -165,7 +165,7 @@ def _blamed(diagnostics: QueryDiagnostics, step: str) -> str:
 def _remedy(diagnostics: QueryDiagnostics, step: str) -> str | None:
     at = diagnostics.flow.steps[step]
     if at.kind == "Filter":
-        return "No row satisfies it so far. Are units and spelling those of the data?"
+        return "No row satisfies it so far. Compare its units and spelling with the data."
     if at.kind not in _JOINS:
         return None
     spans = [status for status in diagnostics.streams if status.rows]
@@ -174,13 +174,13 @@ def _remedy(diagnostics: QueryDiagnostics, step: str) -> str | None:
     if late_start.low > early_end.high:
         return (
             f"{early_end.stream} ends at {show_instant(early_end.high)}, {late_start.stream} begins at "
-            f"{show_instant(late_start.low)}: rows meet only where the windows reach so far."
+            f"{show_instant(late_start.low)}: rows match only where their windows overlap."
         )
-    return "Rows meet when they are in their windows at the same time. Are the keys spelled alike on both sides?"
+    return "Rows match when their windows overlap. Compare the spelling of the keys on both sides."
 
 
 def steps_of(diagnostics: QueryDiagnostics) -> list[str]:
-    """The steps behind an answer, each after those that it reads."""
+    """The steps behind a result, inputs first."""
     found: dict[str, None] = {}
 
     def visit(name: str) -> None:
@@ -203,7 +203,7 @@ def _streams(diagnostics: QueryDiagnostics, marked: str | None) -> list[str]:
     for status in diagnostics.streams:
         facts = [_number(status.rows, "row")]
         facts += [f"{status.late:,} late"] if status.late else []
-        facts += [f"{status.rejected:,} malformed"] if status.rejected else []
+        facts += [f"{status.rejected:,} rejected"] if status.rejected else []
         if status.rows:
             facts.append(f"{show_instant(status.low)} to {show_instant(status.high)}")
         facts += [word for word, holds in (("idle", status.idle), ("ended", status.ended)) if holds]

@@ -31,7 +31,7 @@ def explain_query(query: PlannedQuery, cores: int, shedding: float | None = None
     else:
         parts += map(indent, _figures(query, cores, shedding))
     if growing := growing_state(query.optimized):
-        parts += ["state that grows without bound", *map(indent, growing)]
+        parts += ["unbounded state", *map(indent, growing)]
     return "\n".join(parts)
 
 
@@ -51,19 +51,17 @@ def explain_choice(chosen: PlannedQuery) -> str:
     lines = [f"chosen: {_needs(chosen)}{how}", indent(show_plan(chosen.optimized))]
     rejected = chosen.rejected[:SHOWN]
     if not rejected:
-        return "\n".join(
-            [*lines, "no other plan was considered: there is one order of joins, and the rules change nothing"]
-        )
-    table = [(_times(other, chosen), _needs(other), other.difference or "as the rules have it") for other in rejected]
+        return "\n".join([*lines, "no other plan was considered: one join order, no applicable rule"])
+    table = [(_times(other, chosen), _needs(other), other.difference or "after the rules") for other in rejected]
     widths = [max(len(row[column]) for row in table) for column in (0, 1)]
-    lines.append("rejected, the cheapest first")
+    lines.append("rejected, cheapest first")
     lines += [f"  {times.rjust(widths[0])}  {needs.ljust(widths[1])}  {words}" for times, needs, words in table]
-    return "\n".join([*lines, "the cheapest of them", indent(show_plan(rejected[0].optimized))])
+    return "\n".join([*lines, "cheapest", indent(show_plan(rejected[0].optimized))])
 
 
 def _needs(query: PlannedQuery) -> str:
     grows = any(step.grows for step in query.estimates.steps.values())
-    state = "state that grows" if grows else f"state of {show_size(query.estimates.bytes)}"
+    state = "unbounded state" if grows else f"state of {show_size(query.estimates.bytes)}"
     return f"{short(1000 * query.cost)} ms of CPU per second, {state}"
 
 

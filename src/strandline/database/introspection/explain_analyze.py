@@ -1,4 +1,4 @@
-"""EXPLAIN ANALYZE: the plan of a running query with what was measured, beside what was expected.
+"""EXPLAIN ANALYZE: the plan of a running query with measured and expected figures.
 
 Rates and costs are per second of stream time, as the cost model has them: a query that reads a day of files in a minute
 shows what it would take of a processor if the day took a day.
@@ -23,7 +23,7 @@ def analyzed(
     progress: Instant,
     estimates: Mapping[str, Estimate],
 ) -> str:
-    """The operators behind an answer as a tree; `results` are the steps that it comes from."""
+    """The operators behind a result as a tree; `results` are the steps that output it."""
     seconds = stream_seconds(statuses.values())
     table = [_head(bool(estimates)), *_rows(known, results, seconds, estimates)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
@@ -32,7 +32,7 @@ def analyzed(
 
 
 def stream_seconds(statuses: Iterable[SourceStatus]) -> float | None:
-    """How much time of the streams has gone by; None before there is any."""
+    """Stream time covered so far in seconds; None before there is any."""
     seen = [status for status in statuses if status.rows]
     if not seen:
         return None

@@ -1,4 +1,4 @@
-"""What a query is doing, in a line: its phase, its rates, how far it is, how much it keeps."""
+"""Progress line of a query: phase, rates, watermark, state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from strandline.database.query import Query
 from strandline.runtime.stage import OperatorCounters
 
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_RATE_SECONDS: Final = 5.0  # rates are means over so long
+_RATE_SECONDS: Final = 5.0  # averaging time of rates
 _MIN_BACKLOG_S: Final = 2.0  # seconds of input that lie ahead before we speak of catching up
 _BAR: Final = 24
 
@@ -24,13 +24,12 @@ def spinner() -> str:
 
 
 def bar(part: float) -> str:
-    """A bar for a part of a whole."""
     full = max(0, min(_BAR, int(part * _BAR)))
     return "█" * full + "░" * (_BAR - full)
 
 
 class ProgressSample(NamedTuple):
-    """The counters at one look; `operators` are those of the first query."""
+    """Snapshot of the counters; `operators` are those of the first query."""
 
     at: float
     rows_in: int
@@ -79,7 +78,7 @@ class ProgressMeter:
         return (last.rows_in - first.rows_in) / self._seconds(), (last.rows_out - first.rows_out) / self._seconds()
 
     def passed(self, fragment: str, number: int) -> tuple[int, float]:
-        """How many elements have left an operator of the first query, and how many do in a second."""
+        """Elements that left an operator of the first query, in total and per second."""
         if not self.seen or fragment not in self.seen[-1].operators:
             return 0, 0.0
         now = self.seen[-1].operators[fragment].passed[number]
@@ -90,7 +89,7 @@ class ProgressMeter:
         return max(self.seen[-1].at - self.seen[0].at, 1e-3)
 
     def phase(self) -> str | None:
-        """What is being waited for; None if answers come as the rows do."""
+        """Phase of the query: what it waits for; None if results keep pace with the rows."""
         if waiting := next((text for m in self.metrics if (text := m["waiting_for"])), None):
             return f"waiting for {waiting}"
         if any(query.progress == BEFORE_ALL for query in self.queries):
@@ -112,7 +111,7 @@ class ProgressMeter:
             facts.append(f"lag {lag}")
         facts.append(show_state(self.metrics))
         if since := [metrics["kept_since"] for metrics in self.metrics if metrics["kept_since"] is not None]:
-            facts.append(f"kept from {_shown(instant(max(since)))}")
+            facts.append(f"retained from {_shown(instant(max(since)))}")
         return " │ ".join(fact for fact in facts if fact)
 
 
@@ -125,13 +124,13 @@ def _reached(progress: Instant) -> str:
 
 
 def _shown(at: Instant) -> str:
-    """Nobody reads more than tenths of a clock that runs, nor the date of today."""
+    """Tenths of a second are enough for a running clock, and today's date is omitted."""
     shown = show_instant(at - at % 100_000 if at > SECOND else at)
     return shown.removeprefix(time.strftime("%Y-%m-%d ", time.gmtime()))
 
 
 def show_lag(progress: Instant) -> str | None:
-    """How far the answer is behind the clock; nothing for times that have nothing to do with the clock."""
+    """Lag of the result behind the clock; empty for times unrelated to the clock."""
     behind = time.time_ns() // 1_000 - progress
     return f"{max(behind, 0) / SECOND:.1f} s" if abs(behind) < DAY else None
 

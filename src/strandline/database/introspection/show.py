@@ -1,4 +1,4 @@
-"""What SHOW and DESCRIBE tell of streams, views and queries."""
+"""SHOW and DESCRIBE of streams, views and queries."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def show_queries(queries: Iterable[Query], waiting: Sequence[Dependent] = ()) ->
 
 
 def show_sinks(queries: Iterable[Query], waiting: Mapping[str, Sink]) -> TextTable:
-    """Every sink by the name of its query: of what kind it is, where it leads, what it promises, and its state."""
+    """Every sink by the name of its query: kind, location, guarantees and state."""
     sinks = [(query.name, query.sink, str(query.state)) for query in queries if query.has_sink]
     sinks += [(name, sink, "waiting") for name, sink in waiting.items()]
     rows = [(name, sink.kind, redact(sink.display_location), str(sink.traits), state) for name, sink, state in sinks]
@@ -69,8 +69,7 @@ def show_sinks(queries: Iterable[Query], waiting: Mapping[str, Sink]) -> TextTab
 
 
 def show_shedding(queries: Iterable[Query]) -> TextTable:
-    """Of every query that may lose rows, stream by stream: what is kept now, what was dropped so far, and which part of
-    the answer is left by the model of the plan."""
+    """Shedding by query and stream: the sampling rate, the dropped rows, and the estimated completeness."""
     rows: list[tuple[object, ...]] = []
     for query in queries:
         for item in query.shedding():
@@ -81,7 +80,7 @@ def show_shedding(queries: Iterable[Query]) -> TextTable:
 
 
 def describe(stream: Stream) -> TextTable:
-    """All that is known of a stream or view, a fact per row."""
+    """Description of a stream or view, a fact per row."""
     facts: list[tuple[str, str | None, str | None]] = [("kind", None, _kind(stream))]
     facts += [("column", name, str(kind)) for name, kind in _typed(stream)]
     if isinstance(stream, BaseStream):
@@ -112,7 +111,7 @@ def _bad_input_facts(stream: BaseStream) -> list[tuple[str, str | None, str | No
 
 def _time_facts(stream: BaseStream) -> list[tuple[str, str | None, str | None]]:
     if stream.time_column is None:
-        return [("time", None, "when a row arrives")]
+        return [("time", None, "on arrival")]
     if stream.end_column is not None:
         return [("valid from", stream.time_column, None), ("valid until", stream.end_column, None)]
     return [("time", stream.time_column, None)]
@@ -120,7 +119,7 @@ def _time_facts(stream: BaseStream) -> list[tuple[str, str | None, str | None]]:
 
 def _kind(stream: Stream) -> str:
     if stream.name.startswith(SYSTEM):
-        return "table of the system"
+        return "system table"
     if isinstance(stream, BaseStream):
         return "stream from a source"
     return "view" if stream.is_view else "stream from a query"

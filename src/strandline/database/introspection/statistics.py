@@ -1,7 +1,7 @@
-"""What is known of a running query, operator by operator and edge by edge.
+"""Run-time statistics of a query, operator by operator and edge by edge.
 
-How many elements pass, what operators keep and what they cost is counted in every batch. The rest is measured while
-somebody subscribes (`runtime/subscriptions.py`), and is None before; what can be derived is, when it is looked at.
+Elements, state and cost of operators are counted in every batch. The rest is measured while there are subscribers
+(`runtime/subscriptions.py`), and is None before; derived figures are computed on access.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ANSWER = "answer"  # where the last edge of a query leads
 
 @dataclass(frozen=True, slots=True)
 class OperatorStatistics:
-    """One operator since its query began: elements in and out, seconds of CPU, and what it keeps by now."""
+    """Statistics of one operator since its query began: elements in and out, seconds of CPU, and its present state."""
 
     step: str
     fragment: str
@@ -49,7 +49,7 @@ class OperatorStatistics:
 
 @dataclass(frozen=True, slots=True)
 class EdgeStatistics:
-    """What flows from a stream (`source:name`) or an operator to the next one, or to the answer."""
+    """Statistics of an edge from a stream (`source:name`) or an operator to the next one, or to the result."""
 
     begin: str
     end: str
@@ -85,8 +85,7 @@ class EdgeStatistics:
 
 @dataclass(frozen=True, slots=True)
 class QueryStatistics:
-    """All that is known of a query at one moment: its operators, the reading of its streams first, each after those
-    that it reads; and its edges."""
+    """Statistics of a query at one moment: its operators, inputs first, and its edges."""
 
     query: str
     operators: tuple[OperatorStatistics, ...]

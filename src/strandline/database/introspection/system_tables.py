@@ -1,7 +1,7 @@
-"""The tables of the system, `sys.streams`, `sys.queries`, …: what runs here, read as SQL at the moment of asking.
+"""System tables, `sys.streams`, `sys.queries`, …: the running system, queried with SQL.
 
-They are finite, so a SELECT over them is answered at once. Its tables are streams whose rows are all valid at one
-instant, and the local engine computes the snapshot of that instant: whatever the language can say, it can say here.
+They are finite, so a SELECT over them returns immediately. They are streams whose rows are all valid at one instant,
+and the local engine computes the snapshot of that instant: the whole language is available.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ALL: Final = "listing"
 
 
 class SystemTable(NamedTuple):
-    """A table: its columns, and what puts its rows together."""
+    """A table: its columns, and the function that builds its rows."""
 
     columns: tuple[tuple[str, Type], ...]
     rows: Callable[[Catalog, Sequence[Query]], Iterator[tuple[Any, ...]]]
@@ -72,22 +72,22 @@ class SystemTables(Catalog):
             raise CatalogError(
                 f'"{self.others.get(name).name}" is read together with tables of sys',
                 code="system-and-streams",
-                detail="A table of sys is what it is at the moment of asking; the answer over a stream goes on.",
-                hint="Ask for them one by one.",
+                detail="Tables of sys are read once; a query over a stream is continuous.",
+                hint="Query them separately.",
                 span=span,
             )
         if name.lower().startswith(SYSTEM):
             raise CatalogError(
-                f'there is no table "{name}"',
+                f'unknown table "{name}"',
                 code="unknown-stream",
                 hint=f"Tables are {', '.join(TABLES)}.",
                 span=span,
             )
-        return self.others.get(name, span)  # which says that there is none
+        return self.others.get(name, span)  # which raises that there is none
 
 
 def ask(query: ast.Query, catalog: Catalog, queries: Sequence[Query]) -> TextTable:
-    """The answer of a query over tables of the system."""
+    """Result of a query over system tables."""
     tables = SystemTables(catalog)
     query, most = _without_bare_limit(query)
     plan = bind_query(query, tables)
@@ -97,7 +97,7 @@ def ask(query: ast.Query, catalog: Catalog, queries: Sequence[Query]) -> TextTab
 
 
 def _without_bare_limit(query: ast.Query) -> tuple[ast.Query, int | None]:
-    """A LIMIT without an order is about what is shown, not about what the answer is."""
+    """A LIMIT without an order limits the display, not the result."""
     match query:
         case ast.With(_, body):
             inner, most = _without_bare_limit(body)
@@ -114,7 +114,7 @@ def _in_order(plan: Plan, rows: Look) -> pl.DataFrame:
             frame = _snapshot(plan, rows)
             ranks = order_ranks(frame, order)
             return frame[np.lexsort(ranks[::-1])] if ranks else frame
-        case Map(outputs, TopRows() as ordered):  # what it is ordered by is not shown
+        case Map(outputs, TopRows() as ordered):  # the sort keys are not shown
             shown = [(column.id, value) for column, value in outputs]
             return evaluate_columns(_in_order(ordered, rows), shown, keep=(FROM, UNTIL))
     return _snapshot(plan, rows)
@@ -137,7 +137,7 @@ def _snapshot(plan: Plan, rows: Look) -> pl.DataFrame:
 
 
 class _Rows(Source):
-    """All rows of a table, at once."""
+    """All rows of a table."""
 
     traits = Traits(False, True, True, "what is, at the moment of asking")
 
@@ -179,7 +179,7 @@ def _streams(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, 
 
 
 def _freshest(stream: str, queries: Iterable[Query]) -> SourceStatus | None:
-    """What the query knows that has read most of a stream."""
+    """Status of a stream by the query that has read most of it."""
     statuses = (query.heartbeats().get(stream) for query in queries)
     return max((status for status in statuses if status is not None), key=lambda status: status.rows, default=None)
 

@@ -1,8 +1,8 @@
-"""A Spark DataFrame of the user's, streaming or not, as a stream of ours.
+"""DataFrame source: a user's Spark DataFrame, streaming or not, as a stream.
 
 A second Spark query runs beside the one of the pipeline: it computes the DataFrame, and `foreachBatch` writes each of
 its micro-batches into the journal that the source reads. Spark repeats a micro-batch after a crash, under its number;
-the journal has the number in the same file as the rows, so a batch that is there is passed over.
+the journal has the number in the same file as the rows, so a repeated batch is skipped.
 
     <checkpoint>/sources/<stream>/spark/     Spark's offsets and commits of that query
     <checkpoint>/sources/<stream>/rows/      the journal
@@ -45,7 +45,7 @@ from strandline.core.types import (
 from strandline.engines.spark.failure import summary
 from strandline.engines.spark.launcher.session import is_broken_connection
 
-MOST_WAITING = 4_000_000  # rows in the journal that nobody has read; then Spark's next micro-batch waits
+MOST_WAITING = 4_000_000  # unread rows in the journal; then Spark's next micro-batch waits
 _ENDING = ("availableNow", "once")  # triggers of queries that end by themselves
 
 _SIMPLE: Mapping[type[spark_types.DataType], Type] = {
@@ -66,11 +66,11 @@ _SIMPLE: Mapping[type[spark_types.DataType], Type] = {
 
 
 def checked(name: str, frame: object) -> DataFrame:
-    """The DataFrame, if it is one whose rows can come to this process."""
+    """Check that the rows of the DataFrame can come to this process."""
     if isinstance(frame, ClassicDataFrame):
         return frame
     raise CatalogError(
-        f'stream "{name}" cannot be made of a {type(frame).__module__}.{type(frame).__name__}',
+        f'cannot create stream "{name}" from a {type(frame).__module__}.{type(frame).__name__}',
         code="not-a-dataframe",
         hint="register() takes a DataFrame of a Spark session in this process, without Spark Connect. "
         "Give tables of pandas, Polars or Arrow to a stream of events() by append().",
@@ -83,16 +83,16 @@ def columns_of(name: str, frame: DataFrame) -> tuple[tuple[str, Type], ...]:
     for field in frame.schema.fields:
         if field.name.lower() in found:
             raise CatalogError(
-                f'the DataFrame for stream "{name}" has two columns "{field.name}"',
+                f'duplicate column "{field.name}" in the DataFrame for stream "{name}"',
                 code="duplicate-column",
-                hint="Upper and lower case are the same here. Rename one with withColumnRenamed, or drop it.",
+                hint="Column names are case-insensitive. Rename one with withColumnRenamed, or drop it.",
             )
         kind = _type(field.dataType)
         if kind is None:
             raise CatalogError(
                 f'column "{field.name}" of the DataFrame for stream "{name}" is {field.dataType.simpleString()}',
                 code="dataframe-type",
-                hint="There is no such type here. Take it apart, cast it, or drop the column: "
+                hint="This type is not supported. Unpack it, cast it, or drop the column: "
                 f'frame.withColumn("{field.name}", …) or frame.drop("{field.name}").',
             )
         found[field.name.lower()] = field.name, kind
@@ -138,20 +138,20 @@ class FrameFeed:
             if not is_broken_connection(error):
                 raise
             raise SourceError(
-                f'the Spark of the DataFrame of stream "{self.name}" is gone',
+                f'the Spark session of the DataFrame of stream "{self.name}" is gone',
                 code="spark-lost",
                 hint="DROP STREAM, make the DataFrame again from db.spark, and register it.",
             ) from None
         return StreamFeeder(self, directory) if is_streaming else TableFeeder(self, directory)
 
     def failed(self, error: BaseException) -> SourceError:
-        """What Spark said, in a line."""
+        """Spark's error as one line."""
         log = self.log_file()
         return SourceError(
             f'the DataFrame of stream "{self.name}" has failed: {summary(str(error))}',
             code="dataframe-failed",
-            detail=f"The whole story is in {log}." if log is not None else None,
-            hint="Mend the DataFrame and start the query again. With a checkpoint it goes on where it was.",
+            detail=f"See {log} for details." if log is not None else None,
+            hint="Fix the DataFrame and restart the query; with a checkpoint it resumes where it stopped.",
         )
 
 
@@ -169,7 +169,7 @@ class Feeder:
         self.journal.look()
         self.failure: StrandlineError | None = None
         self._read = threading.Condition()
-        self._position: int | None = None  # up to where somebody has read
+        self._position: int | None = None  # the read position
         self._stopping = False
 
     def take(self, frame: DataFrame, number: int) -> None:
@@ -184,7 +184,7 @@ class Feeder:
             self._refuse_if_stopping()
             self.journal.append_batch(number, rows, merged(paths, self.feed.time) if rows else ())
         except Exception as error:
-            # Said here: the words that come back through the JVM are wrapped several times.
+            # Raised here: an error that comes back through the JVM is wrapped several times.
             self.failure = error if isinstance(error, StrandlineError) else self.feed.failed(error)
             raise
         finally:
@@ -195,7 +195,7 @@ class Feeder:
         return self.directory / "runs"
 
     def _write_runs(self, frame: DataFrame) -> list[tuple[str, int]]:
-        """Let the tasks that compute the rows write them down, sorted; the driver never has them all."""
+        """Write sorted runs in the tasks that compute the rows; the driver never has them all."""
         shutil.rmtree(self._runs, ignore_errors=True)
         self._runs.mkdir(parents=True)
         directory, columns, time = str(self._runs), self.feed.columns, self.feed.time
@@ -216,7 +216,7 @@ class Feeder:
         return 0 if self._position is None else self.journal.reach - self._position
 
     def _refuse_if_stopping(self) -> None:
-        # A batch that is not written must not look done to Spark.
+        # An unwritten batch must not look done to Spark.
         if self._stopping:
             raise InterruptedError("the stream is being stopped")
 
@@ -226,7 +226,7 @@ class Feeder:
             self._read.notify_all()
 
     def check(self) -> None:
-        raise AssertionError("each feeder knows how it fails")
+        raise AssertionError("subclasses define the failure")
 
     def stop(self) -> None:
         with self._read:
@@ -235,13 +235,13 @@ class Feeder:
 
 
 class StreamFeeder(Feeder):
-    """A streaming DataFrame: a Structured Streaming query that never ends, unless its trigger says so."""
+    """A streaming DataFrame: a Structured Streaming query that runs until stopped, unless its trigger ends it."""
 
     def __init__(self, feed: FrameFeed, directory: Path) -> None:
         super().__init__(feed, directory)
         place = directory / "spark"
         if self.journal.last_batch >= 0 and not (place / "metadata").exists():
-            raise damaged(place / "metadata")  # Spark would count from zero, and we would pass over what is new
+            raise damaged(place / "metadata")  # Spark would count from zero, and new rows would be skipped
         self._query: StreamingQuery | None = None
         if self.journal.ended:
             return
@@ -260,9 +260,9 @@ class StreamFeeder(Feeder):
             raise self.failure or self.feed.failed(error)
         if not any(self.feed.trigger.get(kind) for kind in _ENDING):
             raise SourceError(
-                f'somebody has stopped the query of the DataFrame of stream "{self.feed.name}"',
+                f'the streaming query of the DataFrame of stream "{self.feed.name}" was stopped externally',
                 code="dataframe-stopped",
-                hint="Start the query again. With a checkpoint it goes on where it was.",
+                hint="Restart the query; with a checkpoint it resumes where it stopped.",
             )
         self.journal.close()
 
@@ -286,7 +286,7 @@ class TableFeeder(Feeder):
     def _work(self) -> None:
         if self.journal.ended:
             return
-        with contextlib.suppress(Exception):  # `take` keeps what went wrong
+        with contextlib.suppress(Exception):  # `take` keeps the error
             self._context.addJobTag(self._tag)
             self.take(self.feed.frame, 0)
             self.journal.close()

@@ -1,7 +1,7 @@
-"""From what Spark says to what the user should read: our errors pass through the JVM as text.
+"""Error translation: our errors pass through the JVM as authenticated text.
 
-Spark's messages contain texts of others: rows, names of queries, answers of servers. So an error of ours is marked, is
-JSON and nothing that could be executed, and is authenticated with a secret of the run, which no text of others has.
+Spark's messages contain foreign texts: rows, names of queries, responses of servers. So our errors are marked, are JSON
+and not executable, and are authenticated with a secret of the run.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def explain_failure(text: str, secret: str, log_file: str | None) -> StrandlineE
     return QueryError(
         f"the query has failed: {summary(text)}",
         code="query-failed",
-        hint=f"See {log_file} for details." if log_file else "Run with --debug for the whole trace.",
+        hint=f"See {log_file} for details." if log_file else "Run with --debug for the stack trace.",
         detail=None,
     )
 
@@ -51,7 +51,7 @@ def _sign(data: str, secret: str) -> str:
 
 
 def summary(text: str) -> str:
-    """The one line of what Spark says that tells most: that of its own error with a name, else the last Python line."""
+    """The most informative line of Spark's message: that of its own named error, else the last Python line."""
     lines = [line.strip() for line in text.split("=== Streaming Query ===")[0].splitlines() if line.strip()]
     if lines and re.match(r"\[[A-Z][A-Z_.0-9]+\]", lines[0]):
         return lines[0].split(" SQLSTATE:")[0][:_LONGEST]

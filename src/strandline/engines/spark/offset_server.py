@@ -1,4 +1,4 @@
-"""Answers, in the driver's process, what Spark asks the sources of a pipeline through `source.py`."""
+"""Offset server: serves, in the driver's process, the requests of Spark's source processes (`source.py`)."""
 
 from __future__ import annotations
 
@@ -41,8 +41,7 @@ class OffsetServer:
             metrics=pipeline.metrics,
             subscriptions=pipeline.subscriptions,
         )
-        # A Unix socket in a directory that only we can enter, and only for those who have the secret of the run: Spark
-        # starts the other end on this machine.
+        # A Unix socket in a private directory, with the secret of the run: Spark starts the other end on this machine.
         self._secret = secret
         self._listener = Listener(socket_path("planner"), authkey=bytes.fromhex(secret))
         self.address = str(self._listener.address)
@@ -56,8 +55,7 @@ class OffsetServer:
         return self._advance.rows_left
 
     def close(self) -> None:
-        """End the threads before their sockets are closed: a call that waits would go on with whatever gets the same
-        number next."""
+        """End the threads before their sockets are closed: a blocked call would continue on a reused descriptor."""
         self._closing.set()
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as knock:
             knock.connect(self.address)
@@ -114,13 +112,13 @@ class OffsetServer:
         return PipelineOffset(before.n + 1, positions, self._chain.before(before.n)).to_json()
 
     def _tasks(self, start: dict[str, Any], end: dict[str, Any]) -> int:
-        """How many tasks a batch has, which is about to run."""
+        """Number of tasks of the next batch."""
         before, after = read_offset(start, self._chain.path), read_offset(end, self._chain.path)
         return len(plan_splits(before.positions, after.positions))
 
 
 def _hang_up(connection: Connection) -> None:
-    """Let whoever reads from a connection find its end; the connection is closed by that thread."""
+    """Shut down a connection, so that its reader ends; that thread closes it."""
     with contextlib.suppress(OSError, ValueError), socket.socket(fileno=os.dup(connection.fileno())) as own:
         own.shutdown(socket.SHUT_RDWR)
 

@@ -1,4 +1,4 @@
-"""Jobs as bytes, with the user's functions in them: workers may not be able to import what the driver has."""
+"""Pickled jobs with user-defined functions: workers may be unable to import the driver's modules."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def packed(job: object, functions: Collection[Definition]) -> bytes:
                 raise QueryError(
                     f"{function.title} cannot be sent to Spark's workers: {error}",
                     code="function-not-portable",
-                    hint="It may use modules, constants and other functions, but no open files, locks or connections.",
+                    hint="Use modules, constants and other functions, but no open files, locks or connections.",
                 ) from None
         data: bytes = cloudpickle.dumps(job)  # type: ignore[no-untyped-call]
         return data
@@ -38,12 +38,12 @@ def packed(job: object, functions: Collection[Definition]) -> bytes:
 
 def _module_of(body: Callable[..., Any]) -> ModuleType | None:
     name = getattr(body, "__module__", None)
-    # What is typed into an interpreter or run as a script travels as it is anyway.
+    # Functions of an interpreter or a script are pickled by value anyway.
     return None if name in (None, "__main__") else sys.modules.get(name)
 
 
 def _is_installed(module: ModuleType) -> bool:
-    """Whether workers will have the module, too: because it is installed, and not a file beside the script."""
+    """True if workers have the module, too: it is installed, and not a file beside the script."""
     file = getattr(module, "__file__", None)
     places = {sysconfig.get_path(place) for place in ("stdlib", "platstdlib", "purelib", "platlib")}
     return file is None or any(Path(file).is_relative_to(place) for place in places)

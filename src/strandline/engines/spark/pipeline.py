@@ -32,8 +32,8 @@ _RESTARTS = 3  # of Spark's query in one batch, when processes of Spark's are lo
 class SparkRun(PipelineDriver):
     """Source, exchanges, stages and delivery, wired and started.
 
-    A thread of its own watches Spark's query and ends it. Whoever waits for the end waits for that thread, so that an
-    interrupt never falls into a conversation with the JVM.
+    A watcher thread follows Spark's query and ends it. Callers wait for that thread, so that an interrupt never hits a
+    call to the JVM.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class SparkRun(PipelineDriver):
         self._wrote_last = threading.Event()
         self._over = threading.Event()
         self._failure: StrandlineError | None = None
-        self._refusal: StrandlineError | None = None  # what a sink said
+        self._refusal: StrandlineError | None = None  # error of a sink
         self._stop_asked = threading.Event()
         self._closed = False  # whether it was stopped
         self._stopping = threading.Lock()
@@ -78,14 +78,14 @@ class SparkRun(PipelineDriver):
             frame = frame.repartitionById(job.pipeline.shards, "bucket")
             frame = frame.mapInArrow(stage_function(job, stage), SCHEMA)
         return (
-            frame.writeStream.queryName(f"{name} {uuid.uuid4().hex[:8]}")  # Spark wants names to be unique
+            frame.writeStream.queryName(f"{name} {uuid.uuid4().hex[:8]}")  # Spark requires unique names
             .foreachBatch(self._deliver_unless_stopped)
             .option("checkpointLocation", str(Path(job.checkpoint) / "spark"))
             .start()
         )
 
     def _deliver_unless_stopped(self, frame: DataFrame, batch: int) -> None:
-        """Deliver a batch while the query runs. Once it was stopped, another may go on from its checkpoint."""
+        """Deliver a batch while the query runs. Once it was stopped, another run may resume from its checkpoint."""
         with self._delivering:
             if self._stop_asked.is_set():
                 raise InterruptedError("the query was stopped")
@@ -121,7 +121,7 @@ class SparkRun(PipelineDriver):
             self._over.set()
 
     def _follow(self) -> StrandlineError | None:
-        """Wait for the end of Spark's query; what made it fail, if something did."""
+        """Wait for the end of Spark's query; returns the error that ended it, if any."""
         try:
             while not self._wrote_last.wait(0.05) and self.query.isActive:
                 pass
@@ -132,7 +132,7 @@ class SparkRun(PipelineDriver):
             if self._stop_asked.is_set() or self.pipeline.ended:
                 return None
             return self._explain_text("Spark terminated the query without an error message")
-        except Exception as error:  # the JVM is gone, or has something to say about our last batch
+        except Exception as error:  # the JVM is gone, or reports an error of our last batch
             return self._explain(error)
 
     def _explain(self, error: Exception) -> StrandlineError:
@@ -151,7 +151,7 @@ class SparkRun(PipelineDriver):
         return [job.checkpoint, *(target.directory for target in job.targets.values())]
 
     def _is_worth_a_restart(self, failure: StrandlineError) -> bool:
-        """Whether processes of Spark's were lost, and not again and again in the same batch."""
+        """True if processes of Spark's were lost, but not repeatedly in the same batch."""
         if failure.code != "worker-lost" or self._stop_asked.is_set():
             return False
         if self.pipeline.last_batch > self._restarted_after:
@@ -189,25 +189,25 @@ class SparkRun(PipelineDriver):
         return explain_failure(text, self._secret, self.log_file)
 
     def await_end(self, timeout: float | None = None) -> bool:
-        """Wait until all sources have ended; raises what made the query fail. False if the time ran out."""
+        """Wait until all sources have ended; raises the error of a failed query. False if the time ran out."""
         over = self._over.wait(timeout)
         self.check()
         return over
 
     def check(self) -> None:
-        """Raise what made the query fail, if something did."""
+        """Raise the error of a failed query."""
         if self._failure is not None:
             raise self._failure
 
     def stop(self) -> None:
-        """End the query. What hangs in it is left behind, with a warning: see `hung`."""
+        """End the query. A hanging part is left behind, with a warning: see `hung`."""
         self._stop_asked.set()
         with self._stopping:
             if not self._closed:
                 self._closed = True
                 self.pipeline.interrupt()
                 ended = finishes_within(STOP_SECONDS, self._stop_query)
-                # Spark's thread may be gone while a batch is still on its way to a sink.
+                # Spark's thread may have ended while a batch is still being written to a sink.
                 ended = ended and self._has_delivered(1.0)
                 self.planner.close()
                 if not ended:
@@ -229,11 +229,11 @@ class SparkRun(PipelineDriver):
             self.query.stop()
 
     def rows_left(self) -> int | None:
-        """About how many rows of the sources have not been read; None if they cannot tell."""
+        """Approximate number of unread rows of the sources; None if unknown."""
         return self.planner.rows_left
 
     def durations(self) -> list[dict[str, Any]]:
-        """What recent batches took, by phase, in milliseconds."""
+        """Durations of recent batches, by phase, in milliseconds."""
         try:
             return [{"batch": p["batchId"], **p["durationMs"]} for p in self.query.recentProgress]
         except Exception:
@@ -254,7 +254,7 @@ def ship_package(spark: SparkSession, directory: Path) -> None:
 
 
 def _is_from_lost_planner(error: BaseException) -> bool:
-    """Whether the process that Spark asks how far the sources have come was lost: the connection to it broke."""
+    """True if the connection to Spark's planning process of the source broke."""
     stack = str(getattr(getattr(error, "_cause", None), "_stackTrace", ""))
     broken = re.match(r"java\.(?:net\.SocketException|io\.EOFException|io\.IOException: Broken pipe)", stack)
     return broken is not None and "PythonStreamingSourceRunner" in stack

@@ -1,9 +1,9 @@
 """The sources of a pipeline as one Spark data source. Must stay light: see below.
 
-Spark starts a Python process of its own for every streaming source and asks it how far the input has come. That
-process is forked by PySpark's daemon, not by ours, and imports this module while the user waits for the query to
-start. So here is only what carries questions and answers: how far to read is decided in the driver's process
-(`planner.py`), and what a task reads is read by `worker.py`, which the workers have long imported.
+Spark starts a Python process of its own for every streaming source and asks it for the latest offset. That process is
+forked by PySpark's daemon, not by ours, and imports this module while the user waits for the query to start. So here
+are only requests and responses: offsets are planned in the driver's process (`offset_server.py`), and input splits are
+read by `worker.py`, which the workers have imported before.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SCHEMA = "bucket int, data binary"
 
 
 class PipelinePartition(InputPartition):
-    """One task of stage 0: the `number`th piece of the batch between two offsets."""
+    """One task of stage 0: the `number`th split of the batch between two offsets."""
 
     def __init__(self, number: int, start: dict[str, Any], end: dict[str, Any]) -> None:
         self.number, self.start, self.end = number, start, end

@@ -1,4 +1,4 @@
-"""What runs inside Spark's Python workers: the pieces of stage 0 and the buckets of the later stages."""
+"""Code that runs in Spark's Python workers: the splits of stage 0 and the shards of the later stages."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from strandline.runtime.state.segments import States
 from strandline.runtime.state.store import StateStore
 from strandline.runtime.watermark import SourceStatus
 
-EXCHANGE = "exchange"  # what workers on one machine hand over; of no use to a restart
+EXCHANGE = "exchange"  # exchange between workers of one machine; of no use to a restart
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Everything that a task must know: the pipeline, where state lives, where answers go."""
+    """Parameters of a task: the pipeline, the state directory, the result targets."""
 
     pipeline: Pipeline
     checkpoint: str
@@ -68,7 +68,7 @@ class Job:
 
 
 def read_split(job_text: str, number: int, start: Mapping[str, Any], end: Mapping[str, Any]) -> pa.RecordBatch:
-    """Stage 0: one piece of the batch between two offsets."""
+    """Stage 0: one split of the batch between two offsets."""
     job = Job.from_text(job_text)
     try:
         return _read_split(job, number, start, end)
@@ -81,7 +81,7 @@ def _read_split(job: Job, number: int, start: Mapping[str, Any], end: Mapping[st
     piece = plan_splits(before.positions, after.positions)[number]
     source, position = job.source(piece.stream), after.positions[piece.stream]
     source.check_seal(position.at, position.seal)
-    # Batches are counted here by offsets, so that files of an answer are named alike when Spark runs one again.
+    # Batches are numbered by offsets, so that a replayed batch names its result files alike.
     write_result = open_result_writer(job.pipeline, job.targets, after.batch, f"0-{number}")
     out = StageOutput(job.pipeline.shards, number, write_result)
     ingest(job.pipeline, source, piece, _statuses(job, after), out)
@@ -90,7 +90,7 @@ def _read_split(job: Job, number: int, start: Mapping[str, Any], end: Mapping[st
 
 
 def _statuses(job: Job, offset: PipelineOffset) -> dict[str, SourceStatus]:
-    """What the streams knew of their time after the batch before, in the record that the offset names."""
+    """Source status after the preceding batch, in the record that the offset names."""
     if offset.after.batch < 0:
         return {}
     record = job.records.read(offset.after)
@@ -149,7 +149,7 @@ def _state_before(job: Job, store: StateStore, batch: int, shard: str) -> States
 
 
 def _rows(job: Job, out: StageOutput, batch: int, stage: int, own: int) -> pa.RecordBatch:
-    """One row per bucket; what is for the driver goes along the task's own bucket until the last stage."""
+    """One row per shard; messages for the driver use the task's own shard until the last stage."""
     rows = {} if stage == job.pipeline.stages else dict(out.by_shard)
     rows[own] = [*rows.get(own, []), *(replace(m, origin=out.origin) for m in out.for_driver)]
     values: list[bytes] = []
@@ -162,9 +162,9 @@ def _rows(job: Job, out: StageOutput, batch: int, stage: int, own: int) -> pa.Re
 
 
 def _spools(job: Job, batch: int, stage: int, origin: int) -> Path:
-    """The directory of a sender's spool files, without those that nobody can ask for again.
+    """The directory of a sender's spool files, without those that no replay can read.
 
-    Spark repeats at most the batch that is under way, so the files of the batch before the last may go.
+    Spark repeats at most the current batch, so the files of the batch before the last are removed.
     """
     directory = Path(job.checkpoint) / EXCHANGE / str(job.epoch) / f"{stage}-{origin}"
     if directory.is_dir():

@@ -1,8 +1,8 @@
-"""Which columns tell the elements of a plan apart: facts that rules about copies, partners and groups stand on.
+"""Keys of plans: facts for rules about duplicates, matches and groups.
 
-A key is a set of columns in which no two elements that are valid together agree, where NULL agrees with NULL. The empty
-key says that no two elements are valid together at all. A fact is a promise: where the operators
-alone do not show it, it is not given.
+A key is a set of columns in which no two elements that are valid together agree, where NULL agrees with NULL. With the
+empty key no two elements are valid together at all. A fact is a promise: where the operators alone do not show it, it
+is not given.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ MAX_KEYS: Final = 6  # keys of a plan; products of them would not end
 
 
 def is_duplicate_free(plan: Plan) -> bool:
-    """Whether no payload is valid twice at an instant."""
+    """True if no payload is valid twice at an instant."""
     return bool(keys(plan))
 
 
 def determines(plan: Plan, columns: Iterable[str]) -> bool:
-    """Whether these columns, and those that equal them in every element, contain a key."""
+    """True if these columns, and those that equal them in every element, contain a key."""
     known = set(columns)
     pairs = equalities(plan)
     grew = True
@@ -74,7 +74,7 @@ def keys(plan: Plan) -> Keys:
             return _renamed(keys(source), [(e.id, c.id) for c, e in outputs if isinstance(e, ColumnRef)])
         case Join(predicate, left, right) | OuterJoin(False, predicate, left, right):
             return _joined(predicate, left, right, both=isinstance(plan, Join))
-        case OuterJoin():  # an element of nothing but NULLs may be alone on either side
+        case OuterJoin():  # an all-NULL element may be unmatched on either side
             return ()
         case SemiJoin() | MarkJoin() | Apply():
             return keys(plan.left)
@@ -99,7 +99,7 @@ def _joined(predicate: Expression | None, left: Plan, right: Plan, both: bool) -
 
 
 def has_unique_match(predicate: Expression | None, left: Plan, right: Plan) -> bool:
-    """Whether an element of the left never has two partners: the condition fixes a key of the right."""
+    """True if an element of the left has at most one match: the condition fixes a key of the right."""
     own = frozenset(c.id for c in schema(left))
     fixed = [two if one in own else one for one, two in _pairs(predicate) if (one in own) != (two in own)]
     return determines(right, fixed)
@@ -129,7 +129,7 @@ def _by_position(source: Plan, columns: tuple[Column, ...]) -> list[Pair]:
 
 
 def _renamed(found: Keys, names: Iterable[Pair]) -> Keys:
-    """The keys whose columns all go on, under the names that they go on by."""
+    """Keys whose columns are all passed on, under their new names."""
     copies: dict[str, str] = {}
     for below, above in names:
         copies.setdefault(below, above)

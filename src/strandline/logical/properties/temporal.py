@@ -1,7 +1,6 @@
-"""What is known about the time of a plan's elements without running it.
+"""Temporal properties of a plan, derived without running it.
 
-A window needs a chronon stream, whose elements are valid for a single instant each, or a granular one, which is looked
-at once per granule.
+A window needs a point stream, whose elements are valid for a single instant each, or one with a granularity.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from strandline.logical.tree import sources, walk
 
 
 def is_point_stream(plan: Plan) -> bool:
-    """Whether no element of the plan is valid for longer than one instant."""
+    """True if no element of the plan is valid for longer than one instant."""
     match plan:
         case Scan():
             return not plan.intervals
@@ -62,7 +61,7 @@ def is_point_stream(plan: Plan) -> bool:
 
 
 def lasts(plan: Plan) -> bool:
-    """Whether no element of the plan ever ends, however it is computed: not even to go on in another piece."""
+    """True if no element of the plan ever ends, however it is computed: not even to continue in another interval."""
     match plan:
         case TimeWindow(range_us):
             return range_us is None
@@ -81,7 +80,7 @@ def lasts(plan: Plan) -> bool:
 
 
 def granule(plan: Plan) -> int | None:
-    """The length of the granules at whose borders alone the plan's answer changes, if there are any."""
+    """Granularity of the plan: its result changes only at multiples of this length, if there is one."""
     match plan:
         case Granularity(granule_us, _):
             return granule_us
@@ -99,5 +98,5 @@ def granule(plan: Plan) -> int | None:
 
 
 def keeps_arrival_order(plan: Plan) -> bool:
-    """Whether elements of one instant still come in the order in which they arrived."""
+    """True if elements of one instant still come in the order in which they arrived."""
     return all(isinstance(node, Scan | Filter | Map) for node in walk(plan))

@@ -1,7 +1,7 @@
-"""Facts derived from a plan: how long its elements are valid, in which order they end, and who knows when.
+"""Update patterns: validity durations, the order of ends, and when ends are certain.
 
-`temporal.py` has the first of these facts, since the binder asks for it. In which order elements *start* is no fact of
-a plan: every operator takes and gives slices of time, whatever the plan (`runtime/operators/base.py`).
+`temporal.py` has the first of these facts, for the binder. In which order elements *start* is no fact of a plan: every
+operator takes and gives slices of time, whatever the plan (`runtime/operators/base.py`).
 
 A fact is a promise. Where it cannot be seen from the operators alone it is not given, though it may hold by chance.
 """
@@ -38,15 +38,14 @@ from strandline.logical.tree import walk
 
 
 class UpdatePattern(Enum):
-    """How the elements of an answer leave it again, after Golab and Özsu.
+    """Update pattern of a result, after Golab and Özsu: how its elements expire.
 
     They call grouping weak, because a new aggregate of a group takes the place of the old one. Here an element has an
-    end, and that of an aggregate is when the next one comes: it is strict. So are windows by rows, which they leave
-    out.
+    end, and that of an aggregate is when the next one comes: it is strict. So are count windows, which they leave out.
     """
 
     MONOTONIC = "appended"  # valid at one instant: a row of a log
-    WEAKEST = "leaves in order"  # the end is certain from the beginning, and who comes first leaves first
+    WEAKEST = "leaves in order"  # the end is certain from the beginning, first in first out
     WEAK = "leaves at a known time"  # the end is certain from the beginning
     STRICT = "leaves when told"  # rows that come later may end it
 
@@ -61,7 +60,7 @@ def update_pattern(plan: Plan) -> UpdatePattern:
 
 
 def constant_duration(plan: Plan) -> int | None:
-    """How long each element is valid, in microseconds, if all are valid equally long."""
+    """Duration of validity in microseconds, if it is the same for all elements."""
     match plan:
         case TimeWindow(range_us, slide_us, _):
             # Both ends of an element are rounded to the slide: by the same amount if the range is a multiple of it.
@@ -83,7 +82,7 @@ def constant_duration(plan: Plan) -> int | None:
 
 
 def ends_in_order(plan: Plan) -> bool:
-    """Whether an element that starts before another never ends after it: expiry is a queue and no heap.
+    """True if an element that starts before another never ends after it: expiry needs a queue and no heap.
 
     Table 12.1 of Krämer's thesis, with the cases added in which all elements are valid equally long.
     """
@@ -92,7 +91,7 @@ def ends_in_order(plan: Plan) -> bool:
     match plan:
         case TimeWindow():  # windows enforce it: both ends grow with the time of the row
             return True
-        case CountWindow() | SessionWindow():  # a partition may fall silent while others go on
+        case CountWindow() | SessionWindow():  # a partition may become idle while others continue
             return not plan.partition
         case Aggregate(keys, _, _):  # one row at a time, each ends where the next begins
             return not keys
@@ -107,13 +106,13 @@ def ends_in_order(plan: Plan) -> bool:
 
 
 def has_certain_ends(plan: Plan) -> bool:
-    """Whether an element, once it has come, stays as long as it would if nothing else came.
+    """True if the end of an element is certain once it has come.
 
-    Law    for all T ≤ t: the answer at t over the rows up to T is contained in the answer at t over all rows
+    Law    for all T ≤ t: the result at t over the rows up to T is contained in the result at t over all rows
 
     This holds for operators that give more for more: σ, μ, ⋈, ∪, ∩, δ. It does not where a further row takes something
-    away: it changes an aggregate, ends loneliness, cancels a copy or a change to come, pushes another row out of its
-    window or from the first places.
+    away: it changes an aggregate, matches an unmatched row, cancels a duplicate or a future change, pushes another row
+    out of its window or of the top k.
     """
     if is_point_stream(plan) and not any(isinstance(node, Changes) for node in walk(plan)):
         return True  # each instant has its own rows, and nothing is foreseen

@@ -71,7 +71,7 @@ def snapshot(plan: Plan, streams: RawStreams, at: Instant) -> list[Row]:
 
 
 def snapshots(plan: Plan, streams: RawStreams, instants: Iterable[Instant]) -> Iterator[list[Row]]:
-    """The snapshots at some instants, one after the other; what two of them have in common is computed once."""
+    """The snapshots at some instants, one after the other; common parts are computed once."""
     meaning = _Interpreter(streams, _origin(plan, streams))
     return (meaning.at(plan, t) for t in instants)
 
@@ -83,7 +83,7 @@ def _origin(plan: Plan, streams: RawStreams) -> Instant | None:
 @dataclass(frozen=True, slots=True)
 class _Interpreter:
     streams: RawStreams
-    origin: Instant | None  # the first element of any input: from then on the query has an answer
+    origin: Instant | None  # the first element of any input: from then on the query has a result
     known: dict[tuple[int, Instant], list[Row]] = field(default_factory=dict)  # by the identity of the node
 
     def at(self, plan: Plan, t: Instant) -> list[Row]:
@@ -96,7 +96,7 @@ class _Interpreter:
         match plan:
             case Scan(stream, _, columns):
                 elements = (e for e in self.streams.get(stream, ()) if e.time <= t < e.end)
-                # Nothing is dropped here, so each row stands for itself.
+                # Nothing is dropped here, so each row represents itself.
                 return [{c.id: 1.0 if c.name == WEIGHT else e.values[c.name] for c in columns} for e in elements]
             case TimeWindow(range_us, slide_us, source):
                 last = (t + 1) // slide_us * slide_us
@@ -274,12 +274,12 @@ def _copies(kind: SetKind, left: int, right: int) -> int:
 
 
 def change_instants(plan: Plan, streams: RawStreams) -> list[Instant]:
-    """Every instant at which the answer can change, and the ones just before and after."""
+    """Every instant at which the result can change, and the ones just before and after."""
     return sorted({t + d for t in changes(plan, streams) for d in (-1, 0, 1)})
 
 
 def changes(plan: Plan, streams: RawStreams) -> set[Instant]:
-    """Every instant at which the answer can be another than at the instant before; some where it is not."""
+    """Every instant at which the result can differ from the instant before; some where it does not."""
     return _changes(plan, streams, _origin(plan, streams))
 
 
@@ -295,7 +295,7 @@ def _changes(plan: Plan, streams: RawStreams, origin: Instant | None) -> set[Ins
             found = below(source)
             length = granule(source)
             if not is_point_stream(source) and length is not None and found:
-                last = max(found) + length  # what is valid for long occurs in every granule
+                last = max(found) + length  # a long-lived element occurs in every granule
                 found = set(range(min(found) // length * length, last, length))
             edges = set(found)
             for s in found:
@@ -318,7 +318,7 @@ def _changes(plan: Plan, streams: RawStreams, origin: Instant | None) -> set[Ins
 
 
 def bag(rows: Sequence[Sequence[Value]]) -> list[object]:
-    """Rows as a comparable bag: order does not count, copies do, NaN equals NaN, NULL equals NULL."""
+    """Rows as a comparable bag: order does not count, duplicates do, NaN equals NaN, NULL equals NULL."""
     return sorted((_key(tuple(row)) for row in rows), key=repr)
 
 

@@ -1,12 +1,12 @@
-"""Rates, windows and costs of a join of streams: what flows where, and what that costs.
+"""Rates, windows and costs of a join of streams.
 
-The model of Ayad and Naughton (SIGMOD 2004), equations (1) to (10), (18) and (19), for windows by rows and by time.
-Streams are numbered; a set of them is a bit mask. What flows out of the join of a set S is the same for every plan:
+The model of Ayad and Naughton (SIGMOD 2004), equations (1) to (10), (18) and (19), for count windows and time windows.
+Streams are numbered; a set of them is a bit mask. The output rate of the join of a set S is the same for every plan:
 
     rate(S) = F(S) · Σ over k in S of rate(k) · Π over the others of their windows
 
-F(S) multiplies the selectivities inside S. If a drop box keeps the share x of a stream, its rate becomes x · rate; its
-window stays as it is if it counts rows, and shrinks by x if it goes by time. So all rates have one form,
+F(S) multiplies the selectivities inside S. At sampling rate x of a stream, its rate becomes x · rate; its count window
+stays as it is, and its time window shrinks by x. So all rates have one form,
 
     rate(S)(x) = Π over the streams by time of x · (alpha + Σ over those by rows of beta · x)
 
@@ -34,7 +34,7 @@ TINY = 1e-12  # a share that is nothing, but has a logarithm
 
 @dataclass(frozen=True, slots=True)
 class JoinInput:
-    """A stream of a join: rows per second, and its window, which counts rows or goes by time."""
+    """A stream of a join: rows per second, and its count or time window."""
 
     name: str
     rate: float
@@ -43,7 +43,7 @@ class JoinInput:
 
     @property
     def window(self) -> float:
-        """How many rows the window holds in the steady state."""
+        """Rows in the window in the steady state."""
         if self.rows is not None:
             return self.rows
         assert self.seconds is not None, "a window counts rows or goes by time"
@@ -52,8 +52,7 @@ class JoinInput:
 
 @dataclass(frozen=True, slots=True)
 class JoinCosts:
-    """Seconds of work in a join: per row that arrives on either side, per result, and per pair that must be looked at
-    because no key tells the matches."""
+    """Seconds of work in a join: per arriving row, per result, and per candidate pair without a key."""
 
     arrival: float
     result: float = 0.0
@@ -62,13 +61,13 @@ class JoinCosts:
 
 @dataclass(frozen=True)
 class JoinQuery:
-    """Streams to be joined: the selectivity between two of them is 1 where nothing is said."""
+    """Streams to be joined; the selectivity between two of them is 1 by default."""
 
     inputs: tuple[JoinInput, ...]
     selectivity: Mapping[frozenset[int], float]
     costs: JoinCosts
-    keyed: frozenset[frozenset[int]] = frozenset()  # the pairs whose condition has a key to look up
-    above: float = 0.0  # seconds of work per result of the whole join, in what stands above it
+    keyed: frozenset[frozenset[int]] = frozenset()  # the pairs whose condition has a hash key
+    above: float = 0.0  # seconds of work per result of the whole join, in the operators above it
 
     @cached_property
     def size(self) -> int:
@@ -88,7 +87,7 @@ class JoinQuery:
 
     @cached_property
     def loads(self) -> dict[Tree, JoinLoad]:
-        """The loads that have been asked for."""
+        """Cache of loads."""
         return {}
 
     def factor(self, one: Mask, two: Mask) -> float:
@@ -164,7 +163,7 @@ def joins_of(tree: Tree) -> Iterator[tuple[Mask, Mask]]:
 
 @dataclass(frozen=True)
 class JoinLoad:
-    """What a plan costs, as a function of the shares that drop boxes keep: Σ of weight(S) · rate(S)(x)."""
+    """Cost of a plan as a function of the sampling rates: Σ of weight(S) · rate(S)(x)."""
 
     query: JoinQuery
     masks: tuple[Mask, ...]
@@ -172,7 +171,7 @@ class JoinLoad:
 
     @staticmethod
     def of(query: JoinQuery, tree: Tree) -> JoinLoad:
-        """The load of a plan: eq. (9) per join, and what results and pairs cost."""
+        """The load of a plan: eq. (9) per join, and the cost of results and pairs."""
         if tree in query.loads:  # a search meets the same part again and again
             return query.loads[tree]
         weights: dict[Mask, float] = {}
@@ -201,7 +200,7 @@ class JoinLoad:
 
     @cached_property
     def inside(self) -> NDArray[np.bool_]:
-        """For each set, which streams by time it has."""
+        """Streams with time windows of each set."""
         inside = np.array([[mask >> i & 1 for i in range(self.query.size)] for mask in self.masks], np.bool_)
         found: NDArray[np.bool_] = inside & self.query.by_time
         return found
@@ -217,7 +216,7 @@ class JoinLoad:
         return found
 
     def passing(self, sampling_rates: Floats, held: Floats) -> float:
-        """The load while windows still hold what was kept before: of each result one row is new, the others are held.
+        """The load while windows still hold rows of earlier rates: of each result one row is new, the others are held.
         Which one is new is averaged geometrically, which is exact where all streams are thinned alike."""
         new = 1.0 / np.maximum(self.inside.sum(axis=1), 1)[:, None]
         logs = new * np.log(np.maximum(sampling_rates, TINY)) + (1 - new) * np.log(np.maximum(held, TINY))
@@ -231,7 +230,7 @@ class JoinLoad:
         return found
 
     def per_sampling_rate(self, sampling_rates: Floats, stream: int) -> float:
-        """How the load grows with the share of one stream, the others as they are."""
+        """Partial derivative of the load by the sampling rate of one stream."""
         others = np.where(self.inside, sampling_rates, 1.0)
         others[:, stream] = 1.0
         thinned = others.prod(axis=1)
@@ -242,7 +241,7 @@ class JoinLoad:
 
 
 def output_rate(query: JoinQuery, mask: Mask, sampling_rates: Floats) -> float:
-    """What flows out of the join of a set, in rows per second: eq. (5) and (18)."""
+    """Output rate of the join of a set, in rows per second: eq. (5) and (18)."""
     inside = np.array([mask >> i & 1 for i in range(query.size)], np.bool_)
     thinned = float(np.where(query.by_time & inside, sampling_rates, 1.0).prod())
     return thinned * float(query.flows.alpha[mask] + query.flows.beta[mask] @ sampling_rates)

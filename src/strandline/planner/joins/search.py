@@ -1,4 +1,4 @@
-"""The best order of joins: the plan with the highest R(p) = output / load, drop boxes included (eq. 21).
+"""Join-order search: the plan with the highest R(p) = output / load, sampling included (eq. 21).
 
 As long as a plan keeps up, all plans have the same output and the cheapest wins. If none does, all use the whole
 capacity and the one with the most results wins; that is not always the cheapest one.
@@ -17,12 +17,12 @@ from strandline.planner.joins.shedding import Shedding, shed
 
 Shape: TypeAlias = Literal["bushy", "left-deep"]
 CLOSELY = 3  # plans
-EXHAUSTIVE = 6  # streams; with more of them there are too many plans to look at each
+EXHAUSTIVE = 6  # streams; with more of them there are too many plans to cost each
 
 
 @dataclass(frozen=True, slots=True)
 class JoinTreeChoice:
-    """A plan, what it would cost with nothing dropped, and what it keeps and gives within the capacity."""
+    """A plan, its cost with nothing dropped, and its sampling rates and output within the capacity."""
 
     tree: Tree
     load: float
@@ -55,7 +55,7 @@ def best_plan(query: JoinQuery, capacity: float = 1.0, shape: Shape = "bushy") -
 
 
 def ranked(query: JoinQuery, capacity: float = 1.0, shape: Shape = "bushy") -> list[JoinTreeChoice]:
-    """All plans, the best first. Where there are many, only those that look best at a glance are looked at closely."""
+    """All plans, the best first. Where there are many, only those with the best quick estimate are costed exactly."""
     all_trees = list(trees(query.size, shape))
     quick = len(all_trees) > CLOSELY
     found = sorted((consider(query, t, capacity, quick) for t in all_trees), key=lambda choice: -choice.worth)
@@ -66,7 +66,7 @@ def ranked(query: JoinQuery, capacity: float = 1.0, shape: Shape = "bushy") -> l
 
 
 def trees(size: int, shape: Shape) -> Iterator[Tree]:
-    """All plans of some streams; which side of a join is the left one makes no difference and is not told apart."""
+    """All plans of some streams, up to the order of the two sides of a join."""
 
     def bushy(mask: Mask) -> Iterator[Tree]:
         inside = list(members(mask))
@@ -75,7 +75,7 @@ def trees(size: int, shape: Shape) -> Iterator[Tree]:
             return
         rest = mask ^ (1 << inside[0])
         part = rest
-        while part:  # what the first stream is not joined with below
+        while part:  # the streams that the first one is not joined with below
             for left in bushy(mask ^ part):
                 for right in bushy(part):
                     yield left, right
@@ -102,7 +102,7 @@ def cheapest_tree(query: JoinQuery, shape: Shape = "bushy") -> Tree:
 
 
 def last_joins(query: JoinQuery) -> list[tuple[float, Tree]]:
-    """For each way to divide all streams among the two sides of the last join, the cheapest plan; cheapest first."""
+    """Cheapest plan for each division of the streams among the two sides of the last join; cheapest first."""
     best = _cheapest(query, "bushy")
     found = [
         (best[left][0] + best[right][0] + _own_cost(query, left, right), (best[left][1], best[right][1]))
@@ -112,7 +112,7 @@ def last_joins(query: JoinQuery) -> list[tuple[float, Tree]]:
 
 
 def _own_cost(query: JoinQuery, left: Mask, right: Mask) -> float:
-    """What the join of two sets costs itself."""
+    """Cost of the join of two sets alone."""
     rate, costs = query.flows.rate, query.costs
     cost = costs.arrival * float(rate[left] + rate[right]) + costs.result * float(rate[left | right])
     if costs.pair and not query.has_key(left, right) and (factor := query.factor(left, right)):
@@ -121,8 +121,8 @@ def _own_cost(query: JoinQuery, left: Mask, right: Mask) -> float:
 
 
 def _cheapest(query: JoinQuery, shape: Shape) -> dict[Mask, tuple[float, Tree]]:
-    """Of every set of streams the cheapest plan: by dynamic programming, since the load is a sum over joins and what
-    flows out of a set does not depend on the plan."""
+    """Cheapest plan of every set of streams, by dynamic programming: the load is a sum over joins, and the output rate
+    of a set does not depend on the plan."""
     best: dict[Mask, tuple[float, Tree]] = {1 << i: (0.0, i) for i in range(query.size)}
     for mask in sorted(range(1, 1 << query.size), key=int.bit_count):
         if mask.bit_count() < 2:
@@ -153,8 +153,8 @@ def _halves(mask: Mask, shape: Shape) -> Iterator[tuple[Mask, Mask]]:
 def heuristic(query: JoinQuery, capacity: float = 1.0) -> JoinTreeChoice:
     """A left-deep plan by the dynamic programming of section 5.2.
 
-    The best plan of each set is kept with the drop boxes that make it keep up; they are filters from then on, and a
-    further drop of the same stream multiplies. So it drops as late as it can and may miss the best plan.
+    The best plan of each set is kept with the sampling rates that make it feasible; they are filters from then on, and
+    further sampling of the same stream multiplies. So it drops as late as it can and may miss the best plan.
     """
     best: dict[Mask, tuple[Tree, Floats]] = {1 << i: (i, np.ones(query.size)) for i in range(query.size)}
     for mask in sorted(range(1, 1 << query.size), key=int.bit_count):
@@ -172,6 +172,6 @@ def heuristic(query: JoinQuery, capacity: float = 1.0) -> JoinTreeChoice:
     tree, sampling_rates = best[query.everything]
     load = JoinLoad.of(query, tree)
     if query.by_time.any() and not query.by_time.all():
-        return consider(query, tree, capacity)  # on the way there was no time to look closely
+        return consider(query, tree, capacity)  # the quick estimate was used until here
     settled = Shedding(sampling_rates, load.at(sampling_rates), output_rate(query, query.everything, sampling_rates))
     return JoinTreeChoice(tree, load.at(np.ones(query.size)), settled)

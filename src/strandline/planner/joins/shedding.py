@@ -1,8 +1,8 @@
-"""How much of each stream a plan can keep, so that the most results survive.
+"""Optimal sampling rates: how much of each stream a plan can keep, so that the most results survive.
 
-By rows: all is linear, and the continuous knapsack of Ayad and Naughton (section 4.2.1) gives the optimum.
+Count windows: all is linear, and the continuous knapsack of Ayad and Naughton (section 4.2.1) gives the optimum.
 
-By time: dropping also thins the windows, so that results shrink with the product of the shares. With y = log x the
+Time windows: dropping also thins the windows, so that results shrink with the product of the shares. With y = log x the
 problem is convex: maximize Σ y under Σ weight · exp(sum of some y) ≤ capacity and y ≤ 0. At the optimum every stream
 that is thinned carries the same load (that of all sets it is part of), and those that stay whole carry no more. For a
 price μ of load the best shares are found one at a time, x = 1 / (μ · load per share), at most 1, round after round;
@@ -24,7 +24,7 @@ from strandline.planner.joins.rates import Floats, JoinLoad, JoinQuery, Mask, Tr
 
 ROUNDS = 60
 CLOSE = 1e-9
-STEP = 2.0  # how far a share goes at once, in natural logarithms
+STEP = 2.0  # largest step of a sampling rate, in natural logarithms
 TURNS = 3
 TURN_PAYS = 1e-6
 SLACK = 1e-6
@@ -32,7 +32,7 @@ SLACK = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Shedding:
-    """The shares that the drop boxes keep, what that costs of the capacity, and the results per second that remain."""
+    """Sampling rates, their load on the capacity, and the results per second that remain."""
 
     sampling_rates: Floats
     load: float
@@ -40,17 +40,17 @@ class Shedding:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is dropped."""
+        """True if nothing is dropped."""
         return bool((self.sampling_rates == 1.0).all())
 
 
 def shed(
     query: JoinQuery, tree: Tree, capacity: float = 1.0, most: Floats | None = None, quick: bool = False
 ) -> Shedding:
-    """The shares that give the most results within a capacity, in seconds of work per second.
+    """Sampling rates with the most results within a capacity, in seconds of work per second.
 
-    `most` is what other drop boxes have left of the streams; the tree may join only some of them. Where windows are of
-    both kinds the search takes long; `quick` is for whoever compares many plans.
+    `most` are upper bounds of the rates; the tree may join only some of the streams. With windows of both kinds the
+    search takes long; `quick` is for comparing many plans.
     """
     plan = _Plan(query, JoinLoad.of(query, tree), mask_of(tree), np.ones(query.size) if most is None else most)
     if plan.load.at(plan.most) <= capacity:
@@ -87,7 +87,7 @@ class _Plan:
 
 
 def knapsack(gains: Floats, costs: Floats, most: Floats, capacity: float) -> Floats:
-    """The continuous knapsack: as much as there is of what gains most for its cost, while there is room."""
+    """Continuous knapsack: fill the capacity in order of gain per cost."""
     sampling_rates = np.zeros(len(gains))
     with np.errstate(divide="ignore", invalid="ignore"):
         worth = np.where(costs > 0, gains / costs, np.inf)
@@ -99,8 +99,8 @@ def knapsack(gains: Floats, costs: Floats, most: Floats, capacity: float) -> Flo
 
 
 def _balanced(plan: _Plan, capacity: float, start: Floats, by_time: list[int]) -> Floats:
-    """The optimum of the streams by time, the others as they are: who is thinned carries the same load as the others
-    that are. Who would have to be more than whole is whole, and the rest is balanced anew."""
+    """Optimum for streams with time windows, the others fixed: all sampled streams carry the same load. Streams that
+    would exceed 1 stay whole, and the rest is balanced again."""
     sampling_rates = start.copy()
     sampling_rates[by_time] = plan.most[by_time]
     if plan.load.at(sampling_rates) <= capacity:
@@ -169,7 +169,7 @@ def _solved(system: Floats, target: Floats) -> Floats:
 
 
 def _thinned_alike(plan: _Plan, capacity: float, start: Floats) -> Floats:
-    """The same share of every stream, so that the load meets the capacity."""
+    """Equal sampling rate of all streams, so that the load meets the capacity."""
     low, high = -40.0, 0.0
     while high - low > 0.3:
         middle = (low + high) / 2
@@ -179,8 +179,7 @@ def _thinned_alike(plan: _Plan, capacity: float, start: Floats) -> Floats:
 
 
 def _in_turn(plan: _Plan, capacity: float, start: Floats) -> Floats:
-    """The streams by time and those by rows in turn, each at their best while the others stay: quick, and mostly as
-    good as the search."""
+    """Coordinate descent between streams with time and with count windows: quick, and mostly as good as the search."""
     by_time = [i for i in members(plan.mask) if plan.query.by_time[i]]
     best, output = _thinned_alike(plan, capacity, start), -1.0
     for _ in range(TURNS):
@@ -192,7 +191,7 @@ def _in_turn(plan: _Plan, capacity: float, start: Floats) -> Floats:
 
 
 def _corners(plan: _Plan) -> list[Floats]:
-    """Where to start: streams by time are whole, those by rows are whole or not there at all."""
+    """Starting points: streams with time windows are whole, those with count windows are whole or absent."""
     by_rows = [i for i in members(plan.mask) if not plan.query.by_time[i]]
     starts: list[Floats] = []
     for kept in product((1.0, 0.0), repeat=len(by_rows)):
@@ -237,7 +236,8 @@ def _at_price(plan: _Plan, price: float, start: Floats) -> Floats:
 
 
 def _filled(plan: _Plan, capacity: float, sampling_rates: Floats) -> Floats:
-    """The same shares by time, and those by rows that fill what is left: exactly, since that is a knapsack."""
+    """The given rates for time windows, and rates for count windows that fill the rest: exactly, since that is a
+    knapsack."""
     by_rows = [i for i in members(plan.mask) if not plan.query.by_time[i]]
     if not by_rows:
         return sampling_rates

@@ -1,4 +1,4 @@
-"""How aggregates are computed: one sweep over the changes, and a way of its own for values that count once."""
+"""Lowering of aggregates: one sweep over the changes, and a separate branch for DISTINCT values."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Calls: TypeAlias = tuple[tuple[Column, AggregateCall], ...]
 def sweep(keys: tuple[str, ...], aggregates: Calls, source: Node, lasts: bool) -> Node:
     """An aggregation; `lasts` if no element ever ends.
 
-    Where values count once, their duplicates are removed on a way of their own beside the rows: a value may stay when
-    the row leaves that brought it. Where none leaves, the row that brings a value first has it for ever.
+    Duplicates of DISTINCT values are removed in a separate branch: a value may stay when the row that brought it
+    expires. Where none expires, the first row with a value keeps it.
 
     The rows go on with NULL in the columns of the distinct values, and these with NULL in all others: an aggregate
-    leaves out NULLs, so each sees what is meant for it. Keys alone go all ways, so one that is also aggregated, as in
+    ignores NULLs, so each reads its own input. Only keys are in all branches, so one that is also aggregated, as in
     COUNT(k) beside GROUP BY k, is aggregated as a copy that only the rows have.
     """
     if not any(call.distinct for _, call in aggregates):

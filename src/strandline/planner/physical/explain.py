@@ -35,7 +35,6 @@ def show_pipeline(pipeline: Pipeline) -> str:
 
 
 def pipeline_lines(pipeline: Pipeline) -> list[PlanLine]:
-    """The same line by line."""
     lines: list[PlanLine] = []
     feeders = {f.route.port: f.id for f in pipeline.fragments if isinstance(f.route, physical.ExchangeTo)}
     for stage in range(pipeline.stages + 1):
@@ -53,7 +52,6 @@ def _show_route(fragment: Fragment) -> str:
 
 
 def show_exchange(route: physical.ExchangeTo) -> str:
-    """How elements get to the bucket where they are needed."""
     match route.mode:
         case "hash":
             return f"exchange hash({', '.join(route.keys)})"
@@ -68,7 +66,7 @@ def show_exchange(route: physical.ExchangeTo) -> str:
 def _show_tree(
     node: Node, depth: int, feeders: Mapping[str, str], fragment: str, known: Mapping[Node, int], shown: set[int]
 ) -> Iterator[PlanLine]:
-    """A tree; what appears twice in it runs once and is shown once."""
+    """A tree; a subtree that occurs twice runs once and is shown once."""
     text = "  " * depth + show_node(node, feeders)
     if isinstance(node, physical.Input):
         yield PlanLine(text, node.name if node.name.startswith("source:") else None)
@@ -84,7 +82,7 @@ def _show_tree(
 
 
 def show_node(node: Node, feeders: Mapping[str, str]) -> str:
-    """An operator without what is below it; `feeders` names the fragment that sends to a port."""
+    """An operator without its inputs; `feeders` names the fragment that sends to a port."""
     match node:
         case physical.Input(name, columns):
             listed = ", ".join(c.id for c in columns)

@@ -65,7 +65,7 @@ class _Digests:
             case datetime() | date():
                 return ["time", value.isoformat()]
             case Type() | UserFunction() | UserAggregate():
-                return str(value)  # of a function its name and its types: what it does may change
+                return str(value)  # of a function its name and its types: its body may change
             case tuple():
                 return [self.encode(item) for item in value]
             case frozenset():

@@ -1,4 +1,4 @@
-"""A pipeline as a graph of operators in words: small enough for a file of the checkpoint and for people to read."""
+"""Operator graph of a pipeline in words: small enough for a file of the checkpoint, and readable."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ SOURCE = "source:"
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """One operator: its kind, what it does in words, and what it reads: other steps, or streams (`source:name`).
+    """One operator: its kind, its description, and its inputs: other steps, or streams (`source:name`).
 
-    `fragment` and `number` are where it is counted.
+    `fragment` and `number` locate its counters.
     """
 
     fragment: str
@@ -29,7 +29,7 @@ class GraphNode:
 
 @dataclass(frozen=True, slots=True)
 class OperatorGraph:
-    """The steps by name, and for each query the steps whose output is its answer and the streams that it reads."""
+    """The steps by name, and for each query the steps that output its result and the streams that it reads."""
 
     steps: Mapping[str, GraphNode]
     results: Mapping[str, tuple[str, ...]]

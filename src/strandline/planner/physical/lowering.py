@@ -1,4 +1,4 @@
-"""From a logical plan to a physical one: algorithms, exchanges, fragments."""
+"""Lowering of a logical plan to a physical one: algorithms, exchanges, fragments."""
 
 from __future__ import annotations
 
@@ -31,30 +31,29 @@ from strandline.planner.physical import plan as physical
 from strandline.planner.physical.distinct_aggregates import sweep
 from strandline.planner.physical.plan import Fragment, MatchKind, Mode, Node, Pipeline, QueryPlan, schema, sources
 
-KEPT_SHARE: Final = Column("kept_share", "kept_share", DOUBLE)  # of an answer that may lack rows
+KEPT_SHARE: Final = Column("kept_share", "kept_share", DOUBLE)  # of a result that may lack rows
 
 
 @dataclass(frozen=True, slots=True)
 class HashPartitioned:
-    """Elements lie in the bucket of the hash of some columns; each key is the set of columns known to equal it."""
+    """Hash-partitioned by some columns; each key is the set of columns known to equal it."""
 
     keys: tuple[frozenset[str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RoundRobin:
-    """Elements lie in some bucket each."""
+    """Distributed over the shards in any way."""
 
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """All elements lie in bucket 0."""
+    """All elements in shard 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOrdered:
-    """Elements are where they were read and in order of arrival; a window and then granules may still have to be
-    applied."""
+    """Elements are where they were read, in order of arrival; a window and then granules may still be pending."""
 
     window: tuple[int | None, int] | None = None
     granule: int | None = None
@@ -141,7 +140,7 @@ def _build(plan: Plan) -> LoweredPlan:
                 length = granule(source)
                 assert length is not None and range_us is not None, "the binder admits nothing else over intervals"
                 built = _exchange(built, "spread", ()) if isinstance(built.where, SourceOrdered) else built
-                # Pieces may be cut anywhere; one that begins within a granule says nothing about its beginning.
+                # Intervals may be cut anywhere; one that begins within a granule does not determine its start.
                 built = replace(
                     built,
                     node=physical.Split(
@@ -205,13 +204,13 @@ def _brought_together(
         return _partitioned(built, partition)
     if isinstance(built.where, SourceOrdered) and built.where.window is not None:
         range_us, slide_us = built.where.window
-        # In a window that moves with every instant each row has a time of its own, when it alone is still there.
+        # In a window that slides with every instant each row has an instant at which it alone remains.
         if range_us is None or slide_us > 1:
             built = replace(built, node=physical.TopKPrefilter(partition, order, limit, range_us, slide_us, built.node))
             return _partitioned(built, partition)
     if partition:
         return _to_keys(built, partition)
-    # Whoever is not among the first in its bucket is not among the first of all.
+    # An element outside the top k of its shard is outside the overall top k.
     built = _exchange(built, "spread", ()) if isinstance(built.where, SourceOrdered) else built
     return _to_one(replace(built, node=physical.TopK((), order, limit, built.node)))
 
@@ -225,8 +224,7 @@ def _granular(built: LoweredPlan, granule_us: int) -> LoweredPlan:
 
 def _window(built: LoweredPlan, range_us: int | None, slide_us: int) -> LoweredPlan:
     if isinstance(built.where, SourceOrdered):
-        # Which elements a window holds depends on time only, so it waits until after the exchange: rows travel with
-        # one timestamp instead of two.
+        # A window depends on time only, so it follows the exchange: rows travel with one timestamp instead of two.
         assert built.where == SourceOrdered(), "the binder admits a window over a chronon stream only"
         return replace(built, where=SourceOrdered((range_us, slide_us)))
     node: Node = physical.TimeWindow(range_us, slide_us, built.node)
@@ -234,7 +232,7 @@ def _window(built: LoweredPlan, range_us: int | None, slide_us: int) -> LoweredP
 
 
 def _arrivals(built: LoweredPlan) -> LoweredPlan:
-    """ISTREAM of what never ends: nothing can go on in another piece, so nobody has to be compared with others."""
+    """ISTREAM of elements that never end: no interval continues another, so nothing is compared."""
     if built.where == SourceOrdered((None, 1)):
         return replace(built, where=SourceOrdered())  # the rows as they were read
     built = _exchange(built, "spread", ()) if isinstance(built.where, SourceOrdered) else built
@@ -246,7 +244,7 @@ def _join(plan: logical.Join) -> LoweredPlan:
     l_keys, r_keys, rest = _equalities(plan.predicate, left.node, right.node)
     columns = schema(left.node) + schema(right.node)
     if not l_keys:
-        # Any bucket can pair its share of the left with all of the right.
+        # Any shard can pair its part of the left with all of the right.
         left = left if isinstance(left.where, HashPartitioned | RoundRobin | Single) else _exchange(left, "spread", ())
         right = _to_one(right) if isinstance(left.where, Single) else _exchange(right, "all", ())
         return LoweredPlan(physical.HashJoin((), (), rest, left.node, right.node), left.where)
@@ -272,7 +270,7 @@ def _match_join(
     l_keys, r_keys, rest = _equalities(plan.predicate, left.node, right.node)
     columns = logical_schema(plan)
     if not l_keys and kind == "full":
-        # Whether nobody matches an element can be said only where all of the other side is, and here for both.
+        # That an element is unmatched is known only with all of the other side, and here for both.
         left, right = _to_one(left), _to_one(right)
         return LoweredPlan(physical.OuterHashJoin(kind, (), (), rest, left.node, right.node), Single())
     if not l_keys:
@@ -284,7 +282,7 @@ def _match_join(
     left_ids, right_ids = tuple(k.id for k in l_refs), tuple(k.id for k in r_refs)
     left, right, fit = _side_by_side(left, left_ids, right, right_ids)
     node: Node = physical.OuterHashJoin(kind, l_refs, r_refs, rest, left.node, right.node, mark)
-    # An element of the right without a partner lies by its own key, and has NULL for that of the left.
+    # An unmatched element of the right is placed by its own key, and has NULL for that of the left.
     where: HashPartitioned | RoundRobin | Single = (
         RoundRobin() if kind == "full" else HashPartitioned(tuple(frozenset((left_ids[i],)) for i in fit))
     )
@@ -297,7 +295,7 @@ def _match_join(
 def _side_by_side(
     left: LoweredPlan, left_ids: tuple[str, ...], right: LoweredPlan, right_ids: tuple[str, ...]
 ) -> tuple[LoweredPlan, LoweredPlan, tuple[int, ...]]:
-    """Both sides of a join with equal keys in one bucket, and by which of the keys; moves as few as it can."""
+    """Co-partition both sides of a join, and the keys used for it; moves as few elements as possible."""
     if (fit := _fits(left.where, left_ids)) is not None:
         return left, _to_exact_keys(right, tuple(right_ids[i] for i in fit)), fit
     if (fit := _fits(right.where, right_ids)) is not None:
@@ -358,7 +356,7 @@ def _union(columns: tuple[Column, ...], inputs: list[LoweredPlan]) -> LoweredPla
 
 
 def _set_operation(plan: logical.SetOperation) -> LoweredPlan:
-    """Count the copies of each payload on either side, then repeat it as often as the operation says."""
+    """Count the duplicates of each payload on either side, then repeat it by the multiplicity of the operation."""
     keys = tuple(column.id for column in plan.columns)
     left, right = (_renamed(_build(source), plan.columns) for source in (plan.left, plan.right))
     if isinstance(left.where, Single) or isinstance(right.where, Single):
@@ -384,7 +382,7 @@ def _renamed(built: LoweredPlan, columns: tuple[Column, ...]) -> LoweredPlan:
 
 
 def _marked(node: Node, columns: tuple[Column, ...], marks: tuple[Column, ...], side: int) -> Node:
-    """A side of a set operation with a mark that says which side it is."""
+    """A side of a set operation with a column that marks the side."""
     named: list[tuple[Column, Expression]] = [(c, ColumnRef(c.id, c.type)) for c in columns]
     marked = [(mark, Literal(True if number == side else None, BOOLEAN)) for number, mark in enumerate(marks)]
     return physical.Project((*named, *marked), node)
@@ -412,7 +410,7 @@ def _copies(kind: logical.SetKind, left: ColumnRef, right: ColumnRef) -> Express
 
 
 def _union_place(columns: tuple[Column, ...], inputs: list[LoweredPlan]) -> HashPartitioned | RoundRobin:
-    """Where all inputs are hashed by the columns at the same positions, so is the union."""
+    """A union of inputs hashed by the columns at the same positions is hashed alike."""
     positions: list[tuple[frozenset[int], ...]] = []
     for built in inputs:
         if not isinstance(built.where, HashPartitioned):
@@ -454,7 +452,7 @@ def _restricted(
 def _fits(
     where: HashPartitioned | RoundRobin | Single | SourceOrdered, keys: tuple[str, ...]
 ) -> tuple[int, ...] | None:
-    """Which of the keys the elements are hashed by already, if by nothing else."""
+    """The keys that the elements are already hashed by, if by nothing else."""
     if not isinstance(where, HashPartitioned):
         return None
     fit = tuple(next((i for i, key in enumerate(keys) if key in known), -1) for known in where.keys)
@@ -462,7 +460,7 @@ def _fits(
 
 
 def _to_keys(built: LoweredPlan, keys: tuple[str, ...]) -> LoweredPlan:
-    """Elements with equal keys in one bucket, by whatever part of the keys."""
+    """Elements with equal keys in one shard, by any subset of the keys."""
     if isinstance(built.where, Single) or _fits(built.where, keys) is not None:
         return built
     return _to_exact_keys(built, keys)
@@ -487,15 +485,15 @@ def _exchange(built: LoweredPlan, mode: Mode, keys: tuple[str, ...]) -> LoweredP
 
 
 def _cut(built: LoweredPlan, query: str, streams: frozenset[str], first: int) -> list[Fragment]:
-    """Cut a physical plan at its exchanges; fragments come in stage order, the one that answers last."""
+    """Cut a physical plan at its exchanges; fragments come in stage order, the one with the result last."""
     root = built.where.applied(built.node) if isinstance(built.where, SourceOrdered) else built.node
     done: list[Fragment] = []
     numbers = count()
 
     def carve(node: Node, feeders: dict[physical.Exchange, tuple[Node, int, physical.Input]]) -> tuple[Node, int]:
-        """The tree with ports in place of exchanges, and the stage in which it can run; what feeds the ports.
+        """The tree with ports in place of exchanges, its stage, and the feeds of the ports.
 
-        What a fragment asks for twice is brought to it once.
+        An input that a fragment reads twice is sent once.
         """
         if isinstance(node, physical.Input):
             return node, 0
@@ -533,7 +531,7 @@ def _fragment(
 
 
 def _only_in_one(node: Node) -> bool:
-    """Whether the fragment aggregates without keys: an empty bucket would answer too, and must not."""
+    """True if the fragment aggregates without keys: an empty shard would emit a result, too, and must not."""
     if isinstance(node, physical.IncrementalAggregate) and not node.keys:
         return True
     return any(_only_in_one(source) for source in sources(node))

@@ -1,8 +1,8 @@
-"""Physical plans: which algorithm, partitioned how, cut into fragments that run without further exchange.
+"""Physical plans: algorithms, partitioning, and fragments that run without further exchange.
 
 A pipeline is what one group of queries needs from sources to sinks. Its fragments are ordered in stages: stage 0 reads
-and prepares the sources, every later stage follows an exchange by bucket. A fragment is a tree of physical operators
-whose leaves are ports; its route says where its output goes.
+and prepares the sources, every later stage follows an exchange by shard. A fragment is a tree of physical operators
+whose leaves are ports; its route is the target of its output.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from strandline.logical.plan import ChangeKind
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Where elements enter a fragment: rows of a source (stage 0) or what an exchange delivers."""
+    """Input of a fragment: rows of a source (stage 0) or the output of an exchange."""
 
     tag: ClassVar[str] = "Input"
     name: str
@@ -67,7 +67,7 @@ class CountWindow:
 
 @dataclass(frozen=True, slots=True)
 class SessionWindow:
-    """Session window: the rows of the session that goes on, of each partition."""
+    """Session window: the rows of the open session of each partition."""
 
     tag: ClassVar[str] = "SessionWindow"
     partition: tuple[str, ...]
@@ -86,7 +86,7 @@ class AlignTime:
 
 @dataclass(frozen=True, slots=True)
 class ChangeStream:
-    """What comes or goes at each instant, whatever way the intervals are cut."""
+    """Insertions or deletions at each instant, however the intervals are cut."""
 
     tag: ClassVar[str] = "ChangeStream"
     kind: ChangeKind
@@ -95,7 +95,7 @@ class ChangeStream:
 
 @dataclass(frozen=True, slots=True)
 class InsertStream:
-    """What comes at each instant, where nothing ever goes: each element when it begins."""
+    """Insertions where elements never end: each element when it begins."""
 
     tag: ClassVar[str] = "InsertStream"
     source: Node
@@ -139,7 +139,7 @@ class TopKPrefilter:
 
 @dataclass(frozen=True, slots=True)
 class Reorder:
-    """Hold back what lies beyond the progress; release ordered slices."""
+    """Reorder buffer: hold back elements beyond the watermark; release ordered slices."""
 
     tag: ClassVar[str] = "Reorder"
     source: Node
@@ -147,7 +147,7 @@ class Reorder:
 
 @dataclass(frozen=True, slots=True)
 class HashJoin:
-    """Join on equal keys (hash look-up) and a further condition; without keys all pairs are looked at."""
+    """Hash join on equal keys and a further condition; without keys a nested loop over all pairs."""
 
     tag: ClassVar[str] = "HashJoin"
     left_keys: tuple[ColumnRef, ...]
@@ -162,7 +162,7 @@ MatchKind: TypeAlias = Literal["left", "full", "semi", "anti", "mark"]
 
 @dataclass(frozen=True, slots=True)
 class OuterHashJoin:
-    """A join that also looks at elements without a partner: outer, semi and anti."""
+    """Outer, semi, anti or mark join."""
 
     tag: ClassVar[str] = "OuterHashJoin"
     kind: MatchKind
@@ -171,7 +171,7 @@ class OuterHashJoin:
     condition: Expression | None
     left: Node
     right: Node
-    mark: Column | None = None  # for "mark": the column that says whether there is a partner
+    mark: Column | None = None  # for "mark": the column that is true for a match
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,12 +194,12 @@ class Distinct:
 
 @dataclass(frozen=True, slots=True)
 class FirstOccurrence:
-    """Each element with copies of some values that are NULL unless they come for the first time for these keys: among
-    elements that never end, those are the values that count once."""
+    """Each element with copies of some values that are NULL except at their first occurrence for these keys: among
+    elements that never end, those are the DISTINCT values."""
 
     tag: ClassVar[str] = "FirstOccurrence"
     keys: tuple[str, ...]
-    values: tuple[tuple[Column, str], ...]  # the copy, and of what
+    values: tuple[tuple[Column, str], ...]  # the copy, and its original
     source: Node
 
 
@@ -214,7 +214,7 @@ class UnionAll:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Each element as often as `copies` says."""
+    """Each element with multiplicity `copies`."""
 
     tag: ClassVar[str] = "Repeat"
     copies: Expression
@@ -223,7 +223,7 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Coalesce:
-    """Join touching pieces of equal payload."""
+    """Merge adjacent intervals of equal payload."""
 
     tag: ClassVar[str] = "Coalesce"
     source: Node
@@ -231,7 +231,7 @@ class Coalesce:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Cut elements into pieces of at most `length_us`; `repeats` is how many of them the window above holds."""
+    """Split elements into intervals of at most `length_us`; `repeats` is how many of them the window above holds."""
 
     tag: ClassVar[str] = "Split"
     length_us: int
@@ -241,8 +241,8 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class SamplingRate:
-    """Results with the share of the rows behind them that drop boxes kept: the product over the streams that are read,
-    of each its mean over the window (range in microseconds; None without an end, 0 for the instant alone)."""
+    """Results with the sampling rate of the rows behind them: the product over the streams of their mean rates over the
+    window (range in microseconds; None without an end, 0 for the instant alone)."""
 
     tag: ClassVar[str] = "SamplingRate"
     column: Column
@@ -253,7 +253,7 @@ class SamplingRate:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Bring elements to the bucket where they are needed; only between fragments, never inside one."""
+    """Move elements to the shard where they are needed; only between fragments, never within one."""
 
     tag: ClassVar[str] = "Exchange"
     mode: Mode
@@ -261,8 +261,8 @@ class Exchange:
     source: Node
 
 
-# hash: by the hash of the key columns; spread: evenly, for work that any bucket can do;
-# all: a copy for every bucket; one: everything to bucket 0.
+# hash: by the hash of the key columns; spread: round robin, for work that any shard can do; all: a copy for every
+# shard; one: everything to shard 0.
 Mode: TypeAlias = Literal["hash", "spread", "all", "one"]
 
 Node: TypeAlias = (
@@ -295,7 +295,7 @@ Node: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class ExchangeTo:
-    """The output goes to a port of a later fragment, by bucket."""
+    """The output goes to a port of a later fragment, by shard."""
 
     port: str
     stage: int
@@ -305,17 +305,17 @@ class ExchangeTo:
 
 @dataclass(frozen=True, slots=True)
 class ResultOf:
-    """The output is the answer of a query."""
+    """The output is the result of a query."""
 
     query: str
 
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """A tree of operators that runs in one place per bucket, and where its output goes.
+    """A tree of operators that runs once per shard, and the target of its output.
 
-    `streams` are the base streams below it: its progress is the smallest of theirs. `everywhere` is false if it runs
-    in bucket 0 only.
+    `streams` are the base streams below it: its watermark is the minimum of theirs. `everywhere` is false if it runs in
+    shard 0 only.
     """
 
     id: str
@@ -353,13 +353,13 @@ class Pipeline:
         return tuple(f for f in self.fragments if f.stage == stage)
 
 
-# Operators that pass an element on with all of its interval at once. Others tell as much of it as is sure, batch by
-# batch: the last rows, sessions, groups and partners of an element change with what comes.
+# Operators that pass an element on with its whole interval. Others emit what is final, batch by batch: count windows,
+# sessions, groups and matches of an element change with later input.
 _KEEPS_ELEMENTS = (Input, Filter, Project, TimeWindow, AlignTime, HashJoin, UnionAll, Exchange, Reorder)
 
 
 def has_whole_elements(pipeline: Pipeline, query: str) -> bool:
-    """Whether no element of a query's answer comes in pieces, however its streams are cut into batches."""
+    """True if no element of a query's result is emitted in several intervals, whatever the batches."""
     roots = [fragment.root for fragment in pipeline.fragments if fragment.query == query]
     return all(isinstance(node, _KEEPS_ELEMENTS) for root in roots for node in numbered(root))
 
@@ -370,7 +370,7 @@ def numbered(root: Node) -> list[Node]:
 
 
 def numbers(root: Node) -> dict[Node, int]:
-    """The same with their numbers. To look a node up is to look at the whole tree below it."""
+    """The same with their numbers. Looking up a node hashes the whole tree below it."""
     found: dict[Node, int] = {}
 
     def visit(node: Node) -> None:

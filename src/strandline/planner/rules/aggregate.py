@@ -1,8 +1,8 @@
-"""Rules about groupings: groups that are one element, and groups that are made before a join or a union.
+"""Rules about groupings: groups of one element, and eager aggregation below a join or a union.
 
-Totals of totals are totals only where nothing is rounded: COUNT, MIN, MAX, and SUM of integers and of decimals that
-leave room. The sum of DOUBLEs is the exact sum, rounded once; in parts it would be rounded more than once. Values that
-count once do not add up, unless they are MIN and MAX, which do not mind.
+Totals of totals are totals only where nothing is rounded: COUNT, MIN, MAX, and SUM of integers and of decimals with
+spare digits. The sum of DOUBLEs is the exact sum, rounded once; in parts it would be rounded more than once. DISTINCT
+aggregates do not add up, except MIN and MAX.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def _of_one(call: AggregateCall) -> Expression | None:
 def group_below_join(plan: Plan) -> Iterator[Plan]:
     """γk;Σa(L ⋈p R) = γk;Σs(γ(kL, pL);s:=Σa(L) ⋈p R) where all aggregates are over L, and the same for R.
 
-    kL are the keys that L has, pL its columns that p reads. The elements of L that agree in them have the same partners
-    and go into the same groups, so that they may go as one, with their totals. Copies in R do no harm: each adds the
-    totals once more, as it would have added the elements.
+    kL are the keys that L has, pL its columns that p reads. The elements of L that agree in them have the same matches
+    and are in the same groups, so that one element with their totals may replace them. Duplicates in R do no harm: each
+    adds the totals once more, as it would have added the elements.
 
     Without columns to group by below there would be a group over nothing: it stays.
     """
@@ -89,7 +89,7 @@ def group_below_join(plan: Plan) -> Iterator[Plan]:
 
 
 def _without_map(plan: Aggregate) -> Aggregate:
-    """The grouping over what is below its map, if the map only passes on what it asks for."""
+    """The grouping over the input of its map, if the map only passes on the needed columns."""
     names = _names(plan.source)
     asked = {*plan.keys, *(column.id for _, call in plan.aggregates for column in call.columns)}
     if not isinstance(plan.source, Map) or not asked <= names.keys():
@@ -102,7 +102,7 @@ def _without_map(plan: Aggregate) -> Aggregate:
 
 
 def _names(source: Plan) -> dict[str, ColumnRef]:
-    """The columns of a plan, a map's by what they are called below it; without those that it computes."""
+    """The columns of a plan, those of a map by their names below it; without computed ones."""
     if isinstance(source, Map):
         return {c.id: e for c, e in source.outputs if isinstance(e, ColumnRef)}
     return {c.id: ColumnRef(c.id, c.type) for c in schema(source)}
@@ -123,7 +123,7 @@ def group_below_union(plan: Plan) -> Plan | None:
 
 
 def _side(keys: tuple[str, ...], calls: Calls, columns: tuple[Column, ...], source: Plan, number: int) -> Plan:
-    """The grouping of one side of a union, whose columns have names of their own."""
+    """The grouping of one side of a union, whose columns have their own names."""
     names = {c.id: ColumnRef(s.id, s.type) for c, s in zip(columns, schema(source), strict=True)}
     renamed = (
         (
@@ -137,7 +137,7 @@ def _side(keys: tuple[str, ...], calls: Calls, columns: tuple[Column, ...], sour
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """Aggregates in two steps: of parts, of those together, and what makes them look as before."""
+    """Two-step aggregation: partial, final, and the expressions that restore the output."""
 
     below: Calls
     above: Calls
@@ -179,7 +179,7 @@ def _is_additive(call: AggregateCall) -> bool:
 
 
 def _adds_up(kind: Type) -> bool:
-    """Whether sums of numbers of a type are exact and parts of them never too long."""
+    """True if sums of a type are exact and partial sums never overflow."""
     return kind.name in ("INT", "BIGINT") or (kind.name == "DECIMAL" and kind.precision + SPARE_DIGITS <= MAX_PRECISION)
 
 

@@ -1,4 +1,4 @@
-"""Rules about copies: where they are removed, and where nobody counts them."""
+"""Rules about duplicates: elimination, and operators that are insensitive to them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def drop_needless_distinct(plan: Plan) -> Plan | None:
 def push_distinct_below_join(plan: Plan) -> Plan | None:
     """δ(L ⋈ R) = δ(L) ⋈ δ(R), rule (10.6), and δ(μ(L ⋈ R)) = δ(μ(δ(L) ⋈ δ(R))).
 
-    The condition holds for all copies of a pair or for none. A map may make copies anew, so that its δ stays.
+    The condition holds for all duplicates of a pair or for none. A map may create new duplicates, so its δ stays.
     """
     match plan:
         case Distinct(Join(predicate) | Map(_, Join(predicate))) if not respects_equality(predicate):
@@ -51,7 +51,7 @@ def push_distinct_below_join(plan: Plan) -> Plan | None:
 
 
 def pull_distinct_above_join(plan: Plan) -> Plan | None:
-    """δ(L) ⋈ δ(R) = δ(L ⋈ R), and the same where the one side has no copies anyway."""
+    """δ(L) ⋈ δ(R) = δ(L ⋈ R), and the same where the one side has no duplicates anyway."""
     match plan:
         case Join(predicate) if not respects_equality(predicate):
             return None
@@ -63,8 +63,8 @@ def pull_distinct_above_join(plan: Plan) -> Plan | None:
 
 
 def push_distinct_below_match(plan: Plan) -> Plan | None:
-    """δ(L ⋉ R) = δ(L) ⋉ R, δ(μ(L ⋉ R)) = δ(μ(δ(L) ⋉ R)), and the same for ▷ and marks: who has a partner has it in all
-    copies."""
+    """δ(L ⋉ R) = δ(L) ⋉ R, δ(μ(L ⋉ R)) = δ(μ(δ(L) ⋉ R)), and the same for ▷ and marks: duplicates have the same
+    matches."""
     match plan:
         case Distinct(SemiJoin() | MarkJoin() as match_) if schema(match_.left) and node_respects_equality(match_):
             return replace(match_, left=_once(match_.left))
@@ -76,7 +76,7 @@ def push_distinct_below_match(plan: Plan) -> Plan | None:
 
 
 def remove_copies_early(plan: Plan) -> Iterator[Plan]:
-    """δ(μ(S)) = δ(μ(δ(S))), δ(S1 ⊎ S2) = δ(δ(S1) ⊎ S2), γ(S) = γ(δ(S)) for aggregates that copies do not change."""
+    """δ(μ(S)) = δ(μ(δ(S))), δ(S1 ⊎ S2) = δ(δ(S1) ⊎ S2), γ(S) = γ(δ(S)) for aggregates that ignore duplicates."""
     match plan:
         case Distinct(Map(outputs, source) as map_) if _has_copies(source):
             if node_respects_equality(map_):
@@ -92,8 +92,8 @@ def remove_copies_early(plan: Plan) -> Iterator[Plan]:
 def remove_copies_of_partners(plan: Plan) -> Plan | None:
     """L ⋉p R = L ⋉p δ(π(R)), where π keeps the columns that p reads; the same for ▷ and marks.
 
-    Whether somebody has a partner does not depend on how many. Without a condition all that counts is whether there is
-    anybody, and there is no column to tell copies by.
+    A match test does not depend on the number of matches. Without a condition R only needs to be non-empty, and there
+    is no column to deduplicate by.
     """
     match plan:
         case SemiJoin() | MarkJoin() if plan.predicate is not None and respects_equality(plan.predicate):
@@ -107,8 +107,8 @@ def remove_copies_of_partners(plan: Plan) -> Plan | None:
 
 
 def leave_copies(plan: Plan) -> Plan | None:
-    """δ(μ(δ(S))) = δ(μ(S)), δ(S1) ∩ S2 = S1 ∩ S2, L ⋉ δ(R) = L ⋉ R and so on: a δ below an operator that does not
-    count copies, with nothing between them that does."""
+    """δ(μ(δ(S))) = δ(μ(S)), δ(S1) ∩ S2 = S1 ∩ S2, L ⋉ δ(R) = L ⋉ R and so on: a δ below a duplicate-insensitive
+    operator, with no sensitive one in between."""
     match plan:
         case Distinct(source):
             return _changed(plan, Distinct(_many(source)))
@@ -124,9 +124,9 @@ def leave_copies(plan: Plan) -> Plan | None:
 
 
 def _many(plan: Plan) -> Plan:
-    """The same payloads with perhaps more copies: without the δ that only remove copies for somebody blind to them.
+    """The same payloads with perhaps more duplicates: without every δ below an insensitive operator.
 
-    What goes by the number of copies ends the search: EXCEPT ALL, first rows, places, windows by rows, changes.
+    Multiplicity-sensitive operators end the search: EXCEPT ALL, top-k, ranks, count windows, changes.
     """
     if not node_respects_equality(plan):
         return plan
@@ -143,7 +143,7 @@ def _many(plan: Plan) -> Plan:
 
 
 def _is_blind(plan: Aggregate) -> bool:
-    """Whether copies of elements do not change a grouping."""
+    """True if duplicates of elements do not change a grouping."""
     calls = [call for _, call in plan.aggregates]
     return all(call.user is None and (call.distinct or call.function in ("min", "max")) for call in calls)
 
@@ -153,8 +153,8 @@ def _once(plan: Plan) -> Plan:
 
 
 def _has_copies(plan: Plan) -> bool:
-    """Whether a δ may stand over a plan and do something. Elements without columns are all copies of nothing: only how
-    many there are is known, and no operator tells them apart."""
+    """True if a δ over a plan may have an effect. Elements without columns are all duplicates: only their number
+    matters, and no operator distinguishes them."""
     return bool(schema(plan)) and not is_duplicate_free(plan)
 
 

@@ -1,7 +1,7 @@
-"""Values that are equal and yet not the same: the zeros of DOUBLE.
+"""Equal but distinguishable values: the zeros of DOUBLE.
 
-Duplicates, groups, partitions and set operations take 0 and -0 for one value, and which of the two stays is left open.
-A condition or a computation on what stays must not tell them apart then, or it would matter who was there first.
+Duplicates, groups, partitions and set operations treat 0 and -0 as one value, and which of the two stays is undefined.
+A condition or computation above must not distinguish them, or the result would depend on the order of arrival.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from strandline.logical.tree import expressions
 
 
 def respects_equality(expression: Expression | None) -> bool:
-    """Whether equal values give equal results. Texts of DOUBLEs and `atan2` do not, and a user's function may not."""
+    """True if equal values give equal results: not for texts of DOUBLEs, `atan2` and user-defined functions."""
     if expression is None:
         return True
     match expression:

@@ -91,7 +91,7 @@ def push_filter_below_union(plan: Plan) -> Plan | None:
 
 
 def push_filter_below_set_operation(plan: Plan) -> Plan | None:
-    """σ(S1 - S2) = σ(S1) - σ(S2), and so on: how often a payload counts depends on nothing but its copies."""
+    """σ(S1 - S2) = σ(S1) - σ(S2), and so on: the multiplicity of a payload depends only on its duplicates."""
     match plan:
         case Filter(predicate, SetOperation(kind, columns, left, right)) if respects_equality(predicate):
             return SetOperation(
@@ -101,13 +101,13 @@ def push_filter_below_set_operation(plan: Plan) -> Plan | None:
 
 
 def _filtered(source: Plan, predicate: Expression, columns: tuple[Column, ...]) -> Plan:
-    """The filter over a source, whose columns stand for `columns` by position."""
+    """The filter over a source, whose columns correspond to `columns` by position."""
     names = {c.id: ColumnRef(s.id, s.type) for c, s in zip(columns, schema(source), strict=True)}
     return Filter(substitute(predicate, dict(names)), source)
 
 
 def push_filter_below_distinct(plan: Plan) -> Plan | None:
-    """σ(δ(S)) = δ(σ(S)): the predicate holds for all copies of a payload or for none."""
+    """σ(δ(S)) = δ(σ(S)): the predicate holds for all duplicates of a payload or for none."""
     match plan:
         case Filter(predicate, Distinct(source)) if respects_equality(predicate):
             return Distinct(Filter(predicate, source))
@@ -134,7 +134,7 @@ def push_filter_below_aggregate(plan: Plan) -> Plan | None:
 
 
 def takes_whole_groups(condition: Expression, keys: frozenset[str]) -> bool:
-    """Whether a condition holds for all elements that agree in some columns or for none; it is about them at all."""
+    """True if a condition reads at least one of these columns and no others: it holds for whole groups."""
     read = columns_of(condition)
     return bool(read) and read <= keys and respects_equality(condition)
 
@@ -155,9 +155,9 @@ def push_filter_below_first_rows(plan: Plan) -> Plan | None:
 
 
 def limit_rank_by_filter(plan: Plan) -> Plan | None:
-    """σ(place ≤ n)(ρ(S)) = ρn(S): nobody has to count those that stand behind the limit.
+    """σ(place ≤ n)(ρ(S)) = ρn(S): ranks beyond the limit are not computed.
 
-    A single place, `place = n`, is a limit too, but what stands before it still has to go.
+    A single place, `place = n`, is a limit too, but lower ranks still have to be filtered.
     """
     match plan:
         case Filter(predicate, Rank(place, _, _, limit, _) as rank):
@@ -174,7 +174,7 @@ def limit_rank_by_filter(plan: Plan) -> Plan | None:
 
 
 def _bound(part: Expression, place: str) -> tuple[int | None, bool]:
-    """The last place that a condition lets through, if it says so, and whether that is all that it says."""
+    """The last rank that a condition accepts, if it is a bound, and whether it is nothing else."""
     match part:
         case Call(operator, (ColumnRef(id), Literal(int(n))), _) if id == place:
             pass

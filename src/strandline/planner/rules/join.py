@@ -12,7 +12,7 @@ from strandline.logical.schema import schema
 def push_condition_below_match(plan: Plan) -> Plan | None:
     """L ⟕(p ∧ q) R = L ⟕p σq(R) where q reads R only, and the same for semi, anti and mark joins.
 
-    What reads L only stays: an element that it refuses is not gone but without a partner. A full join keeps both sides.
+    A condition on L only stays: a rejected element is not gone but unmatched. A full join keeps both sides.
     """
     match plan:
         case OuterJoin(False, condition, _, right) | SemiJoin(_, condition, _, right) if condition is not None:

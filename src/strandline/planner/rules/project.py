@@ -39,7 +39,7 @@ def merge_maps(plan: Plan) -> Plan | None:
 
 
 def share_with_filter(plan: Plan) -> Plan | None:
-    """μf(σp(S)) = μf'(σp'(μg(S))), where g computes what both f and p ask for: once, if it is dear.
+    """μf(σp(S)) = μf'(σp'(μg(S))), where g is the expensive common subexpression of f and p, computed once.
 
     The predicate needs it for every row anyway. `push_filter_below_map` is undone by this where it doubled the work,
     but only now, when the filter is where it stays.
@@ -61,7 +61,7 @@ def share_with_filter(plan: Plan) -> Plan | None:
 
 
 def _column(place: int, part: Part) -> Column:
-    # No other column has such an id, and nobody above the map that reads it will see it.
+    # No other column has such an id, and nothing above the map that reads it refers to it.
     return Column(f"shared {place} of {min(part.columns)}", "shared", part.expression.type)
 
 

@@ -1,4 +1,4 @@
-"""Keep only the columns that somebody above needs."""
+"""Column pruning: keep only the columns that an operator above reads."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def prune_columns(plan: Plan) -> Plan:
 
     Distinct, set operations, changes and the top of the plan need all their columns.
 
-    A mark that nobody reads takes its join along, but not where that is the end of a stream: an aggregate without keys
-    has a value from the first element of any stream that the query reads.
+    An unread mark removes its join, too, but not the only scan of a stream: an aggregate without keys has a value from
+    the first element of any stream that the query reads.
     """
     needed = frozenset(c.id for c in schema(plan))
     pruned = _prune(plan, needed, may_forget=True)
@@ -66,13 +66,13 @@ def _prune(plan: Plan, needed: frozenset[str], may_forget: bool) -> Plan:
                 read = frozenset(c.id for c in schema(source))  # which rows are the last is a question of their values
             return _narrow(replace(plan, source=prune(source, read)), needed)
         case Rank(place, partition, order, limit, source) if place.id not in needed:
-            # Nobody asks for the places themselves.
+            # The ranks themselves are not read.
             return prune(source if limit is None else TopRows(partition, order, limit, source), needed)
         case TopRows(partition, order, _, source) | Rank(_, partition, order, _, source):
             read = needed.union(partition, (key.column.id for key in order))
             below = read - {plan.place.id} if isinstance(plan, Rank) else read
             return _narrow(replace(plan, source=prune(source, below)), needed)
-        case Changes(_, source):  # a change of a column that nobody reads is a change all the same
+        case Changes(_, source):  # a change of an unread column is a change all the same
             return _narrow(replace(plan, source=prune(source, frozenset(c.id for c in schema(source)))), needed)
         case TimeWindow() | Granularity():
             return replace(plan, source=prune(plan.source, needed))

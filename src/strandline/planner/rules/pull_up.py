@@ -1,4 +1,4 @@
-"""Rules that move work towards the answer: a dear condition or computation is for few rows, once others have gone."""
+"""Pull-up rules: an expensive condition or computation moves up, where fewer rows are left."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def pull_filter_above_join(plan: Plan) -> Iterator[Plan]:
 
 
 def take_filter_out_of_join(plan: Plan) -> Iterator[Plan]:
-    """L ⋈(p ∧ q) R = σq(L ⋈p R): a dear condition is for the pairs that a cheap one has left."""
+    """L ⋈(p ∧ q) R = σq(L ⋈p R): evaluate an expensive condition only for the pairs that a cheap one has left."""
     match plan:
         case Join(condition, left, right) if condition is not None:
             parts = conjuncts(condition)
@@ -61,7 +61,7 @@ def take_filter_out_of_join(plan: Plan) -> Iterator[Plan]:
 
 
 def pull_filter_above_map(plan: Plan) -> Plan | None:
-    """μf(σp(S)) = σp(μf(S)), where all columns that p reads go on, perhaps under other names."""
+    """μf(σp(S)) = σp(μf(S)), where μ passes on all columns that p reads, perhaps under other names."""
     match plan:
         case Map(outputs, Filter(predicate, source)):
             names: dict[str, Expression] = {
@@ -125,7 +125,7 @@ def _pulled(
 
 
 def push_map_below_join(plan: Plan) -> Iterator[Plan]:
-    """μf(L ⋈ R) = μf'(μg(L) ⋈ R), where g is what f computes from L alone, and the same for R."""
+    """μf(L ⋈ R) = μf'(μg(L) ⋈ R), where g is the part of f that reads only L, and the same for R."""
     match plan:
         case Map(outputs, Join(condition, left, right)):
             for here, other, on_left in ((left, right, True), (right, left, False)):

@@ -1,7 +1,7 @@
 """Joins commute and associate: single steps from one order to another.
 
-`planner/join_order.py` finds the best order of a cluster by a model of its own. These steps are for the search among
-all plans, in which joins stand between other operators.
+`planner/join_order.py` finds the best order of a cluster by a model of its own. These steps are for the beam search
+over plans with other operators between joins.
 """
 
 from __future__ import annotations

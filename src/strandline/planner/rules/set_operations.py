@@ -22,7 +22,7 @@ def flatten_unions(plan: Plan) -> Plan | None:
 
 
 def merge_same_sides(plan: Plan) -> Plan | None:
-    """δ(S ⊎ S) = δ(S), S ∩ S = δ(S), S ∩all S = S ∪max S = S: sides that differ in the names of columns alone."""
+    """δ(S ⊎ S) = δ(S), S ∩ S = δ(S), S ∩all S = S ∪max S = S: for sides that differ only in column names."""
     match plan:
         case Distinct(Union(columns, inputs)):
             different: dict[object, Plan] = {}
@@ -105,7 +105,7 @@ def _under(columns: tuple[Column, ...], source: Plan) -> Plan:
 
 
 def _without_names(plan: Plan) -> object:
-    """A form of a plan that is the same for plans that differ in ids, aliases and names of results alone."""
+    """Canonical form of a plan, equal for plans that differ only in ids, aliases and result names."""
     numbers: dict[str, int] = {}
 
     def number(column_id: str) -> int:

@@ -1,4 +1,4 @@
-"""Rules that turn subqueries and outer joins into joins, and joins into tests for a partner."""
+"""Rules that turn subqueries and outer joins into joins, and joins into semi joins."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from strandline.planner.rules.equality import respects_equality
 
 
 def flatten_semi_join(plan: Plan) -> Plan | None:
-    """L ⋉p R = πL(L ⋈p δ(πp(R))), where πp keeps the columns that p reads and p fixes each of them: no element of L
-    has two partners then. An anti join has no such form: who is alone is in no pair."""
+    """L ⋉p R = πL(L ⋈p δ(πp(R))), where πp keeps the columns that p reads and p fixes each of them: each element of L
+    has at most one match. An anti join has no such form: an unmatched element is in no pair."""
     match plan:
         case SemiJoin(False, predicate, left, right) if predicate is not None and respects_equality(predicate):
             read = columns_of(predicate)
@@ -40,9 +40,9 @@ def flatten_semi_join(plan: Plan) -> Plan | None:
 
 
 def join_as_semi_join(plan: Plan) -> Plan | None:
-    """μf(L ⋈ R) = μf(L ⋉ R) where f reads L only and no element of L has two partners; and the same for R.
+    """μf(L ⋈ R) = μf(L ⋉ R) where f reads L only and each element of L has at most one match; and the same for R.
 
-    Under δ it does not matter how many partners somebody has: δ(μf(L ⋈ R)) = δ(μf(L ⋉ R)).
+    Under δ the number of matches does not matter: δ(μf(L ⋈ R)) = δ(μf(L ⋉ R)).
     """
     match plan:
         case Distinct(Map(outputs, Join() as join)):
@@ -81,9 +81,9 @@ def mark_as_semi_join(plan: Plan) -> Plan | None:
 
 
 def outer_join_as_join(plan: Plan) -> Plan | None:
-    """σp(L ⟕ R) = σp(L ⋈ R) where p is not true if all of R is NULL: nobody who is alone gets through.
+    """σp(L ⟕ R) = σp(L ⋈ R) where p is not true if all of R is NULL: p rejects unmatched elements.
 
-    A full join may become one that keeps the one side only.
+    A full join may become a left join.
     """
     match plan:
         case Filter(predicate, OuterJoin(full, condition, left, right) as outer):
@@ -102,7 +102,7 @@ def outer_join_as_join(plan: Plan) -> Plan | None:
 
 
 def _is_null_without(expression: Expression, columns: frozenset[str]) -> bool:
-    """Whether an expression is NULL wherever all of these columns are, which a condition does not let through."""
+    """True if an expression is NULL wherever all of these columns are; a condition then rejects the row."""
     match expression:
         case ColumnRef(id, _):
             return id in columns

@@ -1,10 +1,10 @@
-"""Rules about windows and granules: (10.7) to (10.12) of Krämer's thesis, and where they end.
+"""Rules about windows and granularities: (10.7) to (10.12) of Krämer's thesis, and their limits.
 
 Which elements a time window holds depends on time alone, so it commutes with everything that looks at elements one by
-one: σ, μ and ⊎. Which rows are the last N depends on how many there are: a window by rows commutes with μ, and with a σ
+one: σ, μ and ⊎. Which rows are the last N depends on how many there are: a count window commutes with μ, and with a σ
 that takes whole partitions. A session breaks where a filter takes its middle, and one that comes from two streams may
-be one session where each alone has a gap. A stream seen once per granule is what it is at certain instants, so that
-granules commute with everything that has its answer from the snapshots at the same instant.
+be one session where each alone has a gap. A granularity selects snapshots at certain instants, so it commutes with
+every operator that works on snapshots of one instant.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from strandline.planner.rules.filter import takes_whole_groups
 
 
 def drop_default_window(plan: Plan) -> Plan | None:
-    """ω1(S) = S, rule (10.7), for a chronon stream; and ωg(S) = S for one that is seen once per granule of g."""
+    """ω1(S) = S, rule (10.7), for a point stream; and ωg(S) = S for one of granularity g."""
     match plan:
         case TimeWindow(1, 1, source) if is_point_stream(source):
             return source
@@ -48,7 +48,7 @@ def drop_default_window(plan: Plan) -> Plan | None:
 
 
 def drop_finer_granules(plan: Plan) -> Plan | None:
-    """Γg(Γh(S)) = Γg(S) where g is a multiple of h: every instant at which the outer looks is one of the inner."""
+    """Γg(Γh(S)) = Γg(S) where g is a multiple of h: every instant of the outer grid is one of the inner."""
     match plan:
         case Granularity(coarse, Granularity(fine, source)) if coarse % fine == 0:
             return Granularity(coarse, source)
@@ -56,9 +56,9 @@ def drop_finer_granules(plan: Plan) -> Plan | None:
 
 
 def push_filter_below_partitioned_window(plan: Plan) -> Plan | None:
-    """σp(ω(S)) = ω(σp(S)) for windows by rows and sessions, for the parts of p that read partition columns only.
+    """σp(ω(S)) = ω(σp(S)) for count windows and sessions, for the parts of p that read partition columns only.
 
-    They take whole partitions, and a partition knows nothing of others. All other parts stay above.
+    They select whole partitions, and partitions are independent. All other parts stay above.
     """
     match plan:
         case Filter(predicate, CountWindow() | SessionWindow() as window):
@@ -85,10 +85,9 @@ def pull_filter_above_window(plan: Plan) -> Plan | None:
 
 
 def push_map_below_window(plan: Plan) -> Plan | None:
-    """μ(ω(S)) = ω(μ(S)), rules (10.9), (10.11) and (10.12), if the columns by which a window is partitioned go on.
+    """μ(ω(S)) = ω(μ(S)), rules (10.9), (10.11) and (10.12), if the partition columns are passed on.
 
-    A window by rows over what has no order of arrival goes by the values of all columns, so that nothing may change
-    them.
+    A count window without arrival order orders by the values of all columns, so nothing may change them.
     """
     match plan:
         case Map(outputs, TimeWindow() | Granularity() as window):
@@ -110,7 +109,7 @@ def pull_map_above_window(plan: Plan) -> Plan | None:
         case CountWindow(partition) | SessionWindow(partition) if isinstance(plan.source, Map):
             values = {c.id: e for c, e in plan.source.outputs}
             by = [value.id for column in partition if isinstance(value := values[column], ColumnRef)]
-            # Two columns that are copies of one part the rows as one does.
+            # Two copies of one column partition the rows as one does.
             if len(by) == len(partition) and _has_order(plan):
                 window = replace(plan, partition=tuple(dict.fromkeys(by)), source=plan.source.source)
                 return Map(plan.source.outputs, window)
@@ -157,7 +156,7 @@ def _under_window(plan: Plan) -> TimeWindow | None:
 
 
 def _one_clock(inputs: Sequence[Plan]) -> bool:
-    """Whether the inputs of a window have elements at their own instants, or all once per the same granule."""
+    """True if the inputs of a window have elements at their own instants, or all at the same granularity."""
     return all(map(is_point_stream, inputs)) or (
         not any(map(is_point_stream, inputs)) and len({granule(source) for source in inputs}) == 1
     )
@@ -166,7 +165,7 @@ def _one_clock(inputs: Sequence[Plan]) -> bool:
 def push_granules_down(plan: Plan) -> Plan | None:
     """Γ(op(S1, S2)) = op(Γ(S1), Γ(S2)) for every operator whose snapshot is that of its inputs at the same instant.
 
-    Not for windows and changes, which look at other instants, nor for an aggregate without keys, which has a value
+    Not for windows and changes, which depend on other instants, nor for an aggregate without keys, which has a value
     from the first element on and not from the first granule on.
     """
     match plan:

@@ -1,4 +1,4 @@
-"""Where a pipeline's memory lies: whose it is, whether it can be trusted, and how it is repaired.
+"""Checkpoint directory of a pipeline: identity, verification and repair.
 
 identity.py   which queries a checkpoint belongs to, and its one writer
 spark_log.py  Spark's offset and commit logs, read as files

@@ -41,10 +41,10 @@ class DeliveredFile:
 
 @dataclass(slots=True)
 class CheckpointChain:
-    """The newest record, and how the next one is added to it.
+    """Hash chain of batch records: the newest one, and how the next one is appended.
 
     `head` is the newest record. A batch whose record is the newest may run again, if a crash came before Spark's
-    commit: then its record is written anew, after the one before it.
+    commit: then its record is written again, after its predecessor.
     """
 
     path: Path
@@ -59,7 +59,6 @@ class CheckpointChain:
         self.delivered = ChainedLog(self.path / DELIVERED_LOG)
 
     def before(self, batch: int) -> RecordReference:
-        """The record that a batch continues."""
         if self.head.batch == batch:
             assert self.record is not None
             return self.record.before
@@ -67,7 +66,7 @@ class CheckpointChain:
         return self.head
 
     def sync(self, batch: int, paths: Iterable[Path]) -> None:
-        """Make durable what a batch has written, and its offset, before anybody else can see anything of it."""
+        """Sync the files of a batch, and its offset, before any of it becomes visible."""
         logs = [self.path / "spark" / "offsets" / str(batch)]
         if self.record is None:
             logs.append(self.path / "spark" / "metadata")  # which never changes
@@ -106,7 +105,7 @@ class CheckpointChain:
         self.head, self.record = self.records.write(record, self.lease.epoch), record
 
     def _delivered_before(self, before: RecordReference) -> int:
-        """How many files had been delivered before a batch."""
+        """Number of files delivered before a batch."""
         if before.batch < 0:
             return 0
         record = self.record if before == self.head and self.record is not None else self.records.read(before)
@@ -125,10 +124,9 @@ def digest_file(path: Path) -> str:
 
 
 def source_directory(checkpoint: Path, stream: str) -> Path:
-    """Where a source keeps its log."""
     return checkpoint / "sources" / encode_name(stream)
 
 
 def state_directory(checkpoint: Path, shard: str) -> Path:
-    """Where the state of a shard lies; `shard` is `stage/number` as records have it."""
+    """Directory of the state of a shard; `shard` is `stage/number` as records have it."""
     return checkpoint / STATE / shard

@@ -1,4 +1,4 @@
-"""Everything that is wrong with a checkpoint, and up to which batch it is whole: `strandline doctor --checkpoint`.
+"""Examination of a checkpoint: its problems, and the last intact batch: `strandline doctor --checkpoint`.
 
 Needs nothing but the files: the directories of results are in `outputs.json`, relative to the checkpoint.
 """
@@ -43,7 +43,7 @@ _WITHOUT_LIMIT: Final = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that is wrong, and the batch that it belongs to, if it belongs to one."""
+    """A problem, and its batch, if it belongs to one."""
 
     error: StrandlineError
     batch: int | None = None
@@ -51,18 +51,18 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What was found in a checkpoint."""
+    """Result of examining a checkpoint."""
 
     path: Path
     queries: list[str]
     last_batch: int  # the last one that was planned; -1 if none was
     problems: list[Problem]
-    whole_until: int | None  # the newest batch after which a run can go on; None if there is none
+    whole_until: int | None  # the newest batch to resume from; None if there is none
     bytes_of_state: int
 
 
 def write_outputs(checkpoint: Path, outputs: OutputDirectories, sinks: Mapping[str, str]) -> None:
-    """Leave in a checkpoint where its results are, and of what kind its sinks are, for those who examine it."""
+    """Record in a checkpoint the locations of its results and the kinds of its sinks, for a later examination."""
     results = {query: os.path.relpath(directory, checkpoint) for query, directory in outputs.results.items()}
     side = None if outputs.side_outputs is None else os.path.relpath(outputs.side_outputs, checkpoint)
     body = {"results": results, "side_outputs": side, "consumed": sorted(outputs.consumed), "sinks": dict(sinks)}
@@ -70,7 +70,7 @@ def write_outputs(checkpoint: Path, outputs: OutputDirectories, sinks: Mapping[s
 
 
 def read_outputs(checkpoint: Path) -> tuple[OutputDirectories, dict[str, str]]:
-    """Where the results of a checkpoint are, and the kinds of its sinks."""
+    """Locations of the results of a checkpoint, and the kinds of its sinks."""
     path = checkpoint / OUTPUTS
     if not path.exists():
         return OutputDirectories({}, None), {}
@@ -91,7 +91,7 @@ def find_checkpoints(directory: Path) -> list[Path]:
     found = sorted(path.parent for path in directory.rglob(identity.IDENTITY))
     if not found:
         raise CheckpointError(
-            f"there is no checkpoint in {directory}",
+            f"no checkpoint in {directory}",
             code="no-checkpoint",
             hint="Name the --checkpoint or the --out of a run.",
         )
@@ -188,7 +188,7 @@ def _examine_records(
 
 
 def _examine_state(path: Path, recorded: Mapping[int, BatchRecord], problems: list[Problem]) -> int:
-    """The state of the newest two batches: a run goes on from one of them."""
+    """The state of the newest two batches: a run resumes from one of them."""
     size = 0
     for batch in sorted(recorded)[-2:]:
         with _Collecting(problems, batch):
@@ -203,7 +203,7 @@ def _examine_sources(path: Path, offset: PipelineOffset, problems: list[Problem]
 
 
 def check_sources(path: Path, offset: PipelineOffset) -> None:
-    """Make sure that what the sources have written down up to an offset is whole."""
+    """Check that the logs of the sources up to an offset are intact."""
     for check in _source_checks(path, offset):
         check()
 
@@ -214,7 +214,7 @@ def _source_checks(path: Path, offset: PipelineOffset) -> Iterator[Callable[[], 
 
 
 def _log_checks(directory: Path, position: int, seal: str) -> Iterator[Callable[[], None]]:
-    """What can be checked of the log of a source without its declaration, by the files that are there."""
+    """Checks of the log of a source that need only its files, not its declaration."""
     if seal and not (directory / "offsets.json").exists():
         yield lambda: ChainedLog(directory / "units.log").verify(position, seal)
     if seal and (directory / "offsets.json").exists():
@@ -237,7 +237,7 @@ def _examine_delivered(path: Path, recorded: Mapping[int, BatchRecord], problems
 def list_damaged_files(
     path: Path, record: BatchRecord, outputs: OutputDirectories
 ) -> Iterator[tuple[DeliveredFile, StrandlineError]]:
-    """The files delivered up to a record that are gone or altered, whatever their size."""
+    """The files delivered up to a record that are missing or altered, whatever their size."""
     count, expected = record.delivered
     lines = list(islice(scan_chain(path / DELIVERED_LOG), count))
     if len(lines) != count or (lines and lines[-1].digest != expected):
@@ -255,8 +255,7 @@ def batch_of(file: DeliveredFile) -> int:
 
 
 def whole_batches(path: Path) -> Iterator[int]:
-    """The batches, newest first, after which a run can go on: offset, record and state are whole, and so are the logs
-    of the sources up to there and everything that was delivered."""
+    """Batches to resume from, newest first: their offset, record, state, source logs and delivered files are intact."""
     log, records = SparkLog(path), BatchRecords(path)
     try:
         outputs, _ = read_outputs(path)
@@ -278,21 +277,20 @@ def whole_batches(path: Path) -> Iterator[int]:
 
 
 def render(examination: Examination) -> str:
-    """The examination for a terminal."""
     lines = [f"{examination.path}", f"  queries     {', '.join(examination.queries) or 'unknown'}"]
     planned = f"batch {examination.last_batch}" if examination.last_batch >= 0 else "no batch"
     lines.append(f"  planned     up to {planned}, {examination.bytes_of_state:,} bytes of state")
     if not examination.problems:
-        return "\n".join([*lines, "  whole       every file is what was written"])
+        return "\n".join([*lines, "  intact      every file matches its checksum"])
     for problem in examination.problems:
         where = f" (batch {problem.batch})" if problem.batch is not None else ""
         lines.append(f"  {problem.error.code}: {problem.error.message}{where}")
     if examination.whole_until is None:
-        lines.append("  not whole   no batch is left after which a run could go on: restore a copy, or begin again")
+        lines.append("  damaged     no intact batch to resume from: restore a backup, or start over")
     elif examination.whole_until == examination.last_batch:
-        lines.append("  whole       up to the last batch")
+        lines.append("  intact      up to the last batch")
     else:
-        lines.append(f"  whole       up to batch {examination.whole_until}: `strandline repair` goes back to it")
+        lines.append(f"  intact      up to batch {examination.whole_until}: `strandline repair` rolls back to it")
     return "\n".join(lines)
 
 

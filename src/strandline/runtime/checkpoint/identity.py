@@ -1,4 +1,4 @@
-"""Which queries a checkpoint belongs to, and the one run that writes to it."""
+"""Identity of a checkpoint: the queries it belongs to, and the lease of its single writer."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Checkpoint:
 
     @property
     def owner(self) -> str:
-        """What results elsewhere say of whom they belong to: a name that no other checkpoint has."""
+        """Unique name of the checkpoint, by which results elsewhere refer to their owner."""
         return str(self._claimed["id"])
 
     def recognise(self, planned: PlannedPipeline, sinks: Mapping[str, Sink]) -> None:
@@ -152,7 +152,7 @@ class Checkpoint:
             sync_directory(self.path.parent)
 
     def close(self) -> None:
-        """Let another run write. What never became a checkpoint goes."""
+        """Release the lease. A directory that never became a checkpoint is removed."""
         self.lease.release()
         if self.is_temporary:
             shutil.rmtree(self.path, ignore_errors=True)
@@ -164,7 +164,6 @@ class Checkpoint:
 
 
 def read_identity(checkpoint: Path) -> dict[str, Any]:
-    """What a checkpoint says of whose it is."""
     path = checkpoint / IDENTITY
     with contextlib.suppress(OSError):
         if path.read_bytes().startswith(b"{"):  # as version 0.1 wrote it
@@ -192,7 +191,7 @@ def _fingerprint(pipeline: Pipeline, sinks: Mapping[str, Sink]) -> str:
 
 @contextlib.contextmanager
 def _naming(path: Path) -> Any:
-    """What the file system says, as an error that names the checkpoint."""
+    """Turn errors of the file system into errors that name the checkpoint."""
     try:
         yield
     except OSError as error:
@@ -201,7 +200,7 @@ def _naming(path: Path) -> Any:
 
 def unwritable(path: Path, error: OSError) -> CheckpointError:
     return CheckpointError(
-        f"the checkpoint {path} cannot be written",
+        f"cannot write the checkpoint {path}",
         code="checkpoint-unwritable",
         detail=str(error),
         hint="Choose another directory with --checkpoint, or correct its permissions.",

@@ -32,7 +32,7 @@ _NAME: Final = re.compile(r"(\d{9})-(\d{6})\.json")
 
 @dataclass(frozen=True, slots=True)
 class RecordReference:
-    """A record as the next offset names it; batch -1 stands for the beginning."""
+    """Reference to a record by the next offset; batch -1 is the beginning."""
 
     batch: int = -1
     epoch: int = 0
@@ -53,11 +53,11 @@ class RecordReference:
 
 @dataclass(frozen=True, slots=True)
 class BatchRecord:
-    """Everything that a restart needs to know of a batch.
+    """Batch record: everything that a restart needs of a batch.
 
     `offset` and `metadata` are the digests of Spark's files, `state` the manifest and its digest by shard
     (`stage/shard`), `delivered` the number of lines of `delivered.log` and the digest of its chain. `statuses` and
-    `totals` are those after it.
+    `totals` are those after the batch.
     """
 
     batch: int

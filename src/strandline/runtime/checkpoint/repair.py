@@ -31,14 +31,14 @@ DISCARDED: Final = "discarded"
 
 @dataclass(slots=True)
 class Repair:
-    """What a repair has done: the batch that it went back to, and what was moved away."""
+    """Outcome of a repair: the batch that it rolled back to, and the files that it moved away."""
 
     path: Path
     batch: int
     discarded_batches: list[int] = field(default_factory=list)
     moved: list[str] = field(default_factory=list)
     replanned: list[int] = field(default_factory=list)  # discarded batches that will not be planned as they were
-    forgotten: list[str] = field(default_factory=list)  # results that are gone and not missed any more
+    forgotten: list[str] = field(default_factory=list)  # missing results that are given up
     directory: Path | None = None
 
     @property
@@ -47,8 +47,8 @@ class Repair:
 
 
 def repair(path: Path, *, forget_results: bool = False) -> Repair:
-    """Go back to the newest batch after which a run can go on. With `forget_results`, delivered files that are gone or
-    altered are taken as they are: what they had is lost, and everything else goes on."""
+    """Roll back to the newest batch that a run can resume from. With `forget_results`, missing or altered results are
+    accepted: their rows are lost, everything else continues."""
     read_identity(path)
     lease = Lease.acquire(path)
     try:
@@ -60,10 +60,10 @@ def repair(path: Path, *, forget_results: bool = False) -> Repair:
         target = next(whole_batches(path), None)
         if target is None:
             raise CheckpointError(
-                f"no batch is left in {path} after which a run could go on",
+                f"no intact batch to resume from in {path}",
                 code="repair-impossible",
-                hint="Restore a copy, or begin again with another checkpoint. If only results are gone or altered, "
-                "--forget-results goes on without them. Nothing was changed.",
+                hint="Restore a backup, or start over with a new checkpoint. If only results are gone or altered, "
+                "--forget-results continues without them. Nothing was changed.",
             )
         return _go_back(path, target, outputs, sinks)
     finally:
@@ -89,7 +89,7 @@ def _go_back(path: Path, target: int, outputs: OutputDirectories, sinks: dict[st
     newest = records.newest(target)
     assert newest is not None
     record = newest[0]
-    # First what makes a run go on elsewhere, so that a crash in between leaves a checkpoint that can be repaired.
+    # First the files that decide where a run resumes: a crash in between leaves a checkpoint that can be repaired.
     for before, after in zip([target, *later], later, strict=False):
         if after in intact:
             keep_for_replay(path, intact[before] if before in intact else log.read_offset(before)[0], intact[after])
@@ -112,7 +112,7 @@ def _go_back(path: Path, target: int, outputs: OutputDirectories, sinks: dict[st
 
 
 def _intact_offsets(path: Path, log: SparkLog, target: int) -> dict[int, PipelineOffset]:
-    """The offsets from a batch on, as long as each of them, and what the sources have written down for it, is whole."""
+    """The offsets from a batch on, as long as each of them, and the logs of the sources for it, are intact."""
     intact: dict[int, PipelineOffset] = {}
     for batch in log.offset_batches():
         if batch >= target:
@@ -130,16 +130,16 @@ def _refuse_changed_batches(path: Path, done: Repair, sinks: dict[str, str]) -> 
     others = sorted(query for query, kind in sinks.items() if kind != "parquet")
     if done.replanned and others:
         raise CheckpointError(
-            f"batch {done.replanned[0]} of {path} cannot be planned again as it was",
+            f"batch {done.replanned[0]} of {path} cannot be replayed as it was",
             code="repair-impossible",
             detail=f"Its offset is damaged, and the sinks of {', '.join(others)} may have it already.",
-            hint="Restore a copy of the checkpoint, or begin again with another one and empty sinks. "
+            hint="Restore a backup of the checkpoint, or start over with a new one and empty sinks. "
             "Nothing was changed.",
         )
 
 
 def _restore_commit(log: SparkLog, target: int, done: Repair) -> None:
-    """A batch without its commit runs again, which is as good; a damaged commit goes."""
+    """A batch without its commit is replayed, which is as good; a damaged commit is removed."""
     path = log.commits / str(target)
     with contextlib.suppress(CheckpointError):
         log.check_commit(target)
@@ -147,7 +147,7 @@ def _restore_commit(log: SparkLog, target: int, done: Repair) -> None:
     if path.exists():
         _move(path, done)
     if target > 0 and target - 1 not in log.commit_batches():
-        # Spark looks for the commit of the batch before; its content is always the same.
+        # Spark reads the commit of the preceding batch; its content is always the same.
         log.commits.mkdir(parents=True, exist_ok=True)
         write_file(log.commits / str(target - 1), log.COMMIT)
 
@@ -188,7 +188,7 @@ def _move(path: Path, done: Repair) -> None:
 
 
 def _forget_results(path: Path, lease: Lease, outputs: OutputDirectories) -> Repair:
-    """Take note of delivered files that are not there as they were, so that nobody misses them any more."""
+    """Record which delivered files are missing or altered, so that later checks skip them."""
     chain = verify_chain(path, lease).chain
     done = Repair(path, chain.head.batch)
     if chain.record is not None:
@@ -199,20 +199,19 @@ def _forget_results(path: Path, lease: Lease, outputs: OutputDirectories) -> Rep
 
 
 def render(done: Repair) -> str:
-    """The repair for a terminal."""
     if not done.is_needed:
-        return f"{done.path}\n  whole       nothing to repair"
+        return f"{done.path}\n  intact      nothing to repair"
     lines = [f"{done.path}"]
     if done.forgotten:
-        lines += ["  forgotten   results that are gone or altered; what they had is lost"]
+        lines += ["  forgotten   missing or altered results; their rows are lost"]
         lines += [f"              {name}" for name in done.forgotten]
         return "\n".join(lines)
-    lines.append(f"  goes on     after batch {done.batch}")
+    lines.append(f"  resumes     after batch {done.batch}")
     lines.append(
         f"  discarded   {len(done.discarded_batches)} batches, {len(done.moved)} files, now in {done.directory}"
     )
     lines += [f"              {name}" for name in done.moved]
     if done.discarded_batches:
         same = [batch for batch in done.discarded_batches if batch not in done.replanned]
-        lines.append(f"  runs again  {len(same)} batches as they were, {len(done.replanned)} planned anew")
+        lines.append(f"  replays     {len(same)} batches as they were, {len(done.replanned)} replanned")
     return "\n".join(lines)

@@ -61,7 +61,7 @@ def last_replayed(checkpoint: Path) -> PipelineOffset | None:
 
 
 def forget_replayed(checkpoint: Path, batch: int) -> None:
-    """Forget the offset of a batch that has run again, and the directory with the last of them."""
+    """Remove the saved offset of a replayed batch, and the directory with the last of them."""
     directory = checkpoint / DIRECTORY
     if directory.is_dir():
         (directory / f"{batch}.json").unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Spark's offset and commit logs of a pipeline, read as the files that they are.
+"""Spark's offset and commit logs of a pipeline, read as plain files.
 
 spark/metadata      the id of the streaming query
 spark/offsets/12    a line with a version, a line with Spark's settings, and our offset of batch 12
@@ -21,7 +21,7 @@ _VERSION: Final = "v1"
 
 
 class SparkLog:
-    """The logs below a checkpoint. Every file that does not say what it must is named as damaged."""
+    """The logs below a checkpoint. A file with unexpected content is reported as damaged."""
 
     COMMIT: Final = b'v1\n{"nextBatchWatermarkMs":0}'  # of a query without watermarks of Spark's
 
@@ -63,7 +63,7 @@ class SparkLog:
             raise damaged(path) from None
 
     def remove_temporary_files(self) -> None:
-        """Remove what interrupted writes of Spark's have left."""
+        """Remove temporary files of interrupted writes of Spark."""
         for directory in (self.offsets, self.commits):
             for path in directory.glob(".*.tmp"):
                 path.unlink(missing_ok=True)
@@ -94,7 +94,7 @@ def _numbers(directory: Path) -> list[int]:
 
 
 def is_empty(path: Path) -> bool:
-    """Whether a file is there without content, as a power cut leaves one that was never synced."""
+    """True for a file without content, as a power cut leaves one that was never synced."""
     try:
         return path.stat().st_size == 0
     except OSError:
@@ -102,6 +102,6 @@ def is_empty(path: Path) -> bool:
 
 
 def remove_entry(path: Path) -> None:
-    """Remove an entry of a log, with the checksum file that some file systems of Spark's keep beside it."""
+    """Remove an entry of a log, with the checksum file that some of Spark's file systems add."""
     path.unlink(missing_ok=True)
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)

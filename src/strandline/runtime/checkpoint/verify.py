@@ -43,13 +43,13 @@ from strandline.runtime.offsets import PipelineOffset, SourceOffset
 from strandline.runtime.outputs import side_output
 from strandline.runtime.state.store import verify_version
 
-FULL_CHECK_BYTES: Final = 4 * 2**30  # of delivered files whose content is read at a start; of the others only the size
+FULL_CHECK_BYTES: Final = 4 * 2**30  # delivered files whose content is read at a start; of the others only the size
 _THREADS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedChain:
-    """What a start needs to know of a checkpoint: the chain to go on, and the last offset, if there is one."""
+    """Verified checkpoint: the chain to append to, and the last offset, if there is one."""
 
     chain: CheckpointChain
     last_offset: PipelineOffset | None
@@ -128,7 +128,7 @@ def _entries(log: SparkLog, records: BatchRecords) -> tuple[list[int], list[int]
 def _without_offsets(
     chain: CheckpointChain, log: SparkLog, records: BatchRecords, unsynced: tuple[Path, ...]
 ) -> VerifiedChain:
-    """A checkpoint whose first batch was not planned yet, or one of the local engine, which has no log of Spark's."""
+    """A checkpoint whose first batch was not planned yet, or one of the local engine, which has no Spark log."""
     if log.commit_batches():
         raise damaged(log.offsets / str(log.commit_batches()[-1]))
     listed = records.listed()
@@ -178,7 +178,7 @@ def _check_commits(log: SparkLog, commits: list[int], batches: list[int], unsync
 
 def _check_links(records: BatchRecords, offsets: Mapping[int, tuple[PipelineOffset, str]]) -> None:
     """Every offset names the record of the batch before, and every record the offset of its batch."""
-    oldest = max(min(offsets), max(offsets) - RECORDS_KEPT)  # what is older may have been forgotten
+    oldest = max(min(offsets), max(offsets) - RECORDS_KEPT)  # older ones may have been removed
     for batch, (offset, _) in offsets.items():
         if offset.after.batch != batch - 1:
             raise damaged(_offset_path(records, batch))
@@ -207,7 +207,7 @@ def _before(records: BatchRecords, last: PipelineOffset) -> tuple[BatchRecord, R
 
 
 def _refuse_later_records(records: BatchRecords, last: int) -> None:
-    """A record of a batch whose offset is gone: the checkpoint is older than what it has delivered."""
+    """Reject a record without an offset: the checkpoint is older than its delivered results."""
     for reference in records.listed():
         if reference.batch > last:
             raise damaged(_offset_path(records, reference.batch))
@@ -227,13 +227,13 @@ def verify_state(path: Path, record: BatchRecord) -> int:
 
 
 def verify_sources(pipeline: Pipeline, path: Path, last: PipelineOffset | None) -> None:
-    """Compare what the sources have written down with the last offset. Nothing is changed."""
+    """Compare the logs of the sources with the last offset. Nothing is changed."""
     for source, position in _sources(pipeline, path, last):
         source.verify(position.at, position.seal)
 
 
 def resume_sources(pipeline: Pipeline, path: Path, last: PipelineOffset | None) -> dict[str, Source]:
-    """The sources, ready to go on after the last offset: what no batch has read is dropped from their logs."""
+    """The sources, positioned after the last offset: input that no batch has read is dropped from their logs."""
     sources = {}
     for source, position in _sources(pipeline, path, last):
         source.verify(position.at, position.seal)
@@ -264,7 +264,7 @@ def read_forgotten(checkpoint: Path) -> set[tuple[str, str, str]]:
 
 
 def write_forgotten(checkpoint: Path, files: Sequence[DeliveredFile]) -> None:
-    """Give up more files."""
+    """Record more files as given up."""
     names = read_forgotten(checkpoint) | {(file.kind, file.owner, file.name) for file in files}
     write_document(checkpoint / FORGOTTEN, _FORGOTTEN_KIND, sorted(names))
     sync_directory(checkpoint)
@@ -272,15 +272,15 @@ def write_forgotten(checkpoint: Path, files: Sequence[DeliveredFile]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OutputDirectories:
-    """Where delivered files are: results by query, and the side outputs. The results of `consumed` queries may be taken
-    away by their readers."""
+    """Locations of delivered files: results by query, and side outputs. Readers may remove those of `consumed`
+    queries."""
 
     results: Mapping[str, Path]
     side_outputs: Path | None
     consumed: frozenset[str] = frozenset()
 
     def path(self, file: DeliveredFile) -> Path | None:
-        """Where a file is; None if that is not known."""
+        """Location of a file; None if it is unknown."""
         if file.kind == "result":
             directory = self.results.get(file.owner)
         else:
@@ -289,7 +289,7 @@ class OutputDirectories:
 
 
 def verify_delivered(chain: CheckpointChain, outputs: OutputDirectories) -> None:
-    """Compare every file that was delivered with what was delivered, and go on with the log of them."""
+    """Compare every delivered file with its record, and return the log of them."""
     if chain.record is None:
         return
     count, expected = chain.record.delivered
@@ -311,7 +311,7 @@ def verify_delivered(chain: CheckpointChain, outputs: OutputDirectories) -> None
     for _, error in damaged_files(listed, outputs.consumed):
         raise error
     chain.delivered.verify(count, expected)
-    chain.delivered.drop(count)  # what follows belongs to a batch that runs again
+    chain.delivered.drop(count)  # further files belong to a batch that is replayed
 
 
 def damaged_files(
@@ -346,17 +346,17 @@ def damaged_files(
 def missing_output(file: DeliveredFile, path: Path) -> SinkError:
     what = f"results of {file.owner}" if file.kind == "result" else f"{file.kind} rows of stream {file.owner}"
     return SinkError(
-        f"{path} is gone, with {what} that were delivered",
+        f"{path} is missing, with delivered {what}",
         code="results-missing",
-        hint="Put the file back, or run `strandline repair --checkpoint` with the directory of the checkpoint. "
+        hint="Restore the file, or run `strandline repair --checkpoint` with the directory of the checkpoint. "
         "Nothing was changed.",
     )
 
 
 def damaged_output(path: Path) -> SinkError:
     return SinkError(
-        f"{path} is not what was delivered: it was truncated or altered",
+        f"{path} was truncated or altered after delivery",
         code="results-damaged",
-        hint="Put the file back, or run `strandline repair --checkpoint` with the directory of the checkpoint. "
+        hint="Restore the file, or run `strandline repair --checkpoint` with the directory of the checkpoint. "
         "Nothing was changed.",
     )

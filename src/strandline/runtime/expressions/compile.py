@@ -46,7 +46,7 @@ def filter_frame(frame: pl.DataFrame, predicate: Expression) -> pl.DataFrame:
 
 
 def _with_outputs(frame: pl.DataFrame, names: Sequence[str], expressions: Sequence[Expression]) -> pl.DataFrame:
-    # `select` would give a single row if every output is constant; `with_columns` knows the height.
+    # `select` would give a single row if every output is constant; `with_columns` keeps the height.
     return frame.with_columns(_compile(e).alias(name) for name, e in zip(names, expressions, strict=True))
 
 
@@ -56,9 +56,9 @@ def _plainly(frame: pl.DataFrame, expressions: Sequence[Expression]) -> list[pl.
 
 
 def _called(frame: pl.DataFrame, expressions: Sequence[Expression]) -> tuple[pl.DataFrame, list[Expression]]:
-    """The expressions with columns in the place of calls of the user's functions, and the frame with these columns.
+    """Replace calls of user-defined functions by columns; returns the expressions and the frame with these columns.
 
-    The functions are called here and not inside of Polars, which would bury what they raise.
+    The functions are called here and not by Polars, which would wrap their exceptions.
     """
     if not any(map(_has_call, expressions)):
         return frame, list(expressions)
@@ -87,8 +87,8 @@ def _has_call(expression: Expression) -> bool:
 
 
 def _spelled_out(frame: pl.DataFrame) -> pl.DataFrame:
-    """The same frame without columns that Polars keeps as one value for all rows: a comparison of a constant with such
-    a column forgets how many rows it stands for. Costs nothing where there are none."""
+    """The frame without columns that Polars stores as one value for all rows: comparing a constant with such a column
+    loses the number of rows. Free where there are none."""
     return pl.DataFrame(frame.get_columns()) if frame.width else frame
 
 
@@ -114,7 +114,7 @@ def _compile(expression: Expression) -> pl.Expr:
                 result = pl.when(_compile(condition)).then(_compile(choice)).otherwise(result)
             return result
         case UserCall():
-            raise AssertionError("functions of the user's are called before")
+            raise AssertionError("user-defined functions are called before")
         case Call(function, arguments, _):
             return declaration(function).vectorized(expression, *(_compile(argument) for argument in arguments))
         case _:
@@ -122,7 +122,7 @@ def _compile(expression: Expression) -> pl.Expr:
 
 
 def _fold(expression: Expression) -> Expression:
-    """The expression with its constant parts as literals: functions look for literals to take a shorter way."""
+    """Fold constant subexpressions into literals: functions have shortcuts for literals."""
     folded = rebuilt(expression, _fold)
     match folded:
         case Literal() | ColumnRef():

@@ -1,12 +1,12 @@
-"""Expressions over a frame, with less work: the dear parts of them become columns, which take a shorter way.
+"""Expression optimizer: evaluates expensive subexpressions once, over distinct values, or only where a CASE needs them.
 
 Law    compiled over the frame that comes out, each expression has the values it had over the frame that went in
 
-There are three shorter ways, and all go by what a part costs (`functions/costs.py`) and by what the columns hold:
+Three strategies, chosen by the cost of a subexpression (`functions/costs.py`) and by the data:
 
-    over few values     a part that reads one column is computed for its different values, if these are few
-    once                a part that several places ask for is computed for all of them
-    where it is taken   a choice of a CASE is computed for the rows that come to it
+    over few values     a subexpression of one column is evaluated over its distinct values, if they are few
+    once                a common subexpression is evaluated once
+    where it is taken   a CASE branch is evaluated only for the rows that reach it
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Thrifty: TypeAlias = tuple[pl.DataFrame, list[Expression]]
 
 # Nanoseconds that a way must have to save, by all rows together: to think of it takes some, too.
 MIN_SAVING_NS: Final = 3_000_000
-# What a part must cost for each row so that a way pays off: what the way costs itself, and more.
+# Minimum cost per row of a subexpression for a strategy to pay off: the cost of the strategy, and a margin.
 BY_RUNS: Final = 20
 BY_NUMBERS: Final = 60
 BY_TEXTS: Final = 120
@@ -59,7 +59,7 @@ def _new_name() -> str:
 
 
 def optimize(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Thrifty:
-    """The frame with columns for the dear parts of expressions, and the expressions that read these columns."""
+    """Optimize expressions: the frame with columns for expensive subexpressions, and the expressions over these."""
     if sum(map(_whole_cost, expressions)) < _least_cost(frame):
         return frame, list(expressions)
     expressions = [_in_steps(expression) for expression in expressions]
@@ -76,7 +76,7 @@ def _all_rows(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Com
 
 
 def short_circuit_and(predicate: Expression) -> Expression:
-    """A predicate that is true for the same rows, and asks what is dear only where all else is true."""
+    """Short-circuit a conjunction: evaluate expensive conjuncts only where the cheap ones hold."""
     cheap: list[Expression] = []
     expensive: list[Expression] = []
     for part in conjuncts(predicate):
@@ -127,7 +127,7 @@ def _evaluate_distinct(frame: pl.DataFrame, expressions: Sequence[Expression], p
 
 
 def _by_column(parts: Parts, frame: pl.DataFrame) -> dict[tuple[str, int], list[int]]:
-    """The largest parts that read a single column, by that column and how exactly they look at it."""
+    """Largest subexpressions of a single column, by that column and their time granularity."""
     found: dict[tuple[str, int], list[int]] = {}
     seen: set[int] = set()
 
@@ -151,7 +151,7 @@ def _by_column(parts: Parts, frame: pl.DataFrame) -> dict[tuple[str, int], list[
 
 
 def _few(column: pl.Series, length: int, cost: int) -> DistinctValues | None:
-    """The different values of a column, or granules of its instants, if they are few and worth to be told apart."""
+    """Distinct values of a column, or granules of its instants, if there are few enough to pay off."""
     if cost < BY_RUNS:
         return None
     keys = column if column.dtype == pl.String else column.to_physical()
@@ -211,7 +211,7 @@ def _has_case(expression: Expression) -> bool:
 
 
 def _expensive_cases(parts: Parts, least_cost: float) -> list[tuple[Sequence[int], Sequence[int]]]:
-    """The conditions and choices of each CASE with a dear choice that is not in the choice of such a CASE itself."""
+    """Conditions and branches of each outermost CASE with an expensive branch."""
     found: dict[int, tuple[Sequence[int], Sequence[int]]] = {}
 
     def visit(number: int) -> None:
@@ -233,7 +233,7 @@ def _expensive_cases(parts: Parts, least_cost: float) -> list[tuple[Sequence[int
 
 def _is_expensive(parts: Parts, number: int, least_cost: float) -> bool:
     part = parts.all[number]
-    # What is asked for elsewhere, too, is needed in other rows.
+    # Subexpressions used elsewhere, too, are needed in other rows.
     return part.uses == 1 and bool(part.columns) and not part.is_leaf and parts.cost((number,)) >= least_cost
 
 

@@ -74,12 +74,12 @@ class Batch:
         return self.take(np.argsort(start, kind="stable"))
 
     def count_before(self, until: Instant) -> int:
-        """How many elements of an ordered batch start before `until`."""
+        """Number of elements of an ordered batch that start before `until`."""
         return int(np.searchsorted(self.start, until, side="left"))
 
 
 def times(frame: pl.DataFrame, column: str) -> Times:
-    """A time column as an array, without a copy where it lies in one piece."""
+    """A time column as an array, without a copy where it is contiguous."""
     values: Times = frame.get_column(column).to_numpy()
     return values
 

@@ -1,4 +1,4 @@
-"""Elements as changes and back: the net effect of intervals on the answer."""
+"""Elements as changes and back: the net effect of intervals on the result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIME, CHANGE = "@time", "@change"
 
 
 def net_changes(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
-    """What happens at each instant: the payload, `@time`, and `@change` = how many copies come (+) or go (-).
+    """Net changes per instant: the payload, `@time`, and `@change`, the number of insertions minus deletions.
 
     A piece that ends where an equal one begins is no change at all, so the result does not depend on how intervals
     were cut. Ordered by time, departures before arrivals; elements that never end never depart.
@@ -38,9 +38,10 @@ def net_changes(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
 
 
 def coalesce(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
-    """The same snapshots with the fewest cuts: value-equivalent pieces that touch become one.
+    """Coalesce: the same snapshots with the fewest intervals, by merging adjacent value-equivalent ones.
 
-    Per payload, the k-th arrival is paired with the k-th departure: at every instant as many copies are valid as were.
+    Per payload, the k-th arrival is paired with the k-th departure: at every instant as many duplicates are valid as
+    were.
     """
     if not frame.height:
         return frame

@@ -54,7 +54,7 @@ def constant(value: Value, kind: Type) -> pl.Expr:
 
 
 def mapped(column: pl.Expr, function: Callable[[pl.Series], pl.Series], kind: Type) -> pl.Expr:
-    """A function of whole columns, where what to do depends on what the column holds."""
+    """A function of whole columns that chooses its method by their content."""
     return column.map_batches(function, return_dtype=polars_type(kind), is_elementwise=True)
 
 
@@ -94,12 +94,12 @@ def quotient(left: pl.Expr, right: pl.Expr) -> pl.Expr:
 
 
 def within(value: pl.Expr, least: int, most: int, dtype: pl.DataType) -> pl.Expr:
-    """Integers of type `dtype`, NULL outside of the bounds."""
+    """Integers of type `dtype`; NULL where out of bounds."""
     low, high = pl.lit(least, dtype=dtype), pl.lit(most, dtype=dtype)
     return let((value,), lambda v: pl.when(v.is_between(low, high)).then(v))
 
 
 def stretched(column: pl.Series, columns: Sequence[pl.Series]) -> pl.Series:
-    """A constant as long as the column beside it."""
+    """A constant of the length of another column."""
     height = next((len(other) for other in columns if len(other) != 1), 1)
     return column if len(column) == height else column.new_from_index(0, height)

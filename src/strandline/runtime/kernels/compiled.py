@@ -1,8 +1,8 @@
 """Loops that no array function expresses, compiled to machine code by Numba when first needed.
 
-Only for what array functions cannot do well: a step that depends on the one before. Numba takes half a second to import
-and some seconds to compile. So it is imported by the first call, what it makes is kept on disk beside the source or in
-the user's cache directory, and workers are forked from a process that has loaded it (`load_all`).
+Only for recurrences, where a step depends on the one before. Numba takes half a second to import and some seconds to
+compile. So it is imported by the first call, the machine code is cached on disk beside the source or in the user's
+cache directory, and workers are forked from a process that has loaded it (`load_all`).
 """
 
 from __future__ import annotations
@@ -68,19 +68,19 @@ def compiled(
 def inlined(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
     """Let compiled functions of the same file call this one.
 
-    Of another file they must not: machine code on disk is made anew when the file of the calling function changes.
+    Of another file they must not: machine code on disk is recompiled when the file of the calling function changes.
     """
     _HELPERS.append(function)
     return function
 
 
 def working_seconds() -> float:
-    """The CPU time of this process, without what it took to have the machine code."""
+    """CPU time of this process, without the loading of machine code."""
     return time.process_time() - _loading
 
 
 def load_all() -> None:
-    """Have the machine code ready that most queries need, so that processes forked from this one start with it."""
+    """Load the machine code that most queries need, so that forked processes start with it."""
     for item in _ALL:
         if not item.on_demand:
             item.load()

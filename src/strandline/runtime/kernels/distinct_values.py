@@ -1,4 +1,4 @@
-"""The different values of a column, where they are few: what depends on nothing else is computed for them only."""
+"""Distinct values of a column, where they are few, for evaluation over them only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-# One in so many rows may have a value of its own; with more of them there is little to gain.
+# At most one in this many rows may have a distinct value; beyond that there is little to gain.
 MIN_ROWS_PER_VALUE: Final = 4
 # A sample with more different values than this is one of a column of many.
 MAX_DISTINCT_FRACTION: Final = 0.75
@@ -17,7 +17,7 @@ _SAMPLE: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class DistinctValues:
-    """Which value each row has, by number, and a row that has the value of each number."""
+    """Dictionary encoding: the code of each row, and a representative row of each code."""
 
     numbers: pl.Series
     rows: pl.Series
@@ -28,7 +28,7 @@ class DistinctValues:
 
 
 def runs(column: pl.Series) -> DistinctValues | None:
-    """The runs of equal values, if there are few of them: for what comes in an order, as times do."""
+    """The runs of equal values, if there are few of them: for ordered columns, such as times."""
     if int(column.head(_SAMPLE).rle_id()[-1]) >= _SAMPLE * MAX_DISTINCT_FRACTION:
         return None
     numbers = column.rle_id()
@@ -39,11 +39,11 @@ def runs(column: pl.Series) -> DistinctValues | None:
 
 
 def different(column: pl.Series) -> DistinctValues | None:
-    """The different values, if there are few of them. What has many is seen from a sample."""
+    """The distinct values, if there are few of them. A sample detects many."""
     sample = column.head(_SAMPLE)
     if sample.n_unique() > len(sample) * MAX_DISTINCT_FRACTION:
         return None
-    # Numbers are told apart sooner than texts, and that different texts had one number shows when they are compared.
+    # Hashes compare faster than texts; a collision shows when the texts themselves are compared.
     keys = column.hash() if column.dtype == pl.String else column
     if keys.to_frame().select(pl.first().approx_n_unique()).item() > len(column) // MIN_ROWS_PER_VALUE:
         return None

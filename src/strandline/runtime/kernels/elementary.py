@@ -1,4 +1,4 @@
-"""Elementary functions over arrays of DOUBLEs, each with the knowledge of whether it is rounded correctly.
+"""Elementary functions over arrays of DOUBLEs, with a flag for each result whether it is correctly rounded.
 
 A value is computed as an unevaluated sum of two DOUBLEs, high + low, with a relative error of less than BOUND. If both
 high + (low ± the error) round to the same DOUBLE, that is the DOUBLE nearest to the true value. Else, about once in a
@@ -71,7 +71,7 @@ SIXTH: Final = (_hex("0x1.5555555555555p-3"), _hex("0x1.5555555555555p-57"))
 
 @inlined
 def two_sum(a: float, b: float) -> Pair:
-    """a + b without an error: the rounded sum and what rounding took."""
+    """Error-free sum a + b: the rounded sum and its rounding error."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
@@ -86,7 +86,7 @@ def fast_two_sum(a: float, b: float) -> Pair:
 
 @inlined
 def two_product(a: float, b: float) -> Pair:
-    """a * b without an error: factors are cut into halves, whose products are exact."""
+    """Error-free product a * b: factors are split into halves, whose products are exact."""
     scaled = _SPLITTER * a
     a1 = scaled - (scaled - a)
     a2 = a - a1
@@ -106,7 +106,7 @@ def multiply(a: float, a_low: float, b: float, b_low: float) -> Pair:
 @inlined
 def divide(a: float, a_low: float, b: float, b_low: float) -> Pair:
     inverse = 1.0 / b
-    quotient = a * inverse  # nearly; what is left is made up for
+    quotient = a * inverse  # nearly; the residual is corrected
     product, rest = two_product(quotient, b)
     return fast_two_sum(quotient, ((((a - product) - rest) + a_low) - quotient * b_low) * inverse)
 
@@ -239,7 +239,7 @@ def logarithm(x: float, bits: int, precise: bool, powers: Doubles, table: Double
 
 @inlined
 def look_up_shares(bits: Bits, scratch: Doubles, table: Doubles) -> None:
-    """For a block of normal numbers with these bits what `logarithm_of_share` takes, in rows 0 to 4 of the scratch."""
+    """Operands of `logarithm_of_share` for a block of normal numbers with these bits, in rows 0 to 4 of the scratch."""
     shares = scratch.view(np.int64)
     for i in range(len(bits)):
         shares[i] = (bits[i] & 0x000FFFFFFFFFFFFF) | 0x3FF0000000000000
@@ -291,7 +291,7 @@ def exponentials(values: Doubles, powers: Doubles, table: Doubles) -> tuple[Doub
 
 @compiled("Tuple((f8[::1], b1[::1]))(f8[::1], i8[::1], f8, f8, f8[:, ::1])", on_demand=True)
 def logarithms(values: Doubles, bits: Bits, factor: float, factor_low: float, table: Doubles) -> tuple[Doubles, Mask]:
-    """The natural logarithms times a factor; NaN of what is not positive."""
+    """The natural logarithms times a factor; NaN for arguments that are not positive."""
     results, undecided = np.empty(len(values)), np.zeros(len(values), np.bool_)
     scratch = np.empty(5 * _BLOCK)
     for begin in range(0, len(values), _BLOCK):

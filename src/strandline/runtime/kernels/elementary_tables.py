@@ -1,4 +1,4 @@
-"""Tables for `elementary.py`, computed with integers when first needed, so that no library has a say in them."""
+"""Tables for `elementary.py`, computed with integers on first use, independent of any library."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STEPS: Final = 128
 
 
 def in_parts(value: int, bits: int = 53) -> Pair:
-    """A fixed-point number as the sum of two DOUBLEs, the first of so many bits."""
+    """A fixed-point number as the sum of two DOUBLEs, the first with the given number of bits."""
     spare = max(value.bit_length() - bits, 0)
     first = (value + (1 << spare >> 1)) >> spare << spare
     return nearest.to_double(first, -_BITS), nearest.to_double(value - first, -_BITS)
@@ -57,7 +57,7 @@ def logarithms() -> Doubles:
 
 @cache
 def logarithm_factors() -> dict[int, Pair]:
-    """1 / ln n: what a natural logarithm is multiplied with to have one to this base."""
+    """1 / ln n: factors from the natural logarithm to this base."""
     return {n: in_parts((1 << 2 * _BITS) // nearest.ln_fixed(float(n), _BITS)) for n in (2, 10)}
 
 

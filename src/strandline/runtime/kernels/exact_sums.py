@@ -1,9 +1,9 @@
-"""Exact sums that can be taken back.
+"""Exact, invertible sums.
 
-A sliding sum adds elements as they enter and subtracts them as they leave. With plain doubles the rounding errors
-would pile up for ever and depend on how the input was cut. So every number is written in base 2^32 with int64 digits
-("limbs"): adding and subtracting limbs is exact and order does not matter, and only the final value is rounded, once.
-The sum of a DOUBLE column is therefore the correctly rounded true sum, whatever the batches and the parallelism were.
+A sliding sum adds elements as they enter and subtracts them as they leave. With plain doubles the rounding errors would
+accumulate and depend on how the input was cut. So every number is written in base 2^32 with int64 digits ("limbs"):
+adding and subtracting limbs is exact and order does not matter, and only the final value is rounded, once. The sum of a
+DOUBLE column is therefore the correctly rounded true sum, whatever the batches and the parallelism were.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _double_limbs(values: npt.NDArray[np.float64]) -> Limbs:
     highest = float(np.abs(values).max(initial=0.0))
     position = (math.frexp(highest)[1] - 1 + BIAS) // BITS
     while values.any():
-        # Cut off the part that belongs to this position, then go on with the rest; all of it is exact.
+        # Cut off the part of this position, then continue with the rest; all of it is exact.
         shift = BIAS - BITS * position
         digit = np.trunc(_scaled(values, shift))
         if digit.any():
@@ -132,12 +132,12 @@ def _quotients(digits: list[Ints], counts: Ints, scale: int) -> npt.NDArray[np.f
 
 
 def _whole_digits(limbs: Limbs, rows: int) -> list[Ints]:
-    """The four digits of sums of whole numbers, not carried; the highest has the sign and what does not fit below."""
+    """The four digits of sums of whole numbers, not carried; the highest has the sign and the overflow."""
     return [limbs.get(str(k), np.zeros(rows, dtype=np.int64)) for k in range(4)]
 
 
 def _fits_decimal(digits: list[Ints]) -> npt.NDArray[np.bool_]:
-    """Which carried digits make a number of at most 38 decimal digits."""
+    """Mask of carried digits that make a number of at most 38 decimal digits."""
     fits = np.abs(digits[3]) < 10**38 >> 96
     for row in np.flatnonzero(~fits):  # few are that close to the end, if any
         fits[row] = abs(sum(int(digit[row]) << (BITS * k) for k, digit in enumerate(digits))) < 10**38
@@ -218,7 +218,7 @@ def _round_by_bits(digits: list[Ints], lowest: int) -> npt.NDArray[np.float64]:
 
 
 def _round_short(digits: list[Ints], lowest: int) -> npt.NDArray[np.float64]:
-    """The same for at most four digits, 128 bits: what sums of numbers of like magnitude need."""
+    """The same for at most four digits, 128 bits: enough for sums of numbers of like magnitude."""
     zero = np.zeros(len(digits[0]), dtype=np.int64)
     fourth, third, second, first = (d.view(np.uint64) for d in digits + [zero] * (4 - len(digits)))
     low = (third << np.uint64(32)) | fourth
@@ -236,7 +236,7 @@ def _round_short(digits: list[Ints], lowest: int) -> npt.NDArray[np.float64]:
 
 
 def _round(digits: list[Ints], lowest: int) -> npt.NDArray[np.float64]:
-    """Round nonnegative, carried digits to doubles: the top 64 bits decide, a sticky bit stands for all below."""
+    """Round nonnegative, carried digits to doubles: the top 64 bits decide, a sticky bit represents the rest."""
     stack = np.stack(digits)
     count, rows = stack.shape
     used = stack != 0

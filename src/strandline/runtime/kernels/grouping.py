@@ -45,16 +45,15 @@ def identities(column: pl.Series) -> Index:
 
 @compiled("Tuple((i8[::1], i8[::1]))(i8[::1], i8[::1], b1[::1])")
 def pair_codes(ones: Index, others: Index, present: Mask) -> tuple[Index, Index]:
-    """A code 0, 1, … for each row that is `present`, equal for equal pairs of integers, and the first row of each code.
+    """Code 0, 1, … of each `present` row, equal for equal pairs of integers, and the first row of each code.
 
-    Compiled, because only a table that is filled on the way knows what came before.
+    Compiled: the hash table depends on the rows before.
     """
     codes = np.full(len(ones), -1)
     first, marks = np.empty(len(ones), np.int64), np.empty(len(ones), np.uint64)
     count = 0
     bits = 10
-    # By the leading bits of a mark, or where the next slot is free: the code from 1 on, and its pair. Side by side, so
-    # that a look costs one visit to memory.
+    # Open addressing by the leading bits of a hash: code and pair side by side, so that a probe is one memory access.
     table = np.zeros((1 << bits, 3), np.int64)
     for row in range(len(ones)):
         if not present[row]:

@@ -1,8 +1,8 @@
 """Stable 64-bit hashes of key columns.
 
-The hash names the bucket of a row and orders the state of joins, and both live in checkpoints: it must be the same in
-every process, on every machine and with every version of the libraries. So it is spelled out here.
-Equal keys have equal hashes; the converse is checked by comparing the keys themselves.
+The hash selects the shard of a row and orders the state of joins, and both live in checkpoints: it must be the same in
+every process, on every machine and with every version of the libraries. So it is spelled out here. Equal keys have
+equal hashes; the converse is checked by comparing the keys themselves.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def hash_rows(frame: pl.DataFrame, keys: Sequence[str]) -> Hashes:
 
 
 def is_bijective(kind: pl.DataType) -> bool:
-    """Whether different non-NULL values of the type always hash differently, so that no key needs comparing."""
+    """True if distinct non-NULL values of the type have distinct hashes, so that keys need no comparison."""
     return kind.is_integer() or kind in (pl.Date, pl.Boolean) or isinstance(kind, pl.Datetime)
 
 

@@ -9,7 +9,7 @@ from strandline.runtime.kernels.batch import Index, Mask, Times
 
 
 def window(time: Times, range_us: int | None, slide_us: int) -> tuple[Times, Times]:
-    """When an element with timestamp `time` enters and leaves a time window.
+    """Interval in which an element with timestamp `time` is in a time window.
 
     The window content changes at instants k*slide - 1: the entry is rounded up to the next of them, the leave is the
     first of them at which the element is older than the range. Where the slide exceeds the range an element may never

@@ -28,7 +28,7 @@ def in_lists(content: pl.Series, offsets: Sizes) -> pl.Series:
 
 
 def with_elements(lists: pl.Series, content: pl.Series, sizes: Sizes) -> pl.Series:
-    """The lists with other elements in the places of theirs; what is NULL stays so."""
+    """The lists with their elements replaced; NULL stays NULL."""
     changed = in_lists(content, offsets_of(sizes))
     return pl.select(pl.when(lists.is_not_null()).then(changed)).to_series() if lists.null_count() else changed
 

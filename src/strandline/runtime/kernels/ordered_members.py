@@ -1,4 +1,4 @@
-"""A sweep over events that keeps the members of each group in order: which is the k-th, and who they all are.
+"""Sweep over events that keeps the members of each group in order: the k-th member, or all of them.
 
 The elements of a group have places: their positions in one order of all elements of all groups, the groups one after
 the other (`first` says where the places of a group begin). An element without a value has the place -1.
@@ -89,8 +89,8 @@ def list_members(
     place_of: Index,
     begin_of: Index,
 ) -> Index:
-    """The places of the members of its group after each run, in order. Those of run r go to begin_of[r]:begin_of[r+1];
-    where that is empty, nobody asks for them."""
+    """Positions of the members of a group after each run, in order. Those of run r go to begin_of[r]:begin_of[r+1],
+    which is empty where they are not needed."""
     last = np.empty(len(begin_of) - 1, np.int64)
     for at in range(len(run_of)):
         last[run_of[at]] = at

@@ -1,4 +1,4 @@
-"""Looking up hashes among stored ones: the inner loop of joins and of duplicate elimination."""
+"""Hash probing: the inner loop of joins and of duplicate elimination."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from strandline.runtime.kernels.hashing import Hashes
 def matches(
     hashes: Hashes, stored: Hashes, table: npt.NDArray[np.uint32], shift: np.uint64, begin: int, limit: int
 ) -> tuple[Index, Index, int]:
-    """The pairs (row of `hashes`, row of `stored`) with equal hashes, from row `begin` on, and where to go on.
+    """Pairs (row of `hashes`, row of `stored`) with equal hashes from row `begin` on, and the row to continue with.
 
     It stops before a row that would make more than `limit` pairs; one row may have more. `stored` is sorted, and those
     whose leading bits, all but `shift`, are n lie from `table[n]` to `table[n + 1]`.

@@ -19,7 +19,7 @@ class Ranking:
 
     Whole numbers and times stand for themselves. Doubles use their bits, arranged so that NaN is the greatest, as in
     PostgreSQL. Texts and decimals are ranked among the values at hand, so their integers hold for one batch only; so
-    are lists, which have no way back.
+    are lists, which cannot be converted back.
     """
 
     def __init__(self, column: pl.Series) -> None:
@@ -62,7 +62,7 @@ def order_ranks(frame: pl.DataFrame, order: Sequence[SortKey]) -> list[Index]:
 
 
 def order_levels(frame: pl.DataFrame, order: Sequence[SortKey]) -> Index:
-    """One integer for each row of a frame: the smaller comes first, and equal ones are level."""
+    """One integer for each row of a frame: the smaller comes first, and ties are equal."""
     first = frame.get_column(order[0].column.id)
     if len(order) == 1 and not first.null_count():
         codes = Ranking(first).codes

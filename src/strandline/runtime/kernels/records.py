@@ -1,4 +1,4 @@
-"""Where the records of a CSV file end that has quotes: a quoted field may contain line breaks."""
+"""Record boundaries of a CSV file with quotes: a quoted field may contain line breaks."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from strandline.runtime.kernels.compiled import compiled
 
 SOUND, UNCLOSED, OVERLONG = 0, 1, 2
 
-# Compiled, because what a byte means depends on the one before it.
+# Compiled, because the meaning of a byte depends on the one before it.
 
 
 @compiled("Tuple((i8[::1], u1[::1]))(u1[::1], i8, i8, b1)")
 def quoted_records(
     data: npt.NDArray[np.uint8], longest_line: int, quoted_span: int, final: bool
 ) -> tuple[Index, npt.NDArray[np.uint8]]:
-    """The ends of the records, line breaks included, and what is wrong with each.
+    """Ends of the records, line breaks included, and the error of each.
 
-    A field whose first character is a quote goes on to the next quote that is not doubled, also over line breaks, as
+    A field whose first character is a quote continues to the next quote that is not doubled, also over line breaks, as
     long as these lie within `quoted_span` bytes from the start of the record and a comma or a line break follows the
-    quote. Where there is no such quote, the first line of the record is a record by itself, UNCLOSED, and reading goes
-    on with the line after it. A line with more than `longest_line` bytes is a record by itself, too. Without `final`
-    more data may follow: what is not decided is left.
+    quote. Where there is no such quote, the first line of the record is a record by itself, UNCLOSED, and reading
+    continues with the line after it. A line with more than `longest_line` bytes is a record by itself, too. Without
+    `final` more data may follow: what is not decided is left.
     """
     quote, comma, line_feed, carriage_return = 34, 44, 10, 13
     size = len(data)
@@ -33,7 +33,7 @@ def quoted_records(
             room += 1
     ends, flags = np.empty(room, np.int64), np.zeros(room, np.uint8)
     count = start = line = at = 0
-    first_end = -1  # of the first line of a record that goes on
+    first_end = -1  # of the first line of a multi-line record
     state = 0  # 0 before a field, 1 in a field, 2 in quotes
     while True:
         give_up = False

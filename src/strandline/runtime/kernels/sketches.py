@@ -1,8 +1,8 @@
-"""How many different values a column has, from a little memory: the smallest hashes are a sample of the values.
+"""KMV sketch: estimates the number of distinct values from the smallest hashes.
 
-Law    merged(of(A), of(B)) = of(A + B), so it does not matter how elements are cut into batches and buckets
+Law    merged(of(A), of(B)) = of(A + B), so batches and shards do not matter
 
-Up to `SIZE` different values the count is exact. Beyond, the SIZE-th smallest of n hashes that lie evenly in [0, 1) is
+Up to `SIZE` distinct values the count is exact. Beyond, the SIZE-th smallest of n hashes that lie evenly in [0, 1) is
 at about SIZE/n, which gives n; its standard error is 1/√SIZE, some 4 percent.
 """
 
@@ -30,7 +30,7 @@ class Sketch:
     @staticmethod
     def of(column: pl.Series) -> Sketch:
         hashes = hash_column(column.drop_nulls() if column.null_count() else column)
-        # If there are many values, enough of them have a small hash, and the others need not be told apart.
+        # With many values, enough of them have a small hash; the others need no deduplication.
         if len(hashes) > 32 * SIZE:
             few = _different(hashes[hashes < np.uint64(_SPAN * 8 * SIZE / len(hashes))])
             if len(few) >= SIZE:

@@ -1,8 +1,8 @@
-"""A sweep over events in order of time: where the runs of each group are, running totals, running maxima.
+"""Sweep line over events in order of time: the runs of each group, running totals, running maxima.
 
 An event is something that happens to a group at an instant. All events of a group at one instant are a run: after it
-the group's answer holds until its next run. The sweep goes through all groups at once, in order of time: what it keeps
-per group is small and stays in the processor's cache, and the events lie in memory nearly as it meets them.
+the group's result holds until its next run. The sweep visits all groups together, in order of time: its state per group
+is small and stays in the processor's cache, and the events are read nearly sequentially.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def running_maxima(
     Per group the elements that still matter form a staircase: each ends later than the one before and has a smaller
     rank. An element that ends no later than another with at least its rank can never be the largest again.
     """
-    # Room for the stairs of each group: one for each of its elements. A staircase is stairs[head:tail].
+    # Space for the staircase of each group: one stair per element. A staircase is stairs[head:tail].
     entering = len(ranks) - len(held)
     head = np.zeros(groups + 1, np.int64)
     for group in held:
@@ -156,8 +156,8 @@ def running_maxima(
 
 @compiled("Tuple((i8[::1], i8[::1], i8[::1], i8[::1]))(i8[::1], i8[::1], i8[::1], i8[::1], i8[::1])")
 def gaps(first: Index, start: Times, end: Times, since: Times, limit: Times) -> tuple[Index, Times, Times, Times]:
-    """What intervals leave uncovered of `since` to `limit`: whose gap, from when, until when; and for each owner until
-    when the intervals cover him without a gap at the end, or `since`.
+    """Gaps that intervals leave between `since` and `limit`: owner, start and end; and for each owner the end of the
+    gapless cover up to `limit`, or `since`.
 
     The intervals of owner i are those from `first[i]` to `first[i + 1]`, by start.
     """
@@ -182,9 +182,8 @@ def gaps(first: Index, start: Times, end: Times, since: Times, limit: Times) -> 
 
 @compiled("i8[::1](b1[::1], i8[::1], i8[::1], i8[::1])")
 def uncovered(begins_group: Mask, start: Times, end: Times, covered: Times) -> Times:
-    """Where the part of each interval begins that neither others of its group nor `covered` reach; at its end or later
-    if there is no such part. The intervals of a group stand together, by start.
-    """
+    """Start of the part of each interval that neither others of its group nor `covered` cover; its end or later if
+    there is none. The intervals of a group are contiguous, by start."""
     begins = end.copy()
     reach = LOWEST
     row = 0

@@ -1,5 +1,4 @@
-"""The first elements in an order, of each group, with those that are level with the last of them: who can never be
-among them, and a sweep over events that tells when the others are."""
+"""Top-k with ties per group: pruning of elements that can never be in it, and a sweep over events for the others."""
 
 from __future__ import annotations
 
@@ -10,11 +9,9 @@ from strandline.runtime.kernels.compiled import compiled
 
 
 def among_first(group: Index, level: Index, turn: Times, stands: Mask, limit: int) -> Mask:
-    """Which elements have fewer than `limit` elements of their group before them that had their turn with them or
-    earlier and that stand.
+    """Mask of elements that fewer than `limit` retained elements of their group, in turn no later, precede.
 
-    `level` is an element's place in the order, the same for those that are level. Elements are given in order of their
-    turns.
+    `level` is an element's place in the order, the same for ties. Elements are given in order of their turns.
     """
     sizes = np.minimum(np.bincount(group), limit)
     return _among_first(group, level, turn, stands, np.cumsum(sizes) - sizes, limit)
@@ -22,7 +19,7 @@ def among_first(group: Index, level: Index, turn: Times, stands: Mask, limit: in
 
 @compiled("b1[::1](i8[::1], i8[::1], i8[::1], b1[::1], i8[::1], i8)")
 def _among_first(group: Index, level: Index, turn: Times, stands: Mask, room: Index, limit: int) -> Mask:
-    """Each group has a heap of its `limit` smallest levels, the greatest of them on top, which begins at its `room`."""
+    """Each group has a max-heap of its `limit` smallest levels, which begins at its `room`."""
     count = len(group)
     heaps = np.empty(count, np.int64)
     filled = np.zeros(len(room), np.int64)
@@ -77,14 +74,14 @@ def running_top(
     with_ranks: bool,
     until: int,
 ) -> tuple[Index, Index, Times, Times]:
-    """Which elements are among the first `limit` of their group, from when until when, up to `until`; if asked for also
-    at which rank, and then there is a piece for each.
+    """Elements that are among the first `limit` of their group, with the intervals of that up to `until`; optionally
+    with the rank, then an interval per rank.
 
     Group g has the events from `events[g]` to `events[g + 1]`, in order of time: an element comes (`change` 1) or goes
     (-1). Its elements have the places from `places[g]` to `places[g + 1]`, each its own; `head[place]` and
-    `level[place]` are the first and the last place that are level with a place. A tree of counts over the places finds
-    the k-th element that is there; all up to a bound are among the first, and only what the bound passes over has to be
-    touched, or with ranks what stands behind a change.
+    `level[place]` are the first and the last place of its ties. A tree of counts over the places finds the k-th element
+    that is there; all up to a bound are among the first, and only elements that the bound crosses are touched, or with
+    ranks those behind a change.
     """
     size = len(place_of)
     largest = 0
@@ -139,12 +136,12 @@ def running_top(
                         rest -= tree[node]
                     step //= 2
                 bound = level[base + node] - base
-            # What has come in this run.
+            # Arrivals of this run.
             for index in range(first, event):
                 place = place_of[element[index]]
                 if not with_ranks and there[place] and place - base <= bound and not inside[place]:
                     inside[place], since[place] = True, now
-            # What the bound has passed over; with ranks, all behind the first change.
+            # Elements that the bound crossed; with ranks, all behind the first change.
             low, high = min(before, bound), max(before, bound)
             if with_ranks:
                 low = lowest - 1

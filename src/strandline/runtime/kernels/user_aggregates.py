@@ -1,4 +1,4 @@
-"""Merging states of the user's aggregates: all of a segment into one, or each with all before it.
+"""Merging states of user-defined aggregates: all of a segment into one (reduce), or each with all before it (scan).
 
 The entries of a segment lie side by side, and the segments one after the other; none is empty. Neighbours are merged,
 then the pairs, and so on, in all segments at once: so there are as many calls as the longest segment has bits, and the

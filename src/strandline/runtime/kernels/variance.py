@@ -18,23 +18,22 @@ _SPLITTER = 2.0**27 + 1.0
 
 
 def numbers(column: pl.Series) -> pl.Series:
-    """The values whose deviation is asked for, as DOUBLEs; what has no square is left out, as is NULL."""
+    """Values whose deviation is needed, as DOUBLEs; values without a finite square are left out, as is NULL."""
     values = column.cast(pl.Float64)
     return pl.select(pl.when(values.abs() < LARGEST_SQUARED).then(values)).to_series()
 
 
 def odd(column: pl.Series) -> Ints:
-    """Which values have no square: NaN, the infinities and what is too large."""
+    """Mask of values without a finite square: NaN, the infinities and too large numbers."""
     values = column.cast(pl.Float64)
     found: Ints = (~(values.abs() < LARGEST_SQUARED)).fill_null(False).to_numpy().astype(np.int64)
     return found
 
 
 def squares(column: pl.Series) -> Limbs:
-    """The limbs of the squares of `numbers`."""
     values = column.fill_null(0.0).to_numpy()
     high = values * values
-    # What rounding took from the product, by splitting the factor into halves whose products are exact.
+    # Rounding error of the product, by splitting the factor into halves whose products are exact.
     scaled = values * _SPLITTER
     upper = scaled - (scaled - values)
     lower = values - upper

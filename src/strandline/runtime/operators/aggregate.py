@@ -52,13 +52,13 @@ class Timeline:
 
 
 class IncrementalAggregateOperator(Operator):
-    """One element per group with the aggregates over the elements of the group that are valid.
+    """Grouped aggregation: one element per group with the aggregates over its valid elements.
 
     Law    snapshot(out, t) = γ(snapshot(in, t)); without keys one row for every t since the first element of any input
-    State  per group the totals at the progress, with the states of the user's aggregates that have an inverse; the
+    State  per group the totals at the watermark, with the states of invertible user-defined aggregates; the
            elements that have not ended, in order of their end, for taking them out again; of those the few that can
-           still be a MIN or MAX. Aggregates of members, as percentiles, read all of them in every slice
-    Emits  for each group the piece between two changes, and the piece up to the progress
+           still be a MIN or MAX. Ordered-set aggregates, as percentiles, read all of them in every slice
+    Emits  for each group the interval between two changes, and the one up to the watermark
 
         in       a......         COUNT
         1        [====)          1  [=)   [==)
@@ -85,7 +85,7 @@ class IncrementalAggregateOperator(Operator):
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         if watermark.time <= self.watermark:
-            assert not len(inputs[0]), "a slice has no elements before the progress of the one before"
+            assert not len(inputs[0]), "a slice has no elements before the watermark of the preceding one"
             return Batch.empty(self.output)
         before, self.watermark = self.watermark, watermark.time
         arrived = inputs[0].frame.select([*self.stored, FROM, UNTIL])
@@ -154,7 +154,7 @@ class IncrementalAggregateOperator(Operator):
         return Batch(frame.select(list(frame_schema(self.output))))
 
     def _origin(self, carried: pl.DataFrame, before: Instant, watermark: Watermark) -> list[Instant]:
-        """Where the one group of a scalar aggregation begins, if that is in this slice."""
+        """Start of the single group of a scalar aggregation, if it is in this slice."""
         return [watermark.origin] if not carried.height and before <= watermark.origin < watermark.time else []
 
     def _totals(
@@ -200,7 +200,7 @@ class IncrementalAggregateOperator(Operator):
         folds: dict[str, _Fold],
         exists: Mask,
     ) -> list[pl.Series]:
-        """The value of each aggregate in each piece."""
+        """The value of each aggregate in each interval."""
         rows = int(exists.sum())
         columns = []
         for column, call in self.aggregates:
@@ -228,7 +228,7 @@ class IncrementalAggregateOperator(Operator):
                     values = _dispersion(call.function, name, sums, exists)
                     none = present < (2 if call.function.endswith("samp") else 1)
                 case _:
-                    assert members is not None, "what is not computed by totals is computed by members"
+                    assert members is not None, "aggregates without totals use members"
                     values = members.column(call, sums[VALUES + name], exists)
             if none.any():
                 values = pl.select(pl.when(pl.Series(~none)).then(values)).to_series()
@@ -236,7 +236,7 @@ class IncrementalAggregateOperator(Operator):
         return columns
 
     def _extremes(self, side: tuple[str, str], at_held: Index, here: _Slice, present: Mask) -> pl.Series:
-        """The MIN or MAX in each piece where a value is present; leaves in the state what can still be one later."""
+        """The MIN or MAX in each interval where a value is present; the state keeps the candidates for later."""
         function, name = side
         held, line = self.candidates[side], here.line
         fresh = here.arrived.select([*self.keys, pl.col(name).alias("@value"), FROM, UNTIL])
@@ -272,7 +272,7 @@ class IncrementalAggregateOperator(Operator):
         ended: pl.DataFrame,
         sums: dict[str, Index],
     ) -> _Fold:
-        """The states of an aggregate of the user's in each piece."""
+        """The states of a user-defined aggregate in each interval."""
         line, counts = here.line, sums[VALUES + name]
         known = restored(user, carried, column_id)
         kept = np.flatnonzero(carried.get_column(VALUES + name).to_numpy() > 0) if known is not None else _NOBODY
@@ -338,14 +338,14 @@ _NOBODY = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class _Fold:
-    """The states of an aggregate of the user's after the runs that are pieces of the answer with values, if any are."""
+    """States of a user-defined aggregate after the runs that emit results with values, if any do."""
 
     user: UserAggregate
     wanted: Mask
     states: States | None
 
     def values(self, exists: Mask) -> pl.Series:
-        """The value in each piece; any where the group has no values."""
+        """The value in each interval; arbitrary where the group has no values."""
         dtype = polars_type(self.user.returns)
         if self.states is None:
             return pl.Series([None] * int(exists.sum()), dtype=dtype)
@@ -361,13 +361,13 @@ class _Fold:
 
 @dataclass(frozen=True, slots=True)
 class _Slice:
-    """What the aggregates of one step share."""
+    """Shared intermediate results of the aggregates of one step."""
 
     line: Timeline
     events: _Events
     arrived: pl.DataFrame
     until: Instant
-    exists: Mask  # which runs are pieces of the answer
+    exists: Mask  # mask of runs that emit results
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,7 +379,7 @@ class _Events:
     leaving: tuple[Index, Times]  # of elements from earlier slices
     over: Mask  # which entering elements also leave within the slice
     over_at: tuple[Index, Times]
-    origin: tuple[Index, Times]  # no change, but the beginning of the answer
+    origin: tuple[Index, Times]  # no change, but the beginning of the result
 
     def timeline(self, groups: int, until: Instant) -> Timeline:
         parts = (self.carried, self.entering, self.leaving, self.over_at, self.origin)
@@ -393,7 +393,7 @@ class _Events:
         return len(self.carried[0])
 
     def member_events(self, line: Timeline, held: Index) -> MemberEvents:
-        """The same as who comes and goes; the elements are those that end, those that stay, those that arrive."""
+        """The same as member events; the elements are those that end, those that stay, those that arrive."""
         entering, leaving = len(self.entering[0]), len(self.leaving[0])
         nobody = [np.zeros(len(part[0]), np.int64) for part in (self.carried, self.origin)]
         arrived = len(held) + np.arange(entering)
@@ -407,8 +407,8 @@ class _Events:
     def updates(
         self, line: Timeline, kept: Index, entering: Index, leaving: Index
     ) -> tuple[GroupUpdates, GroupUpdates]:
-        """The same as values that come and go: those of the groups `kept` among the carried ones, of the elements
-        `entering` among those that arrive, of `leaving` among those that end. So they stand in the pool, too."""
+        """The same as value updates: of the groups `kept` among the carried ones, of the elements `entering` among
+        those that arrive, of `leaving` among those that end. The pool has the same order."""
         runs = np.empty(len(line.by_time), np.int64)
         runs[line.by_time] = line.run_of
         sizes = np.cumsum([len(part[0]) for part in (self.carried, self.entering, self.leaving, self.over_at)])
@@ -422,7 +422,7 @@ class _Events:
         return GroupUpdates(coming, np.arange(len(coming))), GroupUpdates(going, gone)
 
     def changes(self, carried: Index, entering: Index, leaving: Index) -> Index:
-        """What each event adds to a total."""
+        """The change of a total by each event."""
         parts = [carried, entering, -leaving, -entering[self.over], np.zeros(len(self.origin[0]), np.int64)]
         return np.concatenate(parts)
 
@@ -445,7 +445,7 @@ def _present(column: pl.Series) -> Index:
 
 
 def _counts_differ(carried: pl.DataFrame, name: str) -> bool:
-    """Whether some group holds NULLs, so that its values must be counted apart from its rows."""
+    """True if some group has NULLs, so that its values must be counted apart from its rows."""
     if name not in carried.columns:
         return False
     return not carried.get_column(name).equals(carried.get_column(ROWS), check_names=False)

@@ -1,11 +1,11 @@
-"""What every operator is: a step over a slice of time, with state between slices.
+"""Operator contract: a step over a time slice, with state between slices.
 
 The contract. A slice of a stream is all of its elements that start in `[previous until, until)`, in any order. Given
 one slice of each input up to the same `until`, `step` returns the slice of the output up to `until`. So the output is
 complete up to `until` too, and cutting the input differently only cuts the output differently.
 
-Array code sorts by what it needs, so nobody keeps slices sorted by start for others; the operators that need the order
-of arrival find it right behind the reorder buffer.
+Array code sorts by what it needs, so slices are not kept sorted by start; operators that need the order of arrival
+follow the reorder buffer directly.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from strandline.shedding.sampler import RateHistory
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """Up to which instant the inputs are complete, when the first element of any of them came, and what drop boxes
-    kept of each stream."""
+    """Watermark of the inputs, the start of the first element of any of them, and the sampling rates of each stream."""
 
     time: Instant
     origin: Instant = FOREVER

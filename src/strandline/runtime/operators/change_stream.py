@@ -1,4 +1,4 @@
-"""What comes and what goes: the streams of changes of an answer."""
+"""Change streams of a result: insertions and deletions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from strandline.runtime.state.segments import SortedLog, State
 
 
 class ChangeStreamOperator(Operator):
-    """Each element for the one instant at which it comes, or at which it is gone.
+    """Each element for the one instant at which it is inserted, or at which it is deleted.
 
     Law    snapshot(out, t) = snapshot(in, t) - snapshot(in, t - 1), or the other way round
     State  the elements that have not ended, in order of their end
-    Emits  the net of all that begins and ends at an instant: a piece that follows on an equal one is no change
+    Emits  the net of all that begins and ends at an instant: an interval that continues an equal one is no change
 
         in       a [===)[==)     insert   a [)
                                  delete            a [)

@@ -18,12 +18,12 @@ INDEX = "@index"  # the how-manieth of its partition a row is, from 1
 
 
 class CountWindowOperator(Operator):
-    """Keep the last `rows` rows of each partition; the window moves with every `slide`th row.
+    """Count window: keep the last `rows` rows of each partition; the window moves with every `slide`th row.
 
     Law    snapshot(out, t) = of the first c rows of a partition up to t, those with T - rows < index <= T,
            T = floor(c / slide) * slide
     State  the rows that are in the window or will be
-    Emits  rows that are in the window piece by piece, up to the progress: when one leaves is known when another comes
+    Emits  rows of the window up to the watermark: the end of a row is known when a later one arrives
 
         rows=2           a..b.c...
         a                [====)
@@ -48,7 +48,7 @@ class CountWindowOperator(Operator):
         known = pl.concat([self.held, arrived], rechunk=True)
         if not known.height:
             return Batch(known.drop(INDEX))
-        # Rows of a partition stand together, in order: those held come first, and are older than what has arrived.
+        # Rows of a partition are contiguous, in order: those in state come first, and are older than the arrivals.
         codes, _ = group_codes(known, self.partition)
         order = group_order(codes)
         known, codes = gather(known, order), codes[order]
@@ -95,7 +95,7 @@ def _up(index: Index, slide: int) -> Index:
 
 
 def _time_of(wanted: Index, index: Index, first: Index, count: Index, time: Times) -> tuple[Times, Mask]:
-    """When the row with the `wanted` index of the same partition came, and whether it has."""
+    """Arrival time of the row with the `wanted` index of the same partition, and whether it has arrived."""
     if wanted is index:  # without a slide a row is seen when it comes
         return time, np.ones(len(index), dtype=np.bool_)
     place = np.arange(len(index)) + wanted - index

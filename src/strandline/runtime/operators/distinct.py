@@ -20,10 +20,10 @@ from strandline.runtime.state.segments import HashedLog, State, column
 
 
 class DistinctOperator(Operator):
-    """Each payload at most once per instant.
+    """Duplicate elimination: each payload at most once per instant.
 
     Law    snapshot(out, t) = δ(snapshot(in, t))
-    State  per payload until when it is covered already; pieces that begin after the slice
+    State  per payload the end of its cover; remainders that begin after the slice
     Emits  of each element the part that no earlier one covers
 
         in       a..a......
@@ -33,7 +33,7 @@ class DistinctOperator(Operator):
     """
 
     def __init__(self, schema: Schema, identity: Sequence[str] = ()) -> None:
-        """`identity` are columns that tell two payloads apart, if all of them are not needed for that."""
+        """`identity` are columns that identify a payload, if fewer than all."""
         self.columns = list(identity) or [column.id for column in schema]
         self.seen = HashedLog()
         self.later = ReorderOperator()
@@ -44,7 +44,7 @@ class DistinctOperator(Operator):
 
     def _uncovered(self, frame: pl.DataFrame, watermark: Watermark) -> Batch:
         hashes = hash_rows(frame, self.columns)
-        # By hash, and elements of one payload by start: what precedes an element may cover its beginning.
+        # By hash, and elements of one payload by start: a preceding element may cover the beginning of the next.
         order = np.argsort(hashes, kind="stable")
         frame, hashes = gather(frame, order), hashes[order]
         begins_group = np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)]
@@ -59,7 +59,7 @@ class DistinctOperator(Operator):
         return Batch(fresh).with_times(begins[rows], end[rows])
 
     def _agree(self, frame: pl.DataFrame, rows: Index) -> bool:
-        """Whether rows with the hash of the row before them also have its payload, as nearly always."""
+        """True if rows with the hash of their predecessor also have its payload, as nearly always."""
         payload = frame.select(self.columns)
         return bool(same_payloads(gather(payload, rows), gather(payload, rows - 1)).all())
 
@@ -71,7 +71,7 @@ class DistinctOperator(Operator):
         return gather(frame, order), np.append(True, codes[1:] != codes[:-1])
 
     def _covered_before(self, frame: pl.DataFrame, hashes: Hashes) -> Times:
-        """For each new element until when earlier batches cover its payload."""
+        """End of the cover of each new element's payload by earlier batches."""
         covered = np.full(frame.height, BEFORE_ALL)
         payload = frame.select(self.columns)
         for segment, mine, theirs in self.seen.probe(hashes, PAIRS_AT_ONCE):
@@ -88,7 +88,7 @@ class DistinctOperator(Operator):
 
 
 def same_payloads(one: pl.DataFrame, two: pl.DataFrame) -> Mask:
-    """Where rows with equal hashes have equal payloads; NULL equals NULL, and NaN equals NaN."""
+    """Mask of rows with equal hashes that have equal payloads; NULL equals NULL, and NaN equals NaN."""
     no_nulls = not any(frame.to_series(0).null_count() for frame in (one, two))
     if one.width == 1 and no_nulls and is_bijective(one.dtypes[0]):
         return np.ones(one.height, dtype=np.bool_)

@@ -50,7 +50,7 @@ class FirstOccurrenceOperator(Operator):
         return Batch(frame.with_columns(copies).select(*self.columns, *(name for name, _ in self.values), FROM, UNTIL))
 
     def _not_seen(self, column_id: str, frame: pl.DataFrame, rows: Index, watermark: Watermark) -> Index:
-        """Those of the rows whose values earlier slices did not have; from now on they have had them."""
+        """Rows whose values did not occur in earlier slices; adds them to the state."""
         seen = self.seen[column_id]
         if not seen.segments and watermark.time == FOREVER:
             return rows  # nothing was and nothing will be

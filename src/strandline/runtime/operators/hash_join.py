@@ -16,15 +16,15 @@ from strandline.runtime.kernels.intervals import intersect
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.state.segments import HASH, HashedLog, Segment, State, column, probe_segment
 
-# Pairs of rows looked at in one go: bounds the memory of a join that multiplies, whatever the state.
+# Candidate pairs per chunk: bounds the memory of a join that multiplies, whatever the state.
 PAIRS_AT_ONCE = 2_000_000
-# Segments of so many rows are looked up in any order. In a larger one a look-up may wait for memory, unless the one
-# before it has been nearby: then it is worth while to sort what looks.
+# Segments of this many rows are probed in any order. In a larger one a probe may miss the cache, unless the one before
+# it was nearby: then it pays to sort the probes.
 WITHIN_CACHE = 2**16
 
 
 class HashJoinOperator(Operator):
-    """Pair the elements that are valid together, agree on the keys and satisfy the condition.
+    """Symmetric hash join: pair the elements that are valid together, agree on the keys and satisfy the condition.
 
     Law    snapshot(out, t) = snapshot(left, t) ⋈ snapshot(right, t)
     State  for each side the elements that a later one of the other side can still meet, found by key
@@ -52,7 +52,7 @@ class HashJoinOperator(Operator):
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         arrived = [_with_hashes(batch.frame, keys) for batch, keys in zip(inputs, self.keys, strict=True)]
-        # The smaller of what has come is looked up by the larger.
+        # The smaller input builds, the larger one probes.
         small = 0 if arrived[0].height < arrived[1].height else 1
         large = 1 - small
         for side, batch in enumerate(inputs):
@@ -97,7 +97,7 @@ class HashJoinOperator(Operator):
     def _pairs(
         self, mine: Segment, found: list[tuple[Index, pl.DataFrame, Times, Times]], mine_is_left: bool
     ) -> Iterator[pl.DataFrame]:
-        """Put pairs together; the rows of all segments at once, since small frames cost as much as large ones."""
+        """Assemble pairs; the rows of all segments together, since small frames cost as much as large ones."""
         if not found:
             return
         rows, others, starts, ends = zip(*found, strict=True)
@@ -111,7 +111,7 @@ class HashJoinOperator(Operator):
             yield pairs
 
     def _same_keys(self, pairs: pl.DataFrame) -> pl.DataFrame:
-        """Equal hashes are equal keys for a single whole-number key; otherwise look at the keys."""
+        """Equal hashes are equal keys for a single whole-number key; otherwise compare the keys."""
         left, right = self.keys
         if not left:
             return pairs

@@ -1,8 +1,7 @@
-"""Aggregates that look at the members of a group in order: percentiles, FIRST, LAST, MODE, STRING_AGG, ARRAY_AGG, the
-user's.
+"""Ordered-set aggregates: percentiles, FIRST, LAST, MODE, STRING_AGG, ARRAY_AGG and user-defined ones.
 
-They cannot be taken back element by element, as a sum can. So a slice sees all elements that are valid in it, those of
-earlier slices too, in one order, and sweeps through its events with the members of each group at hand.
+They are not invertible element by element, as a sum is. So a slice reads all elements that are valid in it, those of
+earlier slices too, in one order, and sweeps through its events with the members of each group.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _MOST_LISTED: Final = 2**23  # members in memory at a time
 
 @dataclass(frozen=True, slots=True)
 class MemberEvents:
-    """Who comes and goes when: the events of a slice, and the run of each (see `Timeline`)."""
+    """Member events of a slice: insertions and deletions, and the run of each (see `Timeline`)."""
 
     by_time: Index
     codes: Index
@@ -55,7 +54,7 @@ class GroupMembers:
     _places: dict[tuple[SortKey, ...], tuple[Index, Index, Index]] = field(default_factory=dict)
 
     def column(self, call: AggregateCall, counts: Index, exists: Mask) -> pl.Series:
-        """The aggregate after each run that exists; `counts` says how many values its group then has."""
+        """The aggregate after each existing run; `counts` is the number of values of its group then."""
         assert call.argument is not None
         values = self.elements.get_column(call.argument.id)
         wanted = exists & (counts > 0)
@@ -114,8 +113,7 @@ class GroupMembers:
             yield in_lists(values[order[listed]], offsets_of(sizes))
 
     def _listed(self, call: AggregateCall, counts: Index, wanted: Mask) -> Iterator[tuple[Index, Index]]:
-        """The places of the members after each wanted run, one run after the other, and how many there are of each; a
-        part of the runs at a time."""
+        """Positions of the members after each wanted run, and their number; a part of the runs at a time."""
         _, first, place_of = self._ordered(call)
         sizes = np.where(wanted, counts, 0)
         part_of = np.cumsum(sizes) // _MOST_LISTED
@@ -128,7 +126,7 @@ class GroupMembers:
     def _merged(
         self, user: UserAggregate, call: AggregateCall, counts: Index, wanted: Mask, values: pl.Series
     ) -> pl.Series:
-        """An aggregate of the user's after each wanted run: the states of all members, merged in their order."""
+        """A user-defined aggregate after each wanted run: the states of all members, merged in their order."""
         parts = [pa.array([], arrow_type(user.returns))]
         if wanted.any():
             order, _, _ = self._ordered(call)
@@ -144,7 +142,7 @@ class GroupMembers:
         parts = []
         for lists in self._lists(call, counts, wanted, values):
             frame = lists.alias("value").to_frame().with_row_index("run").explode("value")
-            # Equal values are neighbours, so the first of those with most copies is the first in the order.
+            # Equal values are neighbours, so the first of the most frequent ones is the first in the order.
             frame = frame.group_by("run", "value", maintain_order=True).len()
             frame = frame.filter(pl.col("len") == pl.col("len").max().over("run"))
             parts.append(frame.group_by("run", maintain_order=True).first().get_column("value"))
@@ -168,7 +166,7 @@ class GroupMembers:
 
 
 def _differ(ranks: Index) -> bool:
-    """Whether there is anything to sort by: where no value is NULL, all are equally present."""
+    """True if there is anything to sort by: without NULLs, all values are equally present."""
     return bool((ranks != ranks[:1]).any())
 
 

@@ -1,4 +1,4 @@
-"""Joins that ask whether an element has a partner: outer, semi, anti and mark joins."""
+"""Outer, semi, anti and mark joins."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ SINCE = "@since"
 
 
 class OuterHashJoinOperator(Operator):
-    """Join with a look at who has no partner.
+    """Join that tracks unmatched elements.
 
     Law    left   snapshot(out, t) = snapshot(left, t) ⟕ snapshot(right, t), and so on for each kind
-    State  what the inner join keeps; for a side whose lonely elements matter, see `UnmatchedTracker`
-    Emits  pairs as the inner join does; an element without a partner piece by piece, up to the progress
+    State  what the inner join keeps; for a side whose unmatched elements matter, see `UnmatchedTracker`
+    Emits  pairs as the inner join does; an unmatched element up to the watermark
 
         left     a.......        right   ..b.....
         a        [=======)       b         [==)
@@ -107,7 +107,7 @@ class OuterHashJoinOperator(Operator):
 
 
 def _part(state: State, name: str) -> State:
-    """What an operator inside of this one has kept."""
+    """The state of an inner operator."""
     prefix = f"{name}/"
     return State(
         {key.removeprefix(prefix): value for key, value in state.numbers.items() if key.startswith(prefix)},
@@ -116,11 +116,11 @@ def _part(state: State, name: str) -> State:
 
 
 class UnmatchedTracker:
-    """The elements of one side of a join, and when they are without a partner.
+    """Unmatched elements of one side of a join.
 
-    State  open     elements that have no partner at the progress: each batch emits a piece of them
-           asleep   elements that have one, by the instant when the last partner known leaves them
-           covers   pairs that came while their element was asleep, found by its number when it wakes
+    State  open     elements without a match at the watermark: each batch emits an interval of them
+           asleep   matched elements, by the instant at which their last known match ends
+           covers   matches that came while their element was asleep, found by its number when it wakes
     """
 
     def __init__(self, schema: Schema, number: str) -> None:
@@ -134,7 +134,7 @@ class UnmatchedTracker:
         self.covers = HashedLog()
 
     def step(self, arrived: pl.DataFrame, pairs: pl.DataFrame, until: Instant) -> pl.DataFrame:
-        """The pieces without a partner up to `until`, given the pairs that begin before it."""
+        """The unmatched intervals up to `until`, given the pairs that begin before it."""
         if until <= self.watermark:
             return self.open.head(0).select(*self.payload, pl.col(SINCE).alias(FROM), UNTIL)
         self.watermark = until
@@ -157,7 +157,7 @@ class UnmatchedTracker:
         return unmatched_rows.select(*self.payload, FROM, UNTIL)
 
     def _covers(self, ids: Index, woken: list[pl.DataFrame], pairs: pl.DataFrame) -> tuple[Index, Times, Times]:
-        """When the elements with these numbers have partners: position of the element, start and end, in order."""
+        """Matched intervals of the elements with these numbers: position of the element, start and end, in order."""
         found = [(pairs.get_column(self.number).to_numpy(), times(pairs, FROM), times(pairs, UNTIL))]
         if woken:
             mine = pl.concat(woken).get_column(self.number)
@@ -166,7 +166,7 @@ class UnmatchedTracker:
                 part = gather(segment.frame, rows)
                 found.append((part.get_column(self.number).to_numpy(), times(part, FROM), times(part, UNTIL)))
         number, start, end = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        order = np.lexsort((start, number))  # before the look-up, which is faster in order
+        order = np.lexsort((start, number))  # before the probe, which is faster in order
         number, start, end = number[order], start[order], end[order]
         owner = np.searchsorted(ids, number)
         mine_too = owner < len(ids)
@@ -174,7 +174,7 @@ class UnmatchedTracker:
         return owner[mine_too], start[mine_too], end[mine_too]
 
     def _store_pairs(self, ids: Index, pairs: pl.DataFrame, until: Instant) -> None:
-        """Keep the pairs of elements that are asleep; those of the others have been looked at."""
+        """Keep the pairs of elements that are asleep; the others are processed."""
         self.covers.expire(until)
         number: Index = pairs.get_column(self.number).to_numpy()
         at = np.minimum(np.searchsorted(ids, number), max(len(ids) - 1, 0))

@@ -8,14 +8,14 @@ from strandline.runtime.state.segments import SortedLog, State
 
 
 class ReorderOperator(Operator):
-    """Hold back the elements that start at or after the progress; release the rest in order of start.
+    """Reorder buffer: hold back the elements that start at or after the watermark; release the rest in order of start.
 
-    Law    snapshot(out, t) = snapshot(in, t) for every t before the progress
-    State  the elements beyond the progress, in runs sorted by start
+    Law    snapshot(out, t) = snapshot(in, t) for every t before the watermark
+    State  the elements beyond the watermark, in runs sorted by start
     Emits  elements in order of start, those that start together in order of arrival
 
     This is the one operator whose input need not be a slice: any elements may come, as long as none of them starts
-    before the progress that was announced earlier.
+    before an earlier watermark.
     """
 
     def __init__(self) -> None:

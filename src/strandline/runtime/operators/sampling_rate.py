@@ -1,4 +1,4 @@
-"""Results with the share of the rows behind them that drop boxes kept."""
+"""Results with the sampling rate of the rows behind them."""
 
 from __future__ import annotations
 

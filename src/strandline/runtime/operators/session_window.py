@@ -14,12 +14,12 @@ from strandline.runtime.state.segments import Segment, State
 
 
 class SessionWindowOperator(Operator):
-    """Keep each row until no other row of its partition has come for `gap_us`.
+    """Session window: keep each row until no other row of its partition has come for `gap_us`.
 
     Law    snapshot(out, t) = the rows up to t that a chain of rows, each less than the gap after the one before, joins
            to t
-    State  the rows of the sessions that go on
-    Emits  their rows piece by piece, up to the progress: when a session ends is known when it has
+    State  the rows of open sessions
+    Emits  their rows up to the watermark: the end of a session is known after the gap
 
         gap=4            a..b.......c
         a                [======)
@@ -38,7 +38,7 @@ class SessionWindowOperator(Operator):
         known = pl.concat([self.held, inputs[0].ordered().frame.select(list(self.shape))], rechunk=True)
         if not known.height:
             return Batch(known)
-        # Rows of a partition stand together, in order of time: those held are older than what has arrived.
+        # Rows of a partition are contiguous, in order of time: those in state are older than the arrivals.
         codes, _ = group_codes(known, self.partition)
         order = group_order(codes)
         known, codes = gather(known, order), codes[order]

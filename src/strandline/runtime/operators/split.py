@@ -15,10 +15,10 @@ from strandline.runtime.state.segments import SortedLog, State
 
 
 class CoalesceOperator(Operator):
-    """Join pieces of equal payload that touch.
+    """Coalesce adjacent intervals of equal payload.
 
     Law    snapshot(out, t) = snapshot(in, t)
-    Emits  what touches within a slice as one; a slice is complete when it ends, so pieces of the next start anew
+    Emits  adjacent intervals of a slice as one; intervals of the next slice are separate
 
         in    a [==)[===)      out   a [======)
     """
@@ -31,16 +31,16 @@ class CoalesceOperator(Operator):
 
 
 class SplitOperator(Operator):
-    """Cut elements into pieces of at most `length_us`; with length 1 the output is a chronon stream.
+    """Split elements into intervals of at most `length_us`; with length 1 the output is a point stream.
 
     Law    snapshot(out, t) = snapshot(in, t)
     State  what is left of elements that reach beyond the slice
-    Emits  the pieces that begin in the slice
+    Emits  the intervals that begin in the slice
 
         length=3   a [=======)     out   a [==)[==)[=)
 
-    What never ends has more and more pieces. For a window that holds `repeats` of them the first so many are enough, if
-    they have no end either: when the window lets one go, the one that takes its place is the same.
+    An unbounded element has ever more intervals. For a window that holds `repeats` of them the first `repeats` are
+    enough, if these are unbounded, too: an expiring one would be replaced by an equal one.
     """
 
     def __init__(self, length_us: int, repeats: int | None = None) -> None:
@@ -51,10 +51,10 @@ class SplitOperator(Operator):
         batch = Batch.concat([*(Batch(f) for f in self.rest.take_before(watermark.time)), inputs[0]])
         start, end = batch.start, batch.end
         reach = np.minimum(end, watermark.time)
-        count = -((start - reach) // self.length_us)  # pieces that begin before the slice or the element ends
+        count = -((start - reach) // self.length_us)  # intervals that begin before the slice or the element ends
         endless = reach == FOREVER
         if endless.any():
-            assert self.repeats is not None, "what never ends is cut for a window only"
+            assert self.repeats is not None, "unbounded elements are split for a window only"
             count[endless] = self.repeats
         rows, number = expand(np.zeros(len(batch), dtype=np.int64), count)
         begin = start[rows] + number * self.length_us

@@ -1,5 +1,4 @@
-"""Operators that look at one element at a time: filter, map, time window, granularity, repeat, and the merge of a
-union."""
+"""Stateless operators: filter, map, time window, granularity, repeat, and the merge of a union."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ class ProjectOperator(Operator):
 
 
 class TimeWindowOperator(Operator):
-    """Time window: extend each chronon by the range, aligned to the slide.
+    """Time window: extend each instant by the range, aligned to the slide.
 
     Law    snapshot(out, t) = the elements of in with T - range <= s < T, T = floor((t + 1) / slide) * slide
     Emits  elements that may start after the slice: a reorder buffer follows where the slide is not one chronon
@@ -57,7 +56,7 @@ class TimeWindowOperator(Operator):
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         start, end = window(inputs[0].start, self.range_us, self.slide_us)
-        end = np.where(inputs[0].end == FOREVER, FOREVER, end)  # one of the pieces that stand for all of their kind
+        end = np.where(inputs[0].end == FOREVER, FOREVER, end)  # one of the intervals that represent all of their kind
         moved = inputs[0].with_times(start, end)
         sees_all = self.range_us is None or self.slide_us <= self.range_us
         return moved if sees_all else moved.keep(start < end)
@@ -94,7 +93,7 @@ class InsertStreamOperator(Operator):
 
 
 class RepeatOperator(Operator):
-    """Each element as often as an expression over its payload says.
+    """Each element with a multiplicity computed from its payload.
 
     Law    snapshot(out, t) = each row of snapshot(in, t), n times
     """

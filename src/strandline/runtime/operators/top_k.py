@@ -34,7 +34,7 @@ NO_LIMIT = 2**62
 
 @dataclass(frozen=True, slots=True)
 class _Elements:
-    """Elements with what the order makes of them: the number of their group, their level in it, and when they count."""
+    """Elements with their order: the number of their group, their level in it, and when they count."""
 
     frame: pl.DataFrame
     group: Index
@@ -48,13 +48,13 @@ class _Elements:
 
 
 class TopKOperator(Operator):
-    """Keep the first `limit` rows in an order, or of each partition, and all that are level with the last of them; with
-    a column for the `place`, say in which place each of them is.
+    """Top-k with ties: keep the first `limit` rows in an order, or of each partition, and the ties of the last of them;
+    with a column for the `place`, also their rank.
 
     Law    snapshot(out, t) = the rows of snapshot(in, t) that fewer than `limit` rows precede
-    State  the elements that have not ended and may yet be among the first: those that fewer than `limit` precede that
-           end no earlier; and of older ones some more, until it pays to drop them
-    Emits  for each the pieces of time in which it is among the first, cut at the progress
+    State  the elements that may still enter the top k: those preceded by fewer than `limit` that end no earlier; and
+           some older ones, until it pays to drop them
+    Emits  for each the intervals in which it is in the top k, cut at the watermark
 
         limit=1, smallest first     3 [========)          3 [==)   [==)
                                     2    [==)        out  2    [==)
@@ -87,7 +87,7 @@ class TopKOperator(Operator):
         return self._pieces(elements)
 
     def _keep(self, elements: _Elements, held: int) -> None:
-        """Have in the state who may yet be among the first."""
+        """Retain the elements that may still enter the top k."""
         goes_on = np.flatnonzero(elements.end >= self.watermark)
         by_end = goes_on[_descending(elements.end[goes_on])]
         useful = np.zeros(len(elements.end), np.bool_)
@@ -98,13 +98,13 @@ class TopKOperator(Operator):
         self.valid.append(elements.frame.slice(held).filter(pl.Series(useful[held:])))
 
     def _pieces(self, elements: _Elements) -> Batch:
-        """When the elements are among the first, up to the progress."""
+        """Intervals in which elements are in the top k, up to the watermark."""
         stays = elements.end >= self.watermark
         by_start = np.arange(len(stays)) if is_sorted(elements.start) else np.argsort(elements.start, kind="stable")
         seen = self._among_first(elements, by_start, elements.start[by_start], stays[by_start])
         rows = np.sort(by_start[seen])
         group, start = elements.group[rows], elements.start[rows]
-        # Where nobody comes and nobody goes, who is there is among the first all the time.
+        # Without arrivals and departures, the members stay in the top k all the time.
         updates = np.zeros(int(group.max(initial=-1)) + 1, np.bool_)
         updates[group[(start > elements.start.min(initial=self.watermark)) | ~stays[rows]]] = True
         still = ~updates[group] if self.place is None else np.zeros(len(rows), np.bool_)
@@ -178,7 +178,7 @@ class TopKPrefilterOperator(Operator):
         start, end = window(batch.start, self.range_us, self.slide_us)
         group, _ = group_codes(batch.frame, self.partition)
         if self.range_us is not None:
-            # Who comes earlier leaves earlier, so that only those that leave together are always there together.
+            # Earlier elements expire earlier, so only those that expire together are always present together.
             _, leaving = np.unique(end, return_inverse=True)
             _, group = np.unique(group * (int(leaving.max(initial=0)) + 1) + leaving, return_inverse=True)
         rows = np.arange(len(start)) if is_sorted(start) else np.argsort(start, kind="stable")
@@ -202,7 +202,7 @@ def _descending(values: Times) -> Index:
 
 
 def _same_level(differs: Mask) -> tuple[Index, Index]:
-    """For each place the first and the last one on its level, from where a place differs from the one before it."""
+    """First and last position of the ties of each position, from where a position differs from its predecessor."""
     if not len(differs):
         return np.zeros(1, np.int64), np.zeros(1, np.int64)
     tails = np.flatnonzero(np.append(differs, True))

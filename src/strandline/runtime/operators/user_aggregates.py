@@ -1,8 +1,8 @@
-"""Aggregates of the user's that can take values out again: the state of a group is carried from slice to slice.
+"""Invertible user-defined aggregates: the state of a group is carried from slice to slice.
 
-What a group holds after a run is what came up to then without what went. Both are merged in order of time, so a slice
-costs as much as it has events, however large the groups are. Nothing is left over when a group runs empty: its next
-value begins a new life, and what rounding has done to the state before is gone.
+The state of a group after a run is all arrivals up to then without all departures. Both are merged in order of time, so
+a slice costs as much as it has events, however large the groups are. Nothing is left over when a group runs empty: its
+next value begins a new epoch, and what rounding has done to the state before is gone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class GroupEpochs:
 
     @staticmethod
     def of(groups: Index, counts: Index) -> GroupEpochs:
-        """From the group of each run, in order of time, and how many values the group has after it."""
+        """Built from the group of each run, in order of time, and the number of values of the group after it."""
         order = np.argsort(groups, kind="stable")
         begins = np.ones(len(order), bool)
         begins[1:] = (groups[order][1:] != groups[order][:-1]) | (counts[order][:-1] == 0)
@@ -53,7 +53,7 @@ def run_totals(
 ) -> States:
     """The state of its group after each of some runs that leave the group with values."""
     came, last = _up_to(user, pool, coming, epochs, runs)
-    assert came is not None and (last >= 0).all(), "a group with values has got them"
+    assert came is not None and (last >= 0).all(), "a group with values has a state"
     totals = came.take(last)
     gone, last = _up_to(user, pool, going, epochs, runs)
     lost = np.flatnonzero(last >= 0)
@@ -68,8 +68,7 @@ def run_totals(
 def _up_to(
     user: UserAggregate, pool: States, updates: GroupUpdates, epochs: GroupEpochs, runs: Index
 ) -> tuple[States | None, Index]:
-    """What has moved since the group's life began, after each move; and which was the last move for each of `runs`,
-    -1 if there was none."""
+    """Updates since the group epoch began, after each update; and the last update of each run, -1 without one."""
     if not len(updates.run):
         return None, np.full(len(runs), -1)
     order = np.argsort(epochs.rank[updates.run], kind="stable")

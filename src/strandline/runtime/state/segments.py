@@ -25,7 +25,7 @@ HASH = "@hash"
 
 
 class StateRows:
-    """Rows that never change: in memory, or in a file that is opened when somebody looks."""
+    """Immutable rows: in memory, or in a file that is opened on access."""
 
     def __init__(
         self,
@@ -48,12 +48,12 @@ class StateRows:
     @property
     def frame(self) -> pl.DataFrame:
         if self._frame is None:
-            assert self._load is not None, "rows are in memory or know where they are"
+            assert self._load is not None, "rows are in memory or in a file"
             self._frame, self._load = self._load(), None
         return self._frame
 
     def release(self, load: Callable[[], pl.DataFrame]) -> None:
-        """Give up the rows in memory; they can be loaded again."""
+        """Release the rows in memory; they can be loaded again."""
         self._frame, self._load = None, load
         self.derived = {}
 
@@ -83,7 +83,7 @@ class Segment:
 
 @dataclass(slots=True)
 class State:
-    """What one operator keeps between batches."""
+    """State of one operator between batches."""
 
     numbers: dict[str, int] = field(default_factory=dict)
     segments: dict[str, list[Segment]] = field(default_factory=dict)
@@ -136,7 +136,7 @@ class SortedLog:
         return taken
 
     def rows(self) -> list[pl.DataFrame]:
-        """What has not been taken yet."""
+        """Rows that have not been removed."""
         return [s.frame.slice(s.facts["consumed"]) for s in self.segments]
 
     def _merge(self, window: slice) -> None:
@@ -170,13 +170,13 @@ class HashedLog:
             self._merge(window, after)
 
     def expire(self, now: Instant) -> None:
-        """Drop the segments whose last element has ended."""
+        """Drop the segments whose last element has expired."""
         self.segments = [s for s in self.segments if s.facts["until"] > now]
 
     def probe(self, hashes: Hashes, limit: int) -> Iterator[tuple[Segment, Index, Index]]:
         """For each segment the pairs (row of `hashes`, row of the segment) with equal hashes, about `limit` at a time.
 
-        `hashes` should be sorted: then the look-ups walk through the tables in order, which memory likes.
+        `hashes` should be sorted: then the probes walk through the tables in order, which is good for the cache.
         """
         for segment in self.segments:
             for rows, found in probe_segment(segment, hashes, limit):
@@ -195,7 +195,7 @@ def _hashed_segment(frame: pl.DataFrame) -> Segment:
 
 
 def column(segment: Segment, name: str) -> Times:
-    """A time column of a segment's rows as an array, looked up once."""
+    """A time column of a segment's rows as an array, loaded once."""
     derived = segment.stored.derived
     if name not in derived:
         derived[name] = times(segment.frame, name)

@@ -77,7 +77,7 @@ class StateStore:
         return states
 
     def write(self, batch: int, states: States) -> StoredVersion:
-        """Version `batch`. Nothing is synced here: the driver does that for all shards at once."""
+        """Write version `batch`. Nothing is synced here: the driver syncs all shards together."""
         self.directory.mkdir(parents=True, exist_ok=True)
         written: list[str] = []
         fragments: dict[str, list[dict[str, Any]]] = {}
@@ -133,7 +133,7 @@ class StateStore:
         _opened[str(path), checksum] = rows
 
     def _clean(self, batch: int) -> None:
-        """Forget old versions and the segments that only they used."""
+        """Remove old versions and the segments that only they used."""
         oldest = batch - VERSIONS_KEPT
         names = os.listdir(self.directory)
         versions = {name: int(match[1]) for name in names if (match := _MANIFEST_NAME.fullmatch(name))}

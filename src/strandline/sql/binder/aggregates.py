@@ -60,7 +60,7 @@ def described(user: UserAggregate) -> AggregateFunction:
 def bind_aggregate(
     function: AggregateFunction, node: ast.Function, bind: Bind, condition: Bind, time: Expression | None
 ) -> BoundAggregate:
-    """The meaning of a call. `condition` binds what FILTER says; `time` is what rows are ordered by, if clear."""
+    """Bind a call. `condition` binds the FILTER clause; `time` is the arrival order of the rows, if defined."""
     _check_form(function, node)
     order = tuple(_sorted(item, bind) for item in node.within or node.order)
     parameter: Value = None
@@ -96,7 +96,7 @@ def bind_aggregate(
         assert value is not None
         value = Call("array", (value,), kind)  # so that a NULL of the user's is not left out
     if node.filter is not None:
-        # An aggregate leaves out NULLs: what is filtered out becomes one.
+        # An aggregate ignores NULLs: filtered values become NULL.
         counted = Literal(True, BOOLEAN) if value is None else value
         kept = Case(((condition(node.filter), counted),), Literal(None, counted.type), counted.type)
         order = tuple(Sorted(kept, s.descending, s.nulls_first) if s.value == value else s for s in order)
@@ -122,7 +122,7 @@ def _check_form(function: AggregateFunction, node: ast.Function) -> None:
     if isinstance(node.arguments, ast.Star) and function.name != _TAKES_STAR:
         problem = f"{function.name} does not take *"
     elif isinstance(node.arguments, ast.Star) and node.distinct:
-        problem = "COUNT(DISTINCT *) counts what?"
+        problem = "COUNT(DISTINCT *) is not supported"
     elif count != wanted:
         counts = ("no argument", "one argument", "two arguments")
         problem = f"{function.name} takes {counts[wanted]}"
@@ -131,7 +131,7 @@ def _check_form(function: AggregateFunction, node: ast.Function) -> None:
     elif not within and node.within:
         problem = f"{function.name} does not take WITHIN GROUP"
     elif node.order and not function.ordered:
-        problem = f"{function.name} does not depend on an order"
+        problem = f"{function.name} does not take ORDER BY"
     elif within and node.distinct:
         problem = f"{function.name} does not take DISTINCT"
     if problem is not None:
@@ -142,7 +142,9 @@ def _check_form(function: AggregateFunction, node: ast.Function) -> None:
 def _sorted(item: ast.SortItem, bind: Bind) -> Sorted:
     value = bind(item.value)
     if value.type.element is not None:
-        raise BindError(f"ORDER BY {article(value.type)}", code="type-mismatch", hint=OF_ARRAYS, span=item.value.span)
+        raise BindError(
+            f"cannot ORDER BY {article(value.type)}", code="type-mismatch", hint=OF_ARRAYS, span=item.value.span
+        )
     if value.type == NULL:
         value = cast_to(value, VARCHAR)
     return Sorted(value, item.descending, item.nulls_first)
@@ -158,9 +160,9 @@ def _fraction(node: ast.Function, bind: Bind) -> float:
         if 0.0 <= fraction <= 1.0:
             return fraction
     raise BindError(
-        f"the fraction of {node.name.name.lower()} is not a number between 0 and 1",
+        f"the fraction of {node.name.name.lower()} must be a number between 0 and 1",
         code="type-mismatch",
-        hint="Write PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x) for the number that nine tenths lie below.",
+        hint="Write PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x) for the 90th percentile.",
         span=node.arguments[0].span,
     )
 
@@ -171,7 +173,7 @@ def _separator(node: ast.Function, bind: Bind) -> str:
     if isinstance(value, Literal) and isinstance(value.value, str):
         return value.value
     raise BindError(
-        f"the separator of {node.name.name.lower()} is not a text literal",
+        f"the separator of {node.name.name.lower()} must be a text literal",
         code="type-mismatch",
         hint="Write STRING_AGG(x, ', ').",
         span=node.arguments[1].span,
@@ -181,9 +183,9 @@ def _separator(node: ast.Function, bind: Bind) -> str:
 def _by_time(name: str, node: ast.Function, time: Expression | None) -> Sorted:
     if time is None:
         raise BindError(
-            f"{name} of rows that are in no order",
+            f"{name} needs ORDER BY here: the rows have no arrival order",
             code="aggregate-order",
-            hint=f"Write {name.upper()}(x ORDER BY y). Only the rows of a single stream have an order of their own.",
+            hint=f"Write {name.upper()}(x ORDER BY y). Only the rows of a single stream have an arrival order.",
             span=node.span,
         )
     return Sorted(time, False, False)
@@ -193,8 +195,8 @@ def _check_distinct(name: str, node: ast.Function, value: Expression | None, ord
     by_order = name in ("string_agg", "array_agg") or isinstance(node.definition, UserAggregate)
     if node.distinct and by_order and any(item.value != value for item in order):
         raise BindError(
-            "an aggregate with DISTINCT is ordered by something else than its values",
+            "in an aggregate with DISTINCT, ORDER BY must be by the argument",
             code="aggregate-order",
-            hint="Which of several equal values would count? Order by the argument itself.",
+            hint="Order by the argument itself.",
             span=node.span,
         )

@@ -157,9 +157,9 @@ class Binder:
         for query, columns in zip(queries, schemas, strict=True):
             if len(columns) != len(schemas[0]):
                 raise BindError(
-                    f"{operator} of {len(schemas[0])} and {len(columns)} columns",
+                    f"each {operator} branch must have {len(schemas[0])} columns, found {len(columns)}",
                     code="union-columns",
-                    hint="All branches need the same number of columns.",
+                    hint="Select the same number of columns in each branch.",
                     span=query.span,
                 )
         kinds = [
@@ -178,7 +178,7 @@ class Binder:
                 query = queries[count - 1]
                 listed = isinstance(query, ast.Select) and not any(isinstance(i.value, ast.Star) for i in query.items)
                 raise BindError(
-                    f'{operator} of {columns[0].type} and {columns[count - 1].type} in column "{columns[0].name}"',
+                    f'{operator} types {columns[0].type} and {columns[count - 1].type} of "{columns[0].name}" differ',
                     code="union-types",
                     hint="CAST one of them to the type of the other.",
                     span=query.items[position].span if isinstance(query, ast.Select) and listed else query.span,
@@ -225,9 +225,12 @@ class Binder:
         columns = []
         for output, value in zip(outputs, values, strict=False):
             if value.type == INTERVAL:
-                hint = "Results hold no INTERVAL; write epoch(later) - epoch(earlier) for seconds."
+                hint = "Write epoch(later) - epoch(earlier) for seconds."
                 raise BindError(
-                    f'column "{output.name}" is an INTERVAL', code="interval-output", hint=hint, span=output.span
+                    f'output column "{output.name}" cannot be an INTERVAL',
+                    code="interval-output",
+                    hint=hint,
+                    span=output.span,
                 )
             kept = value if in_union or value.type != NULL else cast_to(value, VARCHAR)
             columns.append((Column(self.ids.fresh(prefix + output.name), output.name, kept.type), kept))
@@ -300,9 +303,9 @@ class Binder:
         self.subqueries += 1
         if self.subqueries > MAX_SUBQUERIES:
             raise BindError(
-                "the subqueries inside of each other make too large a plan",
+                "the plan of the nested subqueries is too large",
                 code="too-large",
-                hint="IN, ANY and ALL below OR or in the SELECT list count twice, with all in them. Nest fewer.",
+                hint="IN, ANY and ALL outside a top-level AND expand to two joins each; nest fewer.",
                 span=query.span,
             )
         source, scope = bind_tables(self, query.tables)
@@ -319,9 +322,9 @@ def _first_rows(top: ast.Ordered, columns: Sequence[Column], rest: Sequence[Colu
     """The first rows of a query; `rest` are the columns of ORDER BY that it does not list."""
     if rest and isinstance(plan, Distinct):
         raise BindError(
-            "SELECT DISTINCT is ordered by something that it does not list",
+            "for SELECT DISTINCT, ORDER BY expressions must appear in the select list",
             code="order-by-output",
-            hint="Which of several rows that become one would count? Order by a column of the answer.",
+            hint="Order by an output column.",
             span=top.span,
         )
     named, hidden = [(column.name, column) for column in columns], iter(rest)
@@ -330,9 +333,9 @@ def _first_rows(top: ast.Ordered, columns: Sequence[Column], rest: Sequence[Colu
         column = listed_column(item.value, named) or next(hidden, None)
         if column is None:
             raise BindError(
-                "ORDER BY something that is not a column of the answer",
+                "ORDER BY expression is not in the select list",
                 code="order-by-output",
-                hint="Name a column of the answer, or its position.",
+                hint="Order by an output column or its position.",
                 span=item.span,
             )
         keys.append(sort_key(item, ColumnRef(column.id, column.type)))
@@ -364,7 +367,7 @@ def _check_height(plan: Plan, span: Span) -> None:
             raise BindError(
                 f"the plan is deeper than {MAX_PLAN_HEIGHT} operators",
                 code="too-deep",
-                hint="Join fewer streams in one query, or build on fewer named queries.",
+                hint="Join fewer streams in one query, or nest fewer named queries.",
                 span=span,
             )
         pending.extend((child, height + 1) for child in sources(node))

@@ -1,4 +1,4 @@
-"""Functions and aggregates of the user's: how they are declared, and which calls of a statement mean them.
+"""Binding of user-defined functions and aggregates: their declarations, and their calls in a statement.
 
 This comes before binding: the calls are marked in the syntax tree, wherever they stand.
 """
@@ -39,13 +39,12 @@ def define_aggregate(
     evaluate: Callable[[Any], Any],
     inverse: Callable[[Any, Any], Any] | None,
 ) -> UserAggregate:
-    """An aggregate as the user declares it."""
     _check(name, arguments)
     if len(arguments) > 1:
         raise CatalogError(
-            f"aggregate {name} has more than one argument",
+            f"aggregate {name} must have exactly one argument",
             code="function-arguments",
-            hint="An aggregate takes one value per row: compute it from several columns with an expression.",
+            hint="Combine several columns in an expression.",
         )
     types = tuple(map(parse_type, arguments))
     return UserAggregate(name.lower(), types, parse_type(returns), initialize, merge, evaluate, inverse)
@@ -54,19 +53,19 @@ def define_aggregate(
 def _check(name: str, arguments: Sequence[str]) -> None:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name.upper() in (*RESERVED, *CHANGES):
         raise CatalogError(
-            f'"{name}" cannot be the name of a function',
+            f'invalid function name "{name}"',
             code="function-name",
-            hint="A name is a letter, then letters, digits and _; it is no reserved word.",
+            hint="Use a letter, then letters, digits and _; not a reserved word.",
         )
     if name.lower() in {*FUNCTIONS, *ALIASES, *_FORMS} or find_aggregate(name) is not None:
         raise CatalogError(
-            f"there is a function {name.lower()} already", code="function-exists", hint="Choose another name."
+            f"function {name.lower()} already exists", code="function-exists", hint="Choose another name."
         )
     if isinstance(arguments, str) or not arguments:
         raise CatalogError(
-            f"function {name} needs a list of argument types",
+            f"function {name} must have a list of argument types",
             code="function-arguments",
-            hint='Write arguments=["DOUBLE"]; what needs no argument is a constant.',
+            hint='Write arguments=["DOUBLE"]; a function without arguments is a constant.',
         )
 
 

@@ -20,10 +20,9 @@ TIME_TYPES: Final = ("TIMESTAMP", "DATE", "BIGINT")
 
 
 def bind_create_stream(statement: ast.CreateStream, known: KnownRows | None = None) -> BaseStream:
-    """The stream that `CREATE STREAM name (columns) SOURCE …` declares; whether the source exists is not asked.
+    """The stream that `CREATE STREAM name (columns) SOURCE …` declares; the source itself is not checked.
 
-    Where the columns are left out, they are what the source knows of its rows; and so are the time and the order,
-    unless the statement says more.
+    Omitted columns, time and order are those that the source provides.
     """
     columns = _columns(statement, known)
     time_column = None if statement.time_column is None else _time_column(statement, columns, statement.time_column)
@@ -53,7 +52,7 @@ def _bad_input(clause: ast.BadInput | None) -> BadInput:
 def _statistics(
     statement: ast.CreateStream, columns: tuple[tuple[str, Type], ...], known: KnownRows | None
 ) -> StreamStatistics:
-    """What `WITH (…)` says about the rows, and what the source knows itself."""
+    """Statistics of `WITH (…)`, completed by those of the source."""
     rate = known.rate if known is not None else None
     values: dict[str, float] = {}
     names = {name.lower(): name for name, _ in columns}
@@ -64,7 +63,7 @@ def _statistics(
             name = names.get(hint.column.name.lower())
             if name is None:
                 raise BindError(
-                    f'stream "{statement.name.name}" has no column "{hint.column.name}"',
+                    f'column "{hint.column.name}" does not exist in stream "{statement.name.name}"',
                     code="unknown-column",
                     hint=suggestion(hint.column.name, names.values(), "Columns are"),
                     span=hint.column.span,
@@ -72,9 +71,9 @@ def _statistics(
             values[name] = hint.value
         else:
             raise BindError(
-                f'there is no hint "{hint.name.name}"',
+                f'unknown hint "{hint.name.name}"',
                 code="unknown-hint",
-                hint="Hints are rate, in rows per second, and distinct(column), the number of its values.",
+                hint="Hints are rate, in rows per second, and distinct(column), its number of distinct values.",
                 span=hint.name.span,
             )
     return StreamStatistics(rate, values)
@@ -92,7 +91,7 @@ def declaration(
     if until is not None:
         begin = (
             "" if ordered_by is None else f"FROM {_written(ordered_by)} "
-        )  # without it the parser says what is missing
+        )  # without it the parser reports what is missing
         words.append(f"VALID {begin}UNTIL {_written(until)}")
     elif ordered_by is not None:
         words.append(f"ORDERED BY {_written(ordered_by)}")
@@ -111,7 +110,7 @@ def _written(name: str) -> str:
 
 
 def bind_connector(connector: ast.Connector) -> SourceCall:
-    """A source or sink with its values; whether it exists, or is allowed, is not asked."""
+    """A source or sink with its values; whether it exists, or is allowed, is not checked."""
     options = {_folded(name): value.value for name, value in connector.options}
     return SourceCall(_folded(connector.function), tuple(argument.value for argument in connector.arguments), options)
 
@@ -120,18 +119,16 @@ def _columns(statement: ast.CreateStream, known: KnownRows | None) -> tuple[tupl
     if not statement.columns:
         if known is None:
             raise BindError(
-                f"{statement.source.function.name}() does not know the columns of its rows",
+                f"{statement.source.function.name}() needs a column list",
                 code="columns-missing",
-                hint=f"Name them: CREATE STREAM {statement.name.name} (column TYPE, …) SOURCE ….",
+                hint=f"Declare the columns: CREATE STREAM {statement.name.name} (column TYPE, …) SOURCE ….",
                 span=statement.source.span,
             )
         return known.columns
     seen: set[str] = set()
     for column in statement.columns:
         if column.name.name.lower() in seen:
-            raise BindError(
-                f'column "{column.name.name}" is declared twice', code="duplicate-column", span=column.name.span
-            )
+            raise BindError(f'duplicate column "{column.name.name}"', code="duplicate-column", span=column.name.span)
         seen.add(column.name.name.lower())
     return tuple((column.name.name, column.type.type) for column in statement.columns)
 
@@ -144,7 +141,7 @@ def _end_column(statement: ast.CreateStream, columns: tuple[tuple[str, Type], ..
         raise BindError(
             f'"{end}" is both the start and the end of an interval',
             code="empty-interval",
-            hint="The row would never be valid: an interval does not contain its end.",
+            hint="Name two columns: an interval excludes its end, so the row would never be valid.",
             span=statement.end_column.span,
         )
     return end
@@ -163,9 +160,9 @@ def _time_column(statement: ast.CreateStream, columns: tuple[tuple[str, Type], .
     name, kind = found
     if kind.name not in TIME_TYPES:
         raise BindError(
-            f'the time column "{name}" is {kind}',
+            f'the time column "{name}" cannot be of type {kind}',
             code="time-column-type",
-            hint="A time column is a TIMESTAMP, a DATE, or a BIGINT in microseconds since 1970.",
+            hint="Use a TIMESTAMP, a DATE, or a BIGINT in microseconds since 1970.",
             span=wanted.span,
         )
     return name

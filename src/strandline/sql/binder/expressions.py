@@ -1,4 +1,4 @@
-"""Scalar expressions bound: from what is written to typed calls over the columns in scope.
+"""Binding of scalar expressions: from syntax to typed calls over the columns in scope.
 
 Overloads are resolved, and the casts that a function asks for become explicit. What only some clauses may contain, as
 subqueries, aggregates, GROUPING and RANK(), is refused here; the binders of those clauses override the method.
@@ -31,7 +31,7 @@ COMPARISONS: Final = frozenset(("=", "<>", "<", "<=", ">", ">=", "in"))
 
 
 class Places:
-    """Where each use of a column stands in the text, by the identity of its node: equal nodes have many places."""
+    """Spans of the uses of columns, by the identity of their nodes: equal nodes have many spans."""
 
     def __init__(self) -> None:
         self.spans: dict[int, tuple[Expression, Span]] = {}
@@ -71,17 +71,17 @@ class Scalars:
 
     def subquery(self, node: Subquery) -> Expression:
         raise BindError(
-            f"a subquery in {self.clause}",
+            f"cannot use a subquery in {self.clause}",
             code="misplaced-subquery",
-            hint="Subqueries stand in WHERE, HAVING and the SELECT list, outside of aggregates.",
+            hint="Use subqueries in WHERE, HAVING and the SELECT list, outside of aggregates.",
             span=node.span,
         )
 
     def rank(self, node: ast.Ranking) -> Expression:
         raise BindError(
-            f"RANK() in {self.clause}",
+            f"RANK() is not allowed in {self.clause}",
             code="misplaced-rank",
-            hint="Write QUALIFY RANK() OVER (…) <= 10, or rank in a subquery in FROM and ask around it.",
+            hint="Write QUALIFY RANK() OVER (…) <= 10, or compute the rank in a subquery in FROM.",
             span=node.span,
         )
 
@@ -90,7 +90,7 @@ class Scalars:
             hint = "Aggregate in a subquery in FROM, and aggregate that."
             message = f"{function.name} inside of another aggregate"
             raise BindError(message, code="nested-aggregate", hint=hint, span=node.span)
-        hints = {"WHERE": "Conditions on aggregates belong into HAVING."}
+        hints = {"WHERE": "Put conditions on aggregates into HAVING."}
         raise BindError(
             f"aggregate {function.name} is not allowed in {self.clause}",
             code="aggregate-not-allowed",
@@ -111,7 +111,7 @@ class Scalars:
         operand = self.operand(node)
         if operand.type not in (BOOLEAN, NULL):
             raise BindError(
-                f"{what or self.clause} needs a condition, not {article(operand.type)}",
+                f"argument of {what or self.clause} must be a condition, not {article(operand.type)}",
                 code="not-boolean",
                 hint="Compare it with something, as in x > 0 or x IS NOT NULL.",
                 span=node.span,
@@ -183,7 +183,7 @@ class Scalars:
         if operator in ("-", "~"):
             return self.apply("neg" if operator == "-" else "~", (node,), span)
         operand = self.operand(node)
-        call("neg", [operand], span)  # + changes nothing, but is defined for what - is defined for
+        call("neg", [operand], span)  # + changes nothing, but is defined where - is defined
         return operand.value
 
     def regexp_test(self, operator: str, text: ast.Expression, pattern: ast.Expression, span: Span) -> Expression:
@@ -233,7 +233,7 @@ class Scalars:
         if kind is None:
             kinds = " and ".join(dict.fromkeys(str(result.value.type) for result in results))
             raise BindError(
-                f"CASE has results of {kinds}",
+                f"CASE types {kinds} cannot be matched",
                 code="type-mismatch",
                 hint="CAST them to one type.",
                 span=node.span,
@@ -251,7 +251,7 @@ class Scalars:
         value, kind = self.bind(node.operand), node.type.type
         if not castable(value.type, kind):
             raise BindError(
-                f"{value.type} cannot be cast to {kind}",
+                f"cannot cast {value.type} to {kind}",
                 code="cannot-cast",
                 hint=_cast_hint(value.type),
                 span=node.span,
@@ -269,9 +269,9 @@ class Scalars:
         said = {"FILTER": node.filter, "DISTINCT": node.distinct, "ORDER BY": node.order or node.within}
         for words in (words for words, clause in said.items() if clause):
             raise BindError(
-                f"{words} in {name}, which is no aggregate",
+                f"{words} specified, but {name} is not an aggregate",
                 code="type-mismatch",
-                hint="Only aggregates look at several rows.",
+                hint="Remove it, or use an aggregate.",
                 span=node.span,
             )
         if isinstance(node.arguments, ast.Star):
@@ -316,14 +316,14 @@ class Scalars:
         unit = part_of(arguments[0].value)
         if unit is None:
             hint = f"Units are {', '.join(PARTS)}."
-            message = f"{name} does not know the unit {arguments[0].value}"
+            message = f"unknown unit {arguments[0].value} of {name}"
             raise BindError(message, code="unknown-unit", hint=hint, span=arguments[0].span)
         part = self.apply(unit, arguments[1:], span)
         return part if name == "extract" else cast_to(part, DOUBLE)
 
 
 def call(function: str, operands: list[Operand], span: Span) -> Expression:
-    """The function that fits the operands, applied to them after the casts that it asks for."""
+    """Resolve the overload for the operands, and apply it with its casts."""
     try:
         resolved = resolve(function, tuple(operand.type for operand in operands))
         pairs = zip(operands, resolved.argument_types, strict=True)
@@ -348,7 +348,7 @@ def _within(operand: Operand, low: Operand, high: Operand, span: Span) -> Expres
 
 
 def equality(one: Column, two: Column, span: Span) -> Expression:
-    """That two columns are equal; `span` is where that is asked for."""
+    """The equality of two columns; `span` is its place in the text."""
     return call("=", [Operand(ColumnRef(column.id, column.type), span) for column in (one, two)], span)
 
 
@@ -367,7 +367,7 @@ def _fitted(operand: Operand, kind: Type) -> Expression:
 def _check_repeatable(operand: Operand) -> None:
     if extent(operand.value).nodes > MAX_REPEATED_NODES:
         raise BindError(
-            "the operand is too large to be compared more than once",
+            "the operand is too large to be evaluated more than once",
             code="too-large",
             hint="Compute it in a subquery in FROM, and compare its column.",
             span=operand.span,

@@ -128,9 +128,9 @@ def _count_inlined(binder: Binder, stream: DerivedStream, span: Span) -> None:
     binder.inlined += size(stream.plan)
     if binder.inlined > MAX_INLINED:
         raise BindError(
-            "the queries behind these streams make too large a plan",
+            "the plan of the queries behind these streams is too large",
             code="too-large",
-            hint="A derived stream is its query, written out wherever it is read. Read it less often.",
+            hint="Each reference to a derived stream expands to its query; refer to it less often.",
             span=span,
         )
 

@@ -80,7 +80,7 @@ def grouping_key(node: ast.Expression, outputs: list[Output], scope: Scope) -> t
                     return output.node, output.name
         case ast.Number() | ast.Text() | ast.Truth() | ast.Null() | ast.TypedText() | ast.Interval():
             raise BindError(
-                "GROUP BY a constant",
+                "cannot GROUP BY a constant",
                 code="group-by-constant",
                 hint="Name a column, an output or the position of an output.",
                 span=node.span,
@@ -121,8 +121,8 @@ def _sets_of(element: ast.Grouping) -> list[tuple[ast.Expression, ...]]:
 
 
 def _too_many(span: Span) -> BindError:
-    hint = "Each of them is a group by of its own. List the ones that you need in GROUPING SETS."
-    return BindError(f"more than {MOST_SETS} grouping sets", code="too-many-groupings", hint=hint, span=span)
+    hint = "List only the needed ones in GROUPING SETS."
+    return BindError(f"too many grouping sets (maximum {MOST_SETS})", code="too-many-groupings", hint=hint, span=span)
 
 
 class Groups:
@@ -188,7 +188,7 @@ class Groups:
         name = self.named[column_id].name
         grouped = "Add it to GROUP BY" if self.keys else f"Add GROUP BY {name}"
         return BindError(
-            f'column "{name}" is neither grouped nor inside of an aggregate',
+            f'column "{name}" must appear in GROUP BY or be used in an aggregate',
             code="ungrouped-column",
             hint=f"{grouped}, or aggregate it, as in MAX({name}).",
             span=span,
@@ -202,9 +202,9 @@ class Groups:
             key = scalars.bind(argument)
             if key not in self.keys:
                 raise BindError(
-                    "GROUPING of something that is not grouped by",
+                    "arguments to GROUPING must be grouping expressions",
                     code="ungrouped-column",
-                    hint="Its arguments are expressions of GROUP BY.",
+                    hint="Use expressions of GROUP BY.",
                     span=argument.span,
                 )
             if key not in self.flags:
@@ -214,7 +214,7 @@ class Groups:
             value = flag if doubled is None else Call("+", (doubled, flag), BIGINT)
         if value is None:
             hint = "Write GROUPING(key)."
-            raise BindError("GROUPING of nothing", code="type-mismatch", hint=hint, span=node.span)
+            raise BindError("GROUPING must have at least one argument", code="type-mismatch", hint=hint, span=node.span)
         return value
 
     def plan(self, source: Plan) -> Plan:

@@ -1,4 +1,4 @@
-"""The values that a query writes down: numbers and texts to typed literals, and casts done ahead of time.
+"""Typed literals, and constant casts.
 
 All of this follows from a text and a type; no name has to be resolved.
 """

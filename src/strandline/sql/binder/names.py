@@ -1,4 +1,4 @@
-"""What a name in FROM means: a query of a WITH around it, else a stream or view of the catalog.
+"""Name resolution in FROM: a query of a WITH around it, else a stream or view of the catalog.
 
 A query of WITH is bound once, where it stands, so that one that is never read is checked as well; each use gets a copy
 under ids of its own.
@@ -37,7 +37,7 @@ class Names:
             raise BindError(
                 f'query "{name.name}" {reason}',
                 code="recursive-query",
-                hint="A query of WITH may read the ones before it.",
+                hint="Refer only to earlier queries of WITH.",
                 span=name.span,
             )
         stream = self.catalog.get(name.name, name.span)
@@ -53,8 +53,8 @@ class Names:
         table = tables[number].name
         if any(table.name.lower() == other.name.name.lower() for other in tables[:number]):
             raise BindError(f'the name "{table.name}" is used twice in WITH', code="duplicate-alias", span=table.span)
-        later = {other.name.name.lower(): "is defined further down" for other in tables[number + 1 :]}
-        return replace(self, unreadable={**self.unreadable, **later, table.name.lower(): "reads itself"})
+        later = {other.name.name.lower(): "is defined later" for other in tables[number + 1 :]}
+        return replace(self, unreadable={**self.unreadable, **later, table.name.lower(): "refers to itself"})
 
     def with_query(self, table: ast.CommonTable, plan: Plan) -> Names:
         """The names after a query of WITH, whose plan is given."""
@@ -79,7 +79,7 @@ def with_names(plan: Plan, names: tuple[ast.Identifier, ...], what: str) -> Plan
     taken: set[str] = set()
     for name in names:
         if name.name.lower() in taken:
-            raise BindError(f'column "{name.name}" is declared twice', code="duplicate-column", span=name.span)
+            raise BindError(f'duplicate column "{name.name}"', code="duplicate-column", span=name.span)
         if name.name.lower() in RESERVED_OUTPUTS:
             raise BindError(
                 f'the output name "{name.name}" is reserved',

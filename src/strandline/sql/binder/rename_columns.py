@@ -14,7 +14,7 @@ from strandline.logical.tree import map_expressions, transform_up
 
 
 def freshened(plan: Plan, fresh: Callable[[str], str]) -> Plan:
-    """The same plan under other ids, so that it can stand in one plan with its original."""
+    """The same plan under other ids, so that both can be in one plan."""
     names: dict[str, str] = {}
     refs: dict[str, Expression] = {}
 

@@ -1,4 +1,4 @@
-"""Aggregates that count for what drop boxes took: `scaled_count`, `scaled_sum`, and how far they may be off.
+"""Aggregates corrected for load shedding: `scaled_count`, `scaled_sum`, and their error bounds.
 
 This comes before binding. Every row of a stream stands for `1 / share` rows of its source, which is
 its weight w; a row of a join stands for the product of the weights. What is dropped is drawn by a hash, row by row, so
@@ -6,8 +6,8 @@ its weight w; a row of a join stands for the product of the weights. What is dro
     scaled_count(*) = Σ w            its variance is estimated by Σ w · (w - 1)
     scaled_sum(x)   = Σ w · x        its variance is estimated by Σ w · (w - 1) · x²
 
-and an error is 1.96 standard deviations: in 19 of 20 cases the true value is no farther away. In a join rows share
-their partners' fate, so these variances would be too small there: an error is only told over one stream.
+and an error is 1.96 standard deviations: in 19 of 20 cases the true value is no farther away. In a join results share
+dropped rows, so these variances would be too small there: an error is available over one stream only.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def rescaled(select: ast.Select) -> ast.Select:
 
 
 def as_if_whole(tree: Any) -> Any:
-    """The same in words that every database knows, where nothing was dropped."""
+    """The equivalent in standard SQL without shedding, for an oracle."""
 
     def plain(call: ast.Node) -> ast.Node:
         if not _is_scaled(call):
@@ -81,9 +81,9 @@ def not_weighted(table: ast.StreamTable) -> BindError:
 def _not_a_source(call: ast.Function | None, span: Span) -> BindError:
     name = "SCALED_COUNT and the like" if call is None else call.name.name.upper()
     return BindError(
-        f"{name} over something that is not a stream of a source",
+        f"{name} needs a stream with a source",
         code="scaled-over-query",
-        hint="Rows are dropped at sources: read the stream itself in FROM, where they can be counted for.",
+        hint="Rows are dropped at sources: name the stream itself in FROM.",
         span=span,
     )
 
@@ -92,9 +92,9 @@ def _check(call: ast.Function, tables: int) -> None:
     name = call.name.name.lower()
     if call.distinct or call.order or call.within:
         raise BindError(
-            f"{name.upper()} takes no DISTINCT and no ORDER BY",
+            f"{name.upper()} does not take DISTINCT or ORDER BY",
             code="scaled-distinct",
-            hint="How many different values were dropped cannot be told from those that are left.",
+            hint="Remove it: the number of dropped distinct values cannot be estimated from the rest.",
             span=call.span,
         )
     fits = "count" in name if isinstance(call.arguments, ast.Star) else len(call.arguments) == 1
@@ -107,10 +107,10 @@ def _check(call: ast.Function, tables: int) -> None:
         )
     if name.endswith("_error") and tables > 1:
         raise BindError(
-            f"{name.upper()} over a join",
+            f"{name.upper()} cannot be used over a join",
             code="error-over-join",
-            hint="Results that share a row are lost together, so their error is larger than the sum tells. Over one "
-            "stream it is known; scaled_count and scaled_sum are right on average over joins, too.",
+            hint="Results that share a row are lost together, so the error would be underestimated. Use it over one "
+            "stream; scaled_count and scaled_sum are unbiased over joins, too.",
             span=call.span,
         )
 

@@ -20,7 +20,7 @@ VALIDITY: Final = ("valid_from", "valid_until")
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """What one entry of FROM makes visible, and under which name."""
+    """One entry of FROM: its visible columns and its alias."""
 
     alias: str
     columns: tuple[Column, ...]
@@ -32,7 +32,7 @@ class Relation:
 
     @property
     def is_named(self) -> bool:
-        """Whether the user can name it; what USING has merged has an alias of ours."""
+        """True if the user can name it; a relation merged by USING has an internal alias."""
         return not self.alias.startswith("#")
 
     @property
@@ -58,13 +58,13 @@ class Scope:
         return own | self.outer_ids()
 
     def time(self) -> Column | None:
-        """What the rows are in order of, if that is clear: the time column of the only stream."""
+        """Arrival order of the rows, if defined: the time column of the only stream."""
         if len(self.relations) != 1:
             return None
         return next((c for c in self.relations[0].columns if c.id == self.relations[0].time_column), None)
 
     def validity(self, name: ast.ColumnName) -> Expression | None:
-        """What `valid_from` or `valid_until` means, where no column has that name."""
+        """Meaning of `valid_from` or `valid_until`, where no column has that name."""
         word = name.column.name.lower()
         if word not in VALIDITY or self._has_column(name):
             return None
@@ -73,9 +73,9 @@ class Scope:
         instant = relations[0].validity[VALIDITY.index(word)] if len(relations) == 1 else None
         if instant is None and (named or name.qualifier is None):
             raise BindError(
-                f"{word} of rows for which that is not known",
+                f"{word} is not defined for these rows",
                 code="validity",
-                hint="It is known for a single stream in a window by time; of several, write name.valid_from.",
+                hint="It is defined for a single stream in a time window; for several streams, write name.valid_from.",
                 span=name.span,
             )
         return instant
@@ -91,9 +91,9 @@ class Scope:
         for relation in other.relations:
             if relation.alias.lower() in taken:
                 raise BindError(
-                    f'the name "{relation.alias}" is used twice in FROM',
+                    f'stream name "{relation.alias}" specified more than once',
                     code="duplicate-alias",
-                    hint=f"Give one of them another name: {relation.stream or '(SELECT …)'} AS other.",
+                    hint=f"Give one of them an alias: {relation.stream or '(SELECT …)'} AS other.",
                     span=relation.span,
                 )
         return Scope(self.relations + other.relations)
@@ -103,7 +103,7 @@ class Scope:
         return [(r, column) for r in self.relations for column in r.visible if name.matches(column.name)]
 
     def using(self, left: Scope, right: Scope, merged: tuple[Column, ...], span: Span) -> Scope:
-        """This scope of a join whose sides share columns: they are visible once, before all others."""
+        """The scope of a join with USING: common columns are visible once, before all others."""
         names = {column.name.lower() for column in merged}
         hidden = {c.id for side in (left, right) for r in side.relations for c in r.visible if c.name.lower() in names}
         others = tuple(replace(r, merged=r.merged | hidden) for r in self.relations)
@@ -116,9 +116,9 @@ class Scope:
         renamed = [r.alias for r in self.relations if r.stream is not None and qualifier.matches(r.stream)]
         hint = suggestion(qualifier.name, [r.alias for r in self.relations if r.is_named], "Names are")
         raise BindError(
-            f'the name "{qualifier.name}" is not known here',
+            f'missing FROM-clause entry for "{qualifier.name}"',
             code="unknown-alias",
-            hint=f'The stream is called "{renamed[0]}" here.' if renamed else hint,
+            hint=f'Use its alias "{renamed[0]}".' if renamed else hint,
             span=qualifier.span,
         )
 
@@ -146,7 +146,7 @@ class Scope:
         return matches[0][1]
 
     def _is_own(self, name: ast.ColumnName) -> bool:
-        """Whether this query has something of the name, or nobody has: then it is for this one to complain."""
+        """True if the name belongs to this query, or to none: then this one reports the error."""
         assert self.outer is not None
         return self._has(name) or not self.outer._has_around(name)
 

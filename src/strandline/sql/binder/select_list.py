@@ -1,4 +1,4 @@
-"""The SELECT list: stars expanded, and a name of its own for every output column.
+"""SELECT list: expansion of stars, and a unique name for every output column.
 
 Outputs are still syntax here; whether the SELECT groups decides how they are bound.
 """
@@ -17,7 +17,7 @@ from strandline.sql.binder.literals import article
 from strandline.sql.binder.scope import Scope
 
 RESERVED_OUTPUTS: Final = ("valid_from", "valid_until")
-# Stars multiply: each of `SELECT *, * FROM …` doubles what it reads.
+# Stars multiply: each of `SELECT *, * FROM …` doubles the columns that it reads.
 MAX_COLUMNS: Final = 2_000
 
 
@@ -40,7 +40,7 @@ def output_columns(items: tuple[ast.Item, ...], scope: Scope) -> list[Output]:
             raise BindError(
                 f"the query has more than {MAX_COLUMNS:,} columns",
                 code="too-large",
-                hint="Name the columns that you need.",
+                hint="List the needed columns.",
                 span=item.span,
             )
         for node in expanded:
@@ -130,12 +130,14 @@ def listed_column(node: ast.Expression, named: Sequence[tuple[str, Listed]]) -> 
 
 
 def is_listed(node: ast.Expression, outputs: list[Output]) -> bool:
-    """Whether an element of ORDER BY is an output."""
+    """True if an element of ORDER BY is an output."""
     return listed_column(node, [(output.name, output) for output in outputs]) is not None
 
 
 def sort_key(item: ast.SortItem, column: ColumnRef) -> SortKey:
     """The column of ORDER BY that an element of it has become."""
     if column.type.element is not None:
-        raise BindError(f"ORDER BY {article(column.type)}", code="type-mismatch", hint=OF_ARRAYS, span=item.value.span)
+        raise BindError(
+            f"cannot ORDER BY {article(column.type)}", code="type-mismatch", hint=OF_ARRAYS, span=item.value.span
+        )
     return SortKey(column, item.descending, item.nulls_first)

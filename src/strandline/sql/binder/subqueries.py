@@ -107,21 +107,21 @@ class ClauseScalars(Scalars):
         # The operand first: a subquery in it is applied to the source before this one.
         operand = self.operand(node.operand)
         right, outputs = self.binder.subquery(node.query, self.scope)
-        _check_one_column(outputs, "A subquery that is compared with a value has one column.", node.query)
+        _check_one_column(outputs, "Select only the column to compare with.", node.query)
         return right, _has_truth(call(node.operator, [operand, outputs[0]], node.span), truth)
 
     def single(self, node: ast.ScalarQuery) -> Expression:
         """The value of a subquery that has one column and at most one row."""
         right, outputs = self.binder.subquery(node.query, self.scope)
         _check_at_most_one_row(node.query, right, self.scope)
-        _check_one_column(outputs, "A subquery that is a value has one column.", node.query)
+        _check_one_column(outputs, "Select only the column that is the value.", node.query)
         value = outputs[0].value
         match right:
             case Filter(having, Aggregate((), _, _) as groups):
                 # A value that HAVING takes away is NULL, like that of a row that is not there.
                 right, value = groups, Case(((having, value),), Literal(None, value.type), value.type)
             case _ if _is_first_value(from_clause(right)):
-                right = with_from_clause(right, Distinct(from_clause(right)))  # rows that are level have the same value
+                right = with_from_clause(right, Distinct(from_clause(right)))  # ties have the same value
         column = Column(self.binder.ids.fresh("scalar.value"), "value", value.type)
         self.add("single", column, value, right, node.span)
         return ColumnRef(column.id, column.type)
@@ -132,7 +132,7 @@ class ClauseScalars(Scalars):
 
 def _check_one_column(outputs: list[Operand], hint: str, query: ast.Query) -> None:
     if len(outputs) != 1:
-        message = f"the subquery has {len(outputs)} columns"
+        message = f"subquery must return one column, found {len(outputs)}"
         raise BindError(message, code="subquery-columns", hint=hint, span=query.span)
 
 
@@ -142,13 +142,12 @@ def _check_at_most_one_row(query: ast.Query, plan: Plan, scope: Scope) -> None:
     grouped = isinstance(query, ast.Select) and bool(query.group_by)
     if grouped or not (_is_first_value(from_clause(plan)) or _has_one_row(plan, scope)):
         hint = (
-            "Aggregate it, as in (SELECT MAX(x) FROM …), read it through WINDOW(ROWS 1), or ask with IN, ANY, ALL or "
-            "EXISTS."
+            "Aggregate it, as in (SELECT MAX(x) FROM …), read it through WINDOW(ROWS 1), or use IN, ANY, ALL or EXISTS."
         )
         if isinstance(query, ast.Ordered) and query.limit == 1:
-            hint = "LIMIT 1 keeps rows that are level. Order by the value too: (SELECT x FROM … ORDER BY y, x LIMIT 1)."
+            hint = "LIMIT 1 keeps ties. Order by the value too: (SELECT x FROM … ORDER BY y, x LIMIT 1)."
         raise BindError(
-            "a subquery that is a value may have several rows", code="subquery-rows", hint=hint, span=query.span
+            "a scalar subquery may return more than one row", code="subquery-rows", hint=hint, span=query.span
         )
 
 

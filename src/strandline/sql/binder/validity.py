@@ -1,5 +1,4 @@
-"""`valid_from` and `valid_until` in expressions: when a row of a stream enters the window through which it is read, and
-when it leaves it.
+"""`valid_from` and `valid_until` in expressions: the interval of a row in the window through which it is read.
 
 Both follow from the row's own time, so they are expressions over its time column.
 """
@@ -50,7 +49,6 @@ def validity(stream: BaseStream, columns: tuple[Column, ...], table: ast.StreamT
 
 
 def _instant(time: ColumnRef, span: Span) -> Expression:
-    """A time column as a TIMESTAMP."""
     match time.type.name:
         case "TIMESTAMP":
             return time

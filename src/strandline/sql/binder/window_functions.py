@@ -1,4 +1,4 @@
-"""RANK() OVER (…): the places of rows in an order, as further columns of what a SELECT reads.
+"""RANK() OVER (…): ranks as further columns of the input of a SELECT.
 
 A place is counted among all rows that are left after WHERE, GROUP BY and HAVING, so the columns come above these and
 below the list of outputs. What limits the places is a condition like any other, from which the optimizer derives which
@@ -24,14 +24,14 @@ from strandline.sql.binder.syntax import Tree, own_nodes, rewrite
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """By what rows are ranked: two RANK() that say the same are one column."""
+    """Sort order of a ranking: two equal RANK() are one column."""
 
     partition: tuple[ColumnRef, ...]
     order: tuple[SortKey, ...]
 
 
 class Ranks:
-    """The rankings of one SELECT: what they are computed from, and the columns of their places."""
+    """The rankings of one SELECT: their expressions, and their rank columns."""
 
     def __init__(self, ids: Ids) -> None:
         self.ids = ids
@@ -42,8 +42,8 @@ class Ranks:
     def place(self, node: ast.Ranking, scalars: Scalars) -> ColumnRef:
         """The column that will have the place of each row; `scalars` binds the keys."""
         if self._inside:
-            hint = "Rank in a subquery in FROM, and again in the query around it."
-            raise BindError("RANK() inside of RANK()", code="misplaced-rank", hint=hint, span=node.span)
+            hint = "Compute the inner RANK() in a subquery in FROM."
+            raise BindError("RANK() calls cannot be nested", code="misplaced-rank", hint=hint, span=node.span)
         self._inside = True
         partition = tuple(dict.fromkeys(self._key(scalars.key(key)) for key in node.partition))
         order = tuple(sort_key(item, self._key(scalars.key(item.value))) for item in node.order)

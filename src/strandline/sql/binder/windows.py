@@ -22,7 +22,7 @@ from strandline.sql.binder.scope import Scope
 
 
 def windowed(plan: Plan, window: ast.Window | None, what: str, scope: Scope) -> Plan:
-    """The window over a plan; where it holds at t what is valid at t, that plan itself."""
+    """The window over a plan; the plan itself where the window is the identity."""
     if isinstance(window, ast.RangeWindow):
         _columns(window.partition, scope)  # they only have to exist: a range is the same for every partition
     if window is None or is_identity(window, plan):
@@ -50,9 +50,9 @@ def windowed(plan: Plan, window: ast.Window | None, what: str, scope: Scope) -> 
 
 
 def is_identity(window: ast.Window, plan: Plan) -> bool:
-    """Whether a window over a plan is the plan itself: NOW, and one chronon of elements that have intervals.
+    """True if a window over a plan is the plan itself: NOW, and one instant of elements that have intervals.
 
-    Where elements come once per granule, a range of one chronon would hold them at the first instant of each only.
+    With a granularity, a range of one instant would hold elements at the first instant of each granule only.
     """
     match window:
         case ast.NowWindow():
@@ -64,15 +64,15 @@ def is_identity(window: ast.Window, plan: Plan) -> bool:
 
 
 def granular(plan: Plan, granularity: ast.Duration | None) -> Plan:
-    """The plan looked at once per granule; time may only become coarser on the way to the answer."""
+    """The plan at a granularity; time may only become coarser."""
     if granularity is None:
         return plan
     below = granule(plan)
     if below is not None and granularity.microseconds % below:
         raise BindError(
-            f"granules of {show_duration(granularity.microseconds)} over granules of {show_duration(below)}",
+            f"{show_duration(granularity.microseconds)} is not a multiple of the granularity {show_duration(below)}",
             code="granularity",
-            hint=f"Time can only become coarser: use a multiple of {show_duration(below)}.",
+            hint=f"Use a multiple of {show_duration(below)}.",
             span=granularity.span,
         )
     return Granularity(granularity.microseconds, plan)
@@ -85,19 +85,19 @@ def _columns(partition: tuple[ast.ColumnName, ...], scope: Scope) -> tuple[str, 
 def _check_multiple(length: ast.Duration, granule_us: int) -> None:
     if length.microseconds % granule_us:
         raise BindError(
-            f"{show_duration(length.microseconds)} over granules of {show_duration(granule_us)}",
+            f"{show_duration(length.microseconds)} is not a multiple of the granularity {show_duration(granule_us)}",
             code="granularity",
-            hint=f"Its elements come once per granule: use a multiple of {show_duration(granule_us)}.",
+            hint=f"Use a multiple of {show_duration(granule_us)}.",
             span=length.span,
         )
 
 
 def _over_intervals(plan: Plan, window: ast.Window, what: str) -> BindError:
     return BindError(
-        f"a window over {what}, whose elements have intervals already",
+        f"cannot apply a window to {what}: its elements have intervals already",
         code="window-over-intervals",
         detail=_why_intervals(plan),
-        hint="Leave out this window, take the changes of it, as in ISTREAM(SELECT …), or look at it once per granule: "
+        hint="Remove this window, take the changes, as in ISTREAM(SELECT …), or coarsen time: "
         "FROM s WINDOW(…) GRANULARITY(1 SECOND).",
         span=window.span,
     )
@@ -105,9 +105,9 @@ def _over_intervals(plan: Plan, window: ast.Window, what: str) -> BindError:
 
 def _unbounded_granules(what: str, window: ast.Window) -> BindError:
     return BindError(
-        f"a window without a bound over {what}, whose elements come once per granule",
+        f"cannot apply an unbounded window to {what}, which has a granularity",
         code="granularity",
-        detail="What is valid for long would count once more with every granule, and what never ends without end.",
+        detail="An element would count again in every granule of its interval, without end if it never expires.",
         hint="Give the range a length, or put RANGE UNBOUNDED on the stream itself.",
         span=window.span,
     )
@@ -116,13 +116,13 @@ def _unbounded_granules(what: str, window: ast.Window) -> BindError:
 def _why_intervals(plan: Plan) -> str:
     cause = next(node for node in walk(plan) if _lengthens(node))
     if isinstance(cause, Scan):
-        return f'The rows of stream "{cause.stream}" say themselves how long they are valid.'
+        return f'The rows of stream "{cause.stream}" have declared intervals.'
     inside = "an aggregate" if isinstance(cause, Aggregate) else "a window"
     return f"It contains {inside}, so its elements are valid for longer than one instant."
 
 
 def _lengthens(node: Plan) -> bool:
-    """Whether a node is why elements are valid for longer than an instant."""
+    """True if a node makes elements valid for longer than an instant."""
     if isinstance(node, Scan):
         return node.intervals
     return isinstance(node, TimeWindow | CountWindow | SessionWindow | Granularity | Aggregate)

@@ -13,12 +13,12 @@ from strandline.sql.parser import expressions
 from strandline.sql.parser.token_stream import TokenStream
 
 _TRIMS: Final = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
-_SUBQUERY_HINT: Final = "A subquery that is an argument has parentheses of its own: abs((SELECT …))."
+_SUBQUERY_HINT: Final = "Put a subquery argument in its own parentheses: abs((SELECT …))."
 _RANK_HINT: Final = "Write RANK() OVER (PARTITION BY x ORDER BY y DESC)."
 _OTHER_RANKINGS: Final = {
     "ROW_NUMBER": "The order of tied rows is undefined. Write RANK(), which gives tied rows one place.",
-    "DENSE_RANK": "Write RANK(), which counts the rows before a row.",
-    "PERCENT_RANK": "Write RANK(), which counts the rows before a row.",
+    "DENSE_RANK": "Use RANK().",
+    "PERCENT_RANK": "Use RANK().",
 }
 
 
@@ -76,7 +76,7 @@ def _parse_over(tokens: TokenStream, called: ast.Function) -> ast.Ranking:
     if word in _OTHER_RANKINGS:
         raise tokens.unsupported(f"{word}() OVER", _OTHER_RANKINGS[word], called.span.to(tokens.token.span))
     if word != "RANK":
-        hint = "Group a windowed stream instead; RANK() OVER (… ORDER BY …) gives rows their places."
+        hint = "Group a windowed stream instead; RANK() OVER (… ORDER BY …) is the only window function."
         raise tokens.unsupported("OVER", hint)
     if called != ast.Function(called.name, (), span=called.span):
         raise tokens.error("RANK() takes no arguments", "syntax", called.span, _RANK_HINT)
@@ -89,7 +89,7 @@ def _parse_over(tokens: TokenStream, called: ast.Function) -> ast.Ranking:
         raise tokens.unexpected("ORDER BY", _RANK_HINT)
     order = expressions.parse_order_by(tokens)
     if tokens.sees_any(("ROWS", "RANGE", "GROUPS")):
-        hint = "A place is one among all rows of the partition."
+        hint = "Remove it: RANK() covers the whole partition."
         raise tokens.unsupported(f"{tokens.token.keyword} in OVER", hint)
     tokens.expect(")")
     return ast.Ranking(partition, order, span=tokens.since(called))

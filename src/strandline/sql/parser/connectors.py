@@ -17,7 +17,7 @@ def parse_source_stream(tokens: TokenStream, start: Token, name: ast.Identifier)
     if not tokens.sees("SOURCE"):
         hint = "Write CREATE STREAM name (column TYPE, …) SOURCE … or CREATE STREAM name AS SELECT …."
         columns = tokens.parse_enclosed_list(_parse_column_definition, hint)
-    tokens.expect("SOURCE", hint="Say where the rows come from: SOURCE file('path') ORDERED BY column.")
+    tokens.expect("SOURCE", hint="Add a source: SOURCE file('path') ORDERED BY column.")
     source = parse_connector(tokens, "source", "file('path'), rows((1, 'a'), …), ….")
     time_column, end_column = _parse_time_columns(tokens)
     within: ast.Duration | None = None
@@ -33,7 +33,7 @@ def parse_source_stream(tokens: TokenStream, start: Token, name: ast.Identifier)
         elif bad_input is None and tokens.accept("ON"):
             bad_input = _parse_bad_input(tokens, clause)
         elif tokens.sees_any(("WITHIN", "IDLE", "ON")):
-            raise tokens.error(f"{clause.keyword} is given twice", "duplicate-clause")
+            raise tokens.error(f"{clause.keyword} specified more than once", "duplicate-clause")
         else:
             break
     hints = _parse_hints(tokens) if tokens.accept("WITH") else ()
@@ -55,11 +55,11 @@ def _parse_time_columns(tokens: TokenStream) -> tuple[ast.Identifier | None, ast
         tokens.expect("UNTIL", hint="Write VALID FROM column UNTIL column.")
         return begin, tokens.expect_name("the column with the end")
     if tokens.accept("ORDERED"):
-        tokens.expect("BY", hint="Say which column is the time: ORDERED BY column [WITHIN 5 SECONDS].")
+        tokens.expect("BY", hint="Name the time column: ORDERED BY column [WITHIN 5 SECONDS].")
         return tokens.expect_name("the time column"), None
     if tokens.sees_any(("WITHIN", "IDLE")):
         message = f"{tokens.token.keyword} is about the order of a time column, and there is none"
-        hint = "Put ORDERED BY column before it, or leave it out: then the time of a row is that of its arrival."
+        hint = "Put ORDERED BY column before it, or remove it: rows are then stamped on arrival."
         raise tokens.error(message, "clause-without-order", hint=hint)
     return None, None
 
@@ -87,7 +87,7 @@ def _parse_hints(tokens: TokenStream) -> tuple[ast.Hint, ...]:
     hints = tokens.parse_enclosed_list(_parse_hint, "Write WITH (rate = 5000, distinct(k) = 100).")
     for number, hint in enumerate(hints):
         if any(hint.about == other.about for other in hints[:number]):
-            raise tokens.error("the same hint is given twice", "duplicate-clause", hint.span)
+            raise tokens.error("duplicate hint", "duplicate-clause", hint.span)
     return hints
 
 
@@ -106,7 +106,7 @@ def _parse_hint(tokens: TokenStream) -> ast.Hint:
         raise tokens.unexpected("a number")
     tokens.advance()
     if not float(number.value) > 0:
-        raise tokens.error(f"{name.name} is a number greater than 0", "out-of-range", number.span)
+        raise tokens.error(f"{name.name} must be greater than 0", "out-of-range", number.span)
     return ast.Hint(name, column, float(number.value), span=tokens.since(start))
 
 
@@ -135,7 +135,7 @@ def _parse_argument(
         name = tokens.expect_name("an option name")
         tokens.advance()
         if any(name.name.lower() == other.name.lower() for other, _ in options):
-            raise tokens.error(f'option "{name.name}" is given twice', "duplicate-option", name.span)
+            raise tokens.error(f'option "{name.name}" specified more than once', "duplicate-option", name.span)
     start = tokens.token
     value = ast.SourceValue(_parse_value(tokens), span=tokens.since(start))
     if name is not None:
@@ -178,10 +178,12 @@ def _parse_secret(tokens: TokenStream) -> Secret:
     token = tokens.token
     hint = "Write secret('env:HOOK_TOKEN') or secret('file:/run/secrets/hook')."
     if token.kind is not Kind.TEXT:
-        raise tokens.error("a secret is named by a text", "secret-reference", hint=hint)
+        raise tokens.error("a secret reference must be a text literal", "secret-reference", hint=hint)
     reference = parse_reference(tokens.advance().value)
     if reference is None:
-        raise tokens.error("a secret is named by env:NAME or file:PATH", "secret-reference", token.span, hint)
+        raise tokens.error(
+            "invalid secret reference: expected env:NAME or file:PATH", "secret-reference", token.span, hint
+        )
     tokens.expect(")")
     return reference
 

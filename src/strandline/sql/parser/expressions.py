@@ -225,7 +225,7 @@ def _parse_after_word(tokens: TokenStream) -> ast.Expression:
         raise tokens.unexpected("an expression", f'A name that is also a keyword needs quotes: "{start.value}".')
     if start.keyword in RESERVED:
         after_comma = tokens.previous.keyword == ","
-        raise tokens.unexpected("an expression", "There is a comma too many." if after_comma else None)
+        raise tokens.unexpected("an expression", "Remove the extra comma." if after_comma else None)
     return _parse_named(tokens)
 
 

@@ -90,7 +90,7 @@ def parse_interval(tokens: TokenStream) -> int:
         return _parse_interval_text(tokens)
     sign = tokens.advance().value if tokens.sees_any(("-", "+")) else ""
     if tokens.token.kind is not Kind.NUMBER:
-        expected = "a number or a text after INTERVAL" if explicit else "a length of time"
+        expected = "a number or a text after INTERVAL" if explicit else "a duration"
         raise tokens.unexpected(expected, "Write a number and a unit, as in 10 SECONDS.")
     number = tokens.advance().value
     return microseconds_of([(sign + number, _parse_unit(tokens))], tokens.since(start))
@@ -101,7 +101,7 @@ def _parse_interval_text(tokens: TokenStream) -> int:
     match amounts_of(token.value):
         case None:
             hint = "Write '10 seconds' or '1 hour 30 minutes'."
-            raise tokens.error(f"{token} is not a length of time", "bad-duration", token.span, hint)
+            raise tokens.error(f"invalid duration {token}", "bad-duration", token.span, hint)
         case [(number, "")]:
             return microseconds_of([(number, _parse_unit(tokens))], tokens.since(token))
         case amounts:
@@ -127,7 +127,7 @@ def unit_size(word: str) -> int | None:
 def _hint_for_unit(word: str) -> str:
     upper = word.upper().removesuffix("S")
     if upper in ("MONTH", "QUARTER", "YEAR", "DECADE", "CENTURY"):
-        return "Months and years differ in length; say how many DAYS."
+        return "Months and years vary in length; use DAYS."
     near = difflib.get_close_matches(upper, UNITS, n=1)
     return f"Did you mean {near[0]}S?" if near else f"Units are {', '.join(f'{unit}S' for unit in UNITS)}."
 
@@ -153,15 +153,17 @@ def microseconds_of(amounts: list[tuple[str, str]], span: Span) -> int:
         size = unit_size(unit)
         if size is None:
             hint = _hint_for_unit(unit)
-            raise ParseError(f"{unit} is not a unit of time", code="unknown-unit", hint=hint, span=span)
+            raise ParseError(f"unknown unit of time {unit}", code="unknown-unit", hint=hint, span=span)
         if len(number) > 2 * MAX_PRECISION or "e" in number.lower():
             hint = "Write it without an exponent, in a larger or smaller unit."
-            raise ParseError("the length of time is not a plain number", code="bad-duration", hint=hint, span=span)
+            raise ParseError("the duration must be a plain number", code="bad-duration", hint=hint, span=span)
         total += Fraction(number) * size
     if total.denominator != 1:
         hint = "Time has a resolution of one microsecond."
-        raise ParseError("not a whole number of microseconds", code="bad-duration", hint=hint, span=span)
+        raise ParseError(
+            "the duration must be a whole number of microseconds", code="bad-duration", hint=hint, span=span
+        )
     if abs(total) > MAX_DURATION_US:
-        hint = "70,000 years are allowed."
-        raise ParseError("the length of time is too large", code="bad-duration", hint=hint, span=span)
+        hint = "Use at most 70,000 years."
+        raise ParseError("duration out of range", code="bad-duration", hint=hint, span=span)
     return int(total)

@@ -20,7 +20,7 @@ FIRST_IN_LIST: Final = ("ALL", "CASE", "CAST", "DISTINCT", "EXISTS", "FALSE", "L
 _WITH_HINT: Final = "Write WITH name AS (SELECT …) SELECT … FROM name."
 _CHANGES_HINT: Final = "Write SELECT ISTREAM(a, b) FROM … or ISTREAM(SELECT a, b FROM …)."
 _ORDER_HINT: Final = (
-    "A continuous answer has no order and no end. ORDER BY x LIMIT n gives the first n rows at every instant, "
+    "A continuous result is unordered and unbounded. ORDER BY x LIMIT n gives the first n rows at every instant, "
     "with ties."
 )
 
@@ -77,7 +77,7 @@ def parse_column_names(tokens: TokenStream) -> tuple[ast.Identifier, ...]:
 def _parse_common_tables(tokens: TokenStream) -> tuple[ast.CommonTable, ...]:
     start = tokens.advance()
     if tokens.sees("RECURSIVE"):
-        hint = "A query of WITH may read the ones before it, not itself."
+        hint = "Refer only to earlier queries of WITH."
         raise tokens.unsupported("WITH RECURSIVE", hint, tokens.through(start))
     return tokens.parse_list(_parse_common_table)
 
@@ -223,7 +223,7 @@ def _parse_item(tokens: TokenStream) -> ast.Item:
     value = _parse_item_value(tokens)
     alias = parse_alias(tokens) if tokens.sees("AS") or tokens.sees_name() else None
     if alias is not None and isinstance(value, ast.Star):
-        raise tokens.error("* cannot have a name", "syntax", alias.span, "List the columns to rename them.")
+        raise tokens.error("* cannot have an alias", "syntax", alias.span, "List the columns to rename them.")
     return ast.Item(value, alias, span=tokens.since(start))
 
 
@@ -255,7 +255,7 @@ def _parse_clauses(tokens: TokenStream, start: Token, distinct: bool, items: tup
     having = expressions.parse_expression(tokens) if tokens.accept("HAVING") else None
     qualify = expressions.parse_expression(tokens) if tokens.accept("QUALIFY") else None
     if tokens.sees("WINDOW"):
-        hint = "A window stands right after its stream: FROM s WINDOW(RANGE …)."
+        hint = "Put the window right after its stream: FROM s WINDOW(RANGE …)."
         raise tokens.unsupported("a WINDOW clause", hint)
     if tokens.sees_any(("WHERE", "GROUP", "HAVING", "QUALIFY")):
         hint = "The order is SELECT, FROM, WHERE, GROUP BY, HAVING, QUALIFY, each at most once."

@@ -47,7 +47,7 @@ def parse_one(text: str) -> ast.Statement:
         raise ParseError("expected a statement, found the end of the text", code="syntax", span=Span(text, 0, 0))
     if len(statements) > 1:
         hint = "Run them one by one, or as a script."
-        message = "expected one statement, found another"
+        message = "expected one statement, found several"
         raise ParseError(message, code="one-statement", hint=hint, span=statements[1].span)
     return statements[0]
 
@@ -63,7 +63,7 @@ def parse_type(text: str) -> Type:
 
 def _hint_for_leftover(tokens: TokenStream) -> str | None:
     if tokens.sees("["):
-        return "A window stands right after a stream or subquery in FROM, before or after its alias."
+        return "Put a window right after a stream or subquery in FROM, before or after its alias."
     if tokens.sees_any(RESERVED):
         return f'A name that is also a keyword needs quotes: "{tokens.token.value}".'
     return None
@@ -115,7 +115,7 @@ def _parse_shedding(tokens: TokenStream) -> ast.Shedding | None:
     start = tokens.token
     if not tokens.accept("ALLOW", "SHEDDING"):
         return None
-    most = parse_percent(tokens, "which part of the rows may be dropped") if tokens.accept("UP", "TO") else 1.0
+    most = parse_percent(tokens, "the percentage of rows that may be dropped") if tokens.accept("UP", "TO") else 1.0
     return ast.Shedding(most, span=tokens.since(start))
 
 
@@ -125,11 +125,11 @@ def _parse_set(tokens: TokenStream) -> ast.Set:
     value: float | None = None
     if tokens.accept("CAPACITY"):
         if not tokens.accept("MEASURED"):
-            value = parse_percent(tokens, "which part of the machine may be used")
+            value = parse_percent(tokens, "the percentage of the machine that may be used")
         return ast.Set("CAPACITY", value, span=tokens.since(start))
     tokens.expect("SHEDDING", hint="Write SET CAPACITY 80 PERCENT, or SET SHEDDING UP TO 40 PERCENT.")
     if tokens.accept("UP", "TO"):
-        value = parse_percent(tokens, "which part may be dropped")
+        value = parse_percent(tokens, "the percentage of rows that may be dropped")
     elif not tokens.accept("OFF"):
         tokens.expect("ON", hint="Write SET SHEDDING ON, OFF, or UP TO 40 PERCENT.")
         value = 1.0
@@ -156,7 +156,7 @@ def _parse_explain(tokens: TokenStream) -> ast.Explain | ast.ExplainAnalyze:
         if sees_query(tokens) or tokens.sees("CREATE"):
             hint = "Start the query, then write EXPLAIN ANALYZE and its name; EXPLAIN alone shows the plan."
             raise tokens.unsupported("EXPLAIN ANALYZE of a query that is not running", hint, tokens.since(start))
-        name = tokens.expect_name("the name of a query that runs")
+        name = tokens.expect_name("the name of a running query")
         return ast.ExplainAnalyze(name, span=tokens.since(start))
     why = tokens.accept("WHY")
     if tokens.sees("CREATE"):
@@ -186,9 +186,9 @@ def _parse_create(
         raise tokens.unsupported("IF NOT EXISTS", "Leave it out.", tokens.token.span.to(tokens.peek(2).span))
     name = tokens.expect_name(f"a {kind.lower()} name")
     if name.matches("sys") and tokens.sees("."):
-        hint = "Names that begin with sys. belong to the system; choose another."
+        hint = "Names that begin with sys. are reserved; choose another name."
         span = parse_system_name(tokens, name).span
-        raise tokens.error("tables of sys are not created", "system-table", span, hint)
+        raise tokens.error("cannot create a table of sys", "system-table", span, hint)
     if kind == "SINK":
         return _parse_sink(tokens, start, name)
     if kind == "VIEW":

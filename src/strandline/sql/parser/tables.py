@@ -28,7 +28,7 @@ def parse_table(tokens: TokenStream) -> ast.Table:
             left = _parse_join(tokens, start, left)
         elif tokens.sees("ASOF", "JOIN"):
             span = tokens.token.span.to(tokens.peek().span)
-            raise tokens.unsupported("ASOF JOIN", "Join on the times that you mean.", span)
+            raise tokens.unsupported("ASOF JOIN", "Join on conditions over the time columns.", span)
         else:
             return left
 
@@ -111,7 +111,7 @@ def _parse_system_table(tokens: TokenStream, schema: ast.Identifier) -> ast.Stre
     after = tokens.token
     window, granularity, alias = _parse_window_and_alias(tokens)
     if window is not None or granularity is not None:
-        hint = "Its rows are those of the moment of asking: leave the window out."
+        hint = "Remove the window."
         raise tokens.error(f'a window over "{name.name}"', "system-table", after.span, hint)
     alias = alias or ast.Identifier(name.name.removeprefix(SYSTEM), span=name.span)
     return ast.StreamTable(name, None, alias, span=name.span.to(alias.span))

@@ -76,7 +76,7 @@ def _skip_suffix(tokens: TokenStream, start: Token) -> None:
 def _parse_decimal(tokens: TokenStream, start: Token) -> Type:
     hint = f"Write {start.keyword}(precision, scale), as in {start.keyword}(18, 2)."
     if not tokens.accept("("):
-        raise tokens.error(f"{start.keyword} has no precision", "missing-precision", start.span, hint)
+        raise tokens.error(f"{start.keyword} needs a precision", "missing-precision", start.span, hint)
     precision = parse_whole_number(tokens, "a precision", 1, MAX_PRECISION)
     scale = parse_whole_number(tokens, "a scale", 0, precision) if tokens.accept(",") else 0
     tokens.expect(")")

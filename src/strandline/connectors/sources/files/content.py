@@ -4,8 +4,8 @@ A plain file in an encoding whose line breaks and quotes are single bytes can be
 the file itself, and only what a unit holds is decoded. A compressed file, or one in UTF-16 or UTF-32, can only be read
 from its beginning; offsets then count bytes of what comes out, decompressed and in UTF-8.
 
-Bytes that are no text in the declared encoding become bytes that are no UTF-8 either, in the same line: whoever looks
-at the lines rejects that one and no other.
+Bytes that are invalid in the declared encoding become invalid UTF-8 in the same line: that line is rejected and no
+other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import pyarrow as pa
 from strandline.core.errors import SourceError
 
 SHOWN_BYTES: Final = 1_000  # of a bad unit that are kept
-_STEP: Final = 2**18  # bytes that a decompressor gives at once
+_STEP: Final = 2**18  # bytes per read of a decompressor
 _COMPRESSIONS: Final = {".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2"}
 
 # Encodings in which a line break, a quote and a comma are the single bytes that they are in ASCII.
@@ -55,7 +55,7 @@ _MARK_WIDE: Final = "strandline-mark-wide"
 
 
 def _mark(error: UnicodeError) -> tuple[str, int]:
-    """A lone surrogate for a byte that is no text; what follows it is looked at again, as it may be a line break."""
+    """A lone surrogate for an invalid byte; the next one is decoded again, as it may be a line break."""
     assert isinstance(error, UnicodeDecodeError)
     return "\udcff", error.start + 1
 
@@ -70,7 +70,7 @@ codecs.register_error(_MARK_WIDE, _mark_wide)
 
 
 class DamagedContent(Exception):
-    """Compressed content that cannot be decompressed further. `rest_only`: what came before is whole."""
+    """Compressed content that cannot be decompressed further. `rest_only`: the content before is intact."""
 
     def __init__(self, reason: str, *, rest_only: bool) -> None:
         super().__init__(reason)
@@ -79,7 +79,7 @@ class DamagedContent(Exception):
 
 
 def compression_of(path: str, option: str | None) -> str | None:
-    """How a file is compressed, by the option, else by its name."""
+    """Compression of a file, by the option, else by its name."""
     if option is not None:
         return None if option == "none" else option
     return _COMPRESSIONS.get(os.path.splitext(path)[1].lower())
@@ -92,7 +92,7 @@ def without_compression(path: str) -> str:
 
 
 def known_encoding(name: str) -> str | None:
-    """The name under which Python knows an encoding; None if it is none that files may have."""
+    """Python's name of an encoding; None if it is not supported for files."""
     try:
         known = codecs.lookup(name).name
     except LookupError:
@@ -102,7 +102,7 @@ def known_encoding(name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """How the content of a file is written down."""
+    """Physical format of the content of a file."""
 
     compression: str | None = None
     encoding: str = "utf-8"
@@ -110,7 +110,7 @@ class FileFormat:
 
     @property
     def seekable(self) -> bool:
-        """Whether content can be read from the middle of the file."""
+        """True if content can be read from the middle of the file."""
         return self.compression is None and self.encoding not in _WIDE
 
     def decode(self, data: bytes) -> bytes:
@@ -121,7 +121,7 @@ class FileFormat:
 
 
 def form_of(path: str, compression: str | None, encoding: str | None) -> FileFormat:
-    """How a file is written down; a byte order mark tells where nothing is declared."""
+    """Physical format of a file; a byte order mark decides where nothing is declared."""
     with open(path, "rb") as file:
         start = file.read(4)
         if compression is not None:
@@ -149,13 +149,13 @@ def form_of(path: str, compression: str | None, encoding: str | None) -> FileFor
 
 
 class ByteStream(Protocol):
-    """Content from some offset on. `read` gives at least a byte and at most so many, none at the end."""
+    """Content from some offset on. `read` gives at least a byte and at most the requested number, none at the end."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
 class _Decompressed:
-    """What gzip or bz2 unpacks, member by member."""
+    """Decompressed gzip or bz2 content, member by member."""
 
     def __init__(self, file: BinaryIO, compression: str) -> None:
         self._file, self._compression = file, compression
@@ -181,12 +181,12 @@ class _Decompressed:
         return b""
 
     def _last(self, size: int) -> bytes:
-        """What is left in the decompressor when the file has ended."""
+        """The rest in the decompressor at the end of the file."""
         if not self._fresh and (data := self._step(size)):
             return data
         self._at_end = True
         if not self._fresh:
-            raise DamagedContent(f"the {self._compression} stream is cut off", rest_only=True)
+            raise DamagedContent(f"the {self._compression} stream is truncated", rest_only=True)
         return b""
 
     def _step(self, size: int) -> bytes:
@@ -204,9 +204,7 @@ class _Decompressed:
         except (zlib.error, OSError, ValueError) as error:
             self._at_end = True
             if self._fresh and self._members:
-                raise DamagedContent(
-                    f"something that is not {self._compression} follows the content", rest_only=True
-                ) from None
+                raise DamagedContent(f"trailing data after the {self._compression} content", rest_only=True) from None
             raise DamagedContent(f"the {self._compression} stream is damaged: {error}", rest_only=False) from None
         self._fresh = False
         if ended:
@@ -216,7 +214,7 @@ class _Decompressed:
 
 
 class _StaysOpen(io.RawIOBase):
-    """A file that whoever reads it does not close."""
+    """A file that its reader does not close."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -229,8 +227,8 @@ class _StaysOpen(io.RawIOBase):
 
 
 class _Zstandard:
-    """What zstd unpacks. The library drops what the failing call had unpacked, so the last bytes are asked for again,
-    in ever smaller steps."""
+    """Decompressed zstd content. The library drops the output of a failing call: the end is read in ever smaller
+    steps."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -250,9 +248,9 @@ class _Zstandard:
                 if self._step == 1:
                     cut = "Truncated" in str(error)
                     garbage = "frame descriptor" in str(error) and self._reached > 0
-                    reason = "the zstd stream is cut off" if cut else f"the zstd stream is damaged: {error}"
+                    reason = "the zstd stream is truncated" if cut else f"the zstd stream is damaged: {error}"
                     if garbage:
-                        reason = "something that is not zstd follows the content"
+                        reason = "trailing data after the zstd content"
                     raise DamagedContent(reason, rest_only=cut or garbage) from None
                 self._step = max(1, self._step >> 6)
                 self._open()
@@ -298,7 +296,6 @@ class _Transcoded:
 
 
 def open_content(file: BinaryIO, form: FileFormat, offset: int) -> ByteStream:
-    """The content of an open file from an offset on."""
     if form.seekable:
         file.seek(max(offset, form.skips))
         return file
@@ -311,13 +308,13 @@ def open_content(file: BinaryIO, form: FileFormat, offset: int) -> ByteStream:
     return stream
 
 
-# What can only be read from its beginning goes on where the unit before it stopped, if that was in this process.
+# Sequential content continues where the unit before it stopped, if that was in this process.
 _open_streams: OrderedDict[tuple[object, ...], tuple[BinaryIO, ByteStream]] = OrderedDict()
 _MOST_STREAMS: Final = 4
 
 
 def read_range(path: str, form: FileFormat, begin: int, end: int) -> bytes:
-    """Content between two offsets, as it stands in the file or comes out of the decompressor; less if there is less."""
+    """Content between two offsets, of the file or of the decompressor; less if there is less."""
     status = os.stat(path)
     version = (path, form, status.st_ino, status.st_size, status.st_mtime_ns)
     if form.seekable:
@@ -334,7 +331,7 @@ def read_range(path: str, form: FileFormat, begin: int, end: int) -> bytes:
             parts.write(data)
             left -= len(data)
     except DamagedContent:
-        pass  # the checksum of the unit tells
+        pass  # the checksum of the unit decides
     _open_streams[(*version, end)] = (file, stream)
     while len(_open_streams) > _MOST_STREAMS:
         _open_streams.popitem(last=False)[1][0].close()
@@ -373,6 +370,6 @@ def file_changed(path: str) -> SourceError:
     return SourceError(
         f"{path} has changed since it was found",
         code="file-changed",
-        hint="Put it back as it was and start again: the batch that reads it must read the same again. "
+        hint="Restore the file and start again: a replayed batch must read the same content. "
         "Write new content to a new file, or append to this one.",
     )

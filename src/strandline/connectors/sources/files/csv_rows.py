@@ -56,7 +56,7 @@ def _reason(no_text: bool, overlong: bool, max_line: int) -> str:
 
 
 def _columns(names: list[str], stream: BaseStream) -> list[str]:
-    """The names under which a file's columns are parsed: those that nobody declared may be there twice."""
+    """Names under which a file's columns are parsed: undeclared ones may be duplicates."""
     declared = {name for name, _ in stream.columns}
     return [name if name in declared else f"@{number}" for number, name in enumerate(names)]
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from strandline.connectors.sources.files.units import FileRange
 
-# What libraries raise where a page, a footer or a value is damaged. A panic of Polars is no Exception.
+# Exceptions of libraries for a damaged page, footer or value. A panic of Polars is no Exception.
 READ_ERRORS: Final = (
     pa.ArrowException,
     pl.exceptions.PolarsError,
@@ -29,13 +29,13 @@ READ_ERRORS: Final = (
 
 
 def read_row_groups(path: str, unit: FileRange, columns: Sequence[str]) -> pl.DataFrame:
-    """Some columns of a unit. Polars takes half the time of Arrow, but takes some types for others: a Date for a
-    Datetime, say. What it does not see as the file declares it is read by way of Arrow."""
+    """Some columns of a unit. Polars takes half the time of Arrow, but maps some types differently: a Date to a
+    Datetime, say. Such columns are read by Arrow."""
     types = types_of(path)
     scan = pl.scan_parquet(path, glob=False, hive_partitioning=False, parallel="none", use_statistics=False)
     try:
         alike = all(scan.collect_schema().get(name) == types[name] for name in columns)
-    except pl.exceptions.PolarsError:  # a type that it does not know, perhaps of a column that nobody wants
+    except pl.exceptions.PolarsError:  # an unsupported type, perhaps of an unread column
         alike = False
     if alike:
         with without_panics():
@@ -52,8 +52,7 @@ def read_row_groups(path: str, unit: FileRange, columns: Sequence[str]) -> pl.Da
 
 
 class _Panics:
-    """Holds back what Polars writes to standard error when it panics over a damaged page: a report of its own program,
-    on the screen of somebody who has a damaged file. What anybody else writes meanwhile is passed on."""
+    """Suppresses the panic report of Polars on standard error for a damaged page; passes on other output."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -107,7 +106,7 @@ def without_panics() -> _Panics:
 
 
 def why_unreadable(error: BaseException) -> str:
-    """The first line of what a library says; a panic says something of its own program."""
+    """First line of a library's message; a panic's message is internal."""
     if isinstance(error, pl.exceptions.PanicException):
         return "a page is damaged"
     return (str(error).splitlines() or [type(error).__name__])[0][:300]
@@ -155,7 +154,7 @@ def read_footer(path: str) -> bytes:
         tail = file.read(8)
         length = int.from_bytes(tail[:4], "little")
         if tail[4:] != b"PAR1" or length > size - 12:
-            raise ValueError("no footer of Parquet")
+            raise ValueError("no Parquet footer")
         file.seek(size - 8 - length)
         return file.read(length)
 

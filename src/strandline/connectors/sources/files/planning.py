@@ -1,4 +1,4 @@
-"""From a file to its units, on the driver: one pass over a text file, a look at the footer of a Parquet file.
+"""Split a file into units, on the driver: one pass over a text file, the footer of a Parquet file.
 
 A plan is made step by step: nothing is scanned before a batch may need it, and memory holds one block. What cannot be
 read becomes a unit with a problem. Files that can only be read from their beginning are planned as a whole, since a
@@ -41,7 +41,7 @@ from strandline.connectors.thrift import Struct, read_struct
 from strandline.logical.catalog import BaseStream
 
 TEXT_UNIT_BYTES = 16 * 2**20
-STREAM_UNIT_BYTES = 64 * 2**20  # of what can only be read from its beginning: fewer units, fewer beginnings
+STREAM_UNIT_BYTES = 64 * 2**20  # of sequential content: fewer units, fewer reads from the beginning
 LONGEST_HEADER: Final = 2**20
 MOST_ROWS_OF_GROUP: Final = 100_000_000
 _FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
@@ -49,7 +49,7 @@ _FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".json
 
 @dataclass(frozen=True, slots=True)
 class FileOptions:
-    """What `file(…)` says of all its files."""
+    """Options of `file(…)` for all its files."""
 
     stream: BaseStream
     format: str | None = None
@@ -60,7 +60,7 @@ class FileOptions:
     follow: bool = False
 
     def kind_of(self, path: str) -> str | None:
-        """parquet, csv or json; None if neither the options nor the name tell."""
+        """parquet, csv or json; None if neither the options nor the name decide."""
         if self.format is not None:
             return self.format
         return _FORMATS.get(os.path.splitext(without_compression(path))[1].lower())
@@ -77,18 +77,18 @@ class InputFile:
     offset: int = 0  # of the content, or row groups
     row: int = 1
     header: tuple[str, ...] = ()
-    mark: int | None = None  # the fingerprint of what was planned
+    mark: int | None = None  # the fingerprint of the planned part
     is_done: bool = False  # nothing more is expected of it
     is_rejected: bool = False  # as a whole: it is read when it is corrected
     grows: bool = True
     is_parquet: bool = False
-    is_rotated: bool = False  # it has got another name: what it has now is all that comes
+    is_rotated: bool = False  # it was renamed: its present content is all
     since: float = 0.0  # when it was first seen as it is, by the clock of this process
     is_queued: bool = False
     units: Iterator[FileRange] | None = field(default=None, repr=False)
 
     def take_over(self, unit: FileRange) -> None:
-        """Go on after a unit that is in the log."""
+        """Continue after a unit that is in the log."""
         self.inode, self.size, self.changed = unit.inode, unit.size, unit.changed
         self.offset, self.header, self.mark = unit.end, unit.header, unit.mark
         self.row = unit.row + unit.rows
@@ -98,7 +98,7 @@ class InputFile:
             self.grows = not self.is_parquet and FileFormat(unit.compression, unit.encoding).seekable
 
     def facts(self) -> FileRange:
-        """A unit with nothing but what tells the file from others."""
+        """A unit with only the identity of the file."""
         return FileRange(
             self.path,
             begin=self.offset,
@@ -119,17 +119,17 @@ class IncompleteFile(ValueError):
 def problem_unit(
     file: InputFile, problem: str, raw: bytes = b"", *, whole: bool = False, last: bool = True
 ) -> FileRange:
-    """The unit that stands for what cannot be read."""
+    """Unit that represents unreadable input."""
     return replace(file.facts(), problem=problem, raw=show_bytes(raw), whole=whole, last=last)
 
 
 def plan_file(file: InputFile, path: str, options: FileOptions, final: bool, settled: bool) -> Iterator[FileRange]:
-    """The units of a file from where its planning stands; `path` is where it lies now. With `final` nothing will be
-    appended to it, so its last line is one also without a line break. One that breaks off is NotYet complete, unless it
-    has settled. Raises PLAN_ERRORS, before the first unit, where the file cannot be read."""
+    """Units of a file after its planned part; `path` is its present location. With `final` nothing will be appended to
+    it, so its last line is one also without a line break. One that breaks off is NotYet complete, unless it has
+    settled. Raises PLAN_ERRORS, before the first unit, where the file cannot be read."""
     kind = options.kind_of(file.path)
     if kind is None:
-        yield problem_unit(file, "the format is not known; add format => 'parquet', 'csv' or 'json'", whole=True)
+        yield problem_unit(file, "unknown format; add format => 'parquet', 'csv' or 'json'", whole=True)
         return
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):
@@ -149,7 +149,7 @@ def plan_file(file: InputFile, path: str, options: FileOptions, final: bool, set
 
 
 def content_mark(path: str, is_parquet: bool) -> int | None:
-    """What tells whether a file that does not grow is still the same."""
+    """Fingerprint of a file that does not grow."""
     return footer_checksum(path) if is_parquet else fingerprint(path, os.path.getsize(path))
 
 
@@ -173,7 +173,7 @@ def _plan_parquet(file: InputFile, path: str, stream: BaseStream) -> Iterator[Fi
         return
     checksum = footer_checksum(path)
     file.is_parquet = True
-    # The times are looked at in any case.
+    # The times are read in any case.
     fits = all(name in stream.time_columns or converts_always(types[name], kind) for name, kind in stream.columns)
     facts = replace(file.facts(), kind="parquet", checksum=checksum, mark=checksum, fits=fits)
     row = 1
@@ -190,7 +190,7 @@ def _plan_parquet(file: InputFile, path: str, stream: BaseStream) -> Iterator[Fi
 
 
 def _row_groups(path: str, declared: set[str], size: int) -> list[tuple[int, str | None]]:
-    """What the footer says of each row group. It is read here: Arrow aborts the process over some damaged fields."""
+    """Row groups by the footer. It is parsed here: Arrow aborts the process over some damaged fields."""
     try:
         footer = read_struct(read_footer(path))
         return [_group_of(group, declared, size) for group in footer[_FILE_ROW_GROUPS].items]
@@ -199,8 +199,7 @@ def _row_groups(path: str, declared: set[str], size: int) -> list[tuple[int, str
 
 
 def _group_of(group: Struct, declared: set[str], size: int) -> tuple[int, str | None]:
-    """How many rows a row group has, and what is wrong with what the footer says of it. Libraries take its word: they
-    break off the process, or ask for all memory there is."""
+    """Rows of a row group, and the problem of its footer: libraries trust it, and abort or allocate all memory."""
     rows = group[_GROUP_ROWS]
     if not 0 <= rows <= MOST_ROWS_OF_GROUP:
         return rows, f"at most {MOST_ROWS_OF_GROUP:,} rows are read at once"
@@ -216,7 +215,6 @@ def _group_of(group: Struct, declared: set[str], size: int) -> tuple[int, str | 
 
 
 def _column_problem(stream: BaseStream, names: Counter[str]) -> str | None:
-    """What is wrong with the columns of a file."""
     for name, _ in stream.columns:
         if not names[name]:
             listed = ", ".join(list(names)[:20])
@@ -225,7 +223,7 @@ def _column_problem(stream: BaseStream, names: Counter[str]) -> str | None:
                 hint = "; it looks like UTF-16: write encoding => 'utf-16'"
             return f"column {name} is missing; the file has {listed}{hint}"[:SHOWN_BYTES]
         if names[name] > 1:
-            return f"column {name} is there {names[name]} times"
+            return f"column {name} occurs {names[name]} times"
     return None
 
 
@@ -359,7 +357,7 @@ class _Limited:
 
 
 class _UntilDamage:
-    """A stream that ends where it is damaged, and remembers by what."""
+    """A stream that ends where it is damaged, and keeps the reason."""
 
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
@@ -379,7 +377,7 @@ class _UntilDamage:
             return b""
 
     def read_header(self) -> tuple[tuple[str, ...], int] | str | None:
-        """The names of the columns and where the rows begin; a text says what is wrong; None if there is nothing."""
+        """Column names and the start of the rows; a text is the problem; None if there is nothing."""
         data = b""
         while len(data) < LONGEST_HEADER and (more := self.read(2**16)):
             data += more
@@ -444,7 +442,7 @@ def _scan(
 
 
 def _fill(stream: ByteStream, size: int) -> tuple[bytes, bool]:
-    """Up to so many bytes, and whether the stream has ended."""
+    """Up to this many bytes, and whether the stream has ended."""
     parts, left = list[bytes](), size
     while left > 0:
         data = stream.read(left)
@@ -456,7 +454,7 @@ def _fill(stream: ByteStream, size: int) -> tuple[bytes, bool]:
 
 
 def _break_in(data: bytes) -> int:
-    """Where the first line break is; -1 if there is none."""
+    """Position of the first line break; -1 if there is none."""
     breaks = [at for at in (data.find(b"\n"), data.find(b"\r")) if at >= 0]
     return min(breaks, default=-1)
 

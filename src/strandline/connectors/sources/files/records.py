@@ -43,9 +43,9 @@ class Records:
 
 
 def split(data: bytes, quotes: bool, longest_line: int, final: bool) -> Records:
-    """The records of data that begins with one. Without `final` more may follow, and what is not complete is left out.
+    """Records of data that begins with one. Without `final` more may follow, and an incomplete record is left out.
 
-    Lines end with a line feed, a carriage return, or both. With `quotes` a record goes on over line breaks in quotes.
+    Lines end with a line feed, a carriage return, or both. With `quotes` a record continues over line breaks in quotes.
     """
     array = np.frombuffer(data, np.uint8)
     if quotes and b'"' in data:
@@ -78,7 +78,6 @@ def _line_ends(data: bytes, array: npt.NDArray[np.uint8], final: bool) -> Index:
 
 
 def not_text(data: bytes, records: Records) -> Mask:
-    """Which records are not UTF-8."""
     broken = np.zeros(len(records), np.bool_)
     if data.isascii() or _is_text(data):
         return broken
@@ -100,7 +99,7 @@ def _is_text(data: bytes) -> bool:
 
 
 def blank(data: bytes, records: Records) -> Mask:
-    """Which records are empty lines: nothing but a line break, or the end of the data."""
+    """Mask of records that are empty lines: only a line break, or the end of the data."""
     first = np.frombuffer(data, np.uint8)[records.starts]
     empty: Mask = (first == _LINE_FEED) | (first == _CARRIAGE_RETURN)
     return empty

@@ -1,8 +1,8 @@
-"""Which files there are, and what became of those that were read: grown, renamed, cut off, replaced, gone.
+"""File tracking: the files of a pattern, and what became of them: grown, renamed, truncated, replaced, removed.
 
-Without `follow` the files are those of one listing. With it the directory is looked at again and again, and only what
-differs from the look before is examined: a name, an inode, a size or a time of change that is new. Files are told apart
-by their inodes and by what they contain before the position up to which they were read.
+Without `follow` the files are those of one listing. With it the directory is polled, and only differences are examined:
+a new name, inode, size or time of change. Files are identified by their inodes and by their content before the read
+position.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from strandline.core.security.allow import Allow, FilePath
 
 SETTLE_SECONDS = 2.0
 LOOKS_SHARE: Final = 0.1  # of the time that is spent on listing a directory
-LONGEST_PAUSE: Final = 2.0  # seconds between two looks
+LONGEST_PAUSE: Final = 2.0  # seconds between two polls
 
 
 def static_base(pattern: str) -> str:
@@ -47,7 +47,7 @@ class FollowedDirectory:
 
     def __init__(self, pattern: str, options: FileOptions, allow: Allow | None = None) -> None:
         self.pattern = pattern
-        self.allow = allow  # links may lead out of what is allowed
+        self.allow = allow  # links may lead out of the allowed directories
         self.base = static_base(pattern)
         self.wildcards = os.path.relpath(pattern, self.base) if self.base else pattern
         self.options = options
@@ -102,7 +102,7 @@ def _listed(path: str, where: str | os.DirEntry[str]) -> ListedFile | None:
     try:
         status = where.stat() if isinstance(where, os.DirEntry) else os.stat(where)
     except OSError:
-        # A link that leads nowhere is listed, what has vanished is not.
+        # A broken link is listed, a vanished file is not.
         try:
             link = os.lstat(where)
         except OSError:
@@ -113,7 +113,7 @@ def _listed(path: str, where: str | os.DirEntry[str]) -> ListedFile | None:
 
 
 class FileTracker:
-    """The files of a stream on the driver: what was planned of each, and what is to be planned next."""
+    """Tracked files of a stream on the driver: the planned part of each, and what is to be planned next."""
 
     def __init__(self, folder: FollowedDirectory, end_marker: str) -> None:
         self.folder = folder
@@ -134,10 +134,10 @@ class FileTracker:
         """About how much was found and is not planned."""
         return sum(max(0, file.size - file.offset) for file in self._queue)
 
-    # What was planned before.
+    # After a restart.
 
     def restore(self, units: Iterable[FileRange], listing: Iterable[ListedFile] | None) -> None:
-        """Take up the files where the units of a log leave them."""
+        """Restore the tracked files from the units of a log."""
         for unit in units:
             self._file_of(unit).take_over(unit)
         if listing is not None:
@@ -185,14 +185,14 @@ class FileTracker:
             if not file.is_done:
                 self._enqueue(file)
 
-    # With follow: look after look.
+    # With follow: polling.
 
     def look(self) -> None:
-        """Find out what is new since the last look, unless that was just now."""
+        """Find changes since the last poll, unless that was just now."""
         now = time.monotonic()
         if now < self._next_look or self.is_complete:
             return
-        # The marker first: a file that comes after this look belongs to the next one.
+        # The marker first: a file that comes after this poll belongs to the next one.
         marked = os.path.exists(self.folder.full(self.end_marker))
         try:
             current = {file.path: file for file in sorted(self.folder.list_files(), key=lambda file: file.path)}
@@ -213,7 +213,7 @@ class FileTracker:
         inodes = {file.inode for file in current.values()}
         lost = [path for path in previous if path not in current]
         fresh = [file for path, file in current.items() if previous.get(path) != file]
-        # Files that have lost their name come first: what they still have is older.
+        # Renamed files come first: their rest is older.
         for path in lost:
             known = self._files.get(path)
             if known is not None and known.inode not in inodes:
@@ -243,7 +243,7 @@ class FileTracker:
             self._enqueue(file)
 
     def _look_at_rotated(self, file: InputFile, now: float) -> None:
-        """A file whose new name does not match the pattern; who has it open may still write to it."""
+        """A file whose new name does not match the pattern; its writer may still append to it."""
         listed = _listed(file.path, self.folder.full(file.path))
         if listed is None or listed.inode != file.inode:
             self._lost_name(file, now)
@@ -254,15 +254,15 @@ class FileTracker:
         return self._add(InputFile(listed.path, listed.inode, listed.size, listed.changed, since=now))
 
     def _is_renamed(self, known: InputFile, listed: ListedFile, current: dict[str, ListedFile]) -> bool:
-        """Whether a file that is known lies under another name now. Inodes are used again when files are removed, so
-        what was read must be there as well; a file with two names is two files."""
+        """True if a tracked file has another name now. Inodes are reused, so the content that was read must match as
+        well; a file with two names is two files."""
         holder = current.get(known.path)
         if holder is not None and holder.inode == known.inode:
             return False
         return self._has_content_of(known, listed)
 
     def _has_content_of(self, known: InputFile, listed: ListedFile) -> bool:
-        """Whether a file has what was read of a known one."""
+        """True if a file has the content that was read of a tracked one."""
         if known.is_rejected or not known.offset:
             return False
         path = self.folder.full(listed.path)
@@ -305,7 +305,7 @@ class FileTracker:
         self._notices.append(problem_unit(file, f"the file was removed or replaced before {what} read"))
 
     def _changed(self, file: InputFile, listed: ListedFile, now: float) -> None:
-        """A file that is known has another size or time of change, or is looked at for the first time in this run."""
+        """Handle a tracked file with another size or time of change, or its first examination in this run."""
         was = (file.size, file.changed)
         file.inode, file.size, file.changed, file.since = listed.inode, listed.size, listed.changed, now
         self._by_inode[file.inode] = file
@@ -337,24 +337,24 @@ class FileTracker:
             self._enqueue(file)
 
     def _has_mark(self, file: InputFile, size: int) -> bool:
-        """Whether a file that does not grow was only touched."""
+        """True if a file that does not grow was only touched."""
         try:
             return file.size == size and content_mark(self.folder.full(file.path), file.is_parquet) == file.mark
         except OSError:
             return False
 
     def _cut_off(self, file: InputFile) -> FileRange:
-        """A file that has become shorter than what was read of it begins again."""
+        """A file that is shorter than its read part starts again."""
         read, file.units = file.offset, None
         file.offset, file.row, file.mark, file.is_done = 0, 1, None, False
         problem = (
-            f"the file was cut off to {file.size:,} bytes after {read:,} were read: it is read from its start, and "
-            "what was appended before that may be lost"
+            f"the file was truncated to {file.size:,} bytes after {read:,} were read: it is read from its start, "
+            "and rows appended before that may be lost"
         )
         return problem_unit(file, problem, last=False)
 
     def _changed_before(self, file: InputFile) -> FileRange:
-        """A file that has other content before the position goes on at its present end."""
+        """A file with other content before the read position continues at its present end."""
         read, file.units = file.offset, None
         file.offset, file.is_done = file.size, False
         file.mark = fingerprint(self.folder.full(file.path), file.offset) or 0
@@ -365,7 +365,7 @@ class FileTracker:
         return replace(problem_unit(file, problem, last=False), mark=file.mark)
 
     def _queue_tails(self, now: float) -> None:
-        """Files whose last line waits for its end, and need wait no longer."""
+        """Files whose last line was incomplete, and are no longer waited for."""
         if self._ending:
             tails = [file for file in self._files.values() if self._has_tail(file)]
         else:
@@ -380,7 +380,7 @@ class FileTracker:
     # Planning.
 
     def plan(self, rows: int) -> list[FileRange]:
-        """The next units, of about so many rows; nothing is read beyond that."""
+        """The next units, of about this many rows; nothing is read beyond that."""
         units, self._notices = self._notices, []
         planned = 0
         while self._queue and planned < rows:
@@ -400,8 +400,7 @@ class FileTracker:
         return units
 
     def _next_unit(self, file: InputFile) -> FileRange | None:
-        """The next unit of a file, or one that stands for the file where it cannot be read; None if nothing is left for
-        now."""
+        """The next unit of a file, or one that represents an unreadable file; None if nothing is left for now."""
         settled = self._ending or time.monotonic() - file.since >= SETTLE_SECONDS
         try:
             if file.units is None:
@@ -414,7 +413,7 @@ class FileTracker:
             return next(file.units, None)
         except FileNotFoundError as error:
             if self.options.follow and file.size != _UNREADABLE:
-                return None  # the next look finds it under another name, or says that it is gone
+                return None  # the next poll finds it under another name, or reports it as removed
             return self._unreadable(file, error, settled)
         except PLAN_ERRORS as error:
             return self._unreadable(file, error, settled and not isinstance(error, IncompleteFile))
@@ -437,11 +436,11 @@ class FileTracker:
             return b""
 
     def _difference(self, file: InputFile) -> str | None:
-        """What happened to a file between the listing and its reading; None if it may be read."""
+        """Change of a file between the listing and its reading; None if it may be read."""
         try:
             status = os.stat(self.folder.full(file.path))
         except OSError as error:
-            return f"the file cannot be read any more: {error.strerror}" if file.size != _UNREADABLE else None
+            return f"the file is no longer readable: {error.strerror}" if file.size != _UNREADABLE else None
         if file.size < 0:
             return None
         if status.st_size < file.size:

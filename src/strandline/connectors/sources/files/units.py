@@ -1,8 +1,8 @@
-"""Units, the pieces in which files are read, and the log that lists them in the order in which they are read.
+"""Input units of files, and the log that lists them in the order in which they are read.
 
 A position is a number of entries of the log. An entry is a unit, or the list of the files that a reading without
-`follow` began with. A unit says everything that decides which rows it has, with a checksum of the bytes that it covers,
-so a batch that runs again reads the same or says that it cannot.
+`follow` began with. A unit has everything that determines its rows, with a checksum of the bytes that it covers, so a
+replayed batch reads the same or fails.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ LISTING: Final = "listing"
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """A piece of a file: row groups or bytes of content `begin` to `end`; `row` is the number of its first row, from 1.
+    """Part of a file: row groups or bytes of content `begin` to `end`; `row` is the number of its first row, from 1.
 
-    One with a `problem` stands for something that cannot be read, and is a single rejected entry with `raw` as its
-    content; nobody looks at the file again for it.
+    One with a `problem` represents unreadable input: a single rejected entry with `raw` as its content, without another
+    read of the file.
     """
 
     path: str  # from the directory before the first wildcard on
@@ -44,7 +44,7 @@ class FileRange:
     encoding: str = "utf-8"
     skips: int = 0
     overlong: int = 0  # how many lines are too long
-    fits: bool = False  # whether every column converts for sure, so that only its time can make a row malformed
+    fits: bool = False  # whether every column converts for sure, so that only its time can reject a row
     last: bool = False  # whether nothing of the file is left
     whole: bool = False  # whether the problem is one of the whole file, which is read when it is corrected
     problem: str | None = None
@@ -59,13 +59,13 @@ class FileRange:
 
     @property
     def is_divisible(self) -> bool:
-        """Whether units after it can be read by another task, which learns from the times alone what is late."""
+        """True if units after it can be read by another task, which derives late rows from the times alone."""
         return self.fits or self.problem is not None
 
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A file as it was found: its path, and what tells it from others."""
+    """A file as it was listed: its path and identity."""
 
     path: str
     inode: int
@@ -74,7 +74,7 @@ class ListedFile:
 
 
 class FileRangeLog:
-    """The entries of one stream: on disk, or in memory where there is no checkpoint. Knows the units by position."""
+    """Entries of one stream: on disk, or in memory where there is no checkpoint. Maps positions to units."""
 
     def __init__(self, path: Path | None) -> None:
         self._log = ChainedLog(path) if path is not None else None
@@ -85,7 +85,7 @@ class FileRangeLog:
         return len(self.units)
 
     def load(self) -> None:
-        """Take in what has been appended since."""
+        """Read the entries appended since."""
         if self._log is None:
             return
         if not self._is_continued():
@@ -96,7 +96,7 @@ class FileRangeLog:
         self._take(line.entry for line in self._log.lines[len(self.units) :])
 
     def _is_continued(self) -> bool:
-        """Whether the file still has the last line that is known. Another run may have cut it off."""
+        """True if the file still has the last known line. Another run may have truncated it."""
         assert self._log is not None
         if not self._log.lines:
             return True
@@ -168,13 +168,13 @@ class FileRangeLog:
         return damaged(self._log.path if self._log is not None else "units.log")
 
 
-# Tasks of one process share what they know of a log; each reads only what was appended since.
+# Tasks of one process share a log; each reads only what was appended since.
 _logs: dict[str, FileRangeLog] = {}
 _LOCK: Final = threading.Lock()
 
 
 def shared_log(path: Path) -> FileRangeLog:
-    """The log of a file, as far as this process has read it, and what was appended since."""
+    """The log of a file, as far as this process has read it, with the new entries."""
     with _LOCK:
         log = _logs.setdefault(os.path.abspath(path), FileRangeLog(path))
         log.load()

@@ -1,1 +1,1 @@
-"""How Spark starts fast and quietly: Java, its JVM, warm workers, settings."""
+"""Fast and quiet start of Spark: Java, the JVM, warm workers, settings."""

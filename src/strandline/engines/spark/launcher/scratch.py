@@ -1,4 +1,4 @@
-"""The files of a session: its directory, which goes with it, and its log, which stays."""
+"""Files of a session: its temporary directory, and its log, which stays."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Scratch:
         return home
 
     def complaint(self) -> str | None:
-        """The lines of this session's log that most likely say what went wrong."""
+        """The lines of this session's log that most likely explain a failure."""
         with self.log_file.open(errors="replace") as log:
             log.seek(self._log_start)
             return _telling(log.read())
@@ -47,7 +47,7 @@ class Scratch:
 
 
 def _telling(text: str) -> str | None:
-    """The first error in the words of Java, with a second line if there is one; else the last thing that was said.
+    """The first Java error message, with a second line if there is one; else the last line.
 
     Names of threads and of exception classes are for the log: only their messages are shown.
     """

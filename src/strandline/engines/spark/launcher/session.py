@@ -1,4 +1,4 @@
-"""Spark in the care of this process: quiet, warm, and gone when the process is gone.
+"""Managed Spark session: quiet, warm, and ended with the process.
 
     with start() as session:
         session.spark.readStream ...
@@ -53,18 +53,18 @@ class EmbeddedSpark:
         self.stop()
 
     def wait_warm(self) -> None:
-        """Return once the workers are up. Nobody has to wait: work that comes earlier is only slower."""
+        """Return once the workers are up. Optional: earlier work is only slower."""
         if self._warming is not None:
             self._warming.join(self.log_file)
 
     def lost(self, after_error: bool = False) -> StrandlineError | None:
-        """Why there is no Spark any more; None while its JVM lives. See `Jvm.lost`."""
+        """Reason why Spark is gone; None while its JVM lives. See `Jvm.lost`."""
         return self._jvm.lost(after_error)
 
     def stop(self, hung: bool = False) -> None:
-        """Stop Spark and its JVM, and remove what they left on disk except the log. A second call does nothing.
+        """Stop Spark and its JVM, and remove their files except the log. Idempotent.
 
-        `hung` says that a query in it does not end: then the JVM is killed.
+        With `hung`, for a query that does not end, the JVM is killed.
         """
         atexit.unregister(self.stop)
         if self._open:
@@ -80,7 +80,7 @@ def start(
     warm: bool = True,
     note: Callable[[str], None] | None = None,
 ) -> EmbeddedSpark:
-    """Start Spark on `master` (the cores of this machine by default); `config` has the last word on every setting.
+    """Start Spark on `master` (the cores of this machine by default); `config` overrides every setting.
 
     Nothing reaches the terminal: Spark, the JVM and the Python workers write to `EmbeddedSpark.log_file`. The JVM
     outlives neither the session nor this process, however the process ends. `warm` brings the Python workers up in the
@@ -115,7 +115,7 @@ def _start(
         log_event(SPARK, INFO, "spark started", master=master, java=java.version, log=scratch.log_file)
         return session
     except BaseException as error:
-        # Also after Ctrl-C: a JVM without a session is of use to nobody.
+        # Also after Ctrl-C: a JVM without a session is useless.
         if jvm is not None:
             jvm.close()
         scratch.remove()
@@ -131,12 +131,12 @@ def _refuse_second_session() -> None:
         raise SetupError(
             "this process has a Spark session already",
             code="spark-active",
-            hint="Use that one: strandline.connect(spark=session). Or stop it first.",
+            hint="Use it: strandline.connect(spark=session); or stop it first.",
         )
 
 
 def is_broken_connection(error: BaseException) -> bool:
-    """Whether a conversation with the JVM broke off, and not what was said in it."""
+    """True if the connection to the JVM broke, and not for an error of the call."""
     from py4j.protocol import Py4JError, Py4JJavaError
 
     if isinstance(error, Py4JError):
@@ -145,7 +145,7 @@ def is_broken_connection(error: BaseException) -> bool:
 
 
 def given_session_lost(spark: SparkSession) -> StrandlineError | None:
-    """Why a session that was given to us cannot be used any more; None while it can."""
+    """Reason why a given session is no longer usable; None while it is."""
     reason = "its JVM has ended"
     with contextlib.suppress(Exception):
         context = spark.sparkContext._jsc
@@ -153,9 +153,9 @@ def given_session_lost(spark: SparkSession) -> StrandlineError | None:
             return None
         reason = "it was stopped"
     return QueryError(
-        f"the Spark session that was given to connect() cannot be used any more: {reason}",
+        f"the Spark session that was given to connect() is no longer usable: {reason}",
         code="spark-lost",
-        hint="Make another session and connect with it: queries resume from their checkpoints.",
+        hint="Create another session and connect with it: queries resume from their checkpoints.",
     )
 
 
@@ -180,7 +180,7 @@ class _Warming:
                 "Spark started, but cannot run Python workers",
                 code="spark-workers",
                 detail=next((line for line in str(self._error).splitlines() if line.strip()), None),
-                hint=f"The whole story is in {log_file}; `strandline doctor` examines the machine.",
+                hint=f"See {log_file} for details; `strandline doctor` examines the machine.",
             ) from self._error
 
 
@@ -219,14 +219,14 @@ def build_archive() -> Path:
         raise SetupError(
             "Java wrote no class archive",
             code="archive",
-            hint=f"Spark works without. The reason is in {session.log_file}.",
+            hint=f"Spark works without it. See {session.log_file} for the reason.",
         )
     fresh.replace(target)
     return target
 
 
 def _first_stream(spark: SparkSession, checkpoint: Path) -> None:
-    """A few micro-batches, so that what only streams need is in the archive too."""
+    """A few micro-batches, so that the classes of streaming are in the archive, too."""
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 2).option("startTimestamp", 0).load()
     stream = source.selectExpr("CAST(value % 2 AS INT) AS id").repartitionById(2, "id")
 

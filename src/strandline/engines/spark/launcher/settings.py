@@ -1,4 +1,4 @@
-"""What Spark and its JVM are told, and what this machine allows."""
+"""Settings of Spark and its JVM, and the limits of this machine."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def resolve(master: str | None) -> str:
 
 
 def _with_retries(master: str) -> str:
-    """Let a task be tried as often as on a cluster. Spark's local mode gives up after the first failure, also when the
-    system has killed a worker process; our tasks write files by rename, so they may run twice."""
+    """Retry tasks as often as on a cluster. Spark's local mode gives up after the first failure, also when the system
+    has killed a worker process; our tasks write files by rename, so they may run twice."""
     return re.sub(r"^local\[(\d+)]$", rf"local[\1,{TASK_ATTEMPTS}]", master)
 
 
@@ -61,7 +61,7 @@ def is_local(master: str) -> bool:
 
 
 def _slots(master: str) -> int | None:
-    """How many tasks run at once, where the master's name tells."""
+    """Number of concurrent tasks, where the master URL has it."""
     if cluster := re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*]", master):
         return int(cluster[1]) * int(cluster[2])
     if cores := re.fullmatch(r"local\[(\d+)(?:,\s*\d+)?]", master):
@@ -75,14 +75,14 @@ SPARK_ALONE: Final[Mapping[str, str]] = {
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
 }
-"""The `config` of a session for Spark's own operators, which look at rows: whoever compares with Spark alone owes it
-these. The other settings serve it as well as they serve us."""
+"""The `config` of a session for Spark's own operators, which process rows: a fair comparison with plain Spark needs it.
+The other settings help plain Spark, too."""
 
 
 def default_config(master: str, scratch: Path) -> dict[str, str]:
     """The settings of an embedded session.
 
-    The pipeline wants many small micro-batches whose data passes through the JVM in a few large values, so what counts
+    The pipeline runs many small micro-batches whose data passes through the JVM in a few large values, so what counts
     is the fixed cost of a batch. On two cores, for a stream with one exchange, these settings and the daemon take it
     from about 350 ms to about 90 ms; the figures below are parts of that.
     """
@@ -99,11 +99,11 @@ def default_config(master: str, scratch: Path) -> dict[str, str]:
             f"spark.executorEnv.{variable}": value
             for variable, value in {**THREAD_LIMITS, **MEMORY_SETTINGS, **SAFE_PATH}.items()
         },
-        # Adaptive execution plans every stage anew and may merge partitions; each of our queries is planned by us.
+        # Adaptive execution replans every stage and may merge partitions; our queries are planned already.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
-        # Compiling a plan pays when the JVM looks at rows. Ours does not: 0.3 s at the first batch, 15 ms at each of
-        # the next hundred, nothing gained later.
+        # Whole-stage code generation pays when the JVM processes rows. Ours does not: 0.3 s at the first batch, 15 ms
+        # at each of the next hundred, nothing gained later.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         # Without Hadoop's native library the default way to write a file of the offset log runs ten programs (chmod,
@@ -113,10 +113,10 @@ def default_config(master: str, scratch: Path) -> dict[str, str]:
         ),
         "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
         "spark.sql.streaming.minBatchesToRetain": "20",
-        # The exchange of a batch is read once. Else its files wait for the JVM's next full garbage collection, and a
-        # stream fills the disk.
+        # The exchange of a batch is read once. Else its files wait for the JVM's next full collection, and fill the
+        # disk.
         "spark.sql.classic.shuffleDependency.fileCleanup.enabled": "true",
-        # What the switched-off user interface would remember of past batches.
+        # History of past batches for the disabled user interface.
         "spark.ui.retainedJobs": "50",
         "spark.ui.retainedStages": "50",
         "spark.ui.retainedTasks": "1000",
@@ -157,16 +157,16 @@ def settings_for(master: str, config: Mapping[str, str], scratch: Scratch) -> di
 
 
 def java_options(scratch: Scratch) -> list[str]:
-    """Options of every JVM of ours. The user's own come later on the command line, and Java takes the last.
+    """Options of all our JVMs. The user's own come later on the command line, and Java takes the last.
 
-    The quick compiler only: the JVM plans, schedules and moves bytes, a broad path that is never hot for long. The
-    thorough compiler takes as much CPU time as all the rest for the first few hundred batches and breaks even after
-    them. Whoever lets the JVM parse rows should give it back: `-XX:TieredStopAtLevel=4` halves the cost of a row.
+    The C1 compiler only: the JVM plans, schedules and moves bytes, a broad path that is never hot for long. C2 takes as
+    much CPU time as all the rest for the first few hundred batches and breaks even after them. For a JVM that parses
+    rows, enable it again: `-XX:TieredStopAtLevel=4` halves the cost of a row.
     """
     options = [
         "-XX:TieredStopAtLevel=1",
         "-XX:-UsePerfData",
-        # A JVM without memory goes on with some of its threads dead, and queries hang. One that ends is noticed.
+        # A JVM out of memory continues with some of its threads dead, and queries hang. One that exits is noticed.
         "-XX:+ExitOnOutOfMemoryError",
         # When a `foreachBatch` fails, Spark matches the message, which contains a whole Java trace, with a pattern that
         # recurses for every character. On a stack of the usual size that overflows, and the query dies without a word.
@@ -182,7 +182,7 @@ def java_options(scratch: Scratch) -> list[str]:
 
 
 def nameless() -> bool:
-    """Whether the user has a number only, as in a container that is run with `--user 1234`."""
+    """True if the user has only a number, as in a container that is run with `--user 1234`."""
     try:
         pwd.getpwuid(os.getuid())
     except KeyError:

@@ -1,10 +1,10 @@
-"""A process that has imported what a planning process needs, and forks one whenever Spark wants one.
+"""Zygote: a process that has imported what a planning process needs, and forks one for each request of Spark.
 
 For every streaming source Spark starts `python -m pyspark.sql.streaming.python_streaming_source_runner`, a fresh
-interpreter that imports PySpark and Arrow before it says a word: 0.35 s of every start of a query. Spark lets us choose
-the interpreter, so our session names a shell script (`interpreter`). For that one module the script runs this file as a
-caller, which is up in 20 ms, hands the request to the zygote and waits for the child to end. For all else, and where no
-zygote answers, the script is plain Python.
+interpreter that imports PySpark and Arrow first: 0.35 s of every start of a query. Spark lets us choose the
+interpreter, so our session names a shell script (`interpreter`). For that one module the script runs this file as a
+caller, which is up in 20 ms, hands the request to the zygote and waits for the child to end. Otherwise, and where no
+zygote responds, the script is plain Python.
 
 The caller runs without site-packages: nothing at the top of this file may import more than a few standard modules.
 """
@@ -20,7 +20,7 @@ PLANNING = "pyspark.sql.streaming.python_streaming_source_runner"
 
 
 def interpreter(directory: str, python: str) -> str:
-    """Write the script that stands for Python in Spark's eyes; returns its path."""
+    """Write the script that Spark uses as its Python interpreter; returns its path."""
     from shlex import quote
 
     path = os.path.join(directory, "python")
@@ -42,7 +42,7 @@ def address(directory: str) -> str:
 
 
 def call(where: str, python: str) -> None:
-    """Have the zygote fork a planning process for us, and stay as long as it lives; else become one."""
+    """Let the zygote fork a planning process, and wait for its end; without a zygote become one."""
     with socket.socket(socket.AF_UNIX) as connection:
         try:
             connection.connect(where)
@@ -63,7 +63,7 @@ def serve(where: str) -> None:
     import_module("strandline.engines.spark.source")
     gc.collect()
     gc.freeze()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are not waited for
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(where)
         listener.listen()
