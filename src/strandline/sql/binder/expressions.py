@@ -88,7 +88,7 @@ class Scalars:
     def aggregate(self, function: AggregateFunction, node: ast.Function) -> Expression:
         if self.clause == "an aggregate":
             hint = "Aggregate in a subquery in FROM, and aggregate that."
-            message = f"{function.name} inside of another aggregate"
+            message = "aggregate calls cannot be nested"
             raise BindError(message, code="nested-aggregate", hint=hint, span=node.span)
         hints = {"WHERE": "Put conditions on aggregates into HAVING."}
         raise BindError(

@@ -58,7 +58,7 @@ def _parse_time_columns(tokens: TokenStream) -> tuple[ast.Identifier | None, ast
         tokens.expect("BY", hint="Name the time column: ORDERED BY column [WITHIN 5 SECONDS].")
         return tokens.expect_name("the time column"), None
     if tokens.sees_any(("WITHIN", "IDLE")):
-        message = f"{tokens.token.keyword} is about the order of a time column, and there is none"
+        message = f"{tokens.token.keyword} needs ORDERED BY"
         hint = "Put ORDERED BY column before it, or remove it: rows are then stamped on arrival."
         raise tokens.error(message, "clause-without-order", hint=hint)
     return None, None

@@ -28,7 +28,7 @@ def parse_whole_number(tokens: TokenStream, description: str, least: int, most: 
         raise tokens.unexpected(description)
     tokens.advance()
     if not token.value.isdecimal() or len(token.value) > 18 or not least <= int(token.value) <= most:
-        raise tokens.error(f"{description} is a whole number from {least} to {most}", "out-of-range", token.span)
+        raise tokens.error(f"{description} must be a whole number from {least} to {most}", "out-of-range", token.span)
     return int(token.value)
 
 
@@ -114,7 +114,7 @@ def _parse_unit(tokens: TokenStream) -> str:
         raise tokens.unexpected("a unit of time", hint)
     if unit_size(tokens.token.value) is None:
         hint = _hint_for_unit(tokens.token.value)
-        raise tokens.error(f"{tokens.token} is not a unit of time", "unknown-unit", hint=hint)
+        raise tokens.error(f"unknown unit of time {tokens.token}", "unknown-unit", hint=hint)
     return tokens.advance().value
 
 
