@@ -52,7 +52,8 @@ class Names:
         """The names inside of one query of a WITH: those after it are not defined yet."""
         table = tables[number].name
         if any(table.name.lower() == other.name.name.lower() for other in tables[:number]):
-            raise BindError(f'WITH query name "{table.name}" specified more than once', code="duplicate-alias", span=table.span)
+            message = f'WITH query name "{table.name}" specified more than once'
+            raise BindError(message, code="duplicate-alias", span=table.span)
         later = {other.name.name.lower(): "is defined later" for other in tables[number + 1 :]}
         return replace(self, unreadable={**self.unreadable, **later, table.name.lower(): "refers to itself"})
 
