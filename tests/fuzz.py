@@ -26,7 +26,7 @@ import user_functions as users
 from fuzz_coverage import GROUPS, cells
 from random_streams import cut
 from strandline.apps.verify import check as judged
-from strandline.apps.verify.judge import Database
+from strandline.apps.verify.judge import OracleDatabase
 from strandline.apps.verify.on_duckdb import DuckDBOracle
 from strandline.apps.verify.on_postgresql import PostgreSQLOracle
 from strandline.apps.verify.record import Recorded
@@ -68,7 +68,7 @@ class Tally:
         return [cell for cell in wanted if self.cells[cell] < LEAST_SHARE * self.questions]
 
 
-def ask(seed: int, databases: Sequence[Database], tally: Tally, keep: bool = True) -> None:
+def ask(seed: int, databases: Sequence[OracleDatabase], tally: Tally, keep: bool = True) -> None:
     """One question."""
     dice = Random(seed)
     asked = question(dice)
@@ -157,10 +157,10 @@ def _value(value: object) -> str:
 
 
 @contextmanager
-def judges(wanted: Sequence[str]) -> Iterator[list[Database]]:
+def judges(wanted: Sequence[str]) -> Iterator[list[OracleDatabase]]:
     """The databases that can be had; why one cannot is printed."""
     with ExitStack() as stack:
-        found: list[Database] = []
+        found: list[OracleDatabase] = []
         if "duckdb" in wanted:
             found.append(DuckDBOracle(threads=1))
             stack.callback(found[-1].close)

@@ -190,7 +190,7 @@ def _syntax(statement: ast.Node, named: set[str]) -> Iterator[str]:
                 yield f"sets: {operator.lower()}"
             case ast.Exists() | ast.Quantified() | ast.ScalarQuery():
                 yield from (f"subqueries: {cell}" for cell in _subquery(node))
-            case ast.Function(name, _):
+            case ast.FunctionCall(name, _):
                 yield from _aggregate(node)
             case ast.Select():
                 yield from (f"outputs: {cell}" for cell in _output(node))
@@ -286,7 +286,7 @@ def _places_of_subqueries(select: ast.Select) -> Iterator[str]:
             yield f"in {clause}"
 
 
-def _aggregate(node: ast.Function) -> Iterator[str]:
+def _aggregate(node: ast.FunctionCall) -> Iterator[str]:
     function = find_aggregate(node.name.name)
     if node.name.name.lower() in users.AGGREGATES:
         yield "aggregates: of the user's"
@@ -317,7 +317,7 @@ def _grouping(select: ast.Select) -> Iterator[str]:
         yield "a set twice"
     above = {"SELECT": select.items, "HAVING": (select.having,) if select.having else ()}
     for clause, parts in above.items():
-        for call in (n for part in parts for n in _within_its_query(part) if isinstance(n, ast.Function)):
+        for call in (n for part in parts for n in _within_its_query(part) if isinstance(n, ast.FunctionCall)):
             if call.name.name.upper() == "GROUPING":
                 yield f"GROUPING in {clause}"
             if call.distinct:
@@ -368,9 +368,9 @@ def _expression(node: ast.Node) -> Iterator[str]:
             yield "case"
         case ast.Cast():
             yield "cast"
-        case ast.Function(name) if name.name.lower() in users.FUNCTIONS:
+        case ast.FunctionCall(name) if name.name.lower() in users.FUNCTIONS:
             yield "a function of the user's"
-        case ast.Function(name) if find_aggregate(name.name) is None:
+        case ast.FunctionCall(name) if find_aggregate(name.name) is None:
             special = name.name.lower() in ("coalesce", "nullif")
             yield name.name.lower() if special else "a function"
 

@@ -12,7 +12,7 @@ from fuzz import KEPT, Tally, ask, normalised
 from fuzz_coverage import GROUPS, cells
 from strandline.apps.verify import on_duckdb, on_postgresql
 from strandline.apps.verify.dialect import Dialect
-from strandline.apps.verify.judge import Database
+from strandline.apps.verify.judge import OracleDatabase
 from strandline.apps.verify.report import render
 from strandline.apps.verify.script import verify
 from strandline.core.types import BOOLEAN, INT
@@ -25,7 +25,7 @@ from support import Cuts, arrange
 QUESTIONS = 75
 
 
-def test_duckdb_agrees_at_every_instant(duckdb: Database) -> None:
+def test_duckdb_agrees_at_every_instant(duckdb: OracleDatabase) -> None:
     tally = Tally()
     for seed in range(1_000_000, 1_000_000 + QUESTIONS):
         ask(seed, [duckdb], tally, keep=False)
@@ -41,7 +41,7 @@ def test_duckdb_agrees_at_every_instant(duckdb: Database) -> None:
 
 @pytest.mark.parametrize("path", sorted(KEPT.glob("*.sql")), ids=lambda path: path.stem)
 @pytest.mark.parametrize(("batch_rows", "shards"), [(1, 2), (3, 1), (1000, 3)])
-def test_what_was_wrong_once_stays_right(duckdb: Database, path: Path, batch_rows: int, shards: int) -> None:
+def test_what_was_wrong_once_stays_right(duckdb: OracleDatabase, path: Path, batch_rows: int, shards: int) -> None:
     with sl.connect(engine="local", batch_rows=batch_rows, shards=shards) as ours:
         users.bring(ours.catalog)
         verdicts = verify(ours, path.read_text(), duckdb)
@@ -49,7 +49,7 @@ def test_what_was_wrong_once_stays_right(duckdb: Database, path: Path, batch_row
 
 
 @pytest.mark.parametrize("path", sorted(KEPT.glob("*.sql")), ids=lambda path: path.stem)
-def test_and_for_postgresql(postgresql: Database, path: Path) -> None:
+def test_and_for_postgresql(postgresql: OracleDatabase, path: Path) -> None:
     with sl.connect(engine="local", batch_rows=2, shards=2) as ours:
         users.bring(ours.catalog)
         verdicts = verify(ours, path.read_text(), postgresql)

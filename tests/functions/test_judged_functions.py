@@ -16,7 +16,7 @@ import pytest
 
 from runtime.expressions.test_expressions import COLUMNS, Rows, call, calls_of, edges, frame_of, grid
 from strandline.apps.verify.compare import differences
-from strandline.apps.verify.judge import Database
+from strandline.apps.verify.judge import OracleDatabase
 from strandline.core.types import BIGINT, INT, Column, Type
 from strandline.functions.evaluate import evaluate
 from strandline.functions.oracles import Untranslatable
@@ -54,7 +54,7 @@ NOT_JUDGED = {
 }
 
 
-def compared(database: Database, expression: Expression, rows: Rows) -> str | None:
+def compared(database: OracleDatabase, expression: Expression, rows: Rows) -> str | None:
     """Why the database cannot say; else it has said the same for every row."""
     ids = sorted(columns_of(expression))
     frame = frame_of(rows) if ids else pl.DataFrame(height=len(rows))
@@ -73,7 +73,7 @@ def compared(database: Database, expression: Expression, rows: Rows) -> str | No
     return None
 
 
-def agree(database: Database, function: str, asked: Iterator[tuple[Expression, Rows]]) -> None:
+def agree(database: OracleDatabase, function: str, asked: Iterator[tuple[Expression, Rows]]) -> None:
     reasons = [compared(database, expression, rows) for expression, rows in asked]
     assert reasons, "there is something to compare"
     assert {reason for reason in reasons if reason is not None} <= NOT_JUDGED.get(

@@ -14,7 +14,7 @@ from strandline.core.types import INT, VARCHAR
 from strandline.logical.catalog import StreamStatistics
 from strandline.logical.plan import Aggregate, CountWindow, Distinct, Filter, Join, Plan, Scan, SemiJoin
 from strandline.logical.tree import sources, walk
-from strandline.planner.alternatives import Candidate, Cost, SearchResult, Ways, improve, separating_rule
+from strandline.planner.alternatives import Cost, PlanCandidate, SearchResult, Ways, improve, separating_rule
 from strandline.planner.cardinality import StatisticsByStream, characteristics
 from strandline.planner.stages import optimize
 from support import Arrivals, assert_exact, bind, examples, raw, run_plan
@@ -124,7 +124,7 @@ def test_rejected_plans_are_the_next_best_and_say_what_separates_them() -> None:
 )
 def test_which_rule_separates_two_plans(chosen: tuple[str, ...], other: tuple[str, ...], rule: str) -> None:
     plan = bind("SELECT i FROM s0", EMPTY)
-    assert separating_rule(Candidate(plan, 1.0, chosen), Candidate(plan, 2.0, other)) == rule
+    assert separating_rule(PlanCandidate(plan, 1.0, chosen), PlanCandidate(plan, 2.0, other)) == rule
 
 
 def test_the_search_is_the_same_every_time_and_ends() -> None:
@@ -138,7 +138,7 @@ def test_the_search_is_the_same_every_time_and_ends() -> None:
 
 def test_the_text_stands_where_nothing_is_gained() -> None:
     plan = optimize(bind(GROUPED, EMPTY))
-    assert improve(plan, lambda _: 1.0).best == Candidate(plan, 1.0)
+    assert improve(plan, lambda _: 1.0).best == PlanCandidate(plan, 1.0)
     assert improve(plan, lambda _: math.nan).plan == plan
 
 

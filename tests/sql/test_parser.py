@@ -57,7 +57,7 @@ def show(node: object) -> str:
             return f"({operator} {show(left)} {show(right)})"
         case ast.Logical(operator, operands):
             return f"({operator} {' '.join(map(show, operands))})"
-        case ast.Function(name, arguments):
+        case ast.FunctionCall(name, arguments):
             inner = show(arguments) if isinstance(arguments, ast.Star) else ", ".join(map(show, arguments))
             return f"{show(name)}({inner})"
         case ast.Node():

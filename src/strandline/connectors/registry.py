@@ -12,7 +12,7 @@ from strandline.connectors.traits import Needs, Traits
 
 
 @dataclass(frozen=True, slots=True)
-class Connector:
+class ConnectorEntry:
     """A source or sink by the name that users write; `missing` is the extra that is not installed."""
 
     name: str
@@ -26,9 +26,9 @@ class Connector:
         return needs.extra if needs is not None and find_spec(needs.module) is None else None
 
 
-def connectors() -> list[Connector]:
+def connectors() -> list[ConnectorEntry]:
     """All sources, then all sinks, ours and those of other packages."""
     # Connectors of other packages may lack newer attributes.
-    sources = [Connector(n, "source", s.traits, getattr(s, "needs", None)) for n, s in known_sources().items()]
-    sinks = [Connector(n, "sink", s.traits, getattr(s, "needs", None)) for n, s in known_sinks().items()]
+    sources = [ConnectorEntry(n, "source", s.traits, getattr(s, "needs", None)) for n, s in known_sources().items()]
+    sinks = [ConnectorEntry(n, "sink", s.traits, getattr(s, "needs", None)) for n, s in known_sinks().items()]
     return sorted(sources, key=lambda item: item.name) + sorted(sinks, key=lambda item: item.name)

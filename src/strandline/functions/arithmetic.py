@@ -20,7 +20,16 @@ from strandline.core.lazy import pl
 from strandline.core.types import BIGINT, DATE, DOUBLE, INT, INTERVAL, MAX_PRECISION, TIMESTAMP, Type, decimal
 from strandline.functions import decimals
 from strandline.functions.oracles import SqlCall
-from strandline.functions.signatures import Function, FunctionError, Types, all_of, exact, fixed, integer_digits, number
+from strandline.functions.signatures import (
+    Function,
+    FunctionError,
+    Types,
+    all_of,
+    exact,
+    fixed,
+    integer_digits,
+    number,
+)
 from strandline.logical.expressions import Call, Cast, Expression, Literal
 from strandline.logical.values import CHRONON, EXACT, in_calendar
 from strandline.runtime.kernels import columns

@@ -77,7 +77,7 @@ class StreamStatistics:
 
 
 @dataclass(frozen=True, slots=True)
-class BadInput:
+class BadInputPolicy:
     """Bad-input policy: rejected rows are skipped, or stop the queries once there are more than `most_rows` or, of all
     that were read, than `most_share`."""
 
@@ -111,7 +111,7 @@ class BaseStream:
     end_column: str | None = None
     statistics: StreamStatistics = field(default_factory=StreamStatistics)
     feed: Feed | None = field(default=None, compare=False, repr=False)
-    bad_input: BadInput = BadInput()
+    bad_input: BadInputPolicy = BadInputPolicy()
 
     @property
     def has_intervals(self) -> bool:

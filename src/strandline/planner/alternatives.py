@@ -181,7 +181,7 @@ SHOWN: Final = 5  # rejected plans that are reported
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class PlanCandidate:
     """A costed plan, and the rules that led to it from the start of the search."""
 
     plan: Plan
@@ -193,8 +193,8 @@ class Candidate:
 class SearchResult:
     """Result of a search: the best plan, the best of the others, and the number of costed plans."""
 
-    best: Candidate
-    rejected: tuple[Candidate, ...]
+    best: PlanCandidate
+    rejected: tuple[PlanCandidate, ...]
     examined: int
 
     @property
@@ -208,16 +208,16 @@ def improve(plan: Plan, cost: Cost, limit: int = LIMIT) -> SearchResult:
     It costs no more than `limit` plans, so its time is bounded whatever the plan. A plan of equal cost does not replace
     another: the written order stays where nothing is gained.
     """
-    best = Candidate(plan, _finite(cost(plan)))
+    best = PlanCandidate(plan, _finite(cost(plan)))
     seen, looked_at, beam, waited = {plan}, [best], [best], 0
     while beam and waited < MAX_ROUNDS_WITHOUT_GAIN and len(looked_at) < limit:
-        fresh: list[Candidate] = []
+        fresh: list[PlanCandidate] = []
         for item in beam:
             for name, other in neighbours(item.plan):
                 if other in seen or len(looked_at) + len(fresh) >= limit:
                     continue
                 seen.add(other)
-                fresh.append(Candidate(other, _finite(cost(other)), (*item.rules, name)))
+                fresh.append(PlanCandidate(other, _finite(cost(other)), (*item.rules, name)))
         looked_at += fresh
         beam = sorted(fresh, key=lambda item: item.cost)[:WIDTH]
         better = bool(beam) and beam[0].cost < best.cost
@@ -226,7 +226,7 @@ def improve(plan: Plan, cost: Cost, limit: int = LIMIT) -> SearchResult:
     return SearchResult(best, tuple(others[:SHOWN]), len(looked_at))
 
 
-def separating_rule(chosen: Candidate, other: Candidate) -> str:
+def separating_rule(chosen: PlanCandidate, other: PlanCandidate) -> str:
     """The first rule that was applied to reach one of two plans and not the other."""
     for one, two in zip(chosen.rules, other.rules, strict=False):
         if one != two:

@@ -24,7 +24,7 @@ from strandline.apps.verify import check as checking
 from strandline.apps.verify import script as scripts
 from strandline.apps.verify.check import Verdict
 from strandline.apps.verify.compare import at_instants, differences
-from strandline.apps.verify.judge import Database
+from strandline.apps.verify.judge import OracleDatabase
 from strandline.apps.verify.record import too_late
 from strandline.apps.verify.report import DIFFERENT, EQUAL, INCOMPLETE, exit_code
 from strandline.apps.verify.rerun import rerun
@@ -48,7 +48,7 @@ SELECT sym FROM trades [PARTITION BY sym ROWS 1] WHERE price > 5;
 """
 
 
-def judged(text: str, database: Database, **options: object) -> list[Verdict]:
+def judged(text: str, database: OracleDatabase, **options: object) -> list[Verdict]:
     with sl.connect(engine="local", batch_rows=2, shards=2) as ours:
         return scripts.verify(ours, text, database, **options)  # type: ignore[arg-type]
 
@@ -148,30 +148,30 @@ def test_the_whole_language_is_translated(name: str, queries: str, request: pyte
         assert verdict.unchecked is None and verdict.equal and verdict.complete, verdict
 
 
-def test_what_the_database_does_not_have_is_said_and_is_no_success(duckdb: Database) -> None:
+def test_what_the_database_does_not_have_is_said_and_is_no_success(duckdb: OracleDatabase) -> None:
     [verdict] = judged(f"{TRADES} SELECT substring(sym FROM 'a(x*)?') AS x FROM trades", duckdb)
     assert verdict.unchecked == "a group that may be empty or missing, which are the same to DuckDB"
     assert exit_code([verdict]) == INCOMPLETE
 
 
-def test_rows_that_count_when_they_arrive_cannot_be_judged(duckdb: Database) -> None:
+def test_rows_that_count_when_they_arrive_cannot_be_judged(duckdb: OracleDatabase) -> None:
     [verdict] = judged("CREATE STREAM a (x INT) SOURCE rows((1)); SELECT x FROM a", duckdb)
     assert verdict.unchecked is not None and "on arrival" in verdict.unchecked
 
 
-def test_fewer_instants_are_no_success_either(duckdb: Database) -> None:
+def test_fewer_instants_are_no_success_either(duckdb: OracleDatabase) -> None:
     [verdict] = judged(f"{TRADES} SELECT sym FROM trades [RANGE 5 SECONDS]", duckdb, most=7)
     assert (verdict.instants, verdict.equal) == (7, True) and verdict.known > 7
     assert exit_code([verdict]) == INCOMPLETE
 
 
-def test_only_one_query(duckdb: Database) -> None:
+def test_only_one_query(duckdb: OracleDatabase) -> None:
     assert [v.name for v in judged(SCRIPT, duckdb, only="Per_Sym")] == ["per_sym"]
     with pytest.raises(QueryError, match=r"no query \"per\"[\s\S]*per_sym, q1"):
         judged(SCRIPT, duckdb, only="per")
 
 
-def test_a_growing_source_is_compared_as_far_as_it_came(duckdb: Database) -> None:
+def test_a_growing_source_is_compared_as_far_as_it_came(duckdb: OracleDatabase) -> None:
     text = """CREATE STREAM g (value BIGINT, key INT, ts TIMESTAMP) SOURCE rate(rows_per_second => 40, keys => 3)
                 ORDERED BY ts IDLE AFTER 1 SECOND;
               SELECT key, COUNT(*) AS n FROM g [RANGE 300 MILLISECONDS] GROUP BY key"""
@@ -179,7 +179,7 @@ def test_a_growing_source_is_compared_as_far_as_it_came(duckdb: Database) -> Non
     assert verdict.equal and verdict.complete and verdict.answered > 20
 
 
-def test_a_run_that_has_come_nowhere_is_no_success(duckdb: Database) -> None:
+def test_a_run_that_has_come_nowhere_is_no_success(duckdb: OracleDatabase) -> None:
     text = """CREATE STREAM g (value BIGINT, ts TIMESTAMP) SOURCE rate(rows_per_second => 40)
                 ORDERED BY ts WITHIN 1 DAY;
               CREATE STREAM e (value INT, ts TIMESTAMP) SOURCE rate(rows_per_second => 0.001) ORDERED BY ts;
@@ -189,7 +189,7 @@ def test_a_run_that_has_come_nowhere_is_no_success(duckdb: Database) -> None:
     assert exit_code([verdict]) == INCOMPLETE
 
 
-def test_ctrl_c_ends_the_run_and_not_the_comparison(duckdb: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_ends_the_run_and_not_the_comparison(duckdb: OracleDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a library hands it to the thread that computes."""
     steps = count()
     real = LocalRun.step
@@ -220,7 +220,7 @@ def spoiled(real: Callable[..., pl.DataFrame]) -> Callable[..., pl.DataFrame]:
 
 
 def test_a_wrong_answer_is_found_and_made_small(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, duckdb: Database
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, duckdb: OracleDatabase
 ) -> None:
     monkeypatch.setattr(scripts, "_elements", spoiled(scripts._elements))
     monkeypatch.setattr(checking, "rerun", spoiled(rerun))
@@ -236,7 +236,7 @@ def test_a_wrong_answer_is_found_and_made_small(
     assert lines[begin + 3].startswith("q1: ") and lines[begin + 3].endswith(": equal")
 
 
-def test_an_error_at_one_instant_is_found(duckdb: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_at_one_instant_is_found(duckdb: OracleDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     """One microsecond too long is wrong."""
     real = scripts._elements
 
@@ -318,7 +318,7 @@ def test_shrinking_ends_when_time_is_up() -> None:
     assert smallest([1, 2, 3], lambda items: True) == []
 
 
-def test_instants_before_the_first_row_are_not_asked_about(duckdb: Database) -> None:
+def test_instants_before_the_first_row_are_not_asked_about(duckdb: OracleDatabase) -> None:
     """SQL has one row for an aggregate without groups at all times; here it begins with the first element."""
     [verdict] = judged(f"{TRADES} SELECT COUNT(*) AS n FROM trades WHERE price > 50", duckdb)
     assert verdict.equal and verdict.answered == verdict.instants
@@ -339,14 +339,14 @@ SELECT tally(i) AS n FROM s [ROWS 2];
 """
 
 
-def test_duckdb_runs_what_is_the_users(duckdb: Database) -> None:
+def test_duckdb_runs_what_is_the_users(duckdb: OracleDatabase) -> None:
     with sl.connect(engine="local", batch_rows=1, shards=2) as ours:
         users.bring(ours.catalog)
         verdicts = scripts.verify(ours, OF_THE_USER, duckdb)
     assert [(v.unchecked, v.equal, v.answered > 3) for v in verdicts] == [(None, True, True)] * 3
 
 
-def test_a_function_that_is_defined_anew_is_taken_anew(duckdb: Database) -> None:
+def test_a_function_that_is_defined_anew_is_taken_anew(duckdb: OracleDatabase) -> None:
     text = "CREATE STREAM s (x DOUBLE, ts BIGINT) SOURCE rows((1.0, 0)) ORDERED BY ts; SELECT f(x) AS y FROM s;"
     asked = []
     for factor in (2.0, 3.0):
@@ -356,7 +356,7 @@ def test_a_function_that_is_defined_anew_is_taken_anew(duckdb: Database) -> None
     assert all(verdict.complete and verdict.equal for verdict in asked)
 
 
-def test_postgresql_says_that_it_cannot_run_them(postgresql: Database) -> None:
+def test_postgresql_says_that_it_cannot_run_them(postgresql: OracleDatabase) -> None:
     with sl.connect(engine="local") as ours:
         users.bring(ours.catalog)
         verdicts = scripts.verify(ours, OF_THE_USER, postgresql)

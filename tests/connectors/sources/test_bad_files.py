@@ -24,7 +24,7 @@ from strandline.core.errors import ParseError, SourceError
 from strandline.core.types import INT, TIMESTAMP, VARCHAR
 from strandline.database.database import Database
 from strandline.database.query import Query
-from strandline.logical.catalog import BadInput, BaseStream, SourceCall
+from strandline.logical.catalog import BadInputPolicy, BaseStream, SourceCall
 from strandline.runtime.bad_input import check_bad_input
 from strandline.runtime.watermark import SourceStatus, check_balance
 
@@ -483,7 +483,7 @@ def test_a_restart_decides_alike_and_another_clause_goes_on(tmp_path: Path) -> N
 
 
 def test_a_share_needs_a_hundred_rows() -> None:
-    stream = BaseStream("s", (("k", INT),), SourceCall("file"), None, bad_input=BadInput(True, most_share=0.01))
+    stream = BaseStream("s", (("k", INT),), SourceCall("file"), None, bad_input=BadInputPolicy(True, most_share=0.01))
     check_bad_input(stream, SourceStatus("s", rows=98, rejected=1, read=99))
     with pytest.raises(SourceError):
         check_bad_input(stream, SourceStatus("s", rows=98, rejected=2, read=100))

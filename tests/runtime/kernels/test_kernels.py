@@ -19,7 +19,7 @@ from strandline.logical.values import compare
 from strandline.runtime.kernels.columns import polars_type
 from strandline.runtime.kernels.grouping import group_codes
 from strandline.runtime.kernels.hashing import hash_column, hash_rows
-from strandline.runtime.kernels.ranking import Ranking
+from strandline.runtime.kernels.ranking import RankOrder
 from strandline.runtime.kernels.sweep import LOWEST, lay_out, running_maxima, running_totals, uncovered
 from strandline.runtime.kernels.user_aggregates import folded, running
 from support import ARRAYS, KINDS, any_decimal, examples, values
@@ -149,7 +149,7 @@ def test_equal_keys_have_equal_codes_and_equal_hashes(kind: Type, data: st.DataO
 @given(data=st.data())
 def test_ranks_are_in_the_order_of_the_values(kind: Type, data: st.DataObject) -> None:
     drawn = [value for value in data.draw(st.lists(values(kind), max_size=10)) if value is not None]
-    ranks = Ranking(pl.Series("a", drawn, dtype=polars_type(kind))).codes.tolist()
+    ranks = RankOrder(pl.Series("a", drawn, dtype=polars_type(kind))).codes.tolist()
     for i, one in enumerate(drawn):
         for j, two in enumerate(drawn):
             assert (ranks[i] > ranks[j]) - (ranks[i] < ranks[j]) == compare(one, two), f"{one} and {two}"

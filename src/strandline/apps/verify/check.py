@@ -10,7 +10,7 @@ import polars as pl
 
 from strandline.apps.verify.compare import AT, Difference, at_instants, differences
 from strandline.apps.verify.instants import change_instants
-from strandline.apps.verify.judge import Database, load_streams, results
+from strandline.apps.verify.judge import OracleDatabase, load_streams, results
 from strandline.apps.verify.record import Recorded
 from strandline.apps.verify.rerun import rerun
 from strandline.apps.verify.shrink import smallest
@@ -58,7 +58,7 @@ class Verdict:
 
 
 def check(
-    database: Database,
+    database: OracleDatabase,
     question: QueryUnderTest,
     streams: Sequence[Recorded],
     elements: pl.DataFrame,
@@ -98,7 +98,7 @@ def check(
 
 
 def smallest_failing(
-    database: Database, question: QueryUnderTest, streams: Sequence[Recorded]
+    database: OracleDatabase, question: QueryUnderTest, streams: Sequence[Recorded]
 ) -> tuple[Recorded, ...] | None:
     """The fewest rows found for which the local engine and the database differ; None if they agree on all of them."""
     places = [(number, row) for number, recorded in enumerate(streams) for row in range(recorded.rows.height)]

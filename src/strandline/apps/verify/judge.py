@@ -11,7 +11,7 @@ import polars as pl
 from strandline.apps.verify.compare import AT
 from strandline.apps.verify.dialect import Dialect
 from strandline.apps.verify.record import Recorded
-from strandline.apps.verify.translate import INSTANT, Text, TranslatedStage, Translation
+from strandline.apps.verify.translate import INSTANT, SqlText, TranslatedStage, Translation
 from strandline.apps.verify.world import BaseTable, Dataset, NameScope, Times
 from strandline.core.types import BIGINT, Column, Schema
 from strandline.functions.oracles import Untranslatable
@@ -26,7 +26,7 @@ _NUMBER = Column("n", "n", BIGINT)
 _TIME = Column(AT, AT, BIGINT)
 
 
-class Database(Protocol):
+class OracleDatabase(Protocol):
     """Interface of an oracle."""
 
     @property
@@ -43,7 +43,7 @@ class Database(Protocol):
     def close(self) -> None: ...
 
 
-def load_streams(database: Database, streams: Iterable[Recorded]) -> dict[str, BaseTable]:
+def load_streams(database: OracleDatabase, streams: Iterable[Recorded]) -> dict[str, BaseTable]:
     """Load the rows of streams, in order of arrival, into tables; returns the relations by lower-case name."""
     found: dict[str, BaseTable] = {}
     for number, recorded in enumerate(streams, 1):
@@ -63,7 +63,7 @@ def load_streams(database: Database, streams: Iterable[Recorded]) -> dict[str, B
 
 
 def results(
-    database: Database,
+    database: OracleDatabase,
     world: Dataset,
     place: NameScope,
     query: ast.Query,
@@ -99,7 +99,7 @@ def _numbered(instants: Times) -> pl.DataFrame:
     return pl.DataFrame({"n": np.arange(len(instants)), AT: instants}, schema={"n": pl.Int64, AT: pl.Int64})
 
 
-def _together(database: Database, body: Text, first: int, instants: Times, shape: Schema) -> pl.DataFrame:
+def _together(database: OracleDatabase, body: SqlText, first: int, instants: Times, shape: Schema) -> pl.DataFrame:
     which = f"WHERE moment.n >= {first} AND moment.n < {first + len(instants)}"
     listed = ", ".join(c.id for c in body.columns)
     lateral = f"instants AS moment CROSS JOIN LATERAL ({body.sql}) AS q({listed})"
@@ -110,7 +110,7 @@ def _together(database: Database, body: Text, first: int, instants: Times, shape
         return _apart(database, body, instants, shape)
 
 
-def _apart(database: Database, body: Text, instants: Times, shape: Schema) -> pl.DataFrame:
+def _apart(database: OracleDatabase, body: SqlText, instants: Times, shape: Schema) -> pl.DataFrame:
     listed = ", ".join(c.id for c in body.columns)
     found = []
     for t in instants.tolist():
@@ -120,7 +120,7 @@ def _apart(database: Database, body: Text, instants: Times, shape: Schema) -> pl
     return pl.concat([part for part in found if part.height] or found[:1])
 
 
-def _make(database: Database, stage: TranslatedStage, apart: bool) -> None:
+def _make(database: OracleDatabase, stage: TranslatedStage, apart: bool) -> None:
     """The table of a stage, all instants together or one by one. Its rows are valid for one instant each."""
     listed = ", ".join((*(c.id for c in stage.body.columns), *(("seq",) if stage.ordered else ())))
     database.run(f"DROP TABLE IF EXISTS {stage.table}")

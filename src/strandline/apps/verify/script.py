@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from strandline.apps.verify.check import QueryUnderTest, Verdict, check, smallest_failing
-from strandline.apps.verify.judge import Database
+from strandline.apps.verify.judge import OracleDatabase
 from strandline.apps.verify.on_duckdb import DuckDBOracle
 from strandline.apps.verify.on_postgresql import PostgreSQLOracle
 from strandline.apps.verify.record import Recorded, record
@@ -44,10 +44,10 @@ class VerifyCase:
 
 
 @contextmanager
-def judge(name: str, dsn: str | None) -> Iterator[Database]:
+def judge(name: str, dsn: str | None) -> Iterator[OracleDatabase]:
     """Open the oracle; a PostgreSQL server is started for it if none is named."""
     if name == "duckdb":
-        database: Database = DuckDBOracle()
+        database: OracleDatabase = DuckDBOracle()
         try:
             yield database
         finally:
@@ -68,7 +68,7 @@ def judge(name: str, dsn: str | None) -> Iterator[Database]:
 def verify(
     engine: Engine,
     text: str,
-    database: Database,
+    database: OracleDatabase,
     *,
     only: str | None = None,
     seconds: float | None = None,

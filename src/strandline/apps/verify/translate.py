@@ -56,7 +56,7 @@ SET_WORDS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class SqlText:
     """A query of the database and its columns, whose ids are c1, c2, …"""
 
     sql: str
@@ -69,7 +69,7 @@ class TranslatedStage:
 
     table: str
     instants: Times
-    body: Text
+    body: SqlText
     ordered: bool
 
 
@@ -92,17 +92,17 @@ class Translation:
 
     # ---- queries ---------------------------------------------------------------------------------------------------
 
-    def query(self, query: ast.Query, outer: Scope | None = None, *, ordered: bool = False) -> Text:
+    def query(self, query: ast.Query, outer: Scope | None = None, *, ordered: bool = False) -> SqlText:
         """The query at the instant; `ordered` adds a column with the order of arrival."""
         match query:
             case ast.Select():
                 return self.select(query, outer, ordered)
             case ast.UnionAll(branches):
                 texts = self.branches(query, branches)
-                return Text(" UNION ALL ".join(f"({text.sql})" for text in texts), texts[0].columns)
+                return SqlText(" UNION ALL ".join(f"({text.sql})" for text in texts), texts[0].columns)
             case ast.SetOperation(operator, left, right):
                 one, two = self.branches(query, (left, right))
-                return Text(_set_operation(operator, one, two), one.columns)
+                return SqlText(_set_operation(operator, one, two), one.columns)
             case ast.Changes(kind, inner):
                 return self.query(inner, ordered=ordered) if kind == "RSTREAM" else self.changes(kind, inner)
             case ast.Ordered(inner, order, limit):
@@ -125,21 +125,21 @@ class Translation:
         yield
         self.now = before
 
-    def elsewhen(self, now: str, make: Callable[[], Text]) -> Text:
+    def elsewhen(self, now: str, make: Callable[[], SqlText]) -> SqlText:
         """A part at another instant, which may lie before the first row of all: then there is nothing."""
         with self.at_instant(now):
             body = make()
         begins = "FALSE" if self.origin is None else f"{now} >= {self.origin}"
-        return Text(f"SELECT w.* FROM ({body.sql}) AS w WHERE {begins}", body.columns)
+        return SqlText(f"SELECT w.* FROM ({body.sql}) AS w WHERE {begins}", body.columns)
 
-    def changes(self, kind: str, query: ast.Query) -> Text:
+    def changes(self, kind: str, query: ast.Query) -> SqlText:
         """Insertions or deletions since the instant before."""
         now = self.query(query)
         before = self.elsewhen(f"({self.now} - 1)", lambda: self.query(query))
         one, two = (now, before) if kind == "ISTREAM" else (before, now)
-        return Text(f"({one.sql}) EXCEPT ALL ({two.sql})", now.columns)
+        return SqlText(f"({one.sql}) EXCEPT ALL ({two.sql})", now.columns)
 
-    def first_rows(self, query: ast.Query, order: tuple[ast.SortItem, ...], limit: int) -> Text:
+    def first_rows(self, query: ast.Query, order: tuple[ast.SortItem, ...], limit: int) -> SqlText:
         """The rows that fewer than `limit` rows come before."""
         if isinstance(query, ast.Select):
             listed = [item.value for item in order]
@@ -151,9 +151,9 @@ class Translation:
         keys = ", ".join(f"o.c{place}{_direction(item)}" for place, item in zip(places, order, strict=True))
         columns = ", ".join(f"f.{c.id}" for c in body.columns)
         ranked = f"SELECT o.*, rank() OVER (ORDER BY {keys}) AS place FROM ({body.sql}) AS o"
-        return Text(f"SELECT {columns} FROM ({ranked}) AS f WHERE f.place <= {limit}", body.columns)
+        return SqlText(f"SELECT {columns} FROM ({ranked}) AS f WHERE f.place <= {limit}", body.columns)
 
-    def select_with(self, select: ast.Select, values: list[ast.Expression]) -> tuple[Text, list[int]]:
+    def select_with(self, select: ast.Select, values: list[ast.Expression]) -> tuple[SqlText, list[int]]:
         """A SELECT with further columns for the values that it does not list, and the place of each value."""
         whole = self.select(select, None, False)
         places: list[int] = []
@@ -167,22 +167,22 @@ class Translation:
         if not more:
             return whole, places
         wider = self.select(replace(select, items=(*select.items, *more)), None, False)
-        return Text(wider.sql, whole.columns), places
+        return SqlText(wider.sql, whole.columns), places
 
-    def branches(self, query: ast.Query, parts: Iterable[ast.Query]) -> list[Text]:
+    def branches(self, query: ast.Query, parts: Iterable[ast.Query]) -> list[SqlText]:
         """The operands of a set operator, with columns of the common types."""
         wanted = schema(self.place.plan(query))
         columns = tuple(replace(column, id=f"c{n}") for n, column in enumerate(wanted, 1))
         return [self.retyped(self.query(part), columns) for part in parts]
 
-    def retyped(self, text: Text, columns: Schema) -> Text:
+    def retyped(self, text: SqlText, columns: Schema) -> SqlText:
         if [c.type for c in text.columns] == [c.type for c in columns]:
-            return Text(text.sql, columns)
+            return SqlText(text.sql, columns)
         pairs = zip(text.columns, columns, strict=True)
         listed = ", ".join(f"{self.dialect.cast(f'b.{c.id}', c.type, to.type)} AS {to.id}" for c, to in pairs)
-        return Text(f"SELECT {listed} FROM ({text.sql}) AS b", columns)
+        return SqlText(f"SELECT {listed} FROM ({text.sql}) AS b", columns)
 
-    def select(self, select: ast.Select, outer: Scope | None, ordered: bool) -> Text:
+    def select(self, select: ast.Select, outer: Scope | None, ordered: bool) -> SqlText:
         source, scope = self.tables(select.tables, ordered)
         scope = replace(scope, outer=outer)
         texts = Texts(self, scope, "SELECT")
@@ -209,7 +209,7 @@ class Translation:
         if qualify is not None:
             named = ", ".join(f"q.{c.id}" for c in columns) + (", q.seq" if ordered else "")
             sql = f"SELECT {distinct}{named} FROM ({sql}) AS q WHERE q.wanted"
-        return Text(sql, columns)
+        return SqlText(sql, columns)
 
     def grouping(self, element: ast.Grouping, texts: Texts, outputs: list[Output]) -> str:
         match element:
@@ -241,7 +241,7 @@ class Translation:
                     held = self.granular(granularity, lambda: self.base(stream, window))
                     return self.entry(held, shown, stream.name, span, stream.time_column)
 
-                def derived() -> Text:
+                def derived() -> SqlText:
                     with self.at_place(named.place):
                         return self.derived(named.query, window, ordered, named.columns)
 
@@ -254,24 +254,24 @@ class Translation:
             case _:
                 assert_never(table)
 
-    def granular(self, granularity: ast.Duration | None, make: Callable[[], Text]) -> Text:
+    def granular(self, granularity: ast.Duration | None, make: Callable[[], SqlText]) -> SqlText:
         """A part as it was at the last border of a granule."""
         if granularity is None:
             return make()
         return self.elsewhen(_last_multiple(self.now, granularity.microseconds), make)
 
-    def base(self, stream: BaseStream, window: ast.Window | None) -> Text:
+    def base(self, stream: BaseStream, window: ast.Window | None) -> SqlText:
         columns = tuple(Column(f"c{n}", c, kind) for n, (c, kind) in enumerate(stream.columns, 1))
         over = None if stream.has_intervals else window  # a window over intervals is the identity, or refused
-        return Text(self.held(self.world.rows[stream.name.lower()].table, columns, over, arrived=True), columns)
+        return SqlText(self.held(self.world.rows[stream.name.lower()].table, columns, over, arrived=True), columns)
 
-    def derived(self, query: ast.Query, window: ast.Window | None, ordered: bool, names: tuple[str, ...]) -> Text:
+    def derived(self, query: ast.Query, window: ast.Window | None, ordered: bool, names: tuple[str, ...]) -> SqlText:
         if window is None or is_identity(window, self.place.plan(query)):
             body = self.query(query, ordered=ordered)
-            return Text(body.sql, _called(body.columns, names))
+            return SqlText(body.sql, _called(body.columns, names))
         stage = self.stage(query, window)
         columns = _called(stage.body.columns, names)
-        return Text(self.held(stage.table, columns, window, arrived=stage.ordered), columns)
+        return SqlText(self.held(stage.table, columns, window, arrived=stage.ordered), columns)
 
     def stage(self, query: ast.Query, window: ast.Window) -> TranslatedStage:
         if id(query) not in self._staged:
@@ -284,7 +284,7 @@ class Translation:
         return self._staged[id(query)]
 
     def entry(
-        self, held: Text, shown: str, known: str | None, span: Span, time: str | None = None
+        self, held: SqlText, shown: str, known: str | None, span: Span, time: str | None = None
     ) -> tuple[str, Scope]:
         alias = self.name("t")
         visible = tuple(Column(f"{alias}.{c.id}", c.name, VARCHAR if c.type == NULL else c.type) for c in held.columns)
@@ -413,13 +413,13 @@ class Texts(Scalars):
         order = ", ".join(self.dialect.sql(self.bind(item.value)) + _direction(item) for item in node.order)
         return ColumnRef(f"rank() OVER ({entry}ORDER BY {order})", BIGINT)
 
-    def grouping(self, node: ast.Function) -> Expression:
+    def grouping(self, node: ast.FunctionCall) -> Expression:
         """GROUPING(a, b): a bit for each key, 1 where it is left out."""
         keys = () if isinstance(node.arguments, ast.Star) else node.arguments
         listed = ", ".join(self.dialect.sql(self.bind(key)) for key in keys)
         return ColumnRef(f"CAST(GROUPING({listed}) AS BIGINT)", BIGINT)
 
-    def aggregate(self, function: AggregateFunction, node: ast.Function) -> Expression:
+    def aggregate(self, function: AggregateFunction, node: ast.FunctionCall) -> Expression:
         inside = Texts(self.translation, self.scope, "an aggregate")
         column = self.scope.time()
         time = None if column is None else ColumnRef(column.id, column.type)
@@ -483,7 +483,7 @@ def _last_multiple(value: str, slide: int) -> str:
     return value if slide == 1 else f"({value} - (({value} % {slide}) + {slide}) % {slide})"
 
 
-def _set_operation(operator: str, one: Text, two: Text) -> str:
+def _set_operation(operator: str, one: SqlText, two: SqlText) -> str:
     if operator in SET_WORDS:
         return f"({one.sql}) {SET_WORDS[operator]} ({two.sql})"
     if operator == "UNION MAX":  # max(l, r) = max(l - r, 0) + r

@@ -75,7 +75,7 @@ class Response:
     retry_after: str
 
 
-class Exchange:
+class HttpExchange:
     """A request and its response; for one use."""
 
     def __init__(self, deadline: float) -> None:
@@ -174,7 +174,7 @@ class Exchange:
 class _Timed:
     """A socket for http.client whose waits end at the deadline."""
 
-    def __init__(self, made: socket.socket, exchange: Exchange) -> None:
+    def __init__(self, made: socket.socket, exchange: HttpExchange) -> None:
         self._made, self._exchange = made, exchange
 
     def sendall(self, data: Any) -> None:
@@ -191,7 +191,7 @@ class _Timed:
 
 
 class _Incoming(io.RawIOBase):
-    def __init__(self, made: socket.socket, exchange: Exchange) -> None:
+    def __init__(self, made: socket.socket, exchange: HttpExchange) -> None:
         self._made, self._exchange = made, exchange
 
     def readable(self) -> bool:

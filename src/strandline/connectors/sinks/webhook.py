@@ -22,7 +22,7 @@ from strandline.connectors.sinks.base import (
     interrupted,
     refuse_duplicate_columns,
 )
-from strandline.connectors.sinks.http_exchange import Address, Exchange, Interrupted, Response
+from strandline.connectors.sinks.http_exchange import Address, HttpExchange, Interrupted, Response
 from strandline.connectors.sinks.row_format import iso_instant, json_rows
 from strandline.connectors.traits import Traits
 from strandline.core.errors import SinkError
@@ -167,7 +167,7 @@ class _WebhookWriter(SinkWriter):
         self._sink, self._query = sink, query
         self._owner = ""
         self._closing = threading.Event()
-        self._exchange: Exchange | None = None
+        self._exchange: HttpExchange | None = None
         self._address: Address | None = None
         self._credentials: dict[str, str] = {}
 
@@ -253,7 +253,7 @@ class _WebhookWriter(SinkWriter):
         address, credentials = self._address, self._credentials
         for _ in range(self._sink.redirects + 1):
             headers = {"Content-Type": "application/json", **credentials, "Idempotency-Key": key}
-            self._exchange = Exchange(deadline)
+            self._exchange = HttpExchange(deadline)
             response = self._exchange.post(address, body, headers)
             if response.status not in _REDIRECTS:
                 return response

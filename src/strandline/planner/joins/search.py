@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from strandline.planner.joins.rates import Floats, JoinLoad, JoinQuery, Mask, Tree, members, output_rate
-from strandline.planner.joins.shedding import Shedding, shed
+from strandline.planner.joins.shedding import SheddingPlan, shed
 
 Shape: TypeAlias = Literal["bushy", "left-deep"]
 CLOSELY = 3  # plans
@@ -26,7 +26,7 @@ class JoinTreeChoice:
 
     tree: Tree
     load: float
-    shedding: Shedding
+    shedding: SheddingPlan
 
     @property
     def feasible(self) -> bool:
@@ -173,5 +173,7 @@ def heuristic(query: JoinQuery, capacity: float = 1.0) -> JoinTreeChoice:
     load = JoinLoad.of(query, tree)
     if query.by_time.any() and not query.by_time.all():
         return consider(query, tree, capacity)  # the quick estimate was used until here
-    settled = Shedding(sampling_rates, load.at(sampling_rates), output_rate(query, query.everything, sampling_rates))
+    settled = SheddingPlan(
+        sampling_rates, load.at(sampling_rates), output_rate(query, query.everything, sampling_rates)
+    )
     return JoinTreeChoice(tree, load.at(np.ones(query.size)), settled)

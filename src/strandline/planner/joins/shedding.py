@@ -31,7 +31,7 @@ SLACK = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Shedding:
+class SheddingPlan:
     """Sampling rates, their load on the capacity, and the results per second that remain."""
 
     sampling_rates: Floats
@@ -46,7 +46,7 @@ class Shedding:
 
 def shed(
     query: JoinQuery, tree: Tree, capacity: float = 1.0, most: Floats | None = None, quick: bool = False
-) -> Shedding:
+) -> SheddingPlan:
     """Sampling rates with the most results within a capacity, in seconds of work per second.
 
     `most` are upper bounds of the rates; the tree may join only some of the streams. With windows of both kinds the
@@ -82,8 +82,8 @@ class _Plan:
     def output(self, sampling_rates: Floats) -> float:
         return output_rate(self.query, self.mask, sampling_rates)
 
-    def settled(self, sampling_rates: Floats) -> Shedding:
-        return Shedding(sampling_rates, self.load.at(sampling_rates), self.output(sampling_rates))
+    def settled(self, sampling_rates: Floats) -> SheddingPlan:
+        return SheddingPlan(sampling_rates, self.load.at(sampling_rates), self.output(sampling_rates))
 
 
 def knapsack(gains: Floats, costs: Floats, most: Floats, capacity: float) -> Floats:

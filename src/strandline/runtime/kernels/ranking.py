@@ -14,7 +14,7 @@ from strandline.runtime.kernels.hashing import double_bits
 from strandline.runtime.kernels.lists import elements, offsets_of
 
 
-class Ranking:
+class RankOrder:
     """Values of any ordered type as integers of the same order, and back; NULL has any.
 
     Whole numbers and times stand for themselves. Doubles use their bits, arranged so that NaN is the greatest, as in
@@ -55,7 +55,7 @@ def order_ranks(frame: pl.DataFrame, order: Sequence[SortKey]) -> list[Index]:
     ranks: list[Index] = []
     for key in order:
         column = frame.get_column(key.column.id)
-        codes, missing = Ranking(column).codes, column.is_null().to_numpy()
+        codes, missing = RankOrder(column).codes, column.is_null().to_numpy()
         ranks.append(missing.astype(np.int64) * (-1 if key.nulls_first else 1))
         ranks.append(np.where(missing, 0, ~codes if key.descending else codes))
     return ranks
@@ -65,7 +65,7 @@ def order_levels(frame: pl.DataFrame, order: Sequence[SortKey]) -> Index:
     """One integer for each row of a frame: the smaller comes first, and ties are equal."""
     first = frame.get_column(order[0].column.id)
     if len(order) == 1 and not first.null_count():
-        codes = Ranking(first).codes
+        codes = RankOrder(first).codes
         return ~codes if order[0].descending else codes
     ranks = order_ranks(frame, order)
     rows = np.lexsort(ranks[::-1])
@@ -91,7 +91,7 @@ def _list_ranks(column: pl.Series) -> Index:
     That is the order of bytes, if each element is written as its rank among all elements, the highest byte first.
     """
     content, sizes = elements(column)
-    _, dense = np.unique(Ranking(content).codes, return_inverse=True)
+    _, dense = np.unique(RankOrder(content).codes, return_inverse=True)
     ranks = np.where(content.is_null().to_numpy(), len(content), dense).astype(">i8")
     bounds = offsets_of(sizes) * ranks.itemsize
     packed = pa.LargeBinaryArray.from_buffers(

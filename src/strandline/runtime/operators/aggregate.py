@@ -16,7 +16,7 @@ from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Mask, Ti
 from strandline.runtime.kernels.columns import polars_type
 from strandline.runtime.kernels.exact_sums import Limbs, from_limbs, means, to_limbs
 from strandline.runtime.kernels.grouping import group_codes
-from strandline.runtime.kernels.ranking import Ranking
+from strandline.runtime.kernels.ranking import RankOrder
 from strandline.runtime.kernels.sweep import lay_out, running_maxima, running_totals
 from strandline.runtime.kernels.variance import numbers, odd, squares, variances
 from strandline.runtime.operators.base import Operator, Watermark
@@ -242,7 +242,7 @@ class IncrementalAggregateOperator(Operator):
         fresh = here.arrived.select([*self.keys, pl.col(name).alias("@value"), FROM, UNTIL])
         elements = pl.concat([held.select(fresh.columns), fresh], rechunk=True)
         values = elements.get_column("@value")
-        ranking = Ranking(values)
+        ranking = RankOrder(values)
         ranks = ranking.codes if function == "max" else ~ranking.codes  # ~x reverses the order and cannot overflow
         highest, keep = running_maxima(
             line.by_time,

@@ -195,7 +195,7 @@ class SortItem(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Function(Node):
+class FunctionCall(Node):
     """A call of a function or an aggregate; the binder decides which."""
 
     name: Identifier
@@ -216,6 +216,6 @@ class Ranking(Node):
 
 
 Literal: TypeAlias = Number | Text | Truth | Null | TypedText | Interval
-Operation: TypeAlias = Unary | Binary | Logical | Case | Cast | Function | Ranking
+Operation: TypeAlias = Unary | Binary | Logical | Case | Cast | FunctionCall | Ranking
 Test: TypeAlias = IsTest | DistinctTest | Between | InList | Like | Exists | Quantified
 Expression: TypeAlias = Literal | ColumnName | Operation | Test | ScalarQuery

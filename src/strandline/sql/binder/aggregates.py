@@ -58,7 +58,7 @@ def described(user: UserAggregate) -> AggregateFunction:
 
 
 def bind_aggregate(
-    function: AggregateFunction, node: ast.Function, bind: Bind, condition: Bind, time: Expression | None
+    function: AggregateFunction, node: ast.FunctionCall, bind: Bind, condition: Bind, time: Expression | None
 ) -> BoundAggregate:
     """Bind a call. `condition` binds the FILTER clause; `time` is the arrival order of the rows, if defined."""
     _check_form(function, node)
@@ -114,7 +114,7 @@ def _fitted(user: UserAggregate, value: Expression, order: tuple[Sorted, ...]) -
     return fitted, tuple(replace(item, value=fitted) if item.value == value else item for item in order)
 
 
-def _check_form(function: AggregateFunction, node: ast.Function) -> None:
+def _check_form(function: AggregateFunction, node: ast.FunctionCall) -> None:
     count = 1 if isinstance(node.arguments, ast.Star) else len(node.arguments)
     wanted = {"value": 1, "separated": 2, "within group": 0, "fraction within group": 1}[function.form]
     within = function.form in ("within group", "fraction within group")
@@ -150,7 +150,7 @@ def _sorted(item: ast.SortItem, bind: Bind) -> Sorted:
     return Sorted(value, item.descending, item.nulls_first)
 
 
-def _fraction(node: ast.Function, bind: Bind) -> float:
+def _fraction(node: ast.FunctionCall, bind: Bind) -> float:
     assert not isinstance(node.arguments, ast.Star)
     value = bind(node.arguments[0])
     while isinstance(value, Cast):
@@ -167,7 +167,7 @@ def _fraction(node: ast.Function, bind: Bind) -> float:
     )
 
 
-def _separator(node: ast.Function, bind: Bind) -> str:
+def _separator(node: ast.FunctionCall, bind: Bind) -> str:
     assert not isinstance(node.arguments, ast.Star)
     value = bind(node.arguments[1])
     if isinstance(value, Literal) and isinstance(value.value, str):
@@ -180,7 +180,7 @@ def _separator(node: ast.Function, bind: Bind) -> str:
     )
 
 
-def _by_time(name: str, node: ast.Function, time: Expression | None) -> Sorted:
+def _by_time(name: str, node: ast.FunctionCall, time: Expression | None) -> Sorted:
     if time is None:
         raise BindError(
             f"{name} needs ORDER BY here: the rows have no arrival order",
@@ -191,7 +191,7 @@ def _by_time(name: str, node: ast.Function, time: Expression | None) -> Sorted:
     return Sorted(time, False, False)
 
 
-def _check_distinct(name: str, node: ast.Function, value: Expression | None, order: tuple[Sorted, ...]) -> None:
+def _check_distinct(name: str, node: ast.FunctionCall, value: Expression | None, order: tuple[Sorted, ...]) -> None:
     by_order = name in ("string_agg", "array_agg") or isinstance(node.definition, UserAggregate)
     if node.distinct and by_order and any(item.value != value for item in order):
         raise BindError(

@@ -73,7 +73,7 @@ def with_definitions(tree: Tree, functions: Mapping[str, Definition], allow: All
     """The syntax tree with each call of one of these functions marked as such, if it is allowed."""
 
     def mark(node: ast.Node) -> ast.Node:
-        if not isinstance(node, ast.Function):
+        if not isinstance(node, ast.FunctionCall):
             return node
         definition = functions.get(node.name.name.lower())
         if definition is not None and allow is not None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from strandline.core.errors import BindError
 from strandline.core.types import Type
-from strandline.logical.catalog import BadInput, BaseStream, KnownRows, SourceCall, StreamStatistics
+from strandline.logical.catalog import BadInputPolicy, BaseStream, KnownRows, SourceCall, StreamStatistics
 from strandline.sql import ast
 from strandline.sql.binder.scope import suggestion
 from strandline.sql.lexer import RESERVED
@@ -45,8 +45,8 @@ def bind_create_stream(statement: ast.CreateStream, known: KnownRows | None = No
     )
 
 
-def _bad_input(clause: ast.BadInput | None) -> BadInput:
-    return BadInput() if clause is None else BadInput(clause.stops, clause.most_rows, clause.most_share)
+def _bad_input(clause: ast.BadInput | None) -> BadInputPolicy:
+    return BadInputPolicy() if clause is None else BadInputPolicy(clause.stops, clause.most_rows, clause.most_share)
 
 
 def _statistics(

@@ -85,7 +85,7 @@ class Scalars:
             span=node.span,
         )
 
-    def aggregate(self, function: AggregateFunction, node: ast.Function) -> Expression:
+    def aggregate(self, function: AggregateFunction, node: ast.FunctionCall) -> Expression:
         if self.clause == "an aggregate":
             hint = "Aggregate in a subquery in FROM, and aggregate that."
             message = "aggregate calls cannot be nested"
@@ -98,7 +98,7 @@ class Scalars:
             span=node.span,
         )
 
-    def grouping(self, node: ast.Function) -> Expression | None:
+    def grouping(self, node: ast.FunctionCall) -> Expression | None:
         """What GROUPING(…) means, where there are groups."""
         return None
 
@@ -165,7 +165,7 @@ class Scalars:
                 return self.case(node)
             case ast.Cast():
                 return self.cast(node)
-            case ast.Function():
+            case ast.FunctionCall():
                 return self.function(node)
             case ast.Ranking():
                 return self.rank(node)
@@ -258,7 +258,7 @@ class Scalars:
             )
         return cast_to(value, kind)
 
-    def function(self, node: ast.Function) -> Expression:
+    def function(self, node: ast.FunctionCall) -> Expression:
         name = node.name.name.lower()
         if name == "grouping" and (grouping := self.grouping(node)) is not None:
             return grouping

@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 MOST_SETS: Final = 64
 
 
-def is_aggregate(node: ast.Function) -> bool:
+def is_aggregate(node: ast.FunctionCall) -> bool:
     return find_aggregate(node.name.name) is not None or isinstance(node.definition, UserAggregate)
 
 
 def has_aggregate(node: ast.Expression) -> bool:
     """Whether an aggregate stands anywhere in the expression, which makes its SELECT a grouping one."""
-    return any(isinstance(part, ast.Function) and is_aggregate(part) for part in own_nodes(node))
+    return any(isinstance(part, ast.FunctionCall) and is_aggregate(part) for part in own_nodes(node))
 
 
 def is_grouping(select: ast.Select) -> bool:
@@ -194,7 +194,7 @@ class Groups:
             span=span,
         )
 
-    def grouping(self, node: ast.Function) -> Expression:
+    def grouping(self, node: ast.FunctionCall) -> Expression:
         """`GROUPING(a, b)`: a bit for each key, 1 where it is left out."""
         scalars = Scalars(self.scope, "GROUPING")
         value: Expression | None = None
@@ -262,10 +262,10 @@ class GroupScalars(ClauseScalars):
     def key(self, node: ast.Expression) -> Expression:
         return self.groups.regroup(self.bind(node), self.places, node.span)
 
-    def grouping(self, node: ast.Function) -> Expression:
+    def grouping(self, node: ast.FunctionCall) -> Expression:
         return self.groups.grouping(node)
 
-    def aggregate(self, function: AggregateFunction, node: ast.Function) -> Expression:
+    def aggregate(self, function: AggregateFunction, node: ast.FunctionCall) -> Expression:
         inside = Scalars(self.scope, "an aggregate")
         condition = Scalars(self.scope, "FILTER").condition
         column = self.scope.time()

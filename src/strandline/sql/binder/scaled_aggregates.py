@@ -78,7 +78,7 @@ def not_weighted(table: ast.StreamTable) -> BindError:
     return _not_a_source(None, table.span)
 
 
-def _not_a_source(call: ast.Function | None, span: Span) -> BindError:
+def _not_a_source(call: ast.FunctionCall | None, span: Span) -> BindError:
     name = "SCALED_COUNT and the like" if call is None else call.name.name.upper()
     return BindError(
         f"{name} needs a stream with a source",
@@ -88,7 +88,7 @@ def _not_a_source(call: ast.Function | None, span: Span) -> BindError:
     )
 
 
-def _check(call: ast.Function, tables: int) -> None:
+def _check(call: ast.FunctionCall, tables: int) -> None:
     name = call.name.name.lower()
     if call.distinct or call.order or call.within:
         raise BindError(
@@ -115,7 +115,7 @@ def _check(call: ast.Function, tables: int) -> None:
         )
 
 
-def _meant(call: ast.Function, names: list[ast.Identifier]) -> ast.Expression:
+def _meant(call: ast.FunctionCall, names: list[ast.Identifier]) -> ast.Expression:
     """A call, in terms of weights."""
     at, name = call.span, call.name.name.lower()
     weight: ast.Expression = _weight(names[0], at)
@@ -153,12 +153,12 @@ def _number(digits: str, at: Span) -> ast.Expression:
 
 def _function(
     name: str, arguments: tuple[ast.Expression, ...], at: Span, condition: ast.Expression | None = None
-) -> ast.Function:
-    return ast.Function(ast.Identifier(name, span=at), arguments, condition, span=at)
+) -> ast.FunctionCall:
+    return ast.FunctionCall(ast.Identifier(name, span=at), arguments, condition, span=at)
 
 
-def _is_scaled(node: object) -> TypeGuard[ast.Function]:
-    return isinstance(node, ast.Function) and node.name.name.lower() in SCALED
+def _is_scaled(node: object) -> TypeGuard[ast.FunctionCall]:
+    return isinstance(node, ast.FunctionCall) and node.name.name.lower() in SCALED
 
 
 def _tables(tables: tuple[ast.Table, ...]) -> Iterator[ast.StreamTable | ast.QueryTable]:

@@ -94,7 +94,7 @@ def output_name(node: ast.Expression, scope: Scope) -> str | None:
     match node:
         case ast.ColumnName():
             return scope.column(node).name
-        case ast.Function(name, _):
+        case ast.FunctionCall(name, _):
             return name.name.lower()
         case ast.Ranking():
             return "rank"

@@ -22,7 +22,7 @@ _OTHER_RANKINGS: Final = {
 }
 
 
-def parse_call(tokens: TokenStream, name: ast.Identifier) -> ast.Function | ast.Ranking:
+def parse_call(tokens: TokenStream, name: ast.Identifier) -> ast.FunctionCall | ast.Ranking:
     """`([DISTINCT] argument, … [ORDER BY …]) [WITHIN GROUP (…)] [FILTER (WHERE …)] [OVER (…)]`, after `name`."""
     tokens.expect("(")
     word = "" if name.quoted else name.name.upper()
@@ -31,7 +31,7 @@ def parse_call(tokens: TokenStream, name: ast.Identifier) -> ast.Function | ast.
             name = ast.Identifier(_TRIMS[tokens.advance().keyword], span=name.span)
         special = _SPECIAL_ARGUMENTS[word](tokens)
         tokens.expect(")")
-        return ast.Function(name, special, span=tokens.since(name))
+        return ast.FunctionCall(name, special, span=tokens.since(name))
     arguments: tuple[ast.Expression, ...] | ast.Star = ()
     order: tuple[ast.SortItem, ...] = ()
     distinct = False
@@ -51,7 +51,7 @@ def parse_call(tokens: TokenStream, name: ast.Identifier) -> ast.Function | ast.
     tokens.expect(")")
     within = _parse_within_group(tokens) if tokens.accept("WITHIN", "GROUP") else ()
     condition = _parse_condition(tokens) if tokens.accept("FILTER", "(") else None
-    called = ast.Function(name, arguments, condition, distinct, order, within, span=tokens.since(name))
+    called = ast.FunctionCall(name, arguments, condition, distinct, order, within, span=tokens.since(name))
     return _parse_over(tokens, called) if tokens.sees("OVER", "(") else called
 
 
@@ -70,7 +70,7 @@ def _parse_condition(tokens: TokenStream) -> ast.Expression:
     return condition
 
 
-def _parse_over(tokens: TokenStream, called: ast.Function) -> ast.Ranking:
+def _parse_over(tokens: TokenStream, called: ast.FunctionCall) -> ast.Ranking:
     """What follows `RANK()`: `OVER ([PARTITION BY …] ORDER BY …)`."""
     word = called.name.name.upper()
     if word in _OTHER_RANKINGS:
@@ -78,7 +78,7 @@ def _parse_over(tokens: TokenStream, called: ast.Function) -> ast.Ranking:
     if word != "RANK":
         hint = "Group a windowed stream instead; RANK() OVER (… ORDER BY …) is the only window function."
         raise tokens.unsupported("OVER", hint)
-    if called != ast.Function(called.name, (), span=called.span):
+    if called != ast.FunctionCall(called.name, (), span=called.span):
         raise tokens.error("RANK() takes no arguments", "syntax", called.span, _RANK_HINT)
     tokens.expect("OVER", "(")
     partition: tuple[ast.Expression, ...] = ()

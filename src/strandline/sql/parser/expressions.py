@@ -144,8 +144,8 @@ def _parse_match_test(tokens: TokenStream, start: Token, left: ast.Expression) -
     return ast.Like(left, pattern, negated, escape, operator == "SIMILAR", span=tokens.since(start))
 
 
-def _call_lower(value: ast.Expression) -> ast.Function:
-    return ast.Function(ast.Identifier("lower", False, span=value.span), (value,), span=value.span)
+def _call_lower(value: ast.Expression) -> ast.FunctionCall:
+    return ast.FunctionCall(ast.Identifier("lower", False, span=value.span), (value,), span=value.span)
 
 
 # ---- operands --------------------------------------------------------------------------------------------------------
