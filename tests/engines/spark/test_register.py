@@ -200,7 +200,7 @@ def test_mistakes_are_told_at_once(database: Database, spark: SparkSession) -> N
             {"ordered_by": "name"},
         ),
         ('duplicate column "ID"', plain.withColumns({}).selectExpr("id", "id AS `ID`"), {}),
-        ("WITHIN is about the order of a time column", plain, {"within": "1 SECOND"}),
+        ("WITHIN needs ORDERED BY", plain, {"within": "1 SECOND"}),
         ("Write VALID FROM column UNTIL column", plain, {"until": "ts"}),
         ("must not be negative", plain, {"ordered_by": "ts", "within": timedelta(seconds=-1)}),
     ]:
@@ -234,7 +234,7 @@ def test_a_frame_that_fails_is_told_in_a_line(
     assert caught.value.code == "dataframe-failed"
     told = caught.value.render()
     assert 'the DataFrame of stream "s" has failed: [DIVIDE_BY_ZERO]' in told
-    assert "Traceback" not in told and "org.apache" not in told and "hint: Mend the DataFrame" in told
+    assert "Traceback" not in told and "org.apache" not in told and "hint: Fix the DataFrame" in told
     assert query.metrics()["rows_in"].get("s", 0) == (1 if streaming else 0), "what came before counts"
 
 

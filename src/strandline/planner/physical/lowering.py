@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import count
+from dataclasses import replace
 from typing import Final
 
 from strandline.core.types import BIGINT, BOOLEAN, DOUBLE, Column, Type
@@ -29,47 +28,23 @@ from strandline.logical.tree import sources as logical_sources
 from strandline.logical.tree import streams_read
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.distinct_aggregates import sweep
-from strandline.planner.physical.plan import Fragment, MatchKind, Mode, Node, Pipeline, QueryPlan, schema, sources
+from strandline.planner.physical.distribution import (
+    Distribution,
+    HashPartitioned,
+    LoweredPlan,
+    RoundRobin,
+    Single,
+    SourceOrdered,
+    exchange,
+    gather,
+    matching_keys,
+    partition_by,
+    partition_by_exactly,
+)
+from strandline.planner.physical.fragments import cut_fragments
+from strandline.planner.physical.plan import MatchKind, Node, Pipeline, QueryPlan, schema
 
 KEPT_SHARE: Final = Column("kept_share", "kept_share", DOUBLE)  # of a result that may lack rows
-
-
-@dataclass(frozen=True, slots=True)
-class HashPartitioned:
-    """Hash-partitioned by some columns; each key is the set of columns known to equal it."""
-
-    keys: tuple[frozenset[str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RoundRobin:
-    """Distributed over the shards in any way."""
-
-
-@dataclass(frozen=True, slots=True)
-class Single:
-    """All elements in shard 0."""
-
-
-@dataclass(frozen=True, slots=True)
-class SourceOrdered:
-    """Elements are where they were read, in order of arrival; a window and then granules may still be pending."""
-
-    window: tuple[int | None, int] | None = None
-    granule: int | None = None
-
-    def applied(self, node: Node) -> Node:
-        if self.window is not None:
-            node = physical.TimeWindow(*self.window, node)
-        return node if self.granule is None else physical.AlignTime(self.granule, node)
-
-
-@dataclass(frozen=True, slots=True)
-class LoweredPlan:
-    """A physical subplan and where its elements lie."""
-
-    node: Node
-    where: HashPartitioned | RoundRobin | Single | SourceOrdered
 
 
 def choose(
@@ -95,7 +70,7 @@ def lower(
     if sheds:
         built = replace(built, node=physical.SamplingRate(KEPT_SHARE, name, windows_of(plan), built.node))
         columns = (*columns, KEPT_SHARE)
-    fragments = _cut(built, name, read, first)
+    fragments = cut_fragments(built, name, read, first)
     return Pipeline(_used(streams, read), tuple(fragments), (QueryPlan(name, columns, read),), shards)
 
 
@@ -139,7 +114,7 @@ def _build(plan: Plan) -> LoweredPlan:
             if not is_point_stream(source):
                 length = granule(source)
                 assert length is not None and range_us is not None, "the binder admits nothing else over intervals"
-                built = _exchange(built, "spread", ()) if isinstance(built.where, SourceOrdered) else built
+                built = exchange(built, "spread", ()) if isinstance(built.where, SourceOrdered) else built
                 # Intervals may be cut anywhere; one that begins within a granule does not determine its start.
                 built = replace(
                     built,
@@ -160,7 +135,7 @@ def _build(plan: Plan) -> LoweredPlan:
         case logical.Changes("insert", source) if lasts(source):
             return _arrivals(_build(source))
         case logical.Changes(kind, source):
-            built = _to_keys(_build(source), tuple(column.id for column in logical_schema(source)))
+            built = partition_by(_build(source), tuple(column.id for column in logical_schema(source)))
             return replace(built, node=physical.ChangeStream(kind, built.node))
         case logical.TopRows(partition, order, limit, source):
             built = _brought_together(_build(source), partition, order, limit)
@@ -180,11 +155,11 @@ def _build(plan: Plan) -> LoweredPlan:
             raise AssertionError("the binder has replaced every Apply by joins")
         case logical.Aggregate(keys, aggregates, source):
             built = _build(source)
-            built = _to_keys(built, keys) if keys else _to_one(built)
+            built = partition_by(built, keys) if keys else gather(built)
             node = sweep(keys, aggregates, built.node, lasts(source))
             return LoweredPlan(node, _restricted(built.where, frozenset(keys)) if keys else Single())
         case logical.Distinct(source):
-            built = _to_keys(_build(source), tuple(column.id for column in logical_schema(source)))
+            built = partition_by(_build(source), tuple(column.id for column in logical_schema(source)))
             return LoweredPlan(physical.Distinct(built.node), built.where)
         case logical.Union(columns, inputs):
             return _union(columns, [_build(source) for source in inputs])
@@ -193,7 +168,7 @@ def _build(plan: Plan) -> LoweredPlan:
 
 
 def _partitioned(built: LoweredPlan, partition: tuple[str, ...]) -> LoweredPlan:
-    return _to_keys(built, partition) if partition else _to_one(built)
+    return partition_by(built, partition) if partition else gather(built)
 
 
 def _brought_together(
@@ -209,16 +184,16 @@ def _brought_together(
             built = replace(built, node=physical.TopKPrefilter(partition, order, limit, range_us, slide_us, built.node))
             return _partitioned(built, partition)
     if partition:
-        return _to_keys(built, partition)
+        return partition_by(built, partition)
     # An element outside the top k of its shard is outside the overall top k.
-    built = _exchange(built, "spread", ()) if isinstance(built.where, SourceOrdered) else built
-    return _to_one(replace(built, node=physical.TopK((), order, limit, built.node)))
+    built = exchange(built, "spread", ()) if isinstance(built.where, SourceOrdered) else built
+    return gather(replace(built, node=physical.TopK((), order, limit, built.node)))
 
 
 def _granular(built: LoweredPlan, granule_us: int) -> LoweredPlan:
     if isinstance(built.where, SourceOrdered) and built.where.granule is None:
         return replace(built, where=replace(built.where, granule=granule_us))
-    built = _exchange(built, "spread", ()) if isinstance(built.where, SourceOrdered) else built
+    built = exchange(built, "spread", ()) if isinstance(built.where, SourceOrdered) else built
     return replace(built, node=physical.Reorder(physical.AlignTime(granule_us, built.node)))
 
 
@@ -235,7 +210,7 @@ def _arrivals(built: LoweredPlan) -> LoweredPlan:
     """ISTREAM of elements that never end: no interval continues another, so nothing is compared."""
     if built.where == SourceOrdered((None, 1)):
         return replace(built, where=SourceOrdered())  # the rows as they were read
-    built = _exchange(built, "spread", ()) if isinstance(built.where, SourceOrdered) else built
+    built = exchange(built, "spread", ()) if isinstance(built.where, SourceOrdered) else built
     return replace(built, node=physical.InsertStream(built.node))
 
 
@@ -245,8 +220,8 @@ def _join(plan: logical.Join) -> LoweredPlan:
     columns = schema(left.node) + schema(right.node)
     if not l_keys:
         # Any shard can pair its part of the left with all of the right.
-        left = left if isinstance(left.where, HashPartitioned | RoundRobin | Single) else _exchange(left, "spread", ())
-        right = _to_one(right) if isinstance(left.where, Single) else _exchange(right, "all", ())
+        left = left if isinstance(left.where, HashPartitioned | RoundRobin | Single) else exchange(left, "spread", ())
+        right = gather(right) if isinstance(left.where, Single) else exchange(right, "all", ())
         return LoweredPlan(physical.HashJoin((), (), rest, left.node, right.node), left.where)
     left, l_refs = _with_keys(left, l_keys, "left")
     right, r_refs = _with_keys(right, r_keys, "right")
@@ -271,11 +246,11 @@ def _match_join(
     columns = logical_schema(plan)
     if not l_keys and kind == "full":
         # That an element is unmatched is known only with all of the other side, and here for both.
-        left, right = _to_one(left), _to_one(right)
+        left, right = gather(left), gather(right)
         return LoweredPlan(physical.OuterHashJoin(kind, (), (), rest, left.node, right.node), Single())
     if not l_keys:
-        left = left if isinstance(left.where, HashPartitioned | RoundRobin | Single) else _exchange(left, "spread", ())
-        right = _to_one(right) if isinstance(left.where, Single) else _exchange(right, "all", ())
+        left = left if isinstance(left.where, HashPartitioned | RoundRobin | Single) else exchange(left, "spread", ())
+        right = gather(right) if isinstance(left.where, Single) else exchange(right, "all", ())
         return LoweredPlan(physical.OuterHashJoin(kind, (), (), rest, left.node, right.node, mark), left.where)
     left, l_refs = _with_keys(left, l_keys, "left")
     right, r_refs = _with_keys(right, r_keys, "right")
@@ -296,11 +271,11 @@ def _side_by_side(
     left: LoweredPlan, left_ids: tuple[str, ...], right: LoweredPlan, right_ids: tuple[str, ...]
 ) -> tuple[LoweredPlan, LoweredPlan, tuple[int, ...]]:
     """Co-partition both sides of a join, and the keys used for it; moves as few elements as possible."""
-    if (fit := _fits(left.where, left_ids)) is not None:
-        return left, _to_exact_keys(right, tuple(right_ids[i] for i in fit)), fit
-    if (fit := _fits(right.where, right_ids)) is not None:
-        return _to_exact_keys(left, tuple(left_ids[i] for i in fit)), right, fit
-    return _to_exact_keys(left, left_ids), _to_exact_keys(right, right_ids), tuple(range(len(left_ids)))
+    if (fit := matching_keys(left.where, left_ids)) is not None:
+        return left, partition_by_exactly(right, tuple(right_ids[i] for i in fit)), fit
+    if (fit := matching_keys(right.where, right_ids)) is not None:
+        return partition_by_exactly(left, tuple(left_ids[i] for i in fit)), right, fit
+    return partition_by_exactly(left, left_ids), partition_by_exactly(right, right_ids), tuple(range(len(left_ids)))
 
 
 def _equalities(
@@ -347,9 +322,9 @@ def _with_keys(
 
 
 def _union(columns: tuple[Column, ...], inputs: list[LoweredPlan]) -> LoweredPlan:
-    placed = [b if not isinstance(b.where, SourceOrdered) else _exchange(b, "spread", ()) for b in inputs]
+    placed = [b if not isinstance(b.where, SourceOrdered) else exchange(b, "spread", ()) for b in inputs]
     if any(isinstance(b.where, Single) for b in placed):
-        placed = [_to_one(b) for b in placed]
+        placed = [gather(b) for b in placed]
         return LoweredPlan(physical.UnionAll(columns, tuple(b.node for b in placed)), Single())
     where = _union_place(columns, placed)
     return LoweredPlan(physical.UnionAll(columns, tuple(b.node for b in placed)), where)
@@ -360,11 +335,11 @@ def _set_operation(plan: logical.SetOperation) -> LoweredPlan:
     keys = tuple(column.id for column in plan.columns)
     left, right = (_renamed(_build(source), plan.columns) for source in (plan.left, plan.right))
     if isinstance(left.where, Single) or isinstance(right.where, Single):
-        left, right = _to_one(left), _to_one(right)
+        left, right = gather(left), gather(right)
     else:
-        fit = _fits(left.where, keys) or _fits(right.where, keys) or tuple(range(len(keys)))
+        fit = matching_keys(left.where, keys) or matching_keys(right.where, keys) or tuple(range(len(keys)))
         by = tuple(keys[i] for i in fit)
-        left, right = _to_exact_keys(left, by), _to_exact_keys(right, by)
+        left, right = partition_by_exactly(left, by), partition_by_exactly(right, by)
     marks = tuple(Column(f"{side} {keys[0]}", side, BOOLEAN) for side in ("left", "right"))
     marked = (_marked(side.node, plan.columns, marks, here) for here, side in enumerate((left, right)))
     node: Node = physical.UnionAll((*plan.columns, *marks), tuple(marked))
@@ -425,9 +400,7 @@ def _union_place(columns: tuple[Column, ...], inputs: list[LoweredPlan]) -> Hash
     return HashPartitioned(tuple(frozenset(columns[i].id for i in key) for key in common))
 
 
-def _after_map(
-    where: HashPartitioned | RoundRobin | Single | SourceOrdered, outputs: tuple[tuple[Column, Expression], ...]
-) -> HashPartitioned | RoundRobin | Single | SourceOrdered:
+def _after_map(where: Distribution, outputs: tuple[tuple[Column, Expression], ...]) -> Distribution:
     """A map keeps elements where they are; keys live on under the names of the columns that copy them."""
     if not isinstance(where, HashPartitioned):
         return where
@@ -439,111 +412,9 @@ def _after_map(
     return HashPartitioned(keys) if all(keys) else RoundRobin()
 
 
-def _restricted(
-    where: HashPartitioned | RoundRobin | Single | SourceOrdered, columns: frozenset[str]
-) -> HashPartitioned | RoundRobin | Single:
+def _restricted(where: Distribution, columns: frozenset[str]) -> HashPartitioned | RoundRobin | Single:
     assert not isinstance(where, SourceOrdered), "stateful operators follow an exchange"
     if not isinstance(where, HashPartitioned):
         return where
     keys = tuple(key & columns for key in where.keys)
     return HashPartitioned(keys) if all(keys) else RoundRobin()
-
-
-def _fits(
-    where: HashPartitioned | RoundRobin | Single | SourceOrdered, keys: tuple[str, ...]
-) -> tuple[int, ...] | None:
-    """The keys that the elements are already hashed by, if by nothing else."""
-    if not isinstance(where, HashPartitioned):
-        return None
-    fit = tuple(next((i for i, key in enumerate(keys) if key in known), -1) for known in where.keys)
-    return fit if -1 not in fit else None
-
-
-def _to_keys(built: LoweredPlan, keys: tuple[str, ...]) -> LoweredPlan:
-    """Elements with equal keys in one shard, by any subset of the keys."""
-    if isinstance(built.where, Single) or _fits(built.where, keys) is not None:
-        return built
-    return _to_exact_keys(built, keys)
-
-
-def _to_exact_keys(built: LoweredPlan, keys: tuple[str, ...]) -> LoweredPlan:
-    fit = _fits(built.where, keys)
-    if fit == tuple(range(len(keys))):
-        return built
-    return replace(_exchange(built, "hash", keys), where=HashPartitioned(tuple(frozenset((key,)) for key in keys)))
-
-
-def _to_one(built: LoweredPlan) -> LoweredPlan:
-    return built if isinstance(built.where, Single) else replace(_exchange(built, "one", ()), where=Single())
-
-
-def _exchange(built: LoweredPlan, mode: Mode, keys: tuple[str, ...]) -> LoweredPlan:
-    node: Node = physical.Exchange(mode, keys, built.node)
-    if isinstance(built.where, SourceOrdered):
-        node = physical.Reorder(built.where.applied(node))
-    return LoweredPlan(node, RoundRobin())
-
-
-def _cut(built: LoweredPlan, query: str, streams: frozenset[str], first: int) -> list[Fragment]:
-    """Cut a physical plan at its exchanges; fragments come in stage order, the one with the result last."""
-    root = built.where.applied(built.node) if isinstance(built.where, SourceOrdered) else built.node
-    done: list[Fragment] = []
-    numbers = count()
-
-    def carve(node: Node, feeders: dict[physical.Exchange, tuple[Node, int, physical.Input]]) -> tuple[Node, int]:
-        """The tree with ports in place of exchanges, its stage, and the feeds of the ports.
-
-        An input that a fragment reads twice is sent once.
-        """
-        if isinstance(node, physical.Input):
-            return node, 0
-        if isinstance(node, physical.Exchange):
-            if node not in feeders:
-                port = physical.Input(f"{query}.{next(numbers)}", schema(node.source))
-                feeders[node] = (*finish(node.source), port)
-            return feeders[node][2], feeders[node][1] + 1
-        parts = [carve(source, feeders) for source in sources(node)]
-        return _with_sources(node, tuple(part for part, _ in parts)), max(stage for _, stage in parts)
-
-    def finish(node: Node) -> tuple[Node, int]:
-        """Carve one fragment; its feeders, now that its stage is known, become fragments that route to it."""
-        feeders: dict[physical.Exchange, tuple[Node, int, physical.Input]] = {}
-        carved, stage = carve(node, feeders)
-        for exchange, (below, below_stage, port) in feeders.items():
-            route = physical.ExchangeTo(port.name, stage, exchange.mode, exchange.keys)
-            done.append(_fragment(below, query, below_stage, route, first + len(done), streams))
-        return carved, stage
-
-    carved, stage = finish(root)
-    done.append(_fragment(carved, query, stage, physical.ResultOf(query), first + len(done), streams))
-    return sorted(done, key=lambda fragment: fragment.stage)
-
-
-def _fragment(
-    root: Node,
-    query: str,
-    stage: int,
-    route: physical.ExchangeTo | physical.ResultOf,
-    number: int,
-    streams: frozenset[str],
-) -> Fragment:
-    return Fragment(f"f{number + 1}", query, stage, root, route, streams, everywhere=not _only_in_one(root))
-
-
-def _only_in_one(node: Node) -> bool:
-    """True if the fragment aggregates without keys: an empty shard would emit a result, too, and must not."""
-    if isinstance(node, physical.IncrementalAggregate) and not node.keys:
-        return True
-    return any(_only_in_one(source) for source in sources(node))
-
-
-def _with_sources(node: Node, inputs: tuple[Node, ...]) -> Node:
-    match node:
-        case physical.HashJoin() | physical.OuterHashJoin():
-            return replace(node, left=inputs[0], right=inputs[1])
-        case physical.UnionAll():
-            return replace(node, sources=inputs)
-        case physical.Input():
-            return node
-        case _:
-            return replace(node, source=inputs[0])

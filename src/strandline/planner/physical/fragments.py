@@ -1,0 +1,75 @@
+"""Fragments: a physical plan, cut at its exchanges."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count
+
+from strandline.planner.physical import plan as physical
+from strandline.planner.physical.distribution import LoweredPlan, SourceOrdered
+from strandline.planner.physical.plan import Fragment, Node, schema, sources
+
+
+def cut_fragments(built: LoweredPlan, query: str, streams: frozenset[str], first: int) -> list[Fragment]:
+    """Cut a physical plan at its exchanges; fragments come in stage order, the one with the result last."""
+    root = built.where.applied(built.node) if isinstance(built.where, SourceOrdered) else built.node
+    done: list[Fragment] = []
+    numbers = count()
+
+    def carve(node: Node, feeders: dict[physical.Exchange, tuple[Node, int, physical.Input]]) -> tuple[Node, int]:
+        """The tree with ports in place of exchanges, its stage, and the feeds of the ports.
+
+        An input that a fragment reads twice is sent once.
+        """
+        if isinstance(node, physical.Input):
+            return node, 0
+        if isinstance(node, physical.Exchange):
+            if node not in feeders:
+                port = physical.Input(f"{query}.{next(numbers)}", schema(node.source))
+                feeders[node] = (*finish(node.source), port)
+            return feeders[node][2], feeders[node][1] + 1
+        parts = [carve(source, feeders) for source in sources(node)]
+        return _with_sources(node, tuple(part for part, _ in parts)), max(stage for _, stage in parts)
+
+    def finish(node: Node) -> tuple[Node, int]:
+        """Carve one fragment; its feeders, now that its stage is known, become fragments that route to it."""
+        feeders: dict[physical.Exchange, tuple[Node, int, physical.Input]] = {}
+        carved, stage = carve(node, feeders)
+        for exchange, (below, below_stage, port) in feeders.items():
+            route = physical.ExchangeTo(port.name, stage, exchange.mode, exchange.keys)
+            done.append(_fragment(below, query, below_stage, route, first + len(done), streams))
+        return carved, stage
+
+    carved, stage = finish(root)
+    done.append(_fragment(carved, query, stage, physical.ResultOf(query), first + len(done), streams))
+    return sorted(done, key=lambda fragment: fragment.stage)
+
+
+def _fragment(
+    root: Node,
+    query: str,
+    stage: int,
+    route: physical.ExchangeTo | physical.ResultOf,
+    number: int,
+    streams: frozenset[str],
+) -> Fragment:
+    return Fragment(f"f{number + 1}", query, stage, root, route, streams, everywhere=not _only_in_one(root))
+
+
+def _only_in_one(node: Node) -> bool:
+    """True if the fragment aggregates without keys: an empty shard would emit a result, too, and must not."""
+    if isinstance(node, physical.IncrementalAggregate) and not node.keys:
+        return True
+    return any(_only_in_one(source) for source in sources(node))
+
+
+def _with_sources(node: Node, inputs: tuple[Node, ...]) -> Node:
+    match node:
+        case physical.HashJoin() | physical.OuterHashJoin():
+            return replace(node, left=inputs[0], right=inputs[1])
+        case physical.UnionAll():
+            return replace(node, sources=inputs)
+        case physical.Input():
+            return node
+        case _:
+            return replace(node, source=inputs[0])
