@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import strandline as sl
-from strandline.apps.verify.judge import OracleDatabase as Judge
+from strandline.apps.verify.oracle import OracleDatabase as Judge
 from strandline.apps.verify.script import judge
 from strandline.apps.verify.server import installed
 from strandline.database.database import Database

@@ -26,13 +26,13 @@ import user_functions as users
 from fuzz_coverage import GROUPS, cells
 from random_streams import cut
 from strandline.apps.verify import check as judged
-from strandline.apps.verify.judge import OracleDatabase
+from strandline.apps.verify.dataset import NameScope
 from strandline.apps.verify.on_duckdb import DuckDBOracle
 from strandline.apps.verify.on_postgresql import PostgreSQLOracle
+from strandline.apps.verify.oracle import OracleDatabase
 from strandline.apps.verify.record import Recorded
 from strandline.apps.verify.report import render
 from strandline.apps.verify.server import temporary_server
-from strandline.apps.verify.world import NameScope
 from strandline.core.errors import SetupError
 from strandline.core.types import Column
 from strandline.logical.catalog import Catalog

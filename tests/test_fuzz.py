@@ -12,7 +12,7 @@ from fuzz import KEPT, Tally, ask, normalised
 from fuzz_coverage import GROUPS, cells
 from strandline.apps.verify import on_duckdb, on_postgresql
 from strandline.apps.verify.dialect import Dialect
-from strandline.apps.verify.judge import OracleDatabase
+from strandline.apps.verify.oracle import OracleDatabase
 from strandline.apps.verify.report import render
 from strandline.apps.verify.script import verify
 from strandline.core.types import BOOLEAN, INT

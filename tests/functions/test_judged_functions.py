@@ -16,7 +16,7 @@ import pytest
 
 from runtime.expressions.test_expressions import COLUMNS, Rows, call, calls_of, edges, frame_of, grid
 from strandline.apps.verify.compare import differences
-from strandline.apps.verify.judge import OracleDatabase
+from strandline.apps.verify.oracle import OracleDatabase
 from strandline.core.types import BIGINT, INT, Column, Type
 from strandline.functions.evaluate import evaluate
 from strandline.functions.oracles import Untranslatable

@@ -16,8 +16,8 @@ import strandline as sl
 from strandline.apps.bench import calibrate as calibration
 from strandline.apps.bench.calibrate import QUERIES, Setting, calibrate, show, write
 from strandline.apps.bench.costs import SHAPES, Shape, judged, pipeline_of, report_costs, run_shape
+from strandline.apps.bench.generated_streams import GeneratedStream, bound, statistics_of
 from strandline.apps.bench.orders import QUESTIONS, report_orders
-from strandline.apps.bench.world import GeneratedStream, bound, statistics_of
 from strandline.core.errors import StrandlineError
 from strandline.database.database import Database
 from strandline.logical.catalog import SourceCall

@@ -24,7 +24,7 @@ from strandline.apps.verify import check as checking
 from strandline.apps.verify import script as scripts
 from strandline.apps.verify.check import Verdict
 from strandline.apps.verify.compare import at_instants, differences
-from strandline.apps.verify.judge import OracleDatabase
+from strandline.apps.verify.oracle import OracleDatabase
 from strandline.apps.verify.record import too_late
 from strandline.apps.verify.report import DIFFERENT, EQUAL, INCOMPLETE, exit_code
 from strandline.apps.verify.rerun import rerun

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from strandline.apps.bench.data import START
-from strandline.apps.bench.world import GeneratedSource, GeneratedStream, TimedRun, bound, statistics_of
+from strandline.apps.bench.generated_streams import GeneratedSource, GeneratedStream, TimedRun, bound, statistics_of
 from strandline.connectors.sources.base import open_source
 from strandline.core.errors import StrandlineError
 from strandline.core.temporal import SECOND

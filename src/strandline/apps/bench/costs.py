@@ -17,7 +17,7 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from strandline.apps.bench.world import GeneratedSource, GeneratedStream, bound, statistics_of
+from strandline.apps.bench.generated_streams import GeneratedSource, GeneratedStream, bound, statistics_of
 from strandline.engines.local import LocalRun
 from strandline.logical.plan import Plan
 from strandline.planner.estimate import estimate

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from strandline.apps.bench.costs import LEAST_SECONDS, as_written, measure
-from strandline.apps.bench.world import GeneratedStream, bound, statistics_of
+from strandline.apps.bench.generated_streams import GeneratedStream, bound, statistics_of
 from strandline.planner.estimate import estimate
 from strandline.planner.physical.lowering import choose
 from strandline.planner.planner import PlanningInputs, plan_query

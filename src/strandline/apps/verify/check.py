@@ -9,12 +9,12 @@ import numpy as np
 import polars as pl
 
 from strandline.apps.verify.compare import AT, Difference, at_instants, differences
+from strandline.apps.verify.dataset import Dataset, NameScope, Times
 from strandline.apps.verify.instants import change_instants
-from strandline.apps.verify.judge import OracleDatabase, load_streams, results
+from strandline.apps.verify.oracle import OracleDatabase, load_streams, results
 from strandline.apps.verify.record import Recorded
 from strandline.apps.verify.rerun import rerun
 from strandline.apps.verify.shrink import smallest
-from strandline.apps.verify.world import Dataset, NameScope, Times
 from strandline.core.temporal import FOREVER, Instant
 from strandline.core.types import DOUBLE
 from strandline.functions.oracles import Untranslatable

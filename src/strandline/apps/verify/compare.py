@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from strandline.apps.verify.world import Times
+from strandline.apps.verify.dataset import Times
 from strandline.core.temporal import Instant
 
 TOLERANCE: Final = 1e-9

@@ -6,7 +6,7 @@ from typing import Final, assert_never
 
 import numpy as np
 
-from strandline.apps.verify.world import Dataset, NameScope, Times
+from strandline.apps.verify.dataset import Dataset, NameScope, Times
 from strandline.core.temporal import FOREVER
 from strandline.logical.properties.temporal import granule, is_point_stream
 from strandline.sql import ast

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from strandline.apps.verify.world import Times
+from strandline.apps.verify.dataset import Times
 from strandline.connectors.sources.base import Source, open_source
 from strandline.logical.catalog import BaseStream
 from strandline.runtime.kernels.batch import FROM, UNTIL, Mask, times

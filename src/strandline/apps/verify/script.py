@@ -12,12 +12,12 @@ from pathlib import Path
 import polars as pl
 
 from strandline.apps.verify.check import QueryUnderTest, Verdict, check, smallest_failing
-from strandline.apps.verify.judge import OracleDatabase
+from strandline.apps.verify.dataset import NameScope, base_streams
 from strandline.apps.verify.on_duckdb import DuckDBOracle
 from strandline.apps.verify.on_postgresql import PostgreSQLOracle
+from strandline.apps.verify.oracle import OracleDatabase
 from strandline.apps.verify.record import Recorded, record
 from strandline.apps.verify.server import temporary_server
-from strandline.apps.verify.world import NameScope, base_streams
 from strandline.connectors.sinks import Memory
 from strandline.core.errors import QueryError, SetupError
 from strandline.core.temporal import FOREVER

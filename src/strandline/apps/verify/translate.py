@@ -21,14 +21,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
+from strandline.apps.verify.dataset import Dataset, NameScope, Times
 from strandline.apps.verify.dialect import Aggregated, Dialect
 from strandline.apps.verify.instants import occasions
-from strandline.apps.verify.world import Dataset, NameScope, Times
+from strandline.apps.verify.sql_text import (
+    SqlText,
+    export_scope,
+    last_multiple,
+    listed_position,
+    partition_clause,
+    rename_columns,
+    set_operation,
+    shared_columns,
+    sort_direction,
+)
 from strandline.core.errors import Span
 from strandline.core.temporal import Instant
 from strandline.core.types import BIGINT, BOOLEAN, NULL, VARCHAR, Column, Schema
 from strandline.functions.aggregates import AggregateFunction
-from strandline.functions.oracles import Untranslatable
 from strandline.functions.signatures import meet
 from strandline.logical.catalog import BaseStream
 from strandline.logical.expressions import ColumnRef, Expression, children
@@ -46,21 +56,6 @@ from strandline.sql.binder.window_functions import over_outputs
 from strandline.sql.binder.windows import is_identity
 
 INSTANT: Final = "moment.t"
-SET_WORDS: Final = {
-    "UNION": "UNION",
-    "EXCEPT": "EXCEPT",
-    "EXCEPT ALL": "EXCEPT ALL",
-    "INTERSECT": "INTERSECT",
-    "INTERSECT ALL": "INTERSECT ALL",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class SqlText:
-    """A query of the database and its columns, whose ids are c1, c2, …"""
-
-    sql: str
-    columns: Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +97,7 @@ class Translation:
                 return SqlText(" UNION ALL ".join(f"({text.sql})" for text in texts), texts[0].columns)
             case ast.SetOperation(operator, left, right):
                 one, two = self.branches(query, (left, right))
-                return SqlText(_set_operation(operator, one, two), one.columns)
+                return SqlText(set_operation(operator, one, two), one.columns)
             case ast.Changes(kind, inner):
                 return self.query(inner, ordered=ordered) if kind == "RSTREAM" else self.changes(kind, inner)
             case ast.Ordered(inner, order, limit):
@@ -146,9 +141,9 @@ class Translation:
             body, places = self.select_with(query, listed)
         else:
             body = self.query(query)
-            found = [_listed_place(item.value, body.columns) for item in order]
+            found = [listed_position(item.value, body.columns) for item in order]
             places = [place for place in found if place is not None]
-        keys = ", ".join(f"o.c{place}{_direction(item)}" for place, item in zip(places, order, strict=True))
+        keys = ", ".join(f"o.c{place}{sort_direction(item)}" for place, item in zip(places, order, strict=True))
         columns = ", ".join(f"f.{c.id}" for c in body.columns)
         ranked = f"SELECT o.*, rank() OVER (ORDER BY {keys}) AS place FROM ({body.sql}) AS o"
         return SqlText(f"SELECT {columns} FROM ({ranked}) AS f WHERE f.place <= {limit}", body.columns)
@@ -159,7 +154,7 @@ class Translation:
         places: list[int] = []
         more: list[ast.Item] = []
         for value in values:
-            place = _listed_place(value, whole.columns)
+            place = listed_position(value, whole.columns)
             if place is None:
                 more.append(ast.Item(value, None, span=value.span))
                 place = len(whole.columns) + len(more)
@@ -258,7 +253,7 @@ class Translation:
         """A part as it was at the last border of a granule."""
         if granularity is None:
             return make()
-        return self.elsewhen(_last_multiple(self.now, granularity.microseconds), make)
+        return self.elsewhen(last_multiple(self.now, granularity.microseconds), make)
 
     def base(self, stream: BaseStream, window: ast.Window | None) -> SqlText:
         columns = tuple(Column(f"c{n}", c, kind) for n, (c, kind) in enumerate(stream.columns, 1))
@@ -268,9 +263,9 @@ class Translation:
     def derived(self, query: ast.Query, window: ast.Window | None, ordered: bool, names: tuple[str, ...]) -> SqlText:
         if window is None or is_identity(window, self.place.plan(query)):
             body = self.query(query, ordered=ordered)
-            return SqlText(body.sql, _called(body.columns, names))
+            return SqlText(body.sql, rename_columns(body.columns, names))
         stage = self.stage(query, window)
-        columns = _called(stage.body.columns, names)
+        columns = rename_columns(stage.body.columns, names)
         return SqlText(self.held(stage.table, columns, window, arrived=stage.ordered), columns)
 
     def stage(self, query: ast.Query, window: ast.Window) -> TranslatedStage:
@@ -299,20 +294,20 @@ class Translation:
             case None | ast.NowWindow():
                 return f"SELECT r.* FROM {table} AS r WHERE r.at_us <= {self.now} AND {self.now} < r.until_us"
             case ast.RangeWindow(length, slide):
-                last = _last_multiple(f"({self.now} + 1)", slide.microseconds if slide else 1)
+                last = last_multiple(f"({self.now} + 1)", slide.microseconds if slide else 1)
                 since = "" if length is None else f"r.at_us >= {last} - {length.microseconds} AND "
                 return f"SELECT r.* FROM {table} AS r WHERE {since}r.at_us < {last}"
             case ast.RowsWindow(partition, rows, slide):
-                item = _partition(partition, columns)
+                item = partition_clause(partition, columns)
                 by = "e.seq" if arrived else ", ".join(f"e.{c.id} ASC NULLS LAST" for c in columns)
                 numbered = (
                     f"SELECT e.*, row_number() OVER ({item} ORDER BY e.at_us, {by}) AS number, "
                     f"count(*) OVER ({item}) AS c FROM {table} AS e WHERE e.at_us <= {self.now}"
                 )
-                last = _last_multiple("r.c", slide)
+                last = last_multiple("r.c", slide)
                 return f"SELECT {listed} FROM ({numbered}) AS r WHERE r.number > {last} - {rows} AND r.number <= {last}"
             case ast.SessionWindow(partition, gap):
-                item = _partition(partition, columns)
+                item = partition_clause(partition, columns)
                 later = f"lead(e.at_us) OVER ({item} ORDER BY e.at_us)"
                 followed = f"SELECT e.*, {later} AS later FROM {table} AS e WHERE e.at_us <= {self.now}"
                 pause = f"CASE WHEN coalesce(e.later, {self.now}) - e.at_us >= {gap.microseconds} THEN 1 ELSE 0 END"
@@ -330,7 +325,7 @@ class Translation:
         left, left_scope = self.table(join.left)
         right, right_scope = self.table(join.right)
         scope = left_scope.joined(right_scope)
-        shared = _shared(join, left_scope, right_scope)
+        shared = shared_columns(join, left_scope, right_scope)
         if shared:
             tests = [self.dialect.sql(equality(one, two, join.span)) for one, two in shared]
             condition = " AND ".join(tests)
@@ -340,7 +335,7 @@ class Translation:
             condition = "TRUE"
         if join.kind in ("SEMI", "ANTI"):
             word = "NOT EXISTS" if join.kind == "ANTI" else "EXISTS"
-            listed, renamed = _exported(left_scope, alias := self.name("j"))
+            listed, renamed = export_scope(left_scope, alias := self.name("j"))
             where = f"{word} (SELECT 1 FROM {right} WHERE {condition})"
             return f"(SELECT {', '.join(listed.values())} FROM {left} WHERE {where}) AS {alias}", renamed
         if shared:
@@ -362,7 +357,7 @@ class Translation:
 
     def full_join(self, left: str, right: str, left_scope: Scope, condition: str, scope: Scope) -> tuple[str, Scope]:
         """A left join, and the unmatched rows of the right."""
-        listed, renamed = _exported(scope, alias := self.name("j"))
+        listed, renamed = export_scope(scope, alias := self.name("j"))
         mine = {c.id for relation in left_scope.relations for c in relation.columns}
         kinds = {c.id: c.type for relation in scope.relations for c in relation.columns}
         missing = [
@@ -410,7 +405,7 @@ class Texts(Scalars):
     def rank(self, node: ast.Ranking) -> Expression:
         keys = ", ".join(self.dialect.sql(self.bind(entry)) for entry in node.partition)
         entry = f"PARTITION BY {keys} " if keys else ""
-        order = ", ".join(self.dialect.sql(self.bind(item.value)) + _direction(item) for item in node.order)
+        order = ", ".join(self.dialect.sql(self.bind(item.value)) + sort_direction(item) for item in node.order)
         return ColumnRef(f"rank() OVER ({entry}ORDER BY {order})", BIGINT)
 
     def grouping(self, node: ast.FunctionCall) -> Expression:
@@ -426,7 +421,7 @@ class Texts(Scalars):
         kind = bind_aggregate(function, node, inside.bind, inside.condition, time).type
         arguments = () if isinstance(node.arguments, ast.Star) else node.arguments
         items = node.within or node.order
-        order = [self.dialect.sql(inside.bind(item.value)) + _direction(item) for item in items]
+        order = [self.dialect.sql(inside.bind(item.value)) + sort_direction(item) for item in items]
         if function.form in ("within group", "fraction within group"):
             value: Expression | None = inside.bind(node.within[0].value)
             parameter = arguments[0].text if arguments else ""
@@ -449,71 +444,3 @@ class Texts(Scalars):
 
 def _is_ordered(query: ast.Query) -> bool:
     return isinstance(query.body if isinstance(query, ast.With) else query, ast.Ordered)
-
-
-def _called(columns: Schema, names: tuple[str, ...]) -> Schema:
-    """The columns under other names; none means that they keep theirs."""
-    return tuple(replace(c, name=name) for c, name in zip(columns, names, strict=True)) if names else columns
-
-
-def _partition(names: tuple[ast.ColumnName, ...], columns: Schema) -> str:
-    by_name = {c.name.lower(): c.id for c in columns}
-    keys = [f"e.{by_name[name.column.name.lower()]}" for name in names]
-    return f"PARTITION BY {', '.join(keys)}" if keys else ""
-
-
-def _listed_place(node: ast.Expression, columns: Schema) -> int | None:
-    """Position among the outputs, from 1 on, of an element of ORDER BY by name or position."""
-    match node:
-        case ast.Number(digits) if digits.isdecimal():
-            return int(digits)
-        case ast.ColumnName(None, name):
-            return next((n for n, c in enumerate(columns, 1) if name.matches(c.name)), None)
-    return None
-
-
-def _direction(item: ast.SortItem) -> str:
-    # As in PostgreSQL, NULL is greater than every value.
-    nulls = item.nulls or ("FIRST" if item.descending else "LAST")
-    return f" {'DESC' if item.descending else 'ASC'} NULLS {nulls}"
-
-
-def _last_multiple(value: str, slide: int) -> str:
-    """The last multiple of the slide up to a value, which may be negative: % has the sign of its left side."""
-    return value if slide == 1 else f"({value} - (({value} % {slide}) + {slide}) % {slide})"
-
-
-def _set_operation(operator: str, one: SqlText, two: SqlText) -> str:
-    if operator in SET_WORDS:
-        return f"({one.sql}) {SET_WORDS[operator]} ({two.sql})"
-    if operator == "UNION MAX":  # max(l, r) = max(l - r, 0) + r
-        return f"(({one.sql}) EXCEPT ALL ({two.sql})) UNION ALL ({two.sql})"
-    if operator == "EXCEPT STRICT":
-        same = " AND ".join(f"x.{c.id} IS NOT DISTINCT FROM y.{c.id}" for c in one.columns)
-        return f"SELECT x.* FROM ({one.sql}) AS x WHERE NOT EXISTS (SELECT 1 FROM ({two.sql}) AS y WHERE {same})"
-    raise Untranslatable(operator)
-
-
-def _shared(join: ast.Join, left: Scope, right: Scope) -> list[tuple[Column, Column]]:
-    """The pairs of columns that USING names, or that NATURAL finds under one name."""
-    names: Iterable[ast.Identifier] = join.using
-    if join.natural:
-        mine = dict.fromkeys(c.name for relation in left.relations for c in relation.visible)
-        exactly = (ast.Identifier(name, span=join.span) for name in mine)
-        names = [name for name in exactly if right.matches(name)]
-    return [(left.matches(name)[0][1], right.matches(name)[0][1]) for name in names]
-
-
-def _exported(scope: Scope, alias: str) -> tuple[dict[str, str], Scope]:
-    """All columns of a scope as a SELECT list by id, and the scope of that list."""
-    ids = dict.fromkeys(c.id for relation in scope.relations for c in relation.columns)
-    short = {column_id: f"e{n}" for n, column_id in enumerate(ids, 1)}
-    relations = tuple(
-        replace(
-            relation,
-            columns=tuple(replace(c, id=f"{alias}.{short[c.id]}") for c in relation.columns),
-            merged=frozenset(f"{alias}.{short[column_id]}" for column_id in relation.merged if column_id in short),
-        )
-        for relation in scope.relations
-    )
-    return {column_id: f"{column_id} AS {name}" for column_id, name in short.items()}, Scope(relations)

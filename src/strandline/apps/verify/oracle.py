@@ -9,10 +9,11 @@ import numpy as np
 import polars as pl
 
 from strandline.apps.verify.compare import AT
+from strandline.apps.verify.dataset import BaseTable, Dataset, NameScope, Times
 from strandline.apps.verify.dialect import Dialect
 from strandline.apps.verify.record import Recorded
-from strandline.apps.verify.translate import INSTANT, SqlText, TranslatedStage, Translation
-from strandline.apps.verify.world import BaseTable, Dataset, NameScope, Times
+from strandline.apps.verify.sql_text import SqlText
+from strandline.apps.verify.translate import INSTANT, TranslatedStage, Translation
 from strandline.core.types import BIGINT, Column, Schema
 from strandline.functions.oracles import Untranslatable
 from strandline.logical.udf import Definition
