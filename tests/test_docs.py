@@ -303,7 +303,7 @@ RUNNERS: dict[str, Callable[[str], str]] = {
 
 @dataclass(frozen=True)
 class BatchSeen:
-    """What one batch did: messages of stage 0 by bucket, states after stage 1 by bucket, elements of the answer."""
+    """What one batch did: messages of stage 0 by shard, states after stage 1 by shard, elements of the result."""
 
     sent: dict[int, list[Message]]
     states: dict[int, States]
@@ -312,7 +312,7 @@ class BatchSeen:
 
 @dataclass(frozen=True)
 class Walk:
-    """The query of docs/examples/trades.sql after every phase, on two buckets, one file per batch."""
+    """The query of docs/examples/trades.sql after every phase, on two shards, one file per batch."""
 
     text: str
     statement: syntax.Select
@@ -398,7 +398,7 @@ def tree_lines(node: object, label: str, depth: int) -> list[str]:
 def show_messages() -> str:
     lines = []
     for shard, messages in sorted(walk().batches[0].sent.items()):
-        lines.append("for the driver" if shard == DRIVER else f"for bucket {shard}")
+        lines.append("for the driver" if shard == DRIVER else f"for shard {shard}")
         for message in messages:
             lines.append(f"  {message.kind} {message.name}")
             lines += [f"    {line}" for line in message_lines(message)]
@@ -421,7 +421,7 @@ def message_lines(message: Message) -> list[str]:
 def show_state() -> str:
     lines = []
     for shard, states in sorted(walk().batches[0].states.items()):
-        lines.append(f"bucket {shard}")
+        lines.append(f"shard {shard}")
         for fragment in walk().pipeline.at(1):
             operators = FragmentRunner(fragment.root).operators
             for operator, state in zip(operators, states[fragment.id], strict=True):

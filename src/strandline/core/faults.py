@@ -117,10 +117,10 @@ def name_place(error: StrandlineError, places: Iterable[str | os.PathLike[str]])
     fails without its name."""
     if error.code != "disk-full" or _MEASURED in (error.detail or ""):
         return error
-    rooms = {str(place): room for place in places if (room := _usage(str(place))) is not None}
-    if not rooms:
+    usages = {str(place): usage for place in places if (usage := _usage(str(place))) is not None}
+    if not usages:
         return error
-    fullest = min(rooms, key=lambda place: rooms[place][1].free)
+    fullest = min(usages, key=lambda place: usages[place][1].free)
     detail = " ".join(filter(None, (error.detail, _free_space(fullest))))
     return QueryError(f"{error.message}: {fullest}", code=error.code, detail=detail, hint=error.hint)
 

@@ -1,7 +1,7 @@
 """Polars, imported when something of it is first used.
 
-A scalar function is declared together with what it does to columns, and everybody reads declarations: whoever parses,
-binds, plans or interprets a query does without the time that Polars takes to load.
+A scalar function is declared together with its Polars form. Parsing, binding, planning and the reference interpreter
+read declarations, but need not load Polars.
 """
 
 from __future__ import annotations

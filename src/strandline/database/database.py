@@ -81,7 +81,7 @@ class Database:
         self.batch_rows = batch_rows
         self.shedding = shedding  # the share of rows that queries may lose, if they do not say it themselves
         self.capacity = capacity  # the share of the machine that they may use; None for all of it
-        self.memory = Memory(keep)  # where the answers go that nobody gives a sink
+        self.memory = Memory(keep)  # the sink of queries without one
         self.push = PushStreams(self.checkpoint / "events" if self.checkpoint is not None else None)
         self.statistics_store = StatisticsStore(self.catalog, self.checkpoint)
         self._statements = Statements(self)
@@ -208,7 +208,7 @@ class Database:
         """Give rows to a stream of `events()`: a table of Arrow, Polars or pandas, tuples or dicts; returns how many.
 
         They are on disk when this returns. Rows that do not fit the types of the stream are kept aside by the queries
-        that read them, as malformed rows of every source are.
+        that read them, as rejected rows of every source are.
         """
         return self.push.append(self.catalog.get(stream), rows)
 
@@ -234,7 +234,7 @@ class Database:
         """Make a DataFrame of Spark a stream, with its columns: `db.register("bids", frame, ordered_by="ts")`.
 
         The rest is what CREATE STREAM says: `within="5 SECONDS"` is how far rows come out of order from one micro-batch
-        to the next (inside of one they are sorted), with `until` rows are valid from `ordered_by` until that column,
+        to the next (within one they are sorted), with `until` rows are valid from `ordered_by` until that column,
         and without `ordered_by` they have the time of their arrival. `trigger` goes to Spark's query over the
         DataFrame: with `{"availableNow": True}` the stream ends with what is there now. A DataFrame that is not
         streaming is a stream that ends.
@@ -298,7 +298,7 @@ class Database:
         return self._engine.session()[0]
 
     def warm(self, note: Note | None = None) -> None:
-        """Start Spark now instead of with the first query; `note` is told what is being waited for."""
+        """Start Spark now instead of with the first query; `note` receives the present phase."""
         self._engine.warm(note or (lambda phase: None))
 
     @property

@@ -40,8 +40,8 @@ WAIT_SECONDS = 2.0  # a sink that takes longer for a batch keeps its query waiti
 
 @dataclass(frozen=True, slots=True)
 class Shed:
-    """What a query does without of one stream: the share that is kept now, the rows that came, and those of them that
-    were dropped so far. For the query as a whole: which part of the answer is left, and how many seconds it is late."""
+    """Load shedding of one stream of a query: the present sampling rate, the rows that arrived and those dropped so
+    far. For the whole query: the fraction of the result that is left, and its lag in seconds."""
 
     stream: str
     kept: float
@@ -52,10 +52,10 @@ class Shed:
 
 
 class Query:
-    """A continuous query and its answer so far.
+    """A continuous query and its result so far.
 
-    The answer is exact for every instant before the progress: what `snapshot(at)` returns is what the plain SQL query
-    would have returned over the window contents at that instant.
+    The result is exact for every instant before the watermark, `progress`: `snapshot(at)` is what the plain SQL query
+    would return over the window contents at that instant.
     """
 
     def __init__(self, name: str, sink: Sink, running: RunningPipeline, reads: frozenset[str]) -> None:
@@ -71,7 +71,7 @@ class Query:
 
     @property
     def progress(self) -> Instant:
-        """Up to which instant the answer is complete, in microseconds since the epoch."""
+        """The watermark of the result, in microseconds since the epoch: it is final before that instant."""
         return self._running.results.watermark(self.name)
 
     @property
@@ -81,12 +81,12 @@ class Query:
 
     @property
     def has_whole_elements(self) -> bool:
-        """Whether no element of the answer comes in pieces."""
+        """True if no element of the result is cut at a watermark."""
         return has_whole_elements(self.pipeline, self.name)
 
     @property
     def checkpoint(self) -> Path:
-        """Where its memory lies."""
+        """The directory from which a restart resumes."""
         return self._running.checkpoint
 
     @property
@@ -96,7 +96,7 @@ class Query:
 
     @property
     def subscriptions(self) -> Subscriptions:
-        """Who has the plan measured."""
+        """Subscriptions to metrics of the plan."""
         return self._running.subscriptions
 
     @property
@@ -105,7 +105,7 @@ class Query:
 
     @property
     def has_sink(self) -> bool:
-        """Whether the answer goes somewhere else than to this process' memory."""
+        """True if the result goes elsewhere than to the memory of this process."""
         return not isinstance(self.sink, Memory)
 
     @property
@@ -143,7 +143,7 @@ class Query:
         return in_form(to_result(frame.sort(FROM, maintain_order=True), self.columns), form)
 
     def snapshot(self, at: datetime | str | int | None = None, form: Form = "arrow") -> Any:
-        """The answer at an instant before the progress; without `at`, at the last complete instant, or at that of the
+        """The result at an instant before the watermark; without `at`, at the last complete instant, or at that of the
         last row if no row will follow."""
         kept = self._kept()
         progress = kept.watermark
@@ -165,9 +165,9 @@ class Query:
         return in_form(to_result(valid, self.columns).select([c.name for c in self.columns]), form)
 
     def changes(self, form: Form = "arrow") -> Any:
-        """What happened to the answer, in order: the payload, `time`, and `change` (+n copies came, -n went).
+        """The changes of the result, in order: the payload, `time`, and `change` (+n rows inserted, -n deleted).
 
-        Only changes before the progress: later ones may still be revised by rows to come.
+        Only changes before the watermark: later ones may still be revised by rows to come.
         """
         kept = self._all_kept()
         net = net_changes(self._frame(kept), [c.id for c in self.columns])
@@ -182,32 +182,32 @@ class Query:
 
     @property
     def kept_since(self) -> Instant:
-        """The first instant whose snapshot is still whole; `BEFORE_ALL` if nothing was forgotten."""
+        """The first instant whose snapshot is still whole; `BEFORE_ALL` if nothing was evicted."""
         buffer = self._running.results.buffers.get(self.name)
         return buffer.since if buffer is not None else BEFORE_ALL
 
     def pieces(self, after: int = 0) -> ResultChunks:
-        """The answer as it was delivered, from piece `after` on, and up to when it is complete with them: for whoever
-        follows it without reading everything again. Only where it is kept in memory."""
+        """The chunks of the result from number `after` on, and the watermark with them: to follow a result
+        without reading all of it again. Only for results in memory."""
         if not isinstance(self.sink, Memory):
             raise self._not_kept()
         return self._running.results.read(self.name, after)
 
     def late(self, stream: str, form: Form = "arrow") -> Any:
-        """The rows of a stream that came later than it promised."""
+        """The late rows of a stream."""
         return in_form(_joined(self._running.results.late.get(stream)), form)
 
     def rejected(self, stream: str, form: Form = "arrow") -> Any:
-        """The malformed rows of a stream: place, row number, reason, content."""
+        """The rejected rows of a stream: place, row number, reason, content."""
         return in_form(_joined(self._running.results.rejected.get(stream)), form)
 
     def metrics(self) -> dict[str, Any]:
-        """Counters and gauges: rows read, applied, late, rejected and dropped by stream; rows of the answer, progress,
+        """Counters and gauges: rows read, applied, late, rejected and dropped by stream; rows of the result, progress,
         state, CPU time of the operators, batches. What was read was applied, late or rejected.
 
-        `rows_left` is about how many rows the sources still hold; None where none of them can tell. `evicted` is how
-        many rows of the answer memory no longer has, `kept_since` from when on it is whole; None for all of it.
-        `waiting_for` is the sink that holds the query up, if one does.
+        `rows_left` is about how many rows the sources still hold; None where no source can tell. `forgotten` is
+        how many rows of the result were evicted from memory, `kept_since` from when on it is whole; None for all of it.
+        `waiting_for` is the sink that blocks the query, if one does.
         """
         counted, driver = self._running.metrics, self._running.driver
         statuses = counted.statuses
@@ -279,8 +279,8 @@ class Query:
         return self._running.metrics.operators
 
     def statistics(self) -> QueryStatistics:
-        """What is known by now of each operator and of what flows between them. Rates inside of the plan, lengths,
-        granules and counts of values are there if somebody subscribes."""
+        """Statistics of each operator and of the streams between them. Rates within the plan, lengths, granules and
+        counts of values need a subscription."""
         return statistics_of(self.name, self._running.metrics)
 
     def subscribe(
@@ -293,20 +293,20 @@ class Query:
         """Have the plan measured until the subscription is closed, and the callback called after a batch, at most once
         in `every` seconds, and after the last one.
 
-        `items` are any of rate, distance, length, granule, distinct, selectivity, state and cost; all of them if
-        nothing is said. What nobody asks for is not measured. Queries that were started together share a plan, and what
+        `items` are any of rate, distance, length, granule, distinct, selectivity, state and cost; all of them by
+        default. Only subscribed items are measured. Queries that were started together share a plan, and what
         is measured of it.
         """
         tell = None if callback is None else lambda: callback(self.statistics())
         return self._running.subscriptions.add(items, tell, every)
 
     def why(self) -> str:
-        """What stands between the streams and the answer: for a query whose answer is empty."""
-        told = explain_why(collect_diagnostics(self.name, self._running.metrics))
-        return f"{self.name} waits for {self.waiting_for}\n{told}" if self.waiting_for else told
+        """The diagnosis of an empty result: idle sources, a stalled watermark, operators without output."""
+        diagnosis = explain_why(collect_diagnostics(self.name, self._running.metrics))
+        return f"{self.name} waits for {self.waiting_for}\n{diagnosis}" if self.waiting_for else diagnosis
 
     def await_end(self, timeout: float | None = None) -> bool:
-        """Wait until all sources have ended and the answer is whole; false if the time ran out first."""
+        """Wait until all sources have ended and the result is complete; false if the time ran out first."""
         return True if self._running.driver is None else self._running.driver.await_end(timeout)
 
     def stop(self) -> None:
@@ -321,7 +321,7 @@ class Query:
         return kept
 
     def _all_kept(self) -> ResultChunks:
-        """The same for those who expect everything: they are told, once, that it is not."""
+        """The retained result; warns once if a part was evicted."""
         kept = self._kept()
         if kept.since > BEFORE_ALL and not self._warned:
             self._warned = True

@@ -37,8 +37,8 @@ Explained: TypeAlias = ast.Query | ast.Allowing | ast.CreateStreamAs | ast.Creat
 class BoundQuery:
     """A query whose names and types are resolved, ready to be planned and started.
 
-    `reads` are the streams and views that its text names. `sink` is where its results go; None leaves it to whoever
-    starts it. `shedding` is the share of rows that may be dropped where not all can be read. In a script `name` is
+    `reads` are the streams and views that its text names. `sink` is where its results go; None leaves it to the caller
+    that starts it. `shedding` is the share of rows that may be dropped where not all can be read. In a script `name` is
     empty until the end, if the user gave it none.
     """
 

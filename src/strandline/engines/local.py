@@ -124,7 +124,7 @@ class LocalRun:
 
 
 def _exchange(boxes: list[StageOutput]) -> dict[int, list[Message]]:
-    """What each bucket receives. Messages are encoded and decoded as on Spark, so that tests see the same bytes."""
+    """The messages of each shard. Messages are encoded and decoded as on Spark, so that tests see the same bytes."""
     inboxes: dict[int, list[Message]] = {}
     for box in boxes:
         for shard, messages in box.by_shard.items():
@@ -154,7 +154,7 @@ class LocalDriver(PipelineDriver):
                 if self._run.step() is None:
                     self._stop.wait(0.01)
         except BaseException as error:
-            # Whoever asks for the end interrupts a sink that waits: then the batch at hand was not delivered.
+            # A stop interrupts a waiting sink: then the present batch was not committed.
             if not self._stop.is_set() and getattr(error, "code", None) != "sink-interrupted":
                 fault = explain_fault(error)
                 directories = [str(pipeline.checkpoint), *(target.directory for target in pipeline.targets.values())]
@@ -174,8 +174,8 @@ class LocalDriver(PipelineDriver):
 
     def check(self) -> None:
         if isinstance(self._failure, KeyboardInterrupt):
-            # Array libraries hand Ctrl-C to whoever computes, here in the thread: it is for the user's thread to hear,
-            # once. The batch at hand was not delivered, so the answer is whole as far as it goes.
+            # Native code may raise KeyboardInterrupt in this thread; it is raised again, once, in the caller's.
+            # The present batch was not committed, so the result is whole up to its watermark.
             self._failure = None
             raise KeyboardInterrupt
         if isinstance(self._failure, StrandlineError):

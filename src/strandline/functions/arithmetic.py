@@ -338,7 +338,7 @@ def _lcm(call: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
 
 
 def _duckdb_decimals(call: SqlCall) -> str:
-    """Sums and products of DECIMALs: plain where the type has room for every result, else by way of whole numbers."""
+    """Sums and products of DECIMALs: plain where every result fits the type, else by way of whole numbers."""
     (left, right), sign, kind = call.expression.arguments, call.expression.function, call.expression.type
     if kind.precision < MAX_PRECISION:
         wide = f"CAST({{0}} AS DECIMAL({MAX_PRECISION},{left.type.scale}))" if sign == "*" else "{0}"

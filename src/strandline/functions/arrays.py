@@ -57,7 +57,7 @@ def _element_at(array: tuple[Any, ...], place: int) -> Value:
 
 
 def _contains(array: tuple[Any, ...] | None, value: Any) -> bool | None:
-    """An array without elements does not hold even what nobody knows."""
+    """An array without elements does not contain even NULL."""
     if array is None or (array and value is None):
         return None
     if any(element is not None and compare(element, value) == 0 for element in array):

@@ -1,6 +1,6 @@
 """What an expression costs to compute, roughly: nanoseconds for each row, on columns of usual values.
 
-The figures decide which of two ways to the same answer is taken, never the answer. They are of one machine and need to
+The figures decide between strategies with the same result, never the result. They are of one machine and need to
 be right only up to a factor of two: most functions cost next to nothing, and a few a hundred times as much. Those of
 functions are in their declarations.
 """

@@ -4,7 +4,7 @@ A spelling is a template. In it, {0}, {1}, … are the arguments, {all} is their
 first; {t} is the type of the result, {p} and {s} its precision and scale, and {h} the prefix of the helpers that
 `apps/verify` gives to the database. Where a literal decides what to write, a function writes the call.
 
-Several spellings are told apart by the types of all arguments, as in {"DECIMAL, BIGINT": …, "DOUBLE, *": …}: `*` is
+Several spellings are chosen by the types of all arguments, as in {"DECIMAL, BIGINT": …, "DOUBLE, *": …}: `*` is
 any type, INT and INTERVAL count as BIGINT, and the first that fits counts.
 
 Of an aggregate, {0} is the argument, {1} the separator or the fraction, {d} DISTINCT, {f} the FILTER, {n} the same

@@ -114,7 +114,7 @@ _CHOICE: Final = re.compile(r"\||\)[*+?{]|[*+?}]\?")
 def _has_choice(pattern: str) -> bool:
     """Whether the longest match might be another than the first one written.
 
-    Both are the same for a row of sets of characters, each of them once or greedily repeated: whoever takes a character
+    Both are the same for a row of sets of characters, each of them once or greedily repeated: taking a character
     with an earlier part has all later parts left. Alternatives, repeated groups and lazy repeats are choices.
     """
     return _CHOICE.search(_ATOM.sub("x", pattern)) is not None

@@ -1,4 +1,4 @@
-r"""Regular expressions of the language, read by ourselves and written anew in a form that means one thing everywhere.
+r"""Regular expressions: parsed, and rewritten to a form with the same meaning in every engine.
 
 The dialect is that of PostgreSQL as far as it needs no memory: no references back to a group and no looking ahead or
 behind, so that every pattern is matched in linear time. Of several ways to match, the leftmost and then the first one

@@ -52,7 +52,7 @@ class Feeding(Protocol):
     def check(self) -> None:
         """Raise the error of a failed feeder."""
 
-    def heed(self, position: int) -> None:
+    def acknowledge(self, position: int) -> None:
         """Hear how far the rows were read."""
 
     def stop(self) -> None: ...

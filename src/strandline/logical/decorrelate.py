@@ -7,7 +7,7 @@ an outer reference is a column that the left has.
 Applys are replaced from the outside to the inside. The steps for one:
 
 1. Correlated predicates above all groups become part of the join condition: L ⋉ σ_p(R) = L ⋉_p R.
-2. The outer references that are left are those of Applys inside of the right, and below groups. The rows of the right
+2. The outer references that are left are those of Applys within the right, and below groups. The rows of the right
    bring them along, as columns called outer.x; then an Apply inside reads nothing but its own left. There are two ways.
    - A correlated predicate b.y = a.x of the join condition gives a.x: it is b.y, other rows of b do not count.
    - Else the right is computed for the distinct outer bindings D = δπ(L), also called the magic set; `pair` has the

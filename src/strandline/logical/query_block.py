@@ -106,7 +106,7 @@ def nested_references(plan: Plan, outer: Outer) -> Iterator[Reference]:
 
 
 def _applies(plan: Plan) -> Iterator[Apply]:
-    """The subqueries of a block, without those inside of them, from the bottom up."""
+    """The subqueries of a block, without nested ones, from the bottom up."""
     for source in (plan.left,) if isinstance(plan, Apply) else sources(plan):
         yield from _applies(source)
     if isinstance(plan, Apply):

@@ -26,7 +26,7 @@ from strandline.planner.prices import Prices
 from strandline.planner.stages import finish, prepare
 
 MIN_IMPROVEMENT: Final = 0.95  # what another plan must cost of the first one to take its place
-MIN_SEARCH_COST: Final = 0.02  # CPU seconds per second: below that nobody notices what a search gains
+MIN_SEARCH_COST: Final = 0.02  # CPU seconds per second: below that a search gains nothing noticeable
 ORDERS: Final = 6  # orders of joins that are costed beside the best one
 EXAMINED: Final = 60  # plans of a search
 AS_WRITTEN: Final = "as written, no rules"

@@ -182,6 +182,6 @@ class Measurements:
 
     def after(self, requested_metrics: MetricSet, found: EdgeMetricsByName) -> Measurements:
         """Add the statistics of a batch. Newly requested ones restart: a rate over unmeasured time would be too low."""
-        anew = [metric for metric in requested_metrics if metric not in self.requested_metrics]
-        kept = {name: edge.without(anew) for name, edge in self.edges.items()} if anew else self.edges
+        fresh = [metric for metric in requested_metrics if metric not in self.requested_metrics]
+        kept = {name: edge.without(fresh) for name, edge in self.edges.items()} if fresh else self.edges
         return Measurements(requested_metrics, merge_edges(kept, found))

@@ -1,6 +1,6 @@
 """Exchange format: a few large messages per shard, each a header and Arrow data.
 
-One row of an exchange is `(bucket, data)`. `data` is a JSON header that lists the messages, then their Arrow streams,
+One row of an exchange is `(shard, data)`. `data` is a JSON header that lists the messages, then their Arrow streams,
 one after the other. The JVM moves these values and never sees a tuple.
 """
 
@@ -25,8 +25,8 @@ class Message:
 
     `kind` is "port" (elements for the port `name` of a fragment of `stage`), "watermark" (status of stream `name`), or
     something for the driver, stage `DRIVER`: "result" of query `name`, "late" and "rejected" rows of stream `name`,
-    "file" (an answer that was written where it belongs), "operators" (what they did, and how much they keep),
-    "measured" (what was found on the edges, where somebody asks).
+    "file" (a result that was written to its staged file), "operators" (what they did, and how much they keep),
+    "measured" (what was found on the edges, where metrics are requested).
     """
 
     kind: str

@@ -254,7 +254,7 @@ class RunningPipeline:
                 sum(table.num_rows for table in tables.get(stream, ())) for tables in (report.late, report.rejected)
             )
             if late or rejected:
-                log_event(INPUT, INFO, "rows set aside", **about, stream=stream, late=late, rejected=rejected)
+                log_event(INPUT, INFO, "side outputs written", **about, stream=stream, late=late, rejected=rejected)
         if BATCH.isEnabledFor(DEBUG):
             rows_in = sum(
                 status.read - before.get(name, SourceStatus(name)).read for name, status in report.statuses.items()

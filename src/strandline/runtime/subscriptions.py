@@ -32,14 +32,14 @@ ITEMS: Final[dict[str, MetricSet]] = {
 
 @dataclass(slots=True, eq=False)
 class Subscription:
-    """The wish of one subscriber, until it is closed."""
+    """The metrics of one subscriber, until it is closed."""
 
     items: tuple[str, ...]
     needs: frozenset[str]
     tell: Callable[[], None] | None
     every: float  # seconds between two calls
     board: Subscriptions
-    told: float | None = None
+    last_notified: float | None = None
 
     def close(self) -> None:
         """Unsubscribe. Idempotent."""
@@ -91,8 +91,8 @@ class Subscriptions:
             waiting = [item for item in self._all if item.tell is not None and item.needs <= set(measured)]
         now = time.monotonic()
         for item in waiting:
-            if last or item.told is None or now - item.told >= item.every:
-                item.told = now
+            if last or item.last_notified is None or now - item.last_notified >= item.every:
+                item.last_notified = now
                 self._call(item)
 
     def _call(self, subscription: Subscription) -> None:

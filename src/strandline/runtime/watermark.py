@@ -23,8 +23,8 @@ class SourceStatus:
     A source may have partitions, each ordered by itself. Then `partitions` has the watermark of each, and the slowest
     decides, except for idle ones in `resting`.
 
-    `rate_history` is how the drop boxes stood, from when on, and `dropped` how many accepted rows they took, by query.
-    `requested_metrics` is what the batch at hand is asked to measure on its way.
+    `rate_history` has the sampling rates and their start times, `dropped` the accepted rows that sampling took, by
+    query. `requested_metrics` are those that the present batch measures.
     """
 
     stream: str

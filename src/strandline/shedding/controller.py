@@ -203,7 +203,7 @@ class SheddingController:
                 if sampling_rate != (before := self.sampling_rates[query][stream]):
                     load = {"needed": self.load.needed, "capacity": self.capacity, "lag_s": self.load.lag}
                     about = {"query": query, "stream": stream, "before": before, "after": sampling_rate}
-                    log_event(SHEDDING, INFO, "kept share changed", **about, **load)
+                    log_event(SHEDDING, INFO, "sampling rate changed", **about, **load)
 
     def _wanted(self) -> dict[str, dict[str, float]]:
         if self._needed is None or (self._is_whole() and self.given is None and self.load.lag < MIN_LAG_S):

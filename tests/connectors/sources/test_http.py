@@ -133,8 +133,8 @@ def test_the_answer_comes_after_the_disk(tmp_path: Path, monkeypatch: pytest.Mon
     order: list[str] = []
     real = ReceivedLog._flush
     monkeypatch.setattr(ReceivedLog, "_flush", lambda self: (real(self), order.append("disk")))
-    answer = hooks.answer
-    monkeypatch.setattr(hooks, "answer", lambda *a, **k: (order.append("answer"), answer(*a, **k))[1])
+    answer = hooks.response_bytes
+    monkeypatch.setattr(hooks, "response_bytes", lambda *a, **k: (order.append("answer"), answer(*a, **k))[1])
     assert post(source.port, b'{"k": 1, "ts": 1}') == (200, {"rows": 1})
     assert order == ["disk", "answer"]
     [file] = tmp_path.rglob("*.jsonl")

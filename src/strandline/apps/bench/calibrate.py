@@ -94,7 +94,13 @@ SETTINGS: Final = (
     Setting(20_000, 5, 0.1, True),
     Setting(2_000, 12, 1.0, False),
 )
-DEAR: Final = ("condition", "left", "semi", "joined values", "joined groups")  # measured in every other setting
+SLOW_TO_MEASURE: Final = (
+    "condition",
+    "left",
+    "semi",
+    "joined values",
+    "joined groups",
+)  # measured in every other setting
 DRIVEN: Final = ("pass", "join", "except")  # the cost of a batch apart from its operators is measured with these
 COUNTED: Final = 3  # batches that are measured, when the state is full
 
@@ -115,7 +121,7 @@ def calibrate(say: Callable[[str], None], settings: Sequence[Setting] = SETTINGS
     _samples("count", QUERIES["count"], settings[0])  # the first use of a library does not count
     for name, query in QUERIES.items():
         say(f"{name} ({len(samples)} measurements so far)")
-        for setting in settings[::2] if name in DEAR else settings:
+        for setting in settings[::2] if name in SLOW_TO_MEASURE else settings:
             # Without a key all pairs of a batch are compared, and their number is that of the rows squared.
             most = replace(setting, rows=min(setting.rows, 1_000)) if name == "pairs" else setting
             samples += _samples(name, query, most)

@@ -131,7 +131,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
         {"once": "SELECT DISTINCT k FROM (SELECT k FROM a {w} UNION ALL SELECT k FROM b {w}) x",
          "twice": "SELECT DISTINCT k FROM (SELECT DISTINCT k FROM a {w} UNION ALL SELECT DISTINCT k FROM b {w}) x"},
     ),
-    "partners, 10 s": Shape(
+    "matches, 10 s": Shape(
         (_stream("a", 2_000, k=2_000), _stream("b", 1_000, k=2_000)), 10, 1,
         {"semi join": "SELECT a.k, a.v FROM a {w} SEMI JOIN b {w} ON a.k = b.k",
          "distinct and join": "SELECT a.k, a.v FROM a {w} JOIN (SELECT DISTINCT k FROM b {w}) y ON a.k = y.k"},
@@ -244,7 +244,7 @@ def run_shape(shape: Shape, repeat: int) -> list[Figures]:
                 "measured_ms": round(1000 * best.seconds, 3),
                 "predicted_rows": round(expected.rows),
                 "measured_rows": round(best.rows),
-                "answer": best.result,
+                "result": best.result,
             }
         )
     return found
@@ -263,7 +263,7 @@ def judged(name: str, plans: list[Figures]) -> Figures:
         "times_best": round(ratio, 2),
         "right": ratio <= CLOSE,
         "state_ratio": round(state, 2),
-        "same_answers": len({plan["answer"] for plan in plans}) == 1,
+        "same_answers": len({plan["result"] for plan in plans}) == 1,
     }
 
 

@@ -142,10 +142,10 @@ def _try(spark: SparkSession, place: Path, scale: float) -> float:
         return _lag(query, scale)
 
 
-def _declare(db: Database, scale: float, burst: float, burst_seconds: int, told: float | None) -> None:
+def _declare(db: Database, scale: float, burst: float, burst_seconds: int, declared: float | None) -> None:
     keys = {"a": (AB, AC), "b": (AB, BC), "c": (BC, AC)}
     for seed, (name, rate) in enumerate(RATES.items()):
-        said = rate * (scale if told is None else told)
+        said = rate * (scale if declared is None else declared)
         db.sql(
             f"CREATE STREAM {name} (key BIGINT, key2 BIGINT, value BIGINT, ts TIMESTAMP) SOURCE rate("
             f"rows_per_second => {rate * scale}, keys => {keys[name]}, seed => {seed}, burst => {burst}, "

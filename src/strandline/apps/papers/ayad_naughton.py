@@ -1,8 +1,8 @@
 """Ayad and Naughton, *Static Optimization of Conjunctive Queries with Sliding Windows over Infinite Streams*, 2004.
 
 Figure 1 and example 1 are small enough for a table. Figure 6 follows the three plans of example 1 as a join becomes
-dearer. Figures 7 to 10 are an experiment: a thousand random queries over five streams, from the resources that just
-suffice down to a hundredth of them.
+more expensive. Figures 7 to 10 are an experiment: a thousand random queries over five streams, from the resources that
+just suffice down to a hundredth of them.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class _Picture:
         if self.metrics["late"].get(stream):
             yield f"{self.metrics['late'][stream]:,} late"
         if self.metrics["rejected"].get(stream):
-            yield f"{self.metrics['rejected'][stream]:,} malformed"
+            yield f"{self.metrics['rejected'][stream]:,} rejected"
         rate = self.meter.rates()[0]
         if rate and self.running and len(self.metrics["rows_in"]) == 1:
             yield show_rate(rate)

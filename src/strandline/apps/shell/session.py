@@ -194,8 +194,8 @@ class Session:
         """Print a listing; on a terminal a row has one line, whatever does not fit."""
         lines = str(listing).split("\n")
         if self.console.is_terminal:
-            room = self.console.width - 1
-            lines = [line if len(line) <= room else line[: room - 1] + "…" for line in lines]
+            width = self.console.width - 1
+            lines = [line if len(line) <= width else line[: width - 1] + "…" for line in lines]
         self.say("\n".join(lines))
 
     def show(self, shown: RenderableType) -> None:
@@ -257,7 +257,7 @@ def _payload(query: Query, at: Instant) -> Any:
 
 
 def last_row(query: Query) -> Instant:
-    """The time of the last row that came: what the answer was when the input ended, before its windows ran empty."""
+    """The time of the last row that came: the result at the end of the input, before its windows ran empty."""
     statuses = query.heartbeats().values()
     return min(max((status.high for status in statuses), default=0), FOREVER - 1)
 

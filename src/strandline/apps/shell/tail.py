@@ -153,8 +153,8 @@ class Tail:
         keys = " Ctrl-C leaves" if self.entry is None else " Tab: format, Ctrl-C leaves"
         facts = f" {self._status}" if self._status else ""
         whole = f"{facts} │{keys}" if facts else keys
-        room = self._app.output.get_size().columns - 1
-        return FormattedText([("", whole if len(whole) <= room else facts[:room])])
+        width = self._app.output.get_size().columns - 1
+        return FormattedText([("", whole if len(whole) <= width else facts[:width])])
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()

@@ -65,11 +65,11 @@ def _without_pairs(ours: list[Row], theirs: list[Row]) -> tuple[list[Row], list[
     rest = list(theirs)
     alone = []
     for row in ours:
-        partner = next((n for n, other in enumerate(rest) if _same(row, other)), None)
-        if partner is None:
+        match = next((n for n, other in enumerate(rest) if _same(row, other)), None)
+        if match is None:
             alone.append(row)
         else:
-            rest.pop(partner)
+            rest.pop(match)
     return alone, rest
 
 

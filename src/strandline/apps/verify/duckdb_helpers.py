@@ -1,6 +1,6 @@
 """Macros that DuckDB is given: what declarations of functions call with {h}, where its own functions differ.
 
-It is asked whether a result has room before it is computed: DuckDB would refuse the whole query.
+They check whether a result fits before it is computed: DuckDB would refuse the whole query.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ARITHMETIC: Final = (
     "CREATE OR REPLACE MACRO sl_unscaled(x) AS CAST(replace(CAST(x AS VARCHAR), '.', '') AS HUGEINT)",
     "CREATE OR REPLACE MACRO sl_zeros(n, width) AS lpad(CAST(n AS VARCHAR),"
     " CAST(greatest(width, strlen(CAST(n AS VARCHAR))) AS INTEGER), '0')",
-    # NULL if there is no room; so are operands that have none at the scale of the sum.
+    # NULL if it does not fit; so are operands that do not fit at the scale of the sum.
     """CREATE OR REPLACE MACRO sl_moved(u, k, p) AS
        CASE WHEN abs(u) <= (sl_ten(p) - 1) // sl_ten(k) THEN u * sl_ten(k) END""",
     """CREATE OR REPLACE MACRO sl_exact_sum(x, y, p) AS

@@ -56,7 +56,7 @@ _CASTS: Final[Templates] = {
     ("VARCHAR", "TIMESTAMP"): "TRY_CAST({h}day({0}) AS TIMESTAMP)",
 }
 
-# The exact sum of doubles, in fixed point where the digits have room: values near 1, near 1e308 and near 0 apart, since
+# The exact sum of doubles, in fixed point where the digits fit: values near 1, near 1e308 and near 0 apart, since
 # the largest of these that is not 0 decides alone. What lies between is added with compensation.
 _SUM: Final = """
 CREATE OR REPLACE MACRO sl_sum_double(v) AS

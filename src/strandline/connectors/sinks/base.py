@@ -78,7 +78,7 @@ class SinkWriter:
     consumed: bool = False
     # Set when the query is being stopped: a wait in `write` ends and raises `interrupted()`.
     stopping: threading.Event
-    # Since when the outlet is taking a batch, by `time.monotonic`; None between batches.
+    # Since when the writer is writing a batch, by `time.monotonic`; None between batches.
     writing_since: float | None = None
 
     def __new__(cls, *arguments: object, **options: object) -> Self:

@@ -72,7 +72,7 @@ class DataFrameSource(Source):
 
     def _heed(self, position: int, feeding: Feeding) -> None:
         """Acknowledge the position to the writer, and remove the input before it."""
-        feeding.heed(position)
+        feeding.acknowledge(position)
         if position not in self._asked:
             self._asked.append(position)
         if len(self._asked) == BATCHES_KEPT:

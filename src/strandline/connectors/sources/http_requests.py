@@ -107,7 +107,7 @@ class Server:
         with contextlib.suppress(OSError):
             connection.setblocking(False)
             refusal = {"error": "too many connections"}
-            connection.sendall(answer(HTTPStatus.SERVICE_UNAVAILABLE, refusal, {"Retry-After": "1"}))
+            connection.sendall(response_bytes(HTTPStatus.SERVICE_UNAVAILABLE, refusal, {"Retry-After": "1"}))
             connection.shutdown(socket.SHUT_WR)
         self._turned_away.append((time.monotonic() + LINGER_SECONDS, connection))
 
@@ -218,7 +218,7 @@ class ClientConnection:
         except RequestRefused as refused:
             self._refuse(refused)
             return False
-        self._send(answer(HTTPStatus.OK, {"rows": rows}, closes=not request.stays))
+        self._send(response_bytes(HTTPStatus.OK, {"rows": rows}, closes=not request.stays))
         return request.stays
 
     def _take(self, request: Request) -> int:
@@ -307,7 +307,7 @@ class ClientConnection:
 
     def _refuse(self, refused: RequestRefused) -> None:
         """Respond and close: the rest of the connection cannot be trusted to be a request."""
-        self._send(answer(refused.status, {"error": str(refused)}, refused.headers))
+        self._send(response_bytes(refused.status, {"error": str(refused)}, refused.headers))
         self._connection.shutdown(socket.SHUT_WR)
         deadline = time.monotonic() + LINGER_SECONDS
         taken = 0
@@ -316,7 +316,9 @@ class ClientConnection:
             self._buffer.clear()
 
 
-def answer(status: HTTPStatus, content: object, headers: dict[str, str] | None = None, closes: bool = True) -> bytes:
+def response_bytes(
+    status: HTTPStatus, content: object, headers: dict[str, str] | None = None, closes: bool = True
+) -> bytes:
     """A response in wire format."""
     body = json.dumps(content).encode() + b"\n"
     lines = [

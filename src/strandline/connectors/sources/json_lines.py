@@ -42,17 +42,17 @@ def conform_lines(
     Lines that are no JSON object are rejected, but for empty ones if these mean nothing. `beside` has declared columns
     that do not come from the objects, a row per line.
     """
-    told = {name: pl.String() for name, _ in stream.columns if beside is None or name not in beside.columns}
-    frame = _parse(data, told, len(numbers))
+    declared = {name: pl.String() for name, _ in stream.columns if beside is None or name not in beside.columns}
+    frame = _parse(data, declared, len(numbers))
     if frame is not None:
         yield conform(_side_by_side(frame, beside), stream, place, numbers)
         return
     lines = data.split(b"\n")
-    reasons = _reasons(lines, told)
+    reasons = _reasons(lines, declared)
     sound = pl.Series([reason is None for reason in reasons], dtype=pl.Boolean)
     if sound.any():
         chosen = [line for line, reason in zip(lines, reasons, strict=True) if reason is None]
-        frame = pl.read_ndjson(io.BytesIO(b"\n".join(chosen)), schema=told)
+        frame = pl.read_ndjson(io.BytesIO(b"\n".join(chosen)), schema=declared)
         others = None if beside is None else beside.filter(sound)
         yield conform(_side_by_side(frame, others), stream, place, numbers.filter(sound))
     broken = [n for n, reason in enumerate(reasons) if reason is not None and not (skip_empty and not lines[n].strip())]

@@ -115,7 +115,7 @@ class OffsetLog:
             raise damaged(self.path) from None
 
     def append(self, found: ReadRound) -> None:
-        """Write a round down before anybody hears of it."""
+        """Write a round down before it is used."""
         ends = None if self.ends is None else [list(pair) for pair in self.ends.items()]
         previous = self.rounds[-1].digest if self.rounds else self.forgotten
         self.rounds = [*self.rounds, found.after(previous, ends)]

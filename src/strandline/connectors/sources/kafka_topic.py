@@ -149,7 +149,7 @@ class Topic:
                 isolation_level=self._isolation(module),
                 request_timeout=ANSWER_SECONDS,
             )
-            found = {where.partition: answer.result().offset for where, answer in asked.items()}
+            found = {where.partition: future.result().offset for where, future in asked.items()}
         except module.KafkaException as error:
             raise self._unreachable(error) from None
         beyond = [partition for partition, offset in found.items() if offset < 0]

@@ -21,7 +21,7 @@ from strandline.logical.catalog import BaseStream
 from strandline.runtime.kernels.hashing import mix
 
 _STREAM_SEEDS = 0xA24BAED4963EE407
-_ALL = 2**62  # rows: more than anybody takes
+_ALL = 2**62  # rows: practically unbounded
 
 
 @dataclass(frozen=True, slots=True)

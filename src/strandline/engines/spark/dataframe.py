@@ -220,7 +220,7 @@ class Feeder:
         if self._stopping:
             raise InterruptedError("the stream is being stopped")
 
-    def heed(self, position: int) -> None:
+    def acknowledge(self, position: int) -> None:
         with self._read:
             self._position = position
             self._read.notify_all()

@@ -75,7 +75,7 @@ class SparkRun(PipelineDriver):
         source = source.option("secret", job.secret)
         frame = source.option("job", job.to_text()).load()
         for stage in range(1, job.pipeline.stages + 1):
-            frame = frame.repartitionById(job.pipeline.shards, "bucket")
+            frame = frame.repartitionById(job.pipeline.shards, "shard")
             frame = frame.mapInArrow(stage_function(job, stage), SCHEMA)
         return (
             frame.writeStream.queryName(f"{name} {uuid.uuid4().hex[:8]}")  # Spark requires unique names

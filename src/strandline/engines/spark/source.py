@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCHEMA = "bucket int, data binary"
+SCHEMA = "shard int, data binary"
 
 
 class PipelinePartition(InputPartition):

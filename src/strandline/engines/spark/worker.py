@@ -111,7 +111,7 @@ def stage_function(job: Job, stage: int) -> Callable[[Iterator[pa.RecordBatch]],
         batch = int(context.getLocalProperty("streaming.sql.batchId") or 0)
         inboxes: dict[int, list[Message]] = {}
         for received in batches:
-            for shard, data in zip(received["bucket"].to_pylist(), received["data"], strict=True):
+            for shard, data in zip(received["shard"].to_pylist(), received["data"], strict=True):
                 inboxes.setdefault(shard, []).extend(decode(data.as_buffer()))
         for shard in sorted(inboxes):
             try:
@@ -157,7 +157,7 @@ def _rows(job: Job, out: StageOutput, batch: int, stage: int, own: int) -> pa.Re
     for shard, messages in rows.items():
         values.append(encode(messages, spools / f"{batch}-{shard}" if spools is not None else None))
     return pa.RecordBatch.from_arrays(
-        [pa.array(list(rows), pa.int32()), pa.array(values, pa.binary())], names=["bucket", "data"]
+        [pa.array(list(rows), pa.int32()), pa.array(values, pa.binary())], names=["shard", "data"]
     )
 
 

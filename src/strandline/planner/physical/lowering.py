@@ -53,7 +53,7 @@ def choose(
     shards: int,
     shed: frozenset[str] = frozenset(),
 ) -> Pipeline:
-    """The pipeline that answers named queries together; the answers of those in `shed` tell which share was kept."""
+    """The pipeline of named queries; results of those in `shed` have a column with the sampling rate."""
     parts: list[Pipeline] = []
     for name, plan in plans:
         first = sum(len(part.fragments) for part in parts)
@@ -64,8 +64,8 @@ def choose(
 def lower(
     name: str, plan: Plan, streams: Sequence[BaseStream], shards: int, *, sheds: bool = False, first: int = 0
 ) -> Pipeline:
-    """The pipeline of one query; where it `sheds`, its answer tells which share was kept. So many fragments come
-    `first`, those of the queries that it runs together with."""
+    """The pipeline of one query; where it `sheds`, its result has a column with the sampling rate. `first` is the
+    number of fragments of the queries before it in the pipeline."""
     built, columns, read = _build(plan), logical_schema(plan), streams_read(plan)
     if sheds:
         built = replace(built, node=physical.SamplingRate(KEPT_SHARE, name, windows_of(plan), built.node))

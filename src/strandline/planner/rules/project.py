@@ -12,7 +12,7 @@ from strandline.logical.schema import schema
 from strandline.planner.rules.expression_size import stays_small
 
 # Nanoseconds for each row; for less, one more column that the filter has to move is not worth it.
-DEAR = 60
+EXPENSIVE_NS = 60
 
 
 def push_map_below_time_window(plan: Plan) -> Plan | None:
@@ -47,7 +47,7 @@ def share_with_filter(plan: Plan) -> Plan | None:
     match plan:
         case Map(outputs, Filter(predicate, source)):
             parts = Parts([predicate, *(expression for _, expression in outputs)])
-            common = parts.common(parts.roots[:1], parts.roots[1:], DEAR)
+            common = parts.common(parts.roots[:1], parts.roots[1:], EXPENSIVE_NS)
             if not common:
                 return None
             shared = [(_column(place, parts.all[number]), number) for place, number in enumerate(common)]

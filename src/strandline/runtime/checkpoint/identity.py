@@ -89,7 +89,7 @@ class Checkpoint:
         return read_identity(self.path)
 
     def shards(self) -> int | None:
-        """How many buckets the state was written with; a restart must use as many."""
+        """Number of shards of the state; a restart must use the same."""
         return None if self.fresh else int(self._known()["shards"])
 
     def planning_inputs(self, current: PlanningInputs) -> PlanningInputs:
@@ -112,7 +112,7 @@ class Checkpoint:
         return str(self._claimed["id"])
 
     def recognise(self, planned: PlannedPipeline, sinks: Mapping[str, Sink]) -> None:
-        """Make sure that the checkpoint belongs to these queries and their results, or to nobody. Changes nothing."""
+        """Make sure that the checkpoint belongs to these queries and their results, or is new. Changes nothing."""
         if self.is_temporary:
             self._claimed = {"id": uuid.uuid4().hex}
             return

@@ -37,7 +37,7 @@ from strandline.runtime.kernels.distinct_values import DistinctValues, different
 
 # The values of expressions over a frame: as many as it has rows each.
 Compute: TypeAlias = Callable[[pl.DataFrame, Sequence[Expression]], list[pl.Series]]
-Thrifty: TypeAlias = tuple[pl.DataFrame, list[Expression]]
+Optimized: TypeAlias = tuple[pl.DataFrame, list[Expression]]
 
 # Nanoseconds that a way must have to save, by all rows together: to think of it takes some, too.
 MIN_SAVING_NS: Final = 3_000_000
@@ -58,7 +58,7 @@ def _new_name() -> str:
     return f"@{next(_counter)}"
 
 
-def optimize(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Thrifty:
+def optimize(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Optimized:
     """Optimize expressions: the frame with columns for expensive subexpressions, and the expressions over these."""
     if sum(map(_whole_cost, expressions)) < _least_cost(frame):
         return frame, list(expressions)
@@ -70,7 +70,7 @@ def _least_cost(frame: pl.DataFrame) -> float:
     return MIN_SAVING_NS / max(frame.height, 1)
 
 
-def _all_rows(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Thrifty:
+def _all_rows(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Optimized:
     """The ways that are left where every row has a value of its own."""
     return _evaluate_lazily(*_once(frame, expressions, plain), plain)
 
@@ -108,7 +108,7 @@ def _in_steps(expression: Expression) -> Expression:
 # ---- over few values -------------------------------------------------------------------------------------------------
 
 
-def _evaluate_distinct(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Thrifty:
+def _evaluate_distinct(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Optimized:
     parts = Parts(expressions)
     found: dict[int, Expression] = {}
     for (column_id, length), numbers in _by_column(parts, frame).items():
@@ -164,7 +164,7 @@ def _few(column: pl.Series, length: int, cost: int) -> DistinctValues | None:
 # ---- once ------------------------------------------------------------------------------------------------------------
 
 
-def _once(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Thrifty:
+def _once(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Optimized:
     parts = Parts(expressions)
     found: dict[int, Expression] = {}
     for number in parts.shared(_least_cost(frame)):
@@ -178,7 +178,7 @@ def _once(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute
 # ---- where it is taken -----------------------------------------------------------------------------------------------
 
 
-def _evaluate_lazily(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Thrifty:
+def _evaluate_lazily(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Optimized:
     if not any(map(_has_case, expressions)):
         return frame, list(expressions)
     parts = Parts(expressions)

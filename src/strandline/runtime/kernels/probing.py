@@ -21,8 +21,8 @@ def matches(
     It stops before a row that would make more than `limit` pairs; one row may have more. `stored` is sorted, and those
     whose leading bits, all but `shift`, are n lie from `table[n]` to `table[n + 1]`.
     """
-    room = max(len(hashes) - begin, 16)
-    rows, found = np.empty(room, np.int64), np.empty(room, np.int64)
+    capacity = max(len(hashes) - begin, 16)
+    rows, found = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
     count, row = 0, begin
     while row < len(hashes):
         wanted = hashes[row]
@@ -44,9 +44,9 @@ def matches(
         pairs = last - first
         if count > 0 and count + pairs > limit:
             break
-        if count + pairs > room:
-            room = 2 * room + int(pairs)
-            more_rows, more_found = np.empty(room, np.int64), np.empty(room, np.int64)
+        if count + pairs > capacity:
+            capacity = 2 * capacity + int(pairs)
+            more_rows, more_found = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
             more_rows[:count], more_found[:count] = rows[:count], found[:count]
             rows, found = more_rows, more_found
         for at in range(first, last):

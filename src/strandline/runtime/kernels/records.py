@@ -27,11 +27,11 @@ def quoted_records(
     """
     quote, comma, line_feed, carriage_return = 34, 44, 10, 13
     size = len(data)
-    room = 1
+    capacity = 1
     for byte in data:
         if byte in (line_feed, carriage_return):
-            room += 1
-    ends, flags = np.empty(room, np.int64), np.zeros(room, np.uint8)
+            capacity += 1
+    ends, flags = np.empty(capacity, np.int64), np.zeros(capacity, np.uint8)
     count = start = line = at = 0
     first_end = -1  # of the first line of a multi-line record
     state = 0  # 0 before a field, 1 in a field, 2 in quotes

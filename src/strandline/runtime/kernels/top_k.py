@@ -18,18 +18,18 @@ def among_first(group: Index, level: Index, turn: Times, stands: Mask, limit: in
 
 
 @compiled("b1[::1](i8[::1], i8[::1], i8[::1], b1[::1], i8[::1], i8)")
-def _among_first(group: Index, level: Index, turn: Times, stands: Mask, room: Index, limit: int) -> Mask:
-    """Each group has a max-heap of its `limit` smallest levels, which begins at its `room`."""
+def _among_first(group: Index, level: Index, turn: Times, stands: Mask, capacity: Index, limit: int) -> Mask:
+    """Each group has a max-heap of its `limit` smallest levels, which begins at its `capacity`."""
     count = len(group)
     heaps = np.empty(count, np.int64)
-    filled = np.zeros(len(room), np.int64)
+    filled = np.zeros(len(capacity), np.int64)
     first = np.ones(count, np.bool_)
     begin = 0
     while begin < count:
         end = begin
         while end < count and turn[end] == turn[begin]:
             mine, value = group[end], level[end]
-            base, size = room[mine], filled[mine]
+            base, size = capacity[mine], filled[mine]
             if stands[end] and size < limit:
                 at = size
                 while at > 0 and heaps[base + (at - 1) // 2] < value:
@@ -52,7 +52,7 @@ def _among_first(group: Index, level: Index, turn: Times, stands: Mask, room: In
         # All of one turn count for each other.
         for index in range(begin, end):
             mine = group[index]
-            first[index] = filled[mine] < limit or level[index] <= heaps[room[mine]]
+            first[index] = filled[mine] < limit or level[index] <= heaps[capacity[mine]]
         begin = end
     return first
 
@@ -93,9 +93,9 @@ def running_top(
     element_at = np.empty(size, np.int64)
     for index in range(size):
         element_at[place_of[index]] = index
-    room = 2 * size + 16
-    who, rank = np.empty(room, np.int64), np.empty(room, np.int64)
-    begin, end = np.empty(room, np.int64), np.empty(room, np.int64)
+    capacity = 2 * size + 16
+    who, rank = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+    begin, end = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
     found = 0
     for group in range(len(places) - 1):
         base, width = places[group], places[group + 1] - places[group]

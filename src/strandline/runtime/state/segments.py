@@ -159,7 +159,7 @@ class HashedLog:
         self.segments = list(segments)
 
     def append(self, frame: pl.DataFrame, hashes: Hashes, after: Instant) -> None:
-        """Add elements with their hashes, sorted by hash. Those that end by `after` are of no use to anybody."""
+        """Add elements with their hashes, sorted by hash. Those that end by `after` are dropped."""
         ends = times(frame, UNTIL)
         live = ends > after
         if not live.all():

@@ -37,9 +37,9 @@ from strandline.sql.binder.select_list import Output, is_listed, listed_column, 
 from strandline.sql.binder.subqueries import ClauseScalars, is_match_test
 from strandline.sql.binder.window_functions import Ranks, is_ranking, over_outputs
 
-# Every later phase walks plans recursively; this keeps the walks well inside of Python's stack.
+# Every later phase walks plans recursively; this keeps the walks well within Python's stack.
 MAX_PLAN_HEIGHT: Final = 100
-# IN, ANY and ALL as values are two questions, and so are those inside of them: they double with every level.
+# IN, ANY and ALL as values are two joins each, and so are those within them: they double with every level.
 MAX_SUBQUERIES: Final = 400
 
 _SET_KINDS: Final[dict[str, SetKind]] = {
@@ -108,7 +108,7 @@ class Binder:
             case ast.Changes(kind, inner, column):
                 self.refuse_column_as_changes(inner, column)
                 whole = self.query(inner, prefix)
-                # All rows at every instant, RSTREAM, is what an answer is.
+                # All rows at every instant, RSTREAM, is what a result is.
                 return whole if kind == "RSTREAM" else Changes("insert" if kind == "ISTREAM" else "delete", whole)
             case ast.Ordered(ast.Select() as select):
                 return self.select(select, prefix, top=query)  # it may be ordered by what it does not list

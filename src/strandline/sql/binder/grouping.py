@@ -139,7 +139,7 @@ class Groups:
         self.keys: dict[Expression, Column] = {}
         self.calls: dict[AggregateCall, Column] = {}
         self.sets: list[tuple[Expression, ...]] = []  # more than one way to group; each a part of the keys
-        self.flags: dict[Expression, Column] = {}  # whether a key is left out, where somebody asks
+        self.flags: dict[Expression, Column] = {}  # flags of left-out keys, where GROUPING is used
         self.named = {column.id: column for relation in scope.relations for column in relation.columns}
 
     def add_key(self, node: ast.Expression, outputs: list[Output]) -> Expression:
@@ -220,7 +220,7 @@ class Groups:
     def plan(self, source: Plan) -> Plan:
         """The groups of the source."""
         if not self.keys and not self.calls:
-            # HAVING alone groups too. A count gives the one element of the answer a column.
+            # HAVING alone groups too. A count gives the one element of the result a column.
             self.aggregate(BoundAggregate("count", None, BIGINT))
         if self.inputs:
             # COUNT(*) alone needs no column at all; then the columns of the source stay rather than none.

@@ -49,7 +49,7 @@ class Names:
         return self.queries.get(stream.name.lower()) is stream
 
     def inside(self, tables: tuple[ast.CommonTable, ...], number: int) -> Names:
-        """The names inside of one query of a WITH: those after it are not defined yet."""
+        """The names within one query of a WITH: those after it are not defined yet."""
         table = tables[number].name
         if any(table.name.lower() == other.name.name.lower() for other in tables[:number]):
             message = f'WITH query name "{table.name}" specified more than once'

@@ -1,4 +1,4 @@
-"""Windows and granularities: how long the elements of a stream count, and how often anybody looks."""
+"""Binding of windows and granularities."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from strandline.sql import ast
 from strandline.sql.lexer import Kind
 from strandline.sql.parser.token_stream import TokenStream
 
-# Durations stay far inside of int64, so that adding one to any instant of a row cannot overflow.
+# Durations stay far within int64, so that adding one to any instant of a row cannot overflow.
 MAX_DURATION_US: Final = 2**61
 MAX_ROWS: Final = 10**9
 

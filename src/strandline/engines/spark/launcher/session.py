@@ -84,7 +84,7 @@ def start(
 
     Nothing reaches the terminal: Spark, the JVM and the Python workers write to `EmbeddedSpark.log_file`. The JVM
     outlives neither the session nor this process, however the process ends. `warm` brings the Python workers up in the
-    background. `note` is told what is being waited for.
+    background. `note` receives the present phase.
 
     `spark-defaults.conf` is read where SPARK_CONF_DIR has one, and yields to our settings; `spark-env.sh` is a bash
     script and is not read.
