@@ -114,7 +114,7 @@ _HELPERS: Final = (
 )
 
 DIALECT: Final = Dialect(
-    name="DuckDBOracle",
+    name="DuckDB",
     prefix="sl_",
     types={
         "BOOLEAN": "BOOLEAN",

@@ -106,7 +106,7 @@ def _quote(text: str) -> str:
 
 
 DIALECT: Final = Dialect(
-    name="PostgreSQLOracle",
+    name="PostgreSQL",
     prefix="pg_temp.",
     types={
         "BOOLEAN": "BOOLEAN",

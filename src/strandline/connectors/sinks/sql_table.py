@@ -285,7 +285,7 @@ class TableWriter(SinkWriter):
                 raise SinkError(
                     f"the row of {self._place} in {BATCHES} is missing or outdated",
                     code="results-missing",
-                    hint="Restore the table and {BATCHES} from the same backup.",
+                    hint=f"Restore the table and {BATCHES} from the same backup.",
                 )
             if known.batch >= sink_batch.batch:
                 return  # it was written before a crash

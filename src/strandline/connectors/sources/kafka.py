@@ -155,7 +155,7 @@ class KafkaSource(Source):
         waiting = {share: reached[share] - offset for share, offset in known.items() if reached[share] != offset}
         for share, rows in waiting.items():
             if rows < 0:
-                raise self.topic.gone(share, reached[share], known[share])
+                raise self.topic.gone(share, known[share], None)
         shares = fair_shares(waiting, limit)
         reads = tuple(PartitionRead(share, known[share], known[share] + shares[share]) for share in sorted(shares))
         after = known | {share.partition: share.end for share in reads}
