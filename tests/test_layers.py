@@ -124,8 +124,8 @@ def test_the_top_level_is_short() -> None:
     assert len(entries) <= ENTRIES, sorted(entries)
 
 
-# An oracle must not share code with the engine under test: what evaluates, optimises or runs a query is out of bounds, but for
-# the rerun that makes a failing input small and the script that is under test.
+# An oracle must not share code with the engine under test, which evaluates, optimises and runs queries; except for the
+# rerun that makes a failing input small and the script under test.
 ORACLES = ("dialect", "translate", "on_duckdb", "on_postgresql", "oracle", "sql_text", "compare", "instants")
 ENGINE = (
     "strandline.functions.evaluate",

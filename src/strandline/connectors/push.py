@@ -21,13 +21,13 @@ from strandline.logical.catalog import BaseStream, SourceCall, Stream
 
 
 class PushStreams:
-    """Journals of the streams of `events()`: in `place`, where they outlive the program, or in a temporary directory.
+    """Journals of the streams of `events()`, in `directory` or in a temporary directory.
 
-    They lie in `place`, where they outlive the program, or in a directory that goes with it.
+    They lie in `directory`, where they outlive the program, or in a directory that goes with it.
     """
 
-    def __init__(self, place: Path | None) -> None:
-        self._place = place
+    def __init__(self, directory: Path | None) -> None:
+        self._place = directory
         self._temporary: Path | None = None
         self._journals: dict[str, Journal] = {}
         self._leases: dict[str, Lease] = {}  # one program writes to a journal

@@ -62,10 +62,10 @@ def is_foreign(connector: type) -> bool:
 @cache
 def brought_along(group: str) -> dict[str, Any]:
     """The connectors of other packages, by the name that users write."""
-    found: dict[str, Any] = {}
+    connectors: dict[str, Any] = {}
     for point in entry_points(group=group):
         try:
-            found[point.name.lower()] = point.load()
+            connectors[point.name.lower()] = point.load()
         except Exception as error:  # whatever a foreign module does when it is imported
             package = point.dist.name if point.dist is not None else point.value
             raise SetupError(
@@ -74,4 +74,4 @@ def brought_along(group: str) -> dict[str, Any]:
                 detail=f"{type(error).__name__}: {error}",
                 hint="Fix or uninstall that package.",
             ) from None
-    return found
+    return connectors

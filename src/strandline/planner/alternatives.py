@@ -157,10 +157,10 @@ def neighbours(plan: Plan, rules: Sequence[Ways] = ALTERNATIVES) -> Iterator[tup
             if other != plan and schema(other) == schema(plan):
                 yield rule.__name__, other
     inputs = sources(plan)
-    for place, source in enumerate(inputs):
+    for position, source in enumerate(inputs):
         for name, other in neighbours(source, rules):
             if _may_stand_below(plan, source, other):
-                yield name, with_sources(plan, (*inputs[:place], other, *inputs[place + 1 :]))
+                yield name, with_sources(plan, (*inputs[:position], other, *inputs[position + 1 :]))
 
 
 def _may_stand_below(above: Plan, before: Plan, after: Plan) -> bool:

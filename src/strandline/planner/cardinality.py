@@ -153,9 +153,9 @@ def _sides(below: tuple[StreamProfile, ...]) -> tuple[StreamProfile, StreamProfi
 # Estimates per operator, for logical and physical plans alike.
 
 
-def read(known: StreamStatistics, columns: Schema, intervals: bool) -> StreamProfile:
-    values = {c.id: known.values[c.name] for c in columns if c.name in known.values}
-    return StreamProfile(known.rate or RATE, LENGTH if intervals else CHRONON, CHRONON, values)
+def read(statistics: StreamStatistics, columns: Schema, intervals: bool) -> StreamProfile:
+    values = {c.id: statistics.values[c.name] for c in columns if c.name in statistics.values}
+    return StreamProfile(statistics.rate or RATE, LENGTH if intervals else CHRONON, CHRONON, values)
 
 
 def windowed(below: StreamProfile, range_us: int | None, slide_us: int) -> StreamProfile:
@@ -199,14 +199,14 @@ def first_rows(below: StreamProfile, partition: tuple[str, ...], limit: int) -> 
     return replace(below, rate=rate, length=seen / rate)
 
 
-def ranked(below: StreamProfile, place: Column, partition: tuple[str, ...], limit: int | None) -> StreamProfile:
+def ranked(below: StreamProfile, rank_column: Column, partition: tuple[str, ...], limit: int | None) -> StreamProfile:
     """Rank: an arrival or expiry shifts the elements behind it, half of its partition or of the visible ranks."""
     item = below.valid / groups_of(below, partition)
     moved = max(1.0, min(item, limit or item) / 2)
     shown = min(1.0, limit / item) if limit is not None and item > limit else 1.0
     rate = 2 * below.rate * moved * shown
     length = below.valid * shown / rate if rate else below.length
-    return StreamProfile(rate, length, below.granule, {**below.values, place.id: limit or item})
+    return StreamProfile(rate, length, below.granule, {**below.values, rank_column.id: limit or item})
 
 
 def filtered(below: StreamProfile, predicate: Expression) -> StreamProfile:
@@ -251,12 +251,12 @@ def joined(predicate: Expression | None, left: StreamProfile, right: StreamProfi
 
 def _equated(predicate: Expression | None) -> frozenset[str]:
     """The columns that an equality makes equal."""
-    found: set[str] = set()
+    columns: set[str] = set()
     for part in conjuncts(predicate) if predicate is not None else ():
         match part:
             case Call("=", (ColumnRef(one, _), ColumnRef(two, _)), _):
-                found |= {one, two}
-    return frozenset(found)
+                columns |= {one, two}
+    return frozenset(columns)
 
 
 def unmatched_fraction(pairs: StreamProfile, left: StreamProfile) -> float:
@@ -288,9 +288,9 @@ def matched(kind: MatchKind, predicate: Expression | None, left: StreamProfile, 
 def aggregated(below: StreamProfile, keys: tuple[str, ...]) -> StreamProfile:
     # A burst that falls into one group changes it once.
     together = below.burst if below.alike.issuperset(keys) else 1.0
-    found = grouped(replace(below, rate=below.rate / together), groups_of(below, keys))
+    profile = grouped(replace(below, rate=below.rate / together), groups_of(below, keys))
     values = {key: below.values_of(key) for key in keys}
-    return replace(found, values=values, spread=True, burst=1.0, alike=frozenset())
+    return replace(profile, values=values, spread=True, burst=1.0, alike=frozenset())
 
 
 def unique(below: StreamProfile, columns: tuple[str, ...]) -> StreamProfile:
@@ -341,7 +341,7 @@ def grouped(stream: StreamProfile, groups: float) -> StreamProfile:
 
 def groups_of(stream: StreamProfile, columns: tuple[str, ...]) -> float:
     """Number of distinct value combinations over all time, not only at an instant."""
-    return reduce(lambda found, column: found * stream.values.get(column, VALUES), columns, 1.0)
+    return reduce(lambda groups, column: groups * stream.values.get(column, VALUES), columns, 1.0)
 
 
 # Which share of the elements a predicate lets pass.
@@ -349,10 +349,10 @@ def groups_of(stream: StreamProfile, columns: tuple[str, ...]) -> float:
 
 def selectivity(predicate: Expression, stream: StreamProfile) -> float:
     """The share of elements that satisfy a predicate, its parts taken as independent."""
-    found = 1.0
+    share = 1.0
     for part in conjuncts(predicate):
-        found *= _share(part, stream)
-    return min(1.0, max(0.0, found))
+        share *= _share(part, stream)
+    return min(1.0, max(0.0, share))
 
 
 def _share(part: Expression, stream: StreamProfile) -> float:

@@ -85,8 +85,8 @@ def _played(per_batch: float, batches: float, spread: bool, late: bool) -> _Outc
     rows, segments, rewritten = (float(item) for item in np.mean(steps, axis=0))
     # In shorter batches each row is rewritten in the lower tiers first.
     more = per_batch * np.log(coarse) / np.log(FAN_IN) if per_batch < LARGEST_MERGE_ROWS else 0.0
-    found = LogForecast(rows, segments + FAN_IN / 2 * np.log(coarse) / np.log(FAN_IN), (rewritten + more) / coarse)
-    return _Outcome(found, longest)
+    forecast = LogForecast(rows, segments + FAN_IN / 2 * np.log(coarse) / np.log(FAN_IN), (rewritten + more) / coarse)
+    return _Outcome(forecast, longest)
 
 
 class _Play:

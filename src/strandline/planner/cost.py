@@ -54,10 +54,10 @@ def _width(kind: Type) -> int:
     return _BYTES.get(kind.name, 8)
 
 
-def kept(node: Node, known: Mapping[Node, PhysicalProfile], batch: float, steps: float) -> OperatorCost:
+def kept(node: Node, profiles: Mapping[Node, PhysicalProfile], batch: float, steps: float) -> OperatorCost:
     """State and work of an operator in batches of the given length, with `steps` of them per second."""
-    below = [known[source] for source in sources(node)]
-    out = known[node].stream
+    below = [profiles[source] for source in sources(node)]
+    out = profiles[node].stream
     first = below[0]
     arriving = sum(item.arriving for item in below)
     moved = sum(item.arriving * width(schema(source)) for item, source in zip(below, sources(node), strict=True))
@@ -102,7 +102,7 @@ def kept(node: Node, known: Mapping[Node, PhysicalProfile], batch: float, steps:
             work["touched"] = rows / batch
             each_bytes += _HASH
         case physical.SessionWindow():
-            rows = _valid_after(known[node])
+            rows = _valid_after(profiles[node])
             work["touched"] = rows / batch
         case physical.ChangeStream():
             rows = 0.0 if first.stream.length >= LONGEST else first.stream.valid
@@ -172,15 +172,15 @@ def _join(
     work["rewritten"] = sum(log.rewritten for log in logs) / batch
     # Rows of a batch are held against all that the other side holds or brings, also against those that have ended.
     held = [log.rows / side.copies for log, side in zip(logs, (left, right), strict=True)]
-    found = joined(condition_of(node, keys_only=True), left.stream, right.stream)
+    matches = joined(condition_of(node, keys_only=True), left.stream, right.stream)
     everybody = joined(None, left.stream, right.stream)
-    share = found.rate / everybody.rate if everybody.rate else 0.0
+    share = matches.rate / everybody.rate if everybody.rate else 0.0
     at_once = right.stream.rate * batch / left.shards
     work["pair"] = share * (left.stream.rate * (held[1] + at_once) + right.stream.rate * held[0])
     if node.condition is not None:
-        work["computed"] = found.rate * expression_cost(node.condition)
-        work["result"] = found.rate
-        work["byte"] += found.rate * width(schema(node))
+        work["computed"] = matches.rate * expression_cost(node.condition)
+        work["result"] = matches.rate
+        work["byte"] += matches.rate * width(schema(node))
     size = sum(log.rows * w for log, w in zip(logs, widths, strict=True)) / rows if rows else 0.0
     return rows, size
 
@@ -255,8 +255,8 @@ def _aggregate(
     work["member"] = (first.arriving + staying / batch) * len(members)
     rows = staying + alive + candidates * len(sides)
     read = {c.id: c for c in schema(node.source)}
-    wanted = {*node.keys, *(ref.id for call in calls for ref in call.columns)}
-    valid_width = sum(_width(read[column_id].type) for column_id in wanted) + _TIMES / 2
+    column_ids = {*node.keys, *(ref.id for call in calls for ref in call.columns)}
+    valid_width = sum(_width(read[column_id].type) for column_id in column_ids) + _TIMES / 2
     total_width = sum(_width(read[key].type) for key in node.keys) + 8 * (1 + sum(_totals(call) for call in calls))
     size = staying * valid_width + alive * total_width + candidates * len(sides) * (valid_width + _TIMES / 2)
     return rows, size / rows if rows else 0.0

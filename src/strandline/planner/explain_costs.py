@@ -20,11 +20,11 @@ _HEADS: Final = ("rows/s", "CPU ms/s", "state")
 _MAX_NAMES: Final = 4  # streams or columns that are named; of more only the number
 
 
-def show_costs(pipeline: Pipeline, found: Estimates) -> str:
+def show_costs(pipeline: Pipeline, estimates: Estimates) -> str:
     """The plan with a column of figures to the left, aligned whatever the operators."""
     table = [(*_HEADS, "")]
     for line in pipeline_lines(pipeline):
-        about = _about(line.about, found)
+        about = _about(line.about, estimates)
         table.append((*(_cells(about) if about is not None else ("", "", "")), line.text))
     widths = [max(len(row[column]) for row in table) for column in range(len(_HEADS))]
     return "\n".join(
@@ -33,12 +33,12 @@ def show_costs(pipeline: Pipeline, found: Estimates) -> str:
     )
 
 
-def _about(name: str | None, found: Estimates) -> Estimate | None:
+def _about(name: str | None, estimates: Estimates) -> Estimate | None:
     if name is None:
         return None
     if name.startswith(SOURCE):
-        return found.reading.get(name.removeprefix(SOURCE))
-    return found.steps.get(name) or found.sending.get(name)
+        return estimates.reading.get(name.removeprefix(SOURCE))
+    return estimates.steps.get(name) or estimates.sending.get(name)
 
 
 def _cells(estimate: Estimate) -> tuple[str, str, str]:
@@ -50,11 +50,11 @@ def _cells(estimate: Estimate) -> tuple[str, str, str]:
     )
 
 
-def show_needs(found: Estimates, cores: int, faster: float) -> str:
+def show_needs(estimates: Estimates, cores: int, faster: float) -> str:
     """Total needs of the plan, and its headroom; `faster` is the factor by which the streams may speed up."""
-    share = found.cost / cores
-    grows = any(step.grows for step in found.steps.values())
-    state = "unbounded state" if grows else f"state of {size(found.bytes)}" if found.bytes else "no state"
+    share = estimates.cost / cores
+    grows = any(step.grows for step in estimates.steps.values())
+    state = "unbounded state" if grows else f"state of {size(estimates.bytes)}" if estimates.bytes else "no state"
     lines = [f"needs {percent(share)} of {cores} core{'' if cores == 1 else 's'}, {state}"]
     if share > 1:
         lines.append(f"overloaded: needs {share:.1f}× the {cores} available core{'' if cores == 1 else 's'}")
@@ -68,14 +68,14 @@ def show_assumed(pipeline: Pipeline, statistics: StatisticsByStream) -> list[str
     """Assumed statistics, and the hints that would declare them."""
     lines = []
     for stream in pipeline.streams:
-        known = statistics.get(stream.name, StreamStatistics())
+        stream_statistics = statistics.get(stream.name, StreamStatistics())
         columns = _asked_for(pipeline, stream.name)
-        missing = [name for name in columns if name not in known.values]
-        parts = [f"{RATE:,.0f} rows/s"] if known.rate is None else []
+        missing = [name for name in columns if name not in stream_statistics.values]
+        parts = [f"{RATE:,.0f} rows/s"] if stream_statistics.rate is None else []
         if missing:
             listed = ", ".join(missing) if len(missing) <= _MAX_NAMES else f"each of {len(missing)} columns"
             parts.append(f"{VALUES:,.0f} distinct values of {listed}")
-        hints = ["rate = …"] if known.rate is None else []
+        hints = ["rate = …"] if stream_statistics.rate is None else []
         hints += [f"distinct({missing[0]}) = …"] if missing else []
         if parts:
             lines.append(f"assumed: {stream.name} has {' and '.join(parts)}; declare it WITH ({', '.join(hints)})")

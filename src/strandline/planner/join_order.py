@@ -60,18 +60,18 @@ class JoinOrder:
 
 
 def other_orders(
-    plan: Plan, statistics: StatisticsByStream, most: int, prices: Prices | None = None
+    plan: Plan, statistics: StatisticsByStream, limit: int, prices: Prices | None = None
 ) -> list[JoinOrder]:
     """The plan with each cluster of joins in its next best orders, the others as they are."""
-    found: list[JoinOrder] = []
+    orders: list[JoinOrder] = []
     if isinstance(plan, Join):
         cluster = cluster_of(plan)
         if 2 < len(cluster.inputs) <= MAX_INPUTS:
             with np.errstate(all="ignore"):
                 ways = last_joins(join_query(cluster, statistics, prices))
-            for _, tree in ways[: most + 1]:
+            for _, tree in ways[: limit + 1]:
                 if tree != cluster.tree:
-                    found.append(JoinOrder(show_order(cluster, tree), in_order(rebuilt(cluster, tree), plan)))
+                    orders.append(JoinOrder(show_order(cluster, tree), in_order(rebuilt(cluster, tree), plan)))
         inputs = cluster.inputs
 
         def back(others: tuple[Plan, ...]) -> Plan:
@@ -82,10 +82,10 @@ def other_orders(
         def back(others: tuple[Plan, ...]) -> Plan:
             return with_sources(plan, others)
 
-    for place, source in enumerate(inputs):
-        for order in other_orders(source, statistics, most, prices):
-            found.append(JoinOrder(order.words, back((*inputs[:place], order.plan, *inputs[place + 1 :]))))
-    return found
+    for position, source in enumerate(inputs):
+        for order in other_orders(source, statistics, limit, prices):
+            orders.append(JoinOrder(order.words, back((*inputs[:position], order.plan, *inputs[position + 1 :]))))
+    return orders
 
 
 def show_order(cluster: JoinGraph, tree: Tree) -> str:
@@ -157,10 +157,10 @@ def _input(plan: Plan, flow: StreamProfile, name: str) -> JoinInput:
 
 
 def _spine(plan: Plan) -> Sequence[Plan]:
-    found = [plan]
-    while isinstance(found[-1], Filter | Map):
-        found.append(found[-1].source)
-    return found
+    plans = [plan]
+    while isinstance(plans[-1], Filter | Map):
+        plans.append(plans[-1].source)
+    return plans
 
 
 def rebuilt(cluster: JoinGraph, tree: Tree) -> Plan:
@@ -181,7 +181,7 @@ def rebuilt(cluster: JoinGraph, tree: Tree) -> Plan:
 
 def in_order(plan: Plan, before: Plan) -> Plan:
     """The columns in their original order: operators above may refer to positions."""
-    wanted = schema(before)
-    if schema(plan) == wanted:
+    columns = schema(before)
+    if schema(plan) == columns:
         return plan
-    return Map(tuple((c, ColumnRef(c.id, c.type)) for c in wanted), plan)
+    return Map(tuple((c, ColumnRef(c.id, c.type)) for c in columns), plan)

@@ -83,13 +83,13 @@ class PhysicalProfile:
 
 def condition_of(node: physical.HashJoin | physical.OuterHashJoin, keys_only: bool = False) -> Expression | None:
     equal = [Call("=", pair, BOOLEAN) for pair in zip(node.left_keys, node.right_keys, strict=True)]
-    rest = [] if node.condition is None or keys_only else [node.condition]
-    return conjunction((*equal, *rest))
+    conditions = [] if node.condition is None or keys_only else [node.condition]
+    return conjunction((*equal, *conditions))
 
 
-def estimate_output(node: Node, known: Mapping[Node, PhysicalProfile], batch: float) -> PhysicalProfile:
+def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch: float) -> PhysicalProfile:
     """Profile of the output of an operator in batches of the given length, from those of its inputs."""
-    below = tuple(known[source] for source in sources(node))
+    below = tuple(profiles[source] for source in sources(node))
     first = below[0]
     stream = first.stream
     match node:
@@ -135,7 +135,7 @@ def estimate_output(node: Node, known: Mapping[Node, PhysicalProfile], batch: fl
             both = merged(columns, tuple(schema(item) for item in inputs), tuple(item.stream for item in below))
             return replace(first, stream=both, cut=all(item.cut for item in below))
         case physical.Repeat(copies, source):
-            return first.after(replace(stream, rate=stream.rate * _mean_copies(copies, source, known)))
+            return first.after(replace(stream, rate=stream.rate * _mean_copies(copies, source, profiles)))
         case physical.Coalesce():
             rate = stream.rate * (1 - COALESCED_FRACTION)
             return first.after(replace(stream, rate=rate, length=stream.valid / rate if rate else stream.length))
@@ -161,17 +161,17 @@ def _joined(node: physical.HashJoin, left: PhysicalProfile, right: PhysicalProfi
 def _matched(
     node: physical.OuterHashJoin, left: PhysicalProfile, right: PhysicalProfile, batch: float
 ) -> PhysicalProfile:
-    found = matched(node.kind, condition_of(node), left.stream, right.stream)
+    profile = matched(node.kind, condition_of(node), left.stream, right.stream)
     pairs = joined(condition_of(node), left.stream, right.stream)
     if node.kind == "semi":
         rate = max(matched_fragments(pairs, left.stream), 1e-9)
-        stream = replace(found, rate=rate, length=found.valid / rate, spread=True)
+        stream = replace(profile, rate=rate, length=profile.valid / rate, spread=True)
         return replace(left, stream=stream, cut=left.cut or right.cut)
     if node.kind == "anti":
-        return left.cut_every(batch, found)
-    alone = found.valid / 2 if node.kind == "mark" else max(found.valid - pairs.valid, 0.0)
-    rate = found.rate + alone / batch  # an unmatched element is emitted in every batch
-    return replace(left, stream=replace(found, rate=rate, length=found.valid / rate if rate else 0.0, spread=True))
+        return left.cut_every(batch, profile)
+    alone = profile.valid / 2 if node.kind == "mark" else max(profile.valid - pairs.valid, 0.0)
+    rate = profile.rate + alone / batch  # an unmatched element is emitted in every batch
+    return replace(left, stream=replace(profile, rate=rate, length=profile.valid / rate if rate else 0.0, spread=True))
 
 
 def matched_fragments(pairs: StreamProfile, left: StreamProfile) -> float:
@@ -184,19 +184,19 @@ def in_skyband(limit: int, rows: float) -> float:
     return rows if rows <= limit else limit * (1.0 + math.log(rows / limit))
 
 
-def _mean_copies(copies: Expression, source: Node, known: Mapping[Node, PhysicalProfile]) -> float:
+def _mean_copies(copies: Expression, source: Node, profiles: Mapping[Node, PhysicalProfile]) -> float:
     """Mean multiplicity of a payload after a set operation, over groups whose sides are filled at random."""
     if not (isinstance(source, physical.IncrementalAggregate) and isinstance(source.source, physical.UnionAll)):
         return 1.0
     both = source.source
-    groups = groups_of(known[both].stream, source.keys)
-    chances = [_chances(max(known[side].stream.valid / groups, 1e-9)) for side in both.sources]
+    groups = groups_of(profiles[both].stream, source.keys)
+    chances = [_chances(max(profiles[side].stream.valid / groups, 1e-9)) for side in both.sources]
     columns = [column.id for column, _ in source.aggregates]
     numbers = np.meshgrid(*(number for number, _ in chances), indexing="ij")
     weight = np.outer(*(chance for _, chance in chances))
     there = sum(numbers) > 0
-    found = _values(copies, dict(zip(columns, numbers, strict=True)))
-    return float((found * weight)[there].sum() / max(float(weight[there].sum()), 1e-12))
+    multiplicities = _values(copies, dict(zip(columns, numbers, strict=True)))
+    return float((multiplicities * weight)[there].sum() / max(float(weight[there].sum()), 1e-12))
 
 
 def _chances(mean: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -65,20 +65,20 @@ def load_prices() -> Prices:
     named = os.environ.get(PLACE)
     if named == BUILT_IN:
         return built_in()
-    place = Path(named) if named else calibration_file()
-    if place is None:
+    path = Path(named) if named else calibration_file()
+    if path is None:
         return built_in()
     try:
-        changed = place.stat().st_mtime_ns
+        changed = path.stat().st_mtime_ns
     except OSError:
         if named:
             raise StrandlineError(
-                f"{PLACE} names a file that does not exist: {place}",
+                f"{PLACE} names a file that does not exist: {path}",
                 code="bad-costs",
-                hint=f"Create it with strandline calibrate --out {place}, or unset {PLACE}.",
+                hint=f"Create it with strandline calibrate --out {path}, or unset {PLACE}.",
             ) from None
         return built_in()
-    return _read(place, changed)
+    return _read(path, changed)
 
 
 def calibration_file() -> Path | None:
@@ -91,18 +91,18 @@ def calibration_file() -> Path | None:
 
 
 @lru_cache(maxsize=4)
-def _read(place: Path, changed: int) -> Prices:
+def _read(path: Path, changed: int) -> Prices:
     try:
-        data = json.loads(place.read_text())
+        data = json.loads(path.read_text())
         seconds = {str(k): {str(u): float(s) for u, s in units.items()} for k, units in data["seconds"].items()}
         seconds["HashJoin"]  # without it there is no order of joins
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         raise StrandlineError(
-            f"{place} is not a calibration file",
+            f"{path} is not a calibration file",
             code="bad-costs",
             hint="Remove it, or run strandline calibrate again.",
         ) from None
-    return Prices(seconds, str(place), data.get("facts", {}))
+    return Prices(seconds, str(path), data.get("facts", {}))
 
 
 @lru_cache(maxsize=1)

@@ -97,7 +97,7 @@ def _first_rows(plan: TopRows | Rank) -> UnboundedState | None:
 
 
 def _either(*plans: Plan) -> UnboundedState | None:
-    return next((found for plan in plans if (found := lasting(plan)) is not None), None)
+    return next((state for plan in plans if (state := lasting(plan)) is not None), None)
 
 
 def _both(left: Plan, right: Plan) -> UnboundedState | None:

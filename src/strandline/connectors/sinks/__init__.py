@@ -47,15 +47,15 @@ def make_sink(
     call: SourceCall, function: Span | None = None, span: Span | None = None, allow: Allow | None = None
 ) -> Sink:
     """The sink that a statement names, if it is allowed; `function` and `span` are the places of its name and call."""
-    known = known_sinks()
-    if call.function.lower() not in known:
+    sinks = known_sinks()
+    if call.function.lower() not in sinks:
         raise SinkError(
             f'unknown sink "{call.function}"',
             code="unknown-sink",
-            hint=f"Sinks are {', '.join(sorted(known))}.",
+            hint=f"Sinks are {', '.join(sorted(sinks))}.",
             span=function,
         )
-    kind = known[call.function.lower()]
+    kind = sinks[call.function.lower()]
     if allow is None:
         return kind.from_arguments(SinkArguments(call, span))
     secrets = secrets_in([*call.arguments, *call.options.values()])

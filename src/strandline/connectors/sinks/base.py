@@ -170,18 +170,20 @@ def refuse_duplicate_columns(names: list[str]) -> None:
             )
 
 
-def check_resume_point(location: str, found: int, resume_point: ResumePoint, *, expected: int | None = None) -> None:
+def check_resume_point(
+    location: str, last_batch: int, resume_point: ResumePoint, *, expected: int | None = None
+) -> None:
     """Compare the last batch at a place with the last one of the checkpoint; the one after it may be there already."""
     expected = resume_point.batch if expected is None else expected
-    if found > max(resume_point.batch + 1, resume_point.replayed_until):
+    if last_batch > max(resume_point.batch + 1, resume_point.replayed_until):
         raise SinkError(
-            f"{location} has results of batch {found}, but the checkpoint ends with batch {resume_point.batch}",
+            f"{location} has results of batch {last_batch}, but the checkpoint ends with batch {resume_point.batch}",
             code="results-ahead",
             hint="The checkpoint is older than the results. Restore the newer one, or start over at another location.",
         )
-    if found < expected:
+    if last_batch < expected:
         raise SinkError(
-            f"{location} ends with batch {found}, but the checkpoint is at batch {expected}",
+            f"{location} ends with batch {last_batch}, but the checkpoint is at batch {expected}",
             code="results-missing",
             hint="Put the missing results back, or start over at another location with a new checkpoint.",
         )

@@ -94,11 +94,11 @@ class _DeltaWriter(SinkWriter):
     def validate(self, resume_point: ResumePoint) -> None:
         self._owner = f"strandline {resume_point.owner} {self._query}"
         try:
-            table, found = self._table, self._last_batch()
+            table, last_batch = self._table, self._last_batch()
         except Exception as error:  # each object store has errors of its own
             raise self._unusable("cannot be read", error) from None
         # Only batches with rows are versions of the table.
-        if table is not None and found < 0 and resume_point.answered < 0:
+        if table is not None and last_batch < 0 and resume_point.answered < 0:
             raise SinkError(
                 f"{self._place} is a Delta table of another query",
                 code="results-exist",
@@ -110,7 +110,7 @@ class _DeltaWriter(SinkWriter):
                 code="results-exist",
                 hint="Choose another directory.",
             )
-        check_resume_point(self._place, found, resume_point, expected=resume_point.answered)
+        check_resume_point(self._place, last_batch, resume_point, expected=resume_point.answered)
         if table is not None and (present := [field.name for field in table.schema().fields]) != self._schema.names:
             raise SinkError(
                 f"{self._place} has the columns {', '.join(present)}",

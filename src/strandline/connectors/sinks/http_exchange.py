@@ -104,7 +104,7 @@ class HttpExchange:
             connection.sock = _Timed(self._connect(address), self)
             connection.request("POST", address.target, body, dict(headers))
             response = connection.getresponse()
-            found = Response(
+            result = Response(
                 response.status,
                 response.reason[:100],
                 response.getheader("Location"),
@@ -113,7 +113,7 @@ class HttpExchange:
             # The status is enough. The rest is read as far as it is short and in time.
             with contextlib.suppress(OSError, http.client.HTTPException, Interrupted):
                 response.read(MAX_ANSWER_BYTES)
-            return found
+            return result
         except http.client.HTTPException as error:
             raise ConnectionError(f"the response is not HTTP: {type(error).__name__}") from None
         except OSError:
@@ -153,12 +153,12 @@ class HttpExchange:
 
     def _look_up(self, address: Address) -> list[tuple[Any, ...]]:
         """Addresses of a host. The system's resolver has no deadline, so it runs in a thread."""
-        found: list[tuple[Any, ...]] = []
+        addresses: list[tuple[Any, ...]] = []
         problems: list[OSError] = []
 
         def ask() -> None:
             try:
-                found.extend(socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM))
+                addresses.extend(socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM))
             except OSError as error:
                 problems.append(error)
 
@@ -168,7 +168,7 @@ class HttpExchange:
             thread.join(min(self.left(), _WAIT_SECONDS))
         if problems:
             raise problems[0]
-        return found
+        return addresses
 
 
 class _Timed:

@@ -107,10 +107,13 @@ class _KafkaWriter(SinkWriter):
     def validate(self, resume_point: ResumePoint) -> None:
         self._name = f"strandline-{resume_point.owner}-{self._query}"
         if self._sink.transactional:
-            found = self._last_batch()
+            last_batch = self._last_batch()
             # A topic may delete old messages. Then the last batch is unknown.
             check_resume_point(
-                f"topic {self._sink.topic}", found, resume_point, expected=-1 if found < 0 else resume_point.answered
+                f"topic {self._sink.topic}",
+                last_batch,
+                resume_point,
+                expected=-1 if last_batch < 0 else resume_point.answered,
             )
 
     def prepare(self, resume_point: ResumePoint) -> None:

@@ -99,8 +99,8 @@ class _ParquetWriter(SinkWriter):
             )
         if not resume_point.fresh and files:
             self._refuse_others(resume_point)
-        found = max(map(_batch, files), default=-1)
-        check_resume_point(str(self._path), found, resume_point, expected=-1)
+        last_batch = max(map(_batch, files), default=-1)
+        check_resume_point(str(self._path), last_batch, resume_point, expected=-1)
 
     def _refuse_others(self, resume_point: ResumePoint) -> None:
         """Files carry the id of their checkpoint: paths may change."""

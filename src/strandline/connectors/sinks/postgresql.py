@@ -203,9 +203,9 @@ class _PostgreSQLStore(Store):
         self._open.execute(statement, (batch, progress_text(complete_until, "infinity"), sink))
 
     def columns(self, table: str) -> list[str] | None:
-        wanted = self._batches if table == BATCHES else _quoted(table)
+        table_name = self._batches if table == BATCHES else _quoted(table)
         statement = "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0"
-        rows = self._open.execute(f"{statement} AND NOT attisdropped ORDER BY attnum", (wanted,)).fetchall()
+        rows = self._open.execute(f"{statement} AND NOT attisdropped ORDER BY attnum", (table_name,)).fetchall()
         return [row[0] for row in rows] or None
 
     def is_empty(self, table: str) -> bool:
@@ -224,8 +224,8 @@ class _PostgreSQLStore(Store):
 
     def delete(self, table: TableSpec, rows: pl.Series) -> None:
         for first in range(0, len(rows), _DELETE_ROWS):
-            wanted = rows.slice(first, _DELETE_ROWS).to_list()
-            self._open.execute(f"DELETE FROM {_quoted(table.name)} WHERE {ROW_ID} = ANY(%s)", (wanted,))
+            row_ids = rows.slice(first, _DELETE_ROWS).to_list()
+            self._open.execute(f"DELETE FROM {_quoted(table.name)} WHERE {ROW_ID} = ANY(%s)", (row_ids,))
 
     def read(self, table: TableSpec) -> pl.DataFrame:
         values = ", ".join(_read(name, kind) for name, kind in table.columns)

@@ -57,8 +57,8 @@ def step(
     new = new.with_columns(numbers)
     order = [ROW, *payload, FROM, UNTIL]
     later = pl.col(FROM) > at
-    known = pl.concat([live.waiting.select(order), new.select(order)]).filter(pl.col(UNTIL) > at)
-    arriving = _numbered(known.filter(~later), payload)
+    elements = pl.concat([live.waiting.select(order), new.select(order)]).filter(pl.col(UNTIL) > at)
+    arriving = _numbered(elements.filter(~later), payload)
     leaving = _numbered(live.display_location.filter(pl.col(UNTIL) <= at), payload)
     key = [*payload, _COPY]
     taken_over = leaving.select(*key, pl.col(ROW).alias("@old"))
@@ -75,7 +75,7 @@ def step(
                 come.select(display_location),
             ]
         ),
-        known.filter(later),
+        elements.filter(later),
         live.next_row + new.height,
     )
     changes = SnapshotChanges(

@@ -179,12 +179,12 @@ class TableWriter(SinkWriter):
 
     def _fit(self, resume_point: ResumePoint) -> None:
         with self._store.transaction():
-            known = self._store.lock(self._main.name) if self._store.columns(BATCHES) is not None else None
+            recorded_table = self._store.lock(self._main.name) if self._store.columns(BATCHES) is not None else None
             present = self._store.columns(self._main.name)
-            if known is None:
+            if recorded_table is None:
                 self._fit_unknown(present, resume_point)
             else:
-                self._fit_known(known, present, resume_point)
+                self._fit_known(recorded_table, present, resume_point)
             if present is not None and present != self._main.names:
                 raise SinkError(
                     f"{self._place} has the columns {', '.join(present)}",
@@ -203,17 +203,17 @@ class TableWriter(SinkWriter):
                 hint="Choose another table, or empty this one.",
             )
 
-    def _fit_known(self, known: RecordedTable, present: list[str] | None, resume_point: ResumePoint) -> None:
-        if known.owner != resume_point.owner:
+    def _fit_known(self, recorded_table: RecordedTable, present: list[str] | None, resume_point: ResumePoint) -> None:
+        if recorded_table.owner != resume_point.owner:
             raise SinkError(
-                f"{self._place} belongs to the query {known.query} of another checkpoint",
+                f"{self._place} belongs to the query {recorded_table.query} of another checkpoint",
                 code="results-exist",
                 hint="Choose another table, or continue that query. To start over, drop the table and its side tables "
                 f"and DELETE FROM {BATCHES} WHERE sink = '{self._main.name}'.",
             )
-        check_resume_point(self._place, known.batch, resume_point)
-        if present is None and known.batch >= 0:
-            check_resume_point(self._place, -1, resume_point, expected=known.batch)
+        check_resume_point(self._place, recorded_table.batch, resume_point)
+        if present is None and recorded_table.batch >= 0:
+            check_resume_point(self._place, -1, resume_point, expected=recorded_table.batch)
 
     def prepare(self, resume_point: ResumePoint) -> None:
         self._patiently(lambda: self._begin(resume_point), attempts=1)
@@ -280,21 +280,25 @@ class TableWriter(SinkWriter):
     def _write(self, sink_batch: SinkBatch) -> None:
         live: SnapshotRows | None = None
         with self._store.transaction():
-            known = self._store.lock(self._main.name)
-            if known is None or known.batch < sink_batch.batch - 1:
+            recorded_table = self._store.lock(self._main.name)
+            if recorded_table is None or recorded_table.batch < sink_batch.batch - 1:
                 raise SinkError(
                     f"the row of {self._place} in {BATCHES} is missing or outdated",
                     code="results-missing",
                     hint=f"Restore the table and {BATCHES} from the same backup.",
                 )
-            if known.batch >= sink_batch.batch:
+            if recorded_table.batch >= sink_batch.batch:
                 return  # it was written before a crash
             frame = self._encoded(sink_batch.table)
             if self._shows == "elements":
                 self._append(frame)
             else:
                 # The cache is valid only if no other writer was active since.
-                live = self._live if self._live is not None and self._live_batch == known.batch else self._loaded()
+                live = (
+                    self._live
+                    if self._live is not None and self._live_batch == recorded_table.batch
+                    else self._loaded()
+                )
                 live, changes = step(live, frame, last_instant(sink_batch.complete_until), self._payload)
                 self._apply(changes)
             self._store.remember(self._main.name, sink_batch.batch, sink_batch.complete_until)

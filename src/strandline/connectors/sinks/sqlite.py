@@ -140,8 +140,8 @@ class _SQLiteStore(Store):
         self._open.execute(f"UPDATE {BATCHES} SET batch = ?, complete_until = ? WHERE sink = ?", values)
 
     def columns(self, table: str) -> list[str] | None:
-        found = [row[1] for row in self._open.execute(f"PRAGMA table_info({_quoted(table)})")]
-        return found or None
+        names = [row[1] for row in self._open.execute(f"PRAGMA table_info({_quoted(table)})")]
+        return names or None
 
     def is_empty(self, table: str) -> bool:
         return self._open.execute(f"SELECT 1 FROM {_quoted(table)} LIMIT 1").fetchone() is None

@@ -121,14 +121,14 @@ class Webhook(Sink):
 
 def pairs(arguments: SinkArguments, option: str, values: list[object] | None, separator: str) -> dict[str, str]:
     """An option such as `('name=value', …)`."""
-    found = {}
+    entries = {}
     for value in values or []:
         name, between, content = str(value).partition(separator)
         if isinstance(value, Secret) or not between or not name.strip():
             content = HIDDEN if is_sensitive(str(value)) else repr(value)
             raise arguments.error(f"option {option} has texts of the form 'name{separator} value', not {content}")
-        found[name.strip()] = content.strip()
-    return found
+        entries[name.strip()] = content.strip()
+    return entries
 
 
 def _headers(lines: list[object]) -> dict[str, str | Secret]:

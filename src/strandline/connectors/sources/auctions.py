@@ -82,21 +82,21 @@ def _characters(seed: int, what: int, rows: int, width: int, blanks: bool) -> pl
         letters[bits % 13 == 0] = ord(" ")
     offsets = np.arange(rows + 1, dtype=np.int64) * width
     text = pa.LargeStringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(letters.tobytes()))
-    found = pl.from_arrow(text)
-    assert isinstance(found, pl.Series)
-    return found
+    texts = pl.from_arrow(text)
+    assert isinstance(texts, pl.Series)
+    return texts
 
 
-def _cut(texts: pl.Series, seed: int, what: int, least: int, below: int) -> pl.Series:
-    """The beginnings of texts, with a length from `least` to `below` each."""
-    length = least + _random_bits(seed, what, len(texts)) % np.uint64(below - least)
+def _cut(texts: pl.Series, seed: int, what: int, min_length: int, below: int) -> pl.Series:
+    """The beginnings of texts, with a length from `min_length` to `below` each."""
+    length = min_length + _random_bits(seed, what, len(texts)) % np.uint64(below - min_length)
     return texts.str.slice(0, pl.Series(length))
 
 
 @cache
-def _words(seed: int, what: int, most: int) -> pl.Series:
-    """Texts of 3 to `most` - 1 letters and blanks, without blanks at the ends."""
-    return _cut(_characters(seed, what, POOL, most, blanks=True), seed, what + 500, 3, most).str.strip_chars(" ")
+def _words(seed: int, what: int, width: int) -> pl.Series:
+    """Texts of 3 to `width` - 1 letters and blanks, without blanks at the ends."""
+    return _cut(_characters(seed, what, POOL, width, blanks=True), seed, what + 500, 3, width).str.strip_chars(" ")
 
 
 @cache
@@ -207,13 +207,13 @@ class AuctionEvents:
         return self.event // EPOCH
 
     def last_auction(self) -> Numbers:
-        place = self.event % EPOCH
-        return self.event // EPOCH * AUCTIONS + np.clip(place - PEOPLE, -1, AUCTIONS - 1)
+        position = self.event % EPOCH
+        return self.event // EPOCH * AUCTIONS + np.clip(position - PEOPLE, -1, AUCTIONS - 1)
 
-    def person_named(self, what: int, ratio: int, place: int) -> Numbers:
+    def person_named(self, what: int, ratio: int, offset: int) -> Numbers:
         last = self.last_person()
         active = np.minimum(last + 1, ACTIVE_PEOPLE)
-        return self.hot_or(what, ratio, last // HOT * HOT + place, last + 1 - active, active + LEAD)
+        return self.hot_or(what, ratio, last // HOT * HOT + offset, last + 1 - active, active + LEAD)
 
     def picked(self, what: int, pool: pl.Series) -> pl.Series:
         return pool.gather(pl.Series(self.below(what, len(pool))))
@@ -234,7 +234,7 @@ def _expires(rows: AuctionEvents) -> pl.Series:
 
 
 def _email(rows: AuctionEvents) -> pl.Series:
-    name, host = (rows.picked(what, _words(rows.house.seed, what, most)) for what, most in ((2, 7), (3, 5)))
+    name, host = (rows.picked(what, _words(rows.house.seed, what, width)) for what, width in ((2, 7), (3, 5)))
     return pl.select(pl.concat_str(name.alias("n"), pl.lit("@"), host.alias("h"), pl.lit(".com"))).to_series()
 
 
@@ -297,8 +297,8 @@ def _channel(rows: AuctionEvents, texts: int) -> pl.Series:
     """The name or the address of a channel: a hot one in half of all draws."""
     drawn = rows.draw(24)
     cold, hot = (drawn >> np.uint64(16)) % np.uint64(CHANNELS), (drawn >> np.uint64(8)) % np.uint64(len(HOT_CHANNELS))
-    place = np.where(drawn % np.uint64(2) > 0, CHANNELS + hot, cold)
-    return _channels(rows.house.seed)[texts].gather(pl.Series(place))
+    index = np.where(drawn % np.uint64(2) > 0, CHANNELS + hot, cold)
+    return _channels(rows.house.seed)[texts].gather(pl.Series(index))
 
 
 BID: Final[Mapping[str, Column]] = {
@@ -320,9 +320,9 @@ PER_EPOCH: Final = {"person": PEOPLE, "auction": AUCTIONS, "bid": EPOCH - PEOPLE
 def events_of(house: House, kind: str, begin: int, end: int) -> AuctionEvents:
     """The events of a kind among those from `begin` to `end`, in order of arrival."""
     event = house.arriving(begin, end)
-    place = event % EPOCH
+    position = event % EPOCH
     if kind == "person":
-        return AuctionEvents(house, event[place < PEOPLE])
+        return AuctionEvents(house, event[position < PEOPLE])
     if kind == "auction":
-        return AuctionEvents(house, event[(place >= PEOPLE) & (place < PEOPLE + AUCTIONS)])
-    return AuctionEvents(house, event[place >= PEOPLE + AUCTIONS])
+        return AuctionEvents(house, event[(position >= PEOPLE) & (position < PEOPLE + AUCTIONS)])
+    return AuctionEvents(house, event[position >= PEOPLE + AUCTIONS])

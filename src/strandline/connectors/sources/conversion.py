@@ -17,7 +17,7 @@ _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999, from 1970
 SHOWN_CHARACTERS = 1_000  # of a rejected row that are kept
 
 
-def conform(raw: pl.DataFrame, stream: BaseStream, place: str, numbers: pl.Series | int) -> Chunk:
+def conform(raw: pl.DataFrame, stream: BaseStream, location: str, numbers: pl.Series | int) -> Chunk:
     """Convert columns to their declared types; rows with a value that does not convert, or without usable times, are
     rejected with the reason. `raw` has declared columns under declared names, in any type; `numbers` are the row
     numbers of the input, or the first of them."""
@@ -52,7 +52,7 @@ def conform(raw: pl.DataFrame, stream: BaseStream, place: str, numbers: pl.Serie
         raw.with_columns(*(rows.get_column(c) for c in (FROM, UNTIL) if c in rows.columns), numbers.alias(_ROW))
         .filter(rejected)
         .select(
-            pl.lit(place).alias("place"),
+            pl.lit(location).alias("place"),
             pl.col(_ROW).cast(pl.Int64).alias("row"),
             pl.coalesce(*reasons, *(pl.when(wrong).then(pl.lit(reason)) for wrong, reason in wrong_times)).alias(
                 "reason"
@@ -88,11 +88,11 @@ def _validity(stream: BaseStream) -> list[pl.Expr]:
     """Validity interval of a row, as far as declared; without an end it never expires."""
     if stream.time_column is None:
         return []
-    found = [_time(stream.time_column, stream.column_type(stream.time_column)).alias(FROM)]
+    columns = [_time(stream.time_column, stream.column_type(stream.time_column)).alias(FROM)]
     if stream.end_column is not None:
         end = _time(stream.end_column, stream.column_type(stream.end_column))
-        found.append(end.fill_null(FOREVER).alias(UNTIL))
-    return found
+        columns.append(end.fill_null(FOREVER).alias(UNTIL))
+    return columns
 
 
 def _wrong_times(stream: BaseStream) -> list[tuple[pl.Expr, str]]:
@@ -100,17 +100,17 @@ def _wrong_times(stream: BaseStream) -> list[tuple[pl.Expr, str]]:
     start, end = stream.time_column, stream.end_column
     if start is None:
         return []
-    found = [
+    conditions = [
         (pl.col(FROM).is_null(), f"{start}: the time is NULL"),
         (~_within(FROM, EARLIEST, LATEST), f"{start}: the time is outside of the years 1678 to 2261"),
     ]
     if end is not None:
         endless = pl.col(UNTIL) == FOREVER
-        found += [
+        conditions += [
             ((pl.col(UNTIL) <= pl.col(FROM)).fill_null(False), f"{end}: the end is not after {start}"),
             (~endless & ~_within(UNTIL, EARLIEST, LAST_END), f"{end}: the end is after the year 9999"),
         ]
-    return found
+    return conditions
 
 
 def _within(column: str, low: Instant, high: Instant) -> pl.Expr:

@@ -82,9 +82,9 @@ class DataFrameSource(Source):
         return self._journal().reach - position
 
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
-        for position, found in self._journal().between(start, end):
-            assert isinstance(found, pa.Table), "a DataFrame has no watermark of its own"
-            rows = pl.from_arrow(found)
+        for position, table in self._journal().between(start, end):
+            assert isinstance(table, pa.Table), "a DataFrame has no watermark of its own"
+            rows = pl.from_arrow(table)
             assert isinstance(rows, pl.DataFrame)
             yield conform(rows, self.stream, f"rows of {self.stream.name}", position + 1)
 

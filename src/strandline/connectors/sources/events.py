@@ -25,8 +25,8 @@ class EventsSource(Source):
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
         super().__init__(stream, directory)
-        place = stream.source.arguments[0] if stream.source.arguments else None
-        self.journal = Journal(Path(str(place))) if place is not None else None
+        location = stream.source.arguments[0] if stream.source.arguments else None
+        self.journal = Journal(Path(str(location))) if location is not None else None
 
     @classmethod
     def reaches(cls, call: SourceCall) -> list[Reach]:
@@ -54,10 +54,10 @@ class EventsSource(Source):
 
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
         assert self.journal is not None, "the database gives every stream of events a directory"
-        for position, found in self.journal.between(start, end):
-            if isinstance(found, pa.Table):
-                rows = pl.from_arrow(found)
+        for position, entry in self.journal.between(start, end):
+            if isinstance(entry, pa.Table):
+                rows = pl.from_arrow(entry)
                 assert isinstance(rows, pl.DataFrame)
                 yield conform(rows, self.stream, f"events of {self.stream.name}", position + 1)
             else:
-                yield Chunk(pl.DataFrame(), pl.DataFrame(schema=REJECT_SCHEMA), promise=found)
+                yield Chunk(pl.DataFrame(), pl.DataFrame(schema=REJECT_SCHEMA), promise=entry)

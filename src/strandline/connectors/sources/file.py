@@ -131,13 +131,15 @@ class FileSource(Source):
             if unit is None or unit.problem is None or not unit.problem.startswith("column"):
                 return
             problems.append(unit.problem)
-        name, _, rest = problems[0].removeprefix("column ").partition(" is ")
+        name, _, problem = problems[0].removeprefix("column ").partition(" is ")
         raise SourceError(
             f'column "{name}" of stream "{self.stream.name}" is not in {self.folder.full(files[0])}'
-            if rest.startswith("missing")
-            else f'column "{name}" of {self.folder.full(files[0])} is {rest}',
-            code="missing-column" if rest.startswith("missing") else "duplicate-column",
-            hint=f"T{rest.partition('; t')[2]}." if rest.startswith("missing") else "Give the columns different names.",
+            if problem.startswith("missing")
+            else f'column "{name}" of {self.folder.full(files[0])} is {problem}',
+            code="missing-column" if problem.startswith("missing") else "duplicate-column",
+            hint=f"T{problem.partition('; t')[2]}."
+            if problem.startswith("missing")
+            else "Give the columns different names.",
             span=span,
         )
 
@@ -210,8 +212,8 @@ class FileSource(Source):
         ends = np.cumsum([0 if unit is None else unit.rows for unit in units])
         tasks = min(tasks, int(ends[-1]) // PIECE_ROWS)
         goals = ends[-1] * np.arange(1, tasks) / max(tasks, 1)
-        found = start + 1 + np.searchsorted(ends, goals)
-        return tuple(sorted({int(cut) for cut in found if start < cut < end}))
+        cuts = start + 1 + np.searchsorted(ends, goals)
+        return tuple(sorted({int(cut) for cut in cuts if start < cut < end}))
 
     # On a worker: reading it.
 
@@ -244,18 +246,18 @@ class FileSource(Source):
         return int(times(conform(raw, only_time, unit.path, unit.row).rows, FROM).max(initial=BEFORE_ALL))
 
     def _read_unit(self, unit: FileRange, columns: frozenset[str]) -> Iterator[Chunk]:
-        place = self.folder.full(unit.path)
+        location = self.folder.full(unit.path)
         if unit.problem is not None:
-            yield reject(self.stream, place, [(unit.row, unit.problem, unit.raw)])
+            yield reject(self.stream, location, [(unit.row, unit.problem, unit.raw)])
         elif unit.kind == "parquet":
-            yield self._read_parquet(unit, place, columns)
+            yield self._read_parquet(unit, location, columns)
         elif unit.kind == "csv":
             names = list(unit.header) if self.options.header else [name for name, _ in self.stream.columns]
-            yield from read_csv(self._bytes_of(unit), self.stream, names, place, unit.row, self.options.max_line)
+            yield from read_csv(self._bytes_of(unit), self.stream, names, location, unit.row, self.options.max_line)
         else:
-            yield from self._read_json(unit, place)
+            yield from self._read_json(unit, location)
 
-    def _read_json(self, unit: FileRange, place: str) -> Iterator[Chunk]:
+    def _read_json(self, unit: FileRange, location: str) -> Iterator[Chunk]:
         data = self._bytes_of(unit)
         if b"\r" in data:  # JSON has no line break within texts
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -267,11 +269,11 @@ class FileSource(Source):
             overlong = np.array([len(line) > longest for line in lines], np.bool_)
             problem = planning.too_long(longest)
             entries = [(numbers[n], problem, show_bytes(lines[n])) for n in np.flatnonzero(overlong).tolist()]
-            yield reject(self.stream, place, entries)
+            yield reject(self.stream, location, entries)
             data = b"\n".join(line for line, is_long in zip(lines, overlong, strict=True) if not is_long)
             numbers = numbers.filter(pl.Series(~overlong))
         if data.strip():
-            yield from conform_lines(data, self.stream, place, numbers, skip_empty=True)
+            yield from conform_lines(data, self.stream, location, numbers, skip_empty=True)
 
     def _bytes_of(self, unit: FileRange) -> bytes:
         """The content of a unit, in UTF-8. It is the one that was planned, wherever the file lies by now."""
@@ -303,7 +305,7 @@ class FileSource(Source):
                 continue
         raise file_changed(self.folder.full(unit.path))
 
-    def _read_parquet(self, unit: FileRange, place: str, columns: frozenset[str]) -> Chunk:
+    def _read_parquet(self, unit: FileRange, location: str, columns: frozenset[str]) -> Chunk:
         path = self._path_of_parquet(unit)
         try:
             types = types_of(path)
@@ -315,16 +317,16 @@ class FileSource(Source):
             ]
             chosen = chosen or [self.stream.columns[0][0]]  # without a column the number of rows is unknown
             raw = read_row_groups(path, unit, chosen)
-            chunk = conform(raw, self.stream, place, unit.row)
+            chunk = conform(raw, self.stream, location, unit.row)
         except READ_ERRORS as error:
             problem = f"row group {unit.begin} with {unit.rows:,} rows cannot be read: {why_unreadable(error)}"
             return replace(
-                reject(self.stream, place, [(unit.row, problem, "")]), reached=self._latest_if_timed(path, unit)
+                reject(self.stream, location, [(unit.row, problem, "")]), reached=self._latest_if_timed(path, unit)
             )
         every = frozenset(name for name, _ in self.stream.columns)
         if len(chosen) == len(every):
             return chunk
-        return replace(chunk, whole=lambda: self._read_parquet(unit, place, every).rows)
+        return replace(chunk, whole=lambda: self._read_parquet(unit, location, every).rows)
 
     def _latest_if_timed(self, path: str, unit: FileRange) -> Instant:
         return self._latest_of(path, unit) if self.stream.time_column is not None else BEFORE_ALL
@@ -357,7 +359,7 @@ def _options(stream: BaseStream, arguments: SourceArguments, follow: bool) -> Fi
     )
 
 
-def reject(stream: BaseStream, place: str, rows: list[tuple[int, str, str]]) -> Chunk:
+def reject(stream: BaseStream, location: str, rows: list[tuple[int, str, str]]) -> Chunk:
     """A chunk of rejected entries: row, reason and content of each."""
-    rejected = pl.DataFrame([(place, *row) for row in rows], schema=REJECT_SCHEMA, orient="row")
+    rejected = pl.DataFrame([(location, *row) for row in rows], schema=REJECT_SCHEMA, orient="row")
     return Chunk(no_rows(stream), rejected, read=len(rows))

@@ -219,8 +219,8 @@ class Journal:
 
 def write_tables(tables: Iterable[pa.Table], path: Path) -> None:
     """One Arrow file of tables that come one after the other, all with the columns of the first."""
-    rest = iter(tables)
-    first = next(rest)
+    remaining = iter(tables)
+    first = next(remaining)
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, first.schema) as writer:
-        for table in chain([first], rest):
+        for table in chain([first], remaining):
             writer.write_table(table)

@@ -32,7 +32,7 @@ _HALF_PAIR = "half of a surrogate pair, which stands for no character"
 def conform_lines(
     data: bytes,
     stream: BaseStream,
-    place: str,
+    location: str,
     numbers: pl.Series,
     beside: pl.DataFrame | None = None,
     skip_empty: bool = False,
@@ -45,7 +45,7 @@ def conform_lines(
     declared = {name: pl.String() for name, _ in stream.columns if beside is None or name not in beside.columns}
     frame = _parse(data, declared, len(numbers))
     if frame is not None:
-        yield conform(_side_by_side(frame, beside), stream, place, numbers)
+        yield conform(_side_by_side(frame, beside), stream, location, numbers)
         return
     lines = data.split(b"\n")
     reasons = _reasons(lines, declared)
@@ -54,12 +54,12 @@ def conform_lines(
         chosen = [line for line, reason in zip(lines, reasons, strict=True) if reason is None]
         frame = pl.read_ndjson(io.BytesIO(b"\n".join(chosen)), schema=declared)
         others = None if beside is None else beside.filter(sound)
-        yield conform(_side_by_side(frame, others), stream, place, numbers.filter(sound))
+        yield conform(_side_by_side(frame, others), stream, location, numbers.filter(sound))
     broken = [n for n, reason in enumerate(reasons) if reason is not None and not (skip_empty and not lines[n].strip())]
     if broken:
         rejected = pl.DataFrame(
             {
-                "place": [place] * len(broken),
+                "place": [location] * len(broken),
                 "row": numbers.gather(broken).cast(pl.Int64),
                 "reason": [reasons[n] for n in broken],
                 "content": [show_line(lines[n]) for n in broken],
@@ -132,9 +132,9 @@ def _half_pairs(texts: pl.Series) -> Mask:
     candidates = texts.str.contains(escape).fill_null(False)
     if not candidates.any():
         return np.zeros(len(texts), np.bool_)
-    rest = texts.str.replace_all(r"\\\\", "  ", literal=False)
-    rest = rest.str.replace_all(r"(?i)\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}", "")
-    halves: Mask = rest.str.contains(escape).fill_null(False).to_numpy()
+    remaining = texts.str.replace_all(r"\\\\", "  ", literal=False)
+    remaining = remaining.str.replace_all(r"(?i)\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}", "")
+    halves: Mask = remaining.str.contains(escape).fill_null(False).to_numpy()
     return halves
 
 

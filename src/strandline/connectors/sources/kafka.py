@@ -129,9 +129,9 @@ class KafkaSource(Source):
         if position > self.log.end and self.log.path is not None:
             raise damaged(self.log.path)
         if position == self.log.end and not self._is_complete(self.log.rounds[-1:]):
-            found = self._look(min(limit_rows, self.max_rows or limit_rows))
-            if found is not None:
-                self.log.append(found)
+            new_round = self._look(min(limit_rows, self.max_rows or limit_rows))
+            if new_round is not None:
+                self.log.append(new_round)
         if position == self.log.end:
             return position, self._is_complete(self.log.rounds[-1:])
         here = self.log.round_at(position)
@@ -147,25 +147,25 @@ class KafkaSource(Source):
         if now - self._looked < QUIET_SECONDS:
             return None
         last = self.log.rounds[-1] if self.log.rounds else self._beginning()
-        known = dict(last.next)
+        offsets = dict(last.next)
         if now - self._asked_partitions >= NEW_PARTITIONS_SECONDS and self.log.rounds:
-            known |= self._news_of_partitions(known)
+            offsets |= self._news_of_partitions(offsets)
             self._asked_partitions = now
-        reached = self.log.ends if self.log.ends is not None else self.topic.offsets("latest", known)
-        waiting = {share: reached[share] - offset for share, offset in known.items() if reached[share] != offset}
+        reached = self.log.ends if self.log.ends is not None else self.topic.offsets("latest", offsets)
+        waiting = {share: reached[share] - offset for share, offset in offsets.items() if reached[share] != offset}
         for share, rows in waiting.items():
             if rows < 0:
-                raise self.topic.gone(share, known[share], None)
+                raise self.topic.gone(share, offsets[share], None)
         shares = fair_shares(waiting, limit)
-        reads = tuple(PartitionRead(share, known[share], known[share] + shares[share]) for share in sorted(shares))
-        after = known | {share.partition: share.end for share in reads}
-        found = ReadRound(last.end, reads, after, self._resting(last, after, waiting, now))
+        reads = tuple(PartitionRead(share, offsets[share], offsets[share] + shares[share]) for share in sorted(shares))
+        after = offsets | {share.partition: share.end for share in reads}
+        new_round = ReadRound(last.end, reads, after, self._resting(last, after, waiting, now))
         if not self.log.rounds:
-            found = replace(found, at=0)
-        elif not reads and (found.next, found.resting) == (last.next, last.resting):
+            new_round = replace(new_round, at=0)
+        elif not reads and (new_round.next, new_round.resting) == (last.next, last.resting):
             self._looked = now
             return None
-        return found
+        return new_round
 
     def _beginning(self) -> ReadRound:
         """Start offsets, before anything is read."""
@@ -176,7 +176,7 @@ class KafkaSource(Source):
             begin = {item: min(offset, self.log.ends[item]) for item, offset in begin.items()}
         return ReadRound(0, (), begin)
 
-    def _news_of_partitions(self, known: Mapping[int, int]) -> dict[int, int]:
+    def _news_of_partitions(self, offsets: Mapping[int, int]) -> dict[int, int]:
         """Partitions that were added, from their first message on; checks that no unread message was deleted. A bounded
         read has the partitions of its start, so none is added.
 
@@ -184,13 +184,13 @@ class KafkaSource(Source):
         """
         partitions = self.topic.partitions()
         first = self.topic.offsets("earliest", partitions)
-        for partition, offset in known.items():
+        for partition, offset in offsets.items():
             if first.get(partition, offset) > offset:
                 raise self.topic.gone(partition, offset, first[partition])
         return (
             {}
             if self.log.ends is not None
-            else {partition: first[partition] for partition in partitions if partition not in known}
+            else {partition: first[partition] for partition in partitions if partition not in offsets}
         )
 
     def _resting(
@@ -215,8 +215,8 @@ class KafkaSource(Source):
     def split_points(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
         ends = np.cumsum([reading.end - reading.begin for reading in self.log.readings(start, end)])
         tasks = min(tasks, int(ends[-1]) // PIECE_ROWS) if len(ends) else 0
-        found = start + 1 + np.searchsorted(ends, ends[-1] * np.arange(1, tasks) / tasks) if tasks > 1 else ()
-        return tuple(sorted({int(cut) for cut in found if start < cut < end}))
+        cuts = start + 1 + np.searchsorted(ends, ends[-1] * np.arange(1, tasks) / tasks) if tasks > 1 else ()
+        return tuple(sorted({int(cut) for cut in cuts if start < cut < end}))
 
     def brings_rows(self, start: int, end: int) -> bool:
         return bool(self.log.readings(start, end))
@@ -231,9 +231,9 @@ class KafkaSource(Source):
 
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
         for partition, messages in self.topic.read(self.log.readings(start, end)):
-            place = f"{self.topic.name}/{partition}"
+            location = f"{self.topic.name}/{partition}"
             beside = _beside(messages, partition, self.stream)
-            for chunk in conform_lines(messages.lines, self.stream, place, messages.offsets, beside):
+            for chunk in conform_lines(messages.lines, self.stream, location, messages.offsets, beside):
                 yield replace(chunk, partition=str(partition))
 
 
@@ -246,5 +246,5 @@ def _beside(messages: Messages, partition: int, stream: BaseStream) -> pl.DataFr
         "kafka_partition": lambda: pl.repeat(partition, len(messages.offsets), dtype=pl.Int32, eager=True),
         "kafka_offset": lambda: messages.offsets,
     }
-    wanted = [name for name, _ in stream.columns if name in made]
-    return pl.DataFrame({name: made[name]() for name in wanted}) if wanted else None
+    names = [name for name, _ in stream.columns if name in made]
+    return pl.DataFrame({name: made[name]() for name in names}) if names else None

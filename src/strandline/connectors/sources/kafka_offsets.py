@@ -114,11 +114,11 @@ class OffsetLog:
         except (ValueError, TypeError, KeyError):
             raise damaged(self.path) from None
 
-    def append(self, found: ReadRound) -> None:
+    def append(self, new_round: ReadRound) -> None:
         """Write a round down before it is used."""
         ends = None if self.ends is None else [list(pair) for pair in self.ends.items()]
         previous = self.rounds[-1].digest if self.rounds else self.forgotten
-        self.rounds = [*self.rounds, found.after(previous, ends)]
+        self.rounds = [*self.rounds, new_round.after(previous, ends)]
         if len(self.rounds) > ROUNDS_KEPT:
             self.forgotten = self.rounds[-ROUNDS_KEPT - 1].digest
             self.rounds = self.rounds[-ROUNDS_KEPT:]
@@ -145,12 +145,12 @@ class OffsetLog:
 
     def readings(self, start: int, end: int) -> list[PartitionRead]:
         """Readings between two positions."""
-        found: list[PartitionRead] = []
+        reads: list[PartitionRead] = []
         while start < end:
             here = self.round_at(start)
-            found += here.reads[start - here.at : end - here.at]
+            reads += here.reads[start - here.at : end - here.at]
             start = here.end
-        return found
+        return reads
 
 
 def fair_shares(waiting: Mapping[int, int], limit: int) -> dict[int, int]:

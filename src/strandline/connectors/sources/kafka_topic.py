@@ -46,8 +46,8 @@ def kafka() -> Any:
 class Messages:
     """The messages of one partition, in order."""
 
-    def __init__(self, found: Sequence[Any], offsets: pl.Series) -> None:
-        self.found = found
+    def __init__(self, messages: Sequence[Any], offsets: pl.Series) -> None:
+        self.found = messages
         self.offsets = offsets
 
     @property
@@ -115,18 +115,18 @@ class Topic:
         module = kafka()
         try:
             with self._consumer() as consumer:
-                found = consumer.list_topics(self.name, timeout=ANSWER_SECONDS).topics[self.name]
+                metadata = consumer.list_topics(self.name, timeout=ANSWER_SECONDS).topics[self.name]
         except module.KafkaException as error:
             raise self._unreachable(error) from None
-        if found.error is not None and found.error.code() == module.KafkaError.UNKNOWN_TOPIC_OR_PART:
+        if metadata.error is not None and metadata.error.code() == module.KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise SourceError(
                 f'unknown topic "{self.name}" at {self.servers}',
                 code="kafka-topic",
                 hint="Create it first; names of topics are case-sensitive.",
             )
-        if found.error is not None:
-            raise self._unreachable(module.KafkaException(found.error))
-        return sorted(found.partitions)
+        if metadata.error is not None:
+            raise self._unreachable(module.KafkaException(metadata.error))
+        return sorted(metadata.partitions)
 
     def offsets(self, what: str | int, partitions: Iterable[int]) -> dict[int, int]:
         """The first ("earliest") or next ("latest") offset of each partition, or that of the first message with a time
@@ -149,11 +149,11 @@ class Topic:
                 isolation_level=self._isolation(module),
                 request_timeout=ANSWER_SECONDS,
             )
-            found = {where.partition: future.result().offset for where, future in asked.items()}
+            partition_offsets = {where.partition: future.result().offset for where, future in asked.items()}
         except module.KafkaException as error:
             raise self._unreachable(error) from None
-        beyond = [partition for partition, offset in found.items() if offset < 0]
-        return found | self.offsets("latest", beyond) if beyond else found
+        beyond = [partition for partition, offset in partition_offsets.items() if offset < 0]
+        return partition_offsets | self.offsets("latest", beyond) if beyond else partition_offsets
 
     def _isolation(self, module: Any) -> Any:
         committed = self.settings.get("isolation.level", "read_committed") == "read_committed"
@@ -166,11 +166,13 @@ class Topic:
         if not readings:
             return
         with self._consumer() as consumer:
-            found, partitions, offsets = self._collect(consumer, {reading.partition: reading for reading in readings})
+            messages, partitions, offsets = self._collect(
+                consumer, {reading.partition: reading for reading in readings}
+            )
         for reading in readings:
             chosen = np.flatnonzero((partitions == reading.partition) & (offsets < reading.end))
             if len(chosen):
-                yield reading.partition, Messages([found[i] for i in chosen.tolist()], pl.Series(offsets[chosen]))
+                yield reading.partition, Messages([messages[i] for i in chosen.tolist()], pl.Series(offsets[chosen]))
 
     def _collect(self, consumer: Any, left: dict[int, PartitionRead]) -> tuple[list[Any], Any, Any]:
         module = kafka()
@@ -178,7 +180,7 @@ class Topic:
             module.TopicPartition(self.name, partition.partition, partition.begin) for partition in left.values()
         ]
         consumer.assign(assigned)
-        found: list[Any] = []
+        messages: list[Any] = []
         partitions: list[int] = []
         offsets: list[int] = []
         reached = {partition.partition: partition.begin for partition in left.values()}
@@ -196,7 +198,7 @@ class Topic:
                 reached |= {
                     partition: offset + 1 for partition, offset in zip(new_partitions, new_offsets, strict=True)
                 }
-                found += came
+                messages += came
                 partitions += new_partitions
                 offsets += new_offsets
                 done = [partition for partition, reading in left.items() if reached[partition] >= reading.end]
@@ -212,7 +214,7 @@ class Topic:
             consumer.unassign()
         except module.KafkaException as error:
             raise self._unreachable(error) from None
-        return found, np.array(partitions, np.int64), np.array(offsets, np.int64)
+        return messages, np.array(partitions, np.int64), np.array(offsets, np.int64)
 
     def _ends_among(self, errors: list[Any], left: Mapping[int, PartitionRead], module: Any) -> dict[int, int]:
         """Ends of partitions: after the last message there may be transaction markers, which are never delivered."""
@@ -256,10 +258,10 @@ class Topic:
 
     # Errors.
 
-    def gone(self, partition: int, wanted: int, first: int | None) -> SourceError:
+    def gone(self, partition: int, offset: int, first: int | None) -> SourceError:
         there = f"; what is left begins at {first}" if first is not None else ""
         return SourceError(
-            f"messages of {self.name}/{partition} from offset {wanted} on were deleted before they were read{there}",
+            f"messages of {self.name}/{partition} from offset {offset} on were deleted before they were read{there}",
             code="kafka-offsets-gone",
             detail="The retention of the topic is shorter than the lag of the query, or the topic was recreated.",
             hint="Start over with a new checkpoint, and increase the retention of the topic.",

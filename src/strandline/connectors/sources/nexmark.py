@@ -95,8 +95,8 @@ class NexmarkSource(Source):
         for begin in range(start, end, AT_ONCE):
             stop = min(begin + AT_ONCE, end)
             every = [name for name, _ in self.stream.columns]
-            wanted = [name for name in every if name in columns or name in self.stream.time_columns]
-            chunk = self._made(begin, stop, wanted or every[:1])
+            names = [name for name in every if name in columns or name in self.stream.time_columns]
+            chunk = self._made(begin, stop, names or every[:1])
             yield replace(chunk, whole=lambda b=begin, s=stop, e=every: self._made(b, s, e).rows)  # type: ignore[misc]
 
     def _made(self, begin: int, end: int, columns: list[str]) -> Chunk:

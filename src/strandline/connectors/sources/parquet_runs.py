@@ -58,13 +58,13 @@ def _write_run(
 
 def _typed(name: str, given: pl.DataType, kind: Type) -> pl.Expr:
     """A column in its declared type; instants with a zone are counted in UTC."""
-    wanted = polars_type(kind)
+    dtype = polars_type(kind)
     column = pl.col(name)
     if isinstance(given, pl.Datetime) and given.time_zone is not None:
         column = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
     elif isinstance(given, pl.List) and isinstance(given.inner, pl.Datetime) and given.inner.time_zone is not None:
         column = column.list.eval(pl.element().dt.convert_time_zone("UTC").dt.replace_time_zone(None))
-    return column.cast(wanted)
+    return column.cast(dtype)
 
 
 def _key(time: str) -> pl.Expr:

@@ -44,10 +44,10 @@ class _Options:
         """Times of rows, in microseconds from the beginning."""
         fast = self.rate * self.burst
         early = np.minimum(number, self.burst_seconds * fast)
-        found: npt.NDArray[np.int64] = np.floor(
+        instants: npt.NDArray[np.int64] = np.floor(
             early * (SECOND / fast) + (number - early) * (SECOND / self.rate)
         ).astype(np.int64)
-        return found
+        return instants
 
 
 class RateSource(Source):
@@ -126,8 +126,8 @@ class RateSource(Source):
         drawn = mix(mix(number.view(np.uint64)) ^ np.uint64(options.seed * _STREAM_SEEDS % 2**64))
         random = mix(drawn)
         made = {"value": number, "random": (random >> np.uint64(11)).astype(np.float64) / 2.0**53}
-        for name, most in zip(_key_names(options), options.keys, strict=True):
-            made[name] = (drawn % np.uint64(most)).astype(np.int64)
+        for name, cardinality in zip(_key_names(options), options.keys, strict=True):
+            made[name] = (drawn % np.uint64(cardinality)).astype(np.int64)
             drawn = random = mix(random)
         time_column = self.stream.time_column
         if time_column is not None:

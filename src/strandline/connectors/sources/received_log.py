@@ -226,7 +226,7 @@ class ReceivedLog:
 
     # In any process: reading.
 
-    def read(self, start: int, end: int, stream: BaseStream, place: str) -> Iterator[Chunk]:
+    def read(self, start: int, end: int, stream: BaseStream, location: str) -> Iterator[Chunk]:
         if start == end:
             return
         starts = self._found()
@@ -244,7 +244,7 @@ class ReceivedLog:
             if number + len(chosen) < after:
                 raise damaged(self._path(first))
             numbers = pl.int_range(number + 1, after + 1, eager=True)
-            yield from conform_lines(b"\n".join(chosen), stream, place, numbers)
+            yield from conform_lines(b"\n".join(chosen), stream, location, numbers)
 
     def _lines_of(self, first: int) -> list[bytes]:
         """The lines of a file, as far as its blocks are whole."""
@@ -252,7 +252,7 @@ class ReceivedLog:
 
     def _found(self) -> list[int]:
         names = self.directory.iterdir() if self.directory.exists() else ()
-        return sorted(int(found[1]) for path in names if (found := re.fullmatch(r"(\d{15})\.jsonl", path.name)))
+        return sorted(int(match[1]) for path in names if (match := re.fullmatch(r"(\d{15})\.jsonl", path.name)))
 
     def _path(self, first: int) -> Path:
         return self.directory / f"{first:015d}.jsonl"

@@ -70,7 +70,7 @@ def listen(function: str, host: str, port: int, token: Secret | None) -> socket.
     try:
         places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         # A name may have addresses of both families; clients with only one mostly have IPv4.
-        family, _, _, _, where = min(places, key=lambda place: place[0] != socket.AF_INET)
+        family, _, _, _, where = min(places, key=lambda address: address[0] != socket.AF_INET)
         # Checked again for the address itself: the name may resolve differently by now.
         refuse_open_door(function, str(where[0]), token, None)
         listener = socket.create_server((str(where[0]), port), family=family, reuse_port=False, backlog=128)
@@ -170,8 +170,8 @@ class Receiver:
         return self.received.advance(position, limit_rows)
 
     def read(self, start: int, end: int) -> Iterator[Chunk]:
-        place = f"{self.stream.source.function} of {self.stream.name}"
-        yield from self.received.read(start, end, self.stream, place)
+        location = f"{self.stream.source.function} of {self.stream.name}"
+        yield from self.received.read(start, end, self.stream, location)
 
 
 class LineBuffer:
@@ -202,5 +202,5 @@ class LineBuffer:
 
     def last(self) -> bytes:
         """Input after the last line break."""
-        rest, self._rest = bytes(self._rest), bytearray()
-        return b"" if self._skips and not rest else rest
+        remaining, self._rest = bytes(self._rest), bytearray()
+        return b"" if self._skips and not remaining else remaining

@@ -144,14 +144,14 @@ class SocketSource(Source):
 
     def _take_from_client(self, connection: socket.socket) -> None:
         """Read all input of a client, after its token where one is required."""
-        rest = b""
+        received = b""
         if self._shown_token is not None:
             first = self._first_line(connection)
             if first is None or not hmac.compare_digest(first[0], self._shown_token):
                 connection.close()
                 return
-            rest = first[1]
-        self._take_all(connection, rest)
+            received = first[1]
+        self._take_all(connection, received)
 
     def _first_line(self, connection: socket.socket) -> tuple[bytes, bytes] | None:
         """First line of a connection and the input after it; None if it does not come in time."""
@@ -171,8 +171,8 @@ class SocketSource(Source):
             if not more:
                 return None
             data += more
-        line, _, rest = data.partition(b"\n")
-        return line.removesuffix(b"\r"), rest
+        line, _, remaining = data.partition(b"\n")
+        return line.removesuffix(b"\r"), remaining
 
     def _pull(self, connection: socket.socket | None) -> None:
         while not self._over:

@@ -92,11 +92,11 @@ class JoinQuery:
 
     def factor(self, one: Mask, two: Mask) -> float:
         """The selectivity of the join of two sets."""
-        found = 1.0
+        selectivity = 1.0
         for i in members(one):
             for k in members(two):
-                found *= self.selectivity.get(frozenset((i, k)), 1.0)
-        return found
+                selectivity *= self.selectivity.get(frozenset((i, k)), 1.0)
+        return selectivity
 
     def has_key(self, one: Mask, two: Mask) -> bool:
         return any(frozenset((i, k)) in self.keyed for i in members(one) for k in members(two))
@@ -116,8 +116,8 @@ class JoinRates:
             inside = list(members(mask))
             first = inside[0]
             factor = query.factor(1 << first, mask ^ (1 << first))
-            rest = mask ^ (1 << first)
-            self.state[mask] = factor * windows[first] * (self.state[rest] if rest else 1.0)
+            remaining = mask ^ (1 << first)
+            self.state[mask] = factor * windows[first] * (self.state[remaining] if remaining else 1.0)
             for k in inside:
                 others = self._without(query, windows, mask, k)
                 if query.by_time[k]:
@@ -129,14 +129,14 @@ class JoinRates:
     @staticmethod
     def _without(query: JoinQuery, windows: Floats, mask: Mask, k: int) -> float:
         """F(S) times the windows of all but one."""
-        found = 1.0
+        product = 1.0
         inside = list(members(mask))
         for position, i in enumerate(inside):
             if i != k:
-                found *= float(windows[i])
+                product *= float(windows[i])
             for j in inside[:position]:
-                found *= query.selectivity.get(frozenset((i, j)), 1.0)
-        return found
+                product *= query.selectivity.get(frozenset((i, j)), 1.0)
+        return product
 
 
 def members(mask: Mask) -> Iterator[int]:
@@ -190,20 +190,20 @@ class JoinLoad:
 
     @cached_property
     def _alpha(self) -> Floats:
-        found: Floats = self.weights * self.query.flows.alpha[list(self.masks)]
-        return found
+        alpha: Floats = self.weights * self.query.flows.alpha[list(self.masks)]
+        return alpha
 
     @cached_property
     def _beta(self) -> Floats:
-        found: Floats = self.weights[:, None] * self.query.flows.beta[list(self.masks)]
-        return found
+        beta: Floats = self.weights[:, None] * self.query.flows.beta[list(self.masks)]
+        return beta
 
     @cached_property
     def inside(self) -> NDArray[np.bool_]:
         """Streams with time windows of each set."""
         inside = np.array([[mask >> i & 1 for i in range(self.query.size)] for mask in self.masks], np.bool_)
-        found: NDArray[np.bool_] = inside & self.query.by_time
-        return found
+        by_time: NDArray[np.bool_] = inside & self.query.by_time
+        return by_time
 
     def at(self, sampling_rates: Floats) -> float:
         """Seconds of work per second."""
@@ -212,8 +212,8 @@ class JoinLoad:
     def parts(self, sampling_rates: Floats) -> Floats:
         """The same, set by set."""
         thinned = np.where(self.inside, sampling_rates, 1.0).prod(axis=1)
-        found: Floats = thinned * (self._alpha + self._beta @ sampling_rates)
-        return found
+        loads: Floats = thinned * (self._alpha + self._beta @ sampling_rates)
+        return loads
 
     def passing(self, sampling_rates: Floats, held: Floats) -> float:
         """The load while windows still hold rows of earlier rates: of each result one row is new, the others are held.
@@ -226,8 +226,8 @@ class JoinLoad:
     def linear(self) -> Floats:
         """The coefficients a of eq. (19), where all windows count rows."""
         assert not self.query.by_time.any(), "thinner windows are not linear"
-        found: Floats = self._beta.sum(axis=0)
-        return found
+        coefficients: Floats = self._beta.sum(axis=0)
+        return coefficients
 
     def per_sampling_rate(self, sampling_rates: Floats, stream: int) -> float:
         """Partial derivative of the load by the sampling rate of one stream."""

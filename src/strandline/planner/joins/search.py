@@ -58,11 +58,11 @@ def ranked(query: JoinQuery, capacity: float = 1.0, shape: Shape = "bushy") -> l
     """All plans, the best first. Where there are many, only those with the best quick estimate are costed exactly."""
     all_trees = list(trees(query.size, shape))
     quick = len(all_trees) > CLOSELY
-    found = sorted((consider(query, t, capacity, quick) for t in all_trees), key=lambda choice: -choice.worth)
+    choices = sorted((consider(query, t, capacity, quick) for t in all_trees), key=lambda choice: -choice.worth)
     if quick and query.by_time.any() and not query.by_time.all():
-        closely = [consider(query, choice.tree, capacity) for choice in found[:CLOSELY]]
-        found = sorted((*closely, *found[CLOSELY:]), key=lambda choice: -choice.worth)
-    return found
+        closely = [consider(query, choice.tree, capacity) for choice in choices[:CLOSELY]]
+        choices = sorted((*closely, *choices[CLOSELY:]), key=lambda choice: -choice.worth)
+    return choices
 
 
 def trees(size: int, shape: Shape) -> Iterator[Tree]:
@@ -73,13 +73,13 @@ def trees(size: int, shape: Shape) -> Iterator[Tree]:
         if len(inside) == 1:
             yield inside[0]
             return
-        rest = mask ^ (1 << inside[0])
-        part = rest
+        remaining = mask ^ (1 << inside[0])
+        part = remaining
         while part:  # the streams that the first one is not joined with below
             for left in bushy(mask ^ part):
                 for right in bushy(part):
                     yield left, right
-            part = (part - 1) & rest
+            part = (part - 1) & remaining
 
     def deep(mask: Mask) -> Iterator[Tree]:
         inside = list(members(mask))
@@ -104,11 +104,11 @@ def cheapest_tree(query: JoinQuery, shape: Shape = "bushy") -> Tree:
 def last_joins(query: JoinQuery) -> list[tuple[float, Tree]]:
     """Cheapest plan for each division of the streams among the two sides of the last join; cheapest first."""
     best = _cheapest(query, "bushy")
-    found = [
+    candidates = [
         (best[left][0] + best[right][0] + _own_cost(query, left, right), (best[left][1], best[right][1]))
         for left, right in _halves(query.everything, "bushy")
     ]
-    return sorted(found, key=lambda item: item[0])
+    return sorted(candidates, key=lambda item: item[0])
 
 
 def _own_cost(query: JoinQuery, left: Mask, right: Mask) -> float:
@@ -127,13 +127,13 @@ def _cheapest(query: JoinQuery, shape: Shape) -> dict[Mask, tuple[float, Tree]]:
     for mask in sorted(range(1, 1 << query.size), key=int.bit_count):
         if mask.bit_count() < 2:
             continue
-        found: tuple[float, Tree] | None = None
+        cheapest: tuple[float, Tree] | None = None
         for left, right in _halves(mask, shape):
             cost = best[left][0] + best[right][0] + _own_cost(query, left, right)
-            if found is None or cost < found[0]:
-                found = cost, (best[left][1], best[right][1])
-        assert found is not None, "a set of two or more has two halves"
-        best[mask] = found
+            if cheapest is None or cost < cheapest[0]:
+                cheapest = cost, (best[left][1], best[right][1])
+        assert cheapest is not None, "a set of two or more has two halves"
+        best[mask] = cheapest
     return best
 
 
@@ -143,11 +143,11 @@ def _halves(mask: Mask, shape: Shape) -> Iterator[tuple[Mask, Mask]]:
             yield mask ^ (1 << last), 1 << last
         return
     first = mask & -mask
-    rest = mask ^ first
-    part = rest
+    remaining = mask ^ first
+    part = remaining
     while part:
         yield mask ^ part, part
-        part = (part - 1) & rest
+        part = (part - 1) & remaining
 
 
 def heuristic(query: JoinQuery, capacity: float = 1.0) -> JoinTreeChoice:
@@ -160,15 +160,15 @@ def heuristic(query: JoinQuery, capacity: float = 1.0) -> JoinTreeChoice:
     for mask in sorted(range(1, 1 << query.size), key=int.bit_count):
         if mask.bit_count() < 2:
             continue
-        found: tuple[float, Tree, Floats] | None = None
+        choice: tuple[float, Tree, Floats] | None = None
         for left, right in _halves(mask, "left-deep"):
             joined = best[left][0], best[right][0]
             settings = shed(query, joined, capacity, most=best[left][1], quick=True)
             worth = settings.output / settings.load if settings.load else float("inf")
-            if found is None or worth > found[0]:
-                found = worth, joined, settings.sampling_rates
-        assert found is not None, "a set of two or more has a last stream"
-        best[mask] = found[1], found[2]
+            if choice is None or worth > choice[0]:
+                choice = worth, joined, settings.sampling_rates
+        assert choice is not None, "a set of two or more has a last stream"
+        best[mask] = choice[1], choice[2]
     tree, sampling_rates = best[query.everything]
     load = JoinLoad.of(query, tree)
     if query.by_time.any() and not query.by_time.all():

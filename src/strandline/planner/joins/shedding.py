@@ -62,9 +62,9 @@ def shed(
         return plan.settled(_balanced(plan, capacity, plan.most, inside))
     way = _in_turn if quick else _within
     starts = _corners(plan)
-    found = [plan.settled(way(plan, capacity, start)) for start in (starts[:1] if quick else starts)]
-    fitting = [item for item in found if item.load <= capacity * (1 + SLACK)]
-    return max(fitting or found, key=lambda item: item.output)
+    candidates = [plan.settled(way(plan, capacity, start)) for start in (starts[:1] if quick else starts)]
+    fitting = [item for item in candidates if item.load <= capacity * (1 + SLACK)]
+    return max(fitting or candidates, key=lambda item: item.output)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ class _Plan:
 
     @property
     def gains(self) -> Floats:
-        found: Floats = self.query.flows.beta[self.mask]
-        return found
+        beta: Floats = self.query.flows.beta[self.mask]
+        return beta
 
     def output(self, sampling_rates: Floats) -> float:
         return output_rate(self.query, self.mask, sampling_rates)
@@ -86,14 +86,14 @@ class _Plan:
         return SheddingPlan(sampling_rates, self.load.at(sampling_rates), self.output(sampling_rates))
 
 
-def knapsack(gains: Floats, costs: Floats, most: Floats, capacity: float) -> Floats:
+def knapsack(gains: Floats, costs: Floats, max_rates: Floats, capacity: float) -> Floats:
     """Continuous knapsack: fill the capacity in order of gain per cost."""
     sampling_rates = np.zeros(len(gains))
     with np.errstate(divide="ignore", invalid="ignore"):
         worth = np.where(costs > 0, gains / costs, np.inf)
     for stream in np.argsort(-worth, kind="stable"):
-        cost = costs[stream] * most[stream]
-        sampling_rates[stream] = most[stream] if cost <= capacity else max(capacity, 0.0) / costs[stream]
+        cost = costs[stream] * max_rates[stream]
+        sampling_rates[stream] = max_rates[stream] if cost <= capacity else max(capacity, 0.0) / costs[stream]
         capacity -= sampling_rates[stream] * costs[stream]
     return sampling_rates
 
@@ -160,9 +160,9 @@ def _alike(parts: Floats, counts: Floats, capacity: float) -> float:
 
 def _solved(system: Floats, target: Floats) -> Floats:
     try:
-        found = np.linalg.solve(system, target).astype(np.float64)
-        if np.isfinite(found).all():
-            return found
+        solution = np.linalg.solve(system, target).astype(np.float64)
+        if np.isfinite(solution).all():
+            return solution
     except np.linalg.LinAlgError:
         pass
     return np.linalg.lstsq(system, target, rcond=None)[0].astype(np.float64)
@@ -226,9 +226,9 @@ def _at_price(plan: _Plan, price: float, start: Floats) -> Floats:
             if plan.query.by_time[stream]:
                 best = 1.0 / cost if cost > 0 else 1.0
             else:
-                # The output is thinned · (rest + beta · x): its logarithm grows by beta / (rest + beta · x).
-                rest = alpha + float(beta @ sampling_rates) - beta[stream] * sampling_rates[stream]
-                best = 1.0 / cost - rest / beta[stream] if cost > 0 and beta[stream] > 0 else 1.0
+                # The output is thinned · (constant + beta · x): its logarithm grows by beta / (constant + beta · x).
+                constant = alpha + float(beta @ sampling_rates) - beta[stream] * sampling_rates[stream]
+                best = 1.0 / cost - constant / beta[stream] if cost > 0 and beta[stream] > 0 else 1.0
             sampling_rates[stream] = min(plan.most[stream], max(0.0, best))
         if np.abs(sampling_rates - before).max() <= CLOSE:
             break

@@ -45,8 +45,8 @@ def sweep(keys: tuple[str, ...], aggregates: Calls, source: Node, lasts: bool) -
         *inner.values(),
     )
 
-    def way(node: Node, known: dict[str, Expression]) -> Node:
-        return physical.Project(tuple((c, known.get(c.id, Literal(None, c.type))) for c in columns), node)
+    def way(node: Node, expressions: dict[str, Expression]) -> Node:
+        return physical.Project(tuple((c, expressions.get(c.id, Literal(None, c.type))) for c in columns), node)
 
     def same(*ids: str) -> dict[str, Expression]:
         return {column_id: ColumnRef(column_id, by_id[column_id].type) for column_id in ids}
@@ -56,10 +56,10 @@ def sweep(keys: tuple[str, ...], aggregates: Calls, source: Node, lasts: bool) -
     for column_id, column in once.items():
         values = tuple((by_id[key], value) for key, value in same(*dict.fromkeys((*keys, column_id))).items())
         value = ColumnRef(column_id, column.type)
-        known = {**same(*keys), column.id: value}
+        expressions = {**same(*keys), column.id: value}
         if column_id in inner:
-            known[inner[column_id].id] = Call("[]", (value, Literal(1, BIGINT)), inner[column_id].type)
-        ways.append(way(physical.Distinct(physical.Project(values, source)), known))
+            expressions[inner[column_id].id] = Call("[]", (value, Literal(1, BIGINT)), inner[column_id].type)
+        ways.append(way(physical.Distinct(physical.Project(values, source)), expressions))
     calls = tuple((column, _rerouted(call, here, copies, once, inner)) for column, call in aggregates)
     return physical.IncrementalAggregate(keys, calls, physical.UnionAll(columns, tuple(ways)))
 

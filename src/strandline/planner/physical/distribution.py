@@ -54,7 +54,7 @@ def matching_keys(where: Distribution, keys: tuple[str, ...]) -> tuple[int, ...]
     """The keys that the elements are already hashed by, if by nothing else."""
     if not isinstance(where, HashPartitioned):
         return None
-    fit = tuple(next((i for i, key in enumerate(keys) if key in known), -1) for known in where.keys)
+    fit = tuple(next((i for i, key in enumerate(keys) if key in columns), -1) for columns in where.keys)
     return fit if -1 not in fit else None
 
 

@@ -64,21 +64,21 @@ def show_exchange(route: physical.ExchangeTo) -> str:
 
 
 def _show_tree(
-    node: Node, depth: int, feeders: Mapping[str, str], fragment: str, known: Mapping[Node, int], shown: set[int]
+    node: Node, depth: int, feeders: Mapping[str, str], fragment: str, numbering: Mapping[Node, int], shown: set[int]
 ) -> Iterator[PlanLine]:
     """A tree; a subtree that occurs twice runs once and is shown once."""
     text = "  " * depth + show_node(node, feeders)
     if isinstance(node, physical.Input):
         yield PlanLine(text, node.name if node.name.startswith("source:") else None)
         return
-    number = known[node]
+    number = numbering[node]
     if number in shown:
         yield PlanLine(f"{text}, as above")
         return
     yield PlanLine(text, f"{fragment}.{number}")
     shown.add(number)
     for source in sources(node):
-        yield from _show_tree(source, depth + 1, feeders, fragment, known, shown)
+        yield from _show_tree(source, depth + 1, feeders, fragment, numbering, shown)
 
 
 def show_node(node: Node, feeders: Mapping[str, str]) -> str:
@@ -116,8 +116,8 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
         case physical.HashJoin() | physical.OuterHashJoin():
             kind = f"{node.kind.capitalize()} " if isinstance(node, physical.OuterHashJoin) else ""
             pairs = ", ".join(f"{one.id} = {two.id}" for one, two in zip(node.left_keys, node.right_keys, strict=True))
-            rest = "" if node.condition is None else f" if {show_expression(node.condition)}"
-            return f"{kind}{'HashJoin on ' + pairs if pairs else 'NestedJoin'}{rest}"
+            condition = "" if node.condition is None else f" if {show_expression(node.condition)}"
+            return f"{kind}{'HashJoin on ' + pairs if pairs else 'NestedJoin'}{condition}"
         case physical.IncrementalAggregate(keys, aggregates, _):
             by = f" by {', '.join(keys)}" if keys else ""
             computed = ", ".join(show_aggregate(c, a) for c, a in aggregates)

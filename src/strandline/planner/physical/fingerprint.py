@@ -73,11 +73,11 @@ class _Digests:
         raise AssertionError(f"a plan has no {type(value)}")
 
     def _digest_of(self, tag: str, value: Any) -> str:
-        known = self._by_identity.get(id(value))
-        if known is None:
-            known = _digest([tag, *(self.encode(getattr(value, field.name)) for field in fields(value))])
-            self._by_identity[id(value)] = known
-        return known
+        digest = self._by_identity.get(id(value))
+        if digest is None:
+            digest = _digest([tag, *(self.encode(getattr(value, field.name)) for field in fields(value))])
+            self._by_identity[id(value)] = digest
+        return digest
 
 
 def _digest(content: list[Any]) -> str:

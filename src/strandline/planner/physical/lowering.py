@@ -96,7 +96,7 @@ def windows_of(plan: Plan) -> tuple[tuple[str, int | None], ...]:
         case logical.TimeWindow(range_us, _, source):
             return tuple((stream, range_us) for stream, _ in windows_of(source))
         case _:
-            return tuple(found for source in logical_sources(plan) for found in windows_of(source))
+            return tuple(window for source in logical_sources(plan) for window in windows_of(source))
 
 
 def _build(plan: Plan) -> LoweredPlan:
@@ -216,13 +216,13 @@ def _arrivals(built: LoweredPlan) -> LoweredPlan:
 
 def _join(plan: logical.Join) -> LoweredPlan:
     left, right = _build(plan.left), _build(plan.right)
-    l_keys, r_keys, rest = _equalities(plan.predicate, left.node, right.node)
+    l_keys, r_keys, condition = _equalities(plan.predicate, left.node, right.node)
     columns = schema(left.node) + schema(right.node)
     if not l_keys:
         # Any shard can pair its part of the left with all of the right.
         left = left if isinstance(left.where, HashPartitioned | RoundRobin | Single) else exchange(left, "spread", ())
         right = gather(right) if isinstance(left.where, Single) else exchange(right, "all", ())
-        return LoweredPlan(physical.HashJoin((), (), rest, left.node, right.node), left.where)
+        return LoweredPlan(physical.HashJoin((), (), condition, left.node, right.node), left.where)
     left, l_refs = _with_keys(left, l_keys, "left")
     right, r_refs = _with_keys(right, r_keys, "right")
     left_ids, right_ids = tuple(k.id for k in l_refs), tuple(k.id for k in r_refs)
@@ -231,7 +231,7 @@ def _join(plan: logical.Join) -> LoweredPlan:
         where: HashPartitioned | RoundRobin | Single = Single()
     else:
         where = HashPartitioned(tuple(frozenset((left_ids[i], right_ids[i])) for i in fit))
-    node: Node = physical.HashJoin(l_refs, r_refs, rest, left.node, right.node)
+    node: Node = physical.HashJoin(l_refs, r_refs, condition, left.node, right.node)
     if schema(node) != columns:  # computed keys have served
         node = physical.Project(tuple((c, ColumnRef(c.id, c.type)) for c in columns), node)
         where = _restricted(where, frozenset(c.id for c in columns))
@@ -242,21 +242,21 @@ def _match_join(
     plan: logical.OuterJoin | logical.SemiJoin | logical.MarkJoin, kind: MatchKind, mark: Column | None = None
 ) -> LoweredPlan:
     left, right = _build(plan.left), _build(plan.right)
-    l_keys, r_keys, rest = _equalities(plan.predicate, left.node, right.node)
+    l_keys, r_keys, condition = _equalities(plan.predicate, left.node, right.node)
     columns = logical_schema(plan)
     if not l_keys and kind == "full":
         # That an element is unmatched is known only with all of the other side, and here for both.
         left, right = gather(left), gather(right)
-        return LoweredPlan(physical.OuterHashJoin(kind, (), (), rest, left.node, right.node), Single())
+        return LoweredPlan(physical.OuterHashJoin(kind, (), (), condition, left.node, right.node), Single())
     if not l_keys:
         left = left if isinstance(left.where, HashPartitioned | RoundRobin | Single) else exchange(left, "spread", ())
         right = gather(right) if isinstance(left.where, Single) else exchange(right, "all", ())
-        return LoweredPlan(physical.OuterHashJoin(kind, (), (), rest, left.node, right.node, mark), left.where)
+        return LoweredPlan(physical.OuterHashJoin(kind, (), (), condition, left.node, right.node, mark), left.where)
     left, l_refs = _with_keys(left, l_keys, "left")
     right, r_refs = _with_keys(right, r_keys, "right")
     left_ids, right_ids = tuple(k.id for k in l_refs), tuple(k.id for k in r_refs)
     left, right, fit = _side_by_side(left, left_ids, right, right_ids)
-    node: Node = physical.OuterHashJoin(kind, l_refs, r_refs, rest, left.node, right.node, mark)
+    node: Node = physical.OuterHashJoin(kind, l_refs, r_refs, condition, left.node, right.node, mark)
     # An unmatched element of the right is placed by its own key, and has NULL for that of the left.
     where: HashPartitioned | RoundRobin | Single = (
         RoundRobin() if kind == "full" else HashPartitioned(tuple(frozenset((left_ids[i],)) for i in fit))
@@ -285,7 +285,7 @@ def _equalities(
     l_columns, r_columns = (frozenset(c.id for c in schema(node)) for node in (left, right))
     l_keys: list[Expression] = []
     r_keys: list[Expression] = []
-    rest: list[Expression] = []
+    non_equi_conditions: list[Expression] = []
     for part in conjuncts(predicate) if predicate is not None else ():
         match part:
             case Call("=", (one, two), _) if columns_of(one) and columns_of(two):
@@ -297,8 +297,8 @@ def _equalities(
                     l_keys.append(two)
                     r_keys.append(one)
                     continue
-        rest.append(part)
-    return tuple(l_keys), tuple(r_keys), conjunction(tuple(rest))
+        non_equi_conditions.append(part)
+    return tuple(l_keys), tuple(r_keys), conjunction(tuple(non_equi_conditions))
 
 
 def _with_keys(

@@ -371,17 +371,17 @@ def numbered(root: Node) -> list[Node]:
 
 def numbers(root: Node) -> dict[Node, int]:
     """The same with their numbers. Looking up a node hashes the whole tree below it."""
-    found: dict[Node, int] = {}
+    numbering: dict[Node, int] = {}
 
     def visit(node: Node) -> None:
-        if isinstance(node, Input) or node in found:
+        if isinstance(node, Input) or node in numbering:
             return
         for source in sources(node):
             visit(source)
-        found[node] = len(found)
+        numbering[node] = len(numbering)
 
     visit(root)
-    return found
+    return numbering
 
 
 def sources(node: Node) -> tuple[Node, ...]:

@@ -33,12 +33,12 @@ def drop_grouping_by_key(plan: Plan) -> Plan | None:
     match plan:
         case Aggregate(keys, aggregates, source) if keys and determines(source, keys):
             values = [_of_one(call) for _, call in aggregates]
-            known = [value for value in values if value is not None]
-            if len(known) < len(values):
+            expressions = [value for value in values if value is not None]
+            if len(expressions) < len(values):
                 return None
             by_id = {c.id: c for c in schema(source)}
             passed = tuple((by_id[key], ColumnRef(key, by_id[key].type)) for key in keys)
-            return Map((*passed, *((c, value) for (c, _), value in zip(aggregates, known, strict=True))), source)
+            return Map((*passed, *((c, value) for (c, _), value in zip(aggregates, expressions, strict=True))), source)
     return None
 
 

@@ -82,9 +82,9 @@ def remove_copies_early(plan: Plan) -> Iterator[Plan]:
             if node_respects_equality(map_):
                 yield Distinct(Map(outputs, Distinct(source)))
         case Distinct(Union(columns, inputs)):
-            for place, source in enumerate(inputs):
+            for position, source in enumerate(inputs):
                 if _has_copies(source):
-                    yield Distinct(Union(columns, (*inputs[:place], Distinct(source), *inputs[place + 1 :])))
+                    yield Distinct(Union(columns, (*inputs[:position], Distinct(source), *inputs[position + 1 :])))
         case Aggregate(_, _, source) if _is_blind(plan) and _has_copies(source):
             yield replace(plan, source=Distinct(source))
 

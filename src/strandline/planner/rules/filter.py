@@ -77,8 +77,8 @@ def push_filter_into_join(plan: Plan) -> Plan | None:
     """σp(L ⋈q R) = L ⋈(q ∧ p) R."""
     match plan:
         case Filter(predicate, Join(condition, left, right)):
-            known = conjuncts(condition) if condition is not None else ()
-            return Join(conjunction((*known, *conjuncts(predicate))), left, right)
+            conditions = conjuncts(condition) if condition is not None else ()
+            return Join(conjunction((*conditions, *conjuncts(predicate))), left, right)
     return None
 
 
@@ -165,27 +165,27 @@ def limit_rank_by_filter(plan: Plan) -> Plan | None:
             lowest = min((n for _, n, _ in bounds if n is not None), default=limit)
             if limit is not None and lowest is not None:
                 lowest = min(limit, lowest)
-            rest = conjunction(tuple(part for part, _, all_is_said in bounds if not all_is_said))
-            if lowest == limit and rest == predicate:
+            remaining = conjunction(tuple(part for part, _, all_is_said in bounds if not all_is_said))
+            if lowest == limit and remaining == predicate:
                 return None
             limited = replace(rank, limit=lowest)
-            return limited if rest is None else Filter(rest, limited)
+            return limited if remaining is None else Filter(remaining, limited)
     return None
 
 
-def _bound(part: Expression, place: str) -> tuple[int | None, bool]:
+def _bound(part: Expression, rank_id: str) -> tuple[int | None, bool]:
     """The last rank that a condition accepts, if it is a bound, and whether it is nothing else."""
     match part:
-        case Call(operator, (ColumnRef(id), Literal(int(n))), _) if id == place:
+        case Call(operator, (ColumnRef(id), Literal(int(n))), _) if id == rank_id:
             pass
-        case Call(operator, (Literal(int(n)), ColumnRef(id)), _) if id == place and operator in _MIRRORED:
+        case Call(operator, (Literal(int(n)), ColumnRef(id)), _) if id == rank_id and operator in _MIRRORED:
             operator = _MIRRORED[operator]
         case _:
             return None, False
     match operator:
         case "<=" | "<":
-            most = n if operator == "<=" else n - 1
-            return max(most, 1), most >= 1
+            last_rank = n if operator == "<=" else n - 1
+            return max(last_rank, 1), last_rank >= 1
         case "=":
             return max(n, 1), n == 1
         case ">=" | ">":

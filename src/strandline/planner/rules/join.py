@@ -19,13 +19,13 @@ def push_condition_below_match(plan: Plan) -> Plan | None:
             columns = frozenset(c.id for c in schema(right))
             parts = conjuncts(condition)
             below = tuple(p for p in parts if columns_of(p) and columns_of(p) <= columns)
-            rest, pushed = conjunction(tuple(p for p in parts if p not in below)), conjunction(below)
-            if pushed is None or (rest is None and isinstance(plan, OuterJoin)):
+            remaining, pushed = conjunction(tuple(p for p in parts if p not in below)), conjunction(below)
+            if pushed is None or (remaining is None and isinstance(plan, OuterJoin)):
                 return None
             if isinstance(plan, OuterJoin):
-                assert rest is not None
-                return OuterJoin(False, rest, plan.left, Filter(pushed, right))
-            return replace(plan, predicate=rest, right=Filter(pushed, right))
+                assert remaining is not None
+                return OuterJoin(False, remaining, plan.left, Filter(pushed, right))
+            return replace(plan, predicate=remaining, right=Filter(pushed, right))
     return None
 
 
@@ -36,11 +36,11 @@ def push_filter_below_match(plan: Plan) -> Plan | None:
             columns = frozenset(c.id for c in schema(join.left))
             parts = conjuncts(predicate)
             below = tuple(p for p in parts if columns_of(p) and columns_of(p) <= columns)
-            rest, pushed = conjunction(tuple(p for p in parts if p not in below)), conjunction(below)
+            remaining, pushed = conjunction(tuple(p for p in parts if p not in below)), conjunction(below)
             if pushed is None:
                 return None
             filtered = replace(join, left=Filter(pushed, join.left))
-            return filtered if rest is None else Filter(rest, filtered)
+            return filtered if remaining is None else Filter(remaining, filtered)
     return None
 
 
@@ -57,10 +57,10 @@ def push_condition_below_join(plan: Plan) -> Plan | None:
             of_right = tuple(p for p in parts if columns_of(p) and columns_of(p) <= r_columns)
             if not of_left and not of_right:
                 return None
-            rest = conjunction(tuple(p for p in parts if p not in of_left and p not in of_right))
+            remaining = conjunction(tuple(p for p in parts if p not in of_left and p not in of_right))
             for_left, for_right = conjunction(of_left), conjunction(of_right)
             return Join(
-                rest,
+                remaining,
                 left if for_left is None else Filter(for_left, left),
                 right if for_right is None else Filter(for_right, right),
             )

@@ -50,19 +50,19 @@ def share_with_filter(plan: Plan) -> Plan | None:
             common = parts.common(parts.roots[:1], parts.roots[1:], EXPENSIVE_NS)
             if not common:
                 return None
-            shared = [(_column(place, parts.all[number]), number) for place, number in enumerate(common)]
+            shared = [(_column(position, parts.all[number]), number) for position, number in enumerate(common)]
             instead: dict[int, Expression] = {number: ColumnRef(c.id, c.type) for c, number in shared}
-            first, *rest = (parts.written(root, instead) for root in parts.roots)
-            needed = frozenset().union(*map(columns_of, (first, *rest)))
+            first, *expressions = (parts.written(root, instead) for root in parts.roots)
+            needed = frozenset().union(*map(columns_of, (first, *expressions)))
             kept = ((c, ColumnRef(c.id, c.type)) for c in schema(source) if c.id in needed)
             below = Map((*kept, *((c, parts.all[number].expression) for c, number in shared)), source)
-            return Map(tuple((c, e) for (c, _), e in zip(outputs, rest, strict=True)), Filter(first, below))
+            return Map(tuple((c, e) for (c, _), e in zip(outputs, expressions, strict=True)), Filter(first, below))
     return None
 
 
-def _column(place: int, part: Part) -> Column:
+def _column(position: int, part: Part) -> Column:
     # No other column has such an id, and nothing above the map that reads it refers to it.
-    return Column(f"shared {place} of {min(part.columns)}", "shared", part.expression.type)
+    return Column(f"shared {position} of {min(part.columns)}", "shared", part.expression.type)
 
 
 def _references(expression: Expression) -> list[str]:

@@ -47,8 +47,8 @@ def prune_columns(plan: Plan) -> Plan:
 
 
 def _prune(plan: Plan, needed: frozenset[str], may_forget: bool) -> Plan:
-    def prune(source: Plan, wanted: frozenset[str]) -> Plan:
-        return _prune(source, wanted, may_forget)
+    def prune(source: Plan, required: frozenset[str]) -> Plan:
+        return _prune(source, required, may_forget)
 
     match plan:
         case Scan(_, _, columns):
@@ -77,14 +77,14 @@ def _prune(plan: Plan, needed: frozenset[str], may_forget: bool) -> Plan:
         case TimeWindow() | Granularity():
             return replace(plan, source=prune(plan.source, needed))
         case Join(predicate, left, right):
-            wanted = needed | (columns_of(predicate) if predicate is not None else frozenset())
-            sides = [prune(side, wanted & frozenset(c.id for c in schema(side))) for side in (left, right)]
+            required = needed | (columns_of(predicate) if predicate is not None else frozenset())
+            sides = [prune(side, required & frozenset(c.id for c in schema(side))) for side in (left, right)]
             return Join(predicate, sides[0], sides[1])
         case MarkJoin(mark, _, left, _) if mark.id not in needed and may_forget:
             return prune(left, needed)
         case OuterJoin() | SemiJoin() | MarkJoin():
-            wanted = needed | (columns_of(plan.predicate) if plan.predicate is not None else frozenset())
-            sides = [prune(side, wanted & frozenset(c.id for c in schema(side))) for side in (plan.left, plan.right)]
+            required = needed | (columns_of(plan.predicate) if plan.predicate is not None else frozenset())
+            sides = [prune(side, required & frozenset(c.id for c in schema(side))) for side in (plan.left, plan.right)]
             return replace(plan, left=sides[0], right=sides[1])
         case Apply():
             raise AssertionError("the binder has replaced every Apply by joins")

@@ -27,10 +27,10 @@ def split_filter(plan: Plan) -> Iterator[Plan]:
     match plan:
         case Filter(predicate, source):
             parts = conjuncts(predicate)
-            for place, first in enumerate(parts):
-                rest = conjunction((*parts[:place], *parts[place + 1 :]))
-                if rest is not None:
-                    yield Filter(rest, Filter(first, source))
+            for position, first in enumerate(parts):
+                remaining = conjunction((*parts[:position], *parts[position + 1 :]))
+                if remaining is not None:
+                    yield Filter(remaining, Filter(first, source))
 
 
 def swap_filters(plan: Plan) -> Plan | None:
@@ -56,8 +56,8 @@ def take_filter_out_of_join(plan: Plan) -> Iterator[Plan]:
     match plan:
         case Join(condition, left, right) if condition is not None:
             parts = conjuncts(condition)
-            for place, part in enumerate(parts):
-                yield Filter(part, Join(conjunction((*parts[:place], *parts[place + 1 :])), left, right))
+            for position, part in enumerate(parts):
+                yield Filter(part, Join(conjunction((*parts[:position], *parts[position + 1 :])), left, right))
 
 
 def pull_filter_above_map(plan: Plan) -> Plan | None:
@@ -138,8 +138,8 @@ def push_map_below_join(plan: Plan) -> Iterator[Plan]:
                 computed = tuple((replace(c, id=named[c.id]), e) for c, e in outputs if c.id in early)
                 below = Map((*passed, *computed), here)
                 join = Join(condition, below, other) if on_left else Join(condition, other, below)
-                rest = ((c, ColumnRef(named[c.id], c.type) if c.id in early else e) for c, e in outputs)
-                yield Map(tuple(rest), join)
+                projections = ((c, ColumnRef(named[c.id], c.type) if c.id in early else e) for c, e in outputs)
+                yield Map(tuple(projections), join)
 
 
 def _is_computed(expression: Expression) -> bool:

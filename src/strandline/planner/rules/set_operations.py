@@ -90,11 +90,11 @@ def subtract_one_by_one(plan: Plan) -> Plan | None:
     """S1 - (S2 ⊎ S3) = (S1 - S2) - S3, with and without ALL."""
     match plan:
         case SetOperation("except" | "except all" | "except strict" as kind, columns, left, Union(names, inputs)):
-            *most, last = inputs
-            if not most:
+            *leading_inputs, last = inputs
+            if not leading_inputs:
                 return None
-            rest = most[0] if len(most) == 1 else Union(names, tuple(most))
-            return SetOperation(kind, columns, SetOperation(kind, names, left, rest), last)
+            subtracted = leading_inputs[0] if len(leading_inputs) == 1 else Union(names, tuple(leading_inputs))
+            return SetOperation(kind, columns, SetOperation(kind, names, left, subtracted), last)
     return None
 
 

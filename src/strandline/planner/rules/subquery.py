@@ -72,11 +72,11 @@ def mark_as_semi_join(plan: Plan) -> Plan | None:
             asked = ColumnRef(mark.id, mark.type)
             for part, anti in ((asked, False), (Call("not", (asked,), BOOLEAN), True)):
                 if part in parts:
-                    rest = conjunction(tuple(item for item in parts if item != part))
+                    remaining = conjunction(tuple(item for item in parts if item != part))
                     kept = tuple((c, ColumnRef(c.id, c.type)) for c in schema(left))
-                    known = (mark, Literal(not anti, BOOLEAN))
-                    found = Map((*kept, known), SemiJoin(anti, condition, left, right))
-                    return found if rest is None else Filter(rest, found)
+                    mark_value = (mark, Literal(not anti, BOOLEAN))
+                    semi_join = Map((*kept, mark_value), SemiJoin(anti, condition, left, right))
+                    return semi_join if remaining is None else Filter(remaining, semi_join)
     return None
 
 

@@ -94,10 +94,10 @@ def without_compression(path: str) -> str:
 def known_encoding(name: str) -> str | None:
     """Python's name of an encoding; None if it is not supported for files."""
     try:
-        known = codecs.lookup(name).name
+        encoding = codecs.lookup(name).name
     except LookupError:
         return None
-    return known if known in _SINGLE_BYTE_BREAKS or known in _WIDE else None
+    return encoding if encoding in _SINGLE_BYTE_BREAKS or encoding in _WIDE else None
 
 
 @dataclass(frozen=True, slots=True)

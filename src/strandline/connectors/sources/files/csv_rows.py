@@ -21,7 +21,9 @@ from strandline.runtime.kernels.batch import Index
 _NOT_READ = "cannot be read as CSV"
 
 
-def read_csv(data: bytes, stream: BaseStream, names: list[str], place: str, row: int, max_line: int) -> Iterator[Chunk]:
+def read_csv(
+    data: bytes, stream: BaseStream, names: list[str], location: str, row: int, max_line: int
+) -> Iterator[Chunk]:
     """The rows of whole records, of which the first has the number `row`. `names` are the columns of the file."""
     records = split(data, True, max_line, final=True)
     if not len(records):
@@ -39,10 +41,10 @@ def read_csv(data: bytes, stream: BaseStream, names: list[str], place: str, row:
         reasons |= invalid
         if frame is not None:
             sound = np.setdiff1d(numbers, np.fromiter(invalid, np.int64, len(invalid)), assume_unique=True)
-            yield conform(frame, stream, place, pl.Series(sound + row))
+            yield conform(frame, stream, location, pl.Series(sound + row))
     if reasons:
         rejected = [
-            (place, row + number, reason, show_bytes(record_bytes(data, records, number)))
+            (location, row + number, reason, show_bytes(record_bytes(data, records, number)))
             for number, reason in sorted(reasons.items())
         ]
         frame = pl.DataFrame(rejected, schema=REJECT_SCHEMA, orient="row")

@@ -252,14 +252,14 @@ def _plan_text(
         begin = max(file.offset, form.skips)
         names = file.header
         if kind == "csv" and options.header and file.offset == 0:
-            found = _read_header(opened, form, final)
-            if isinstance(found, str):
+            header = _read_header(opened, form, final)
+            if isinstance(header, str):
                 opened.seek(0)
-                yield problem_unit(file, found, opened.read(SHOWN_BYTES), whole=True)
+                yield problem_unit(file, header, opened.read(SHOWN_BYTES), whole=True)
                 return
-            if found is None:
+            if header is None:
                 return
-            names, begin = found
+            names, begin = header
             problem = _column_problem(options.stream, Counter(names))
             if problem is not None:
                 opened.seek(0)
@@ -293,13 +293,13 @@ def _plan_stream(
         names: tuple[str, ...] = ()
         begin, row = 0, 1
         if kind == "csv" and options.header:
-            found = stream.read_header()
-            if isinstance(found, str):
-                yield problem_unit(file, found, raw, whole=True)
+            header = stream.read_header()
+            if isinstance(header, str):
+                yield problem_unit(file, header, raw, whole=True)
                 return
-            names, begin = found or ((), 0)
+            names, begin = header or ((), 0)
             row = 2
-            problem = _column_problem(options.stream, Counter(names)) if found else None
+            problem = _column_problem(options.stream, Counter(names)) if header else None
             if problem is not None and stream.damage is None:
                 yield problem_unit(file, problem, raw, whole=True)
                 return
@@ -383,10 +383,10 @@ class _UntilDamage:
             data += more
             if b"\n" in more:
                 break
-        found = _parse_header(data, is_whole=True)
-        begin = found[1] if isinstance(found, tuple) else 0
+        header = _parse_header(data, is_whole=True)
+        begin = header[1] if isinstance(header, tuple) else 0
         self._ready = data[begin:] + self._ready
-        return found
+        return header
 
 
 def _read_header(file: BinaryIO, form: FileFormat, final: bool) -> tuple[tuple[str, ...], int] | str | None:
@@ -398,8 +398,8 @@ def _read_header(file: BinaryIO, form: FileFormat, final: bool) -> tuple[tuple[s
     if not len(whole):
         return None
     raw = data[: int(whole.ends[0])]
-    found = _parse_header(form.decode(raw), is_whole=True)
-    return (found[0], form.skips + len(raw)) if isinstance(found, tuple) else found
+    header = _parse_header(form.decode(raw), is_whole=True)
+    return (header[0], form.skips + len(raw)) if isinstance(header, tuple) else header
 
 
 def _parse_header(data: bytes, is_whole: bool) -> tuple[tuple[str, ...], int] | str | None:

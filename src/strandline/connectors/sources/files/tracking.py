@@ -66,8 +66,8 @@ class FollowedDirectory:
     def _matching(self) -> list[ListedFile]:
         if self._matches is None:
             paths = glob.iglob(self.pattern, recursive=True)
-            found = (_listed(os.path.relpath(path, self.base or "."), path) for path in paths)
-            return [file for file in found if file is not None and self._counts(file)]
+            listed_files = (_listed(os.path.relpath(path, self.base or "."), path) for path in paths)
+            return [file for file in listed_files if file is not None and self._counts(file)]
         files: list[ListedFile] = []
         with os.scandir(self.base or ".") as entries:
             for entry in entries:
@@ -149,9 +149,9 @@ class FileTracker:
                 self._previous[file.path] = ListedFile(file.path, file.inode, file.size, file.changed)
 
     def _file_of(self, unit: FileRange) -> InputFile:
-        known = self._files.get(unit.path)
-        if known is not None and known.inode == unit.inode:
-            return known
+        tracked = self._files.get(unit.path)
+        if tracked is not None and tracked.inode == unit.inode:
+            return tracked
         moved = self._by_inode.get(unit.inode)
         if moved is not None and (moved.offset, moved.row) == (unit.begin, unit.row) and moved.offset:
             self._move(moved, unit.path)
@@ -215,17 +215,17 @@ class FileTracker:
         fresh = [file for path, file in current.items() if previous.get(path) != file]
         # Renamed files come first: their rest is older.
         for path in lost:
-            known = self._files.get(path)
-            if known is not None and known.inode not in inodes:
-                self._lost_name(known, now)
+            tracked = self._files.get(path)
+            if tracked is not None and tracked.inode not in inodes:
+                self._lost_name(tracked, now)
         arrived: list[InputFile] = []
         for listed in fresh:
-            known = self._files.get(listed.path)
-            if known is not None and (known.inode == listed.inode or self._has_content_of(known, listed)):
-                self._changed(known, listed, now)
+            tracked = self._files.get(listed.path)
+            if tracked is not None and (tracked.inode == listed.inode or self._has_content_of(tracked, listed)):
+                self._changed(tracked, listed, now)
                 continue
-            if known is not None:
-                self._lost_name(known, now)
+            if tracked is not None:
+                self._lost_name(tracked, now)
             moved = self._by_inode.get(listed.inode)
             if moved is not None and self._is_renamed(moved, listed, current):
                 self._move(moved, listed.path)
@@ -234,9 +234,9 @@ class FileTracker:
             else:
                 arrived.append(self._arrived(listed, now))
         for path in lost:
-            known = self._files.get(path)
-            if known is not None and path not in current:
-                self._lost_name(known, now)
+            tracked = self._files.get(path)
+            if tracked is not None and path not in current:
+                self._lost_name(tracked, now)
         for file in [file for file in self._files.values() if file.is_rotated and file.path not in current]:
             self._look_at_rotated(file, now)
         for file in arrived:
@@ -253,25 +253,25 @@ class FileTracker:
     def _arrived(self, listed: ListedFile, now: float) -> InputFile:
         return self._add(InputFile(listed.path, listed.inode, listed.size, listed.changed, since=now))
 
-    def _is_renamed(self, known: InputFile, listed: ListedFile, current: dict[str, ListedFile]) -> bool:
+    def _is_renamed(self, tracked: InputFile, listed: ListedFile, current: dict[str, ListedFile]) -> bool:
         """True if a tracked file has another name now. Inodes are reused, so the content that was read must match as
         well; a file with two names is two files."""
-        holder = current.get(known.path)
-        if holder is not None and holder.inode == known.inode:
+        holder = current.get(tracked.path)
+        if holder is not None and holder.inode == tracked.inode:
             return False
-        return self._has_content_of(known, listed)
+        return self._has_content_of(tracked, listed)
 
-    def _has_content_of(self, known: InputFile, listed: ListedFile) -> bool:
+    def _has_content_of(self, tracked: InputFile, listed: ListedFile) -> bool:
         """True if a file has the content that was read of a tracked one."""
-        if known.is_rejected or not known.offset:
+        if tracked.is_rejected or not tracked.offset:
             return False
         path = self.folder.full(listed.path)
-        if known.grows:
-            return listed.size >= known.offset and fingerprint(path, known.offset) == known.mark
-        if (listed.size, listed.changed) == (known.size, known.changed):
+        if tracked.grows:
+            return listed.size >= tracked.offset and fingerprint(path, tracked.offset) == tracked.mark
+        if (listed.size, listed.changed) == (tracked.size, tracked.changed):
             return True
         try:
-            return listed.size == known.size and content_mark(path, known.is_parquet) == known.mark
+            return listed.size == tracked.size and content_mark(path, tracked.is_parquet) == tracked.mark
         except OSError:
             return False
 
