@@ -384,9 +384,9 @@ def calibrate(
     from strandline.apps.bench.calibrate import show, write
 
     with status("measuring") as spinner:
-        found = measure(lambda what: spinner.update(f"measuring: {what}"))
-    place = write(found, out)
-    out_console.print(f"{show(found)}\nwritten to {place}", markup=False, soft_wrap=True, highlight=False)
+        prices = measure(lambda what: spinner.update(f"measuring: {what}"))
+    path = write(prices, out)
+    out_console.print(f"{show(prices)}\nwritten to {path}", markup=False, soft_wrap=True, highlight=False)
 
 
 @app.command()

@@ -84,9 +84,9 @@ def render(report: Report) -> Text:
 
 def _append_connectors(text: Text) -> None:
     """Traits of sources and sinks, a line each."""
-    known = connectors()
-    width = max(len(item.name) for item in known)
-    for item in known:
+    available = connectors()
+    width = max(len(item.name) for item in available)
+    for item in available:
         promises = " ".join(
             (name if getattr(item.traits, name) else "–").ljust(len(name))
             for name in ("replayable", "ordered", "idempotent")
@@ -129,8 +129,8 @@ def _packages() -> Iterator[DoctorFinding]:
 def _requirements() -> dict[str, str]:
     """Package to version range, as `<4.4,>=4.3`."""
     lines = importlib.metadata.requires("strandline") or []
-    found = (re.match(r"([A-Za-z0-9_.-]+)\s*([<>=!~][^;\s]*)?", line) for line in lines)
-    return {match[1].lower(): match[2] or "" for match in found if match}
+    matches = (re.match(r"([A-Za-z0-9_.-]+)\s*([<>=!~][^;\s]*)?", line) for line in lines)
+    return {match[1].lower(): match[2] or "" for match in matches if match}
 
 
 def satisfies(version: str, asked: str) -> bool:

@@ -88,9 +88,9 @@ def _closure() -> dict[str, Component]:
         if visit in visited:
             continue
         visited.add(visit)
-        name, wanted, reason = visit
+        name, requested_extras, reason = visit
         for needed in filter(None, map(requirement, components[name].package.requires or ())):
-            if needed.of_extra is not None and needed.of_extra not in wanted:
+            if needed.of_extra is not None and needed.of_extra not in requested_extras:
                 continue
             if name == ROOT and needed.of_extra is None and reason is not None:
                 continue  # a base requirement does not belong to the extra

@@ -123,8 +123,8 @@ def calibrate(say: Callable[[str], None], settings: Sequence[Setting] = SETTINGS
         say(f"{name} ({len(samples)} measurements so far)")
         for setting in settings[::2] if name in SLOW_TO_MEASURE else settings:
             # Without a key all pairs of a batch are compared, and their number is that of the rows squared.
-            most = replace(setting, rows=min(setting.rows, 1_000)) if name == "pairs" else setting
-            samples += _samples(name, query, most)
+            capped_setting = replace(setting, rows=min(setting.rows, 1_000)) if name == "pairs" else setting
+            samples += _samples(name, query, capped_setting)
         if name in DRIVEN:
             samples += [_driving(name, query, setting) for setting in settings[:2]]
     say("reading")
@@ -132,13 +132,15 @@ def calibrate(say: Callable[[str], None], settings: Sequence[Setting] = SETTINGS
     by_operator: dict[str, list[Sample]] = {}
     for sample in samples:
         by_operator.setdefault(sample.operator, []).append(sample)
-    seconds = {name: fitted(found) for name, found in sorted(by_operator.items())}
+    seconds = {name: fitted(measurements) for name, measurements in sorted(by_operator.items())}
     facts = {
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "cores": os.cpu_count() or 1,
         "machine": platform.machine(),
         "seconds": round(time.monotonic() - began, 1),
-        "error": {name: round(error_of(found, seconds[name]), 3) for name, found in sorted(by_operator.items())},
+        "error": {
+            name: round(error_of(measurements, seconds[name]), 3) for name, measurements in sorted(by_operator.items())
+        },
     }
     return Prices(seconds, "measured", facts)
 
@@ -153,17 +155,17 @@ def _samples(name: str, query: str, setting: Setting) -> Iterator[Sample]:
         if number == fill:
             run.forget()
         run.step(batch, START + (number + 1) * SECOND)
-    found = estimate(pipeline, statistics_of(streams))
+    cost_estimate = estimate(pipeline, statistics_of(streams))
     kinds = {
         f"{fragment.id}.{number}": node.tag
         for fragment in pipeline.fragments
         for number, node in enumerate(numbered(fragment.root))
     }
     for step, seconds in run.seconds().items():
-        yield Sample(kinds[step], found.steps[step].work, seconds / COUNTED)
+        yield Sample(kinds[step], cost_estimate.steps[step].work, seconds / COUNTED)
     for fragment in pipeline.fragments:
         kind = "Result" if isinstance(fragment.route, physical.ResultOf) else "Exchange"
-        yield Sample(kind, found.sending[fragment.id].work, run.sending[fragment.id] / COUNTED)
+        yield Sample(kind, cost_estimate.sending[fragment.id].work, run.sending[fragment.id] / COUNTED)
 
 
 def _driving(name: str, query: str, setting: Setting, counted: int = 8) -> Sample:
@@ -230,12 +232,12 @@ def _reading() -> Iterator[Sample]:
 def fitted(samples: Sequence[Sample]) -> dict[str, float]:
     """The price of each unit, so that the relative errors are small."""
     units = sorted({unit for sample in samples for unit, amount in sample.work.items() if amount})
-    wanted = np.array([max(sample.seconds, SMALLEST) for sample in samples])
-    work = np.array([[sample.work.get(unit, 0.0) for unit in units] for sample in samples]) / wanted[:, None]
+    seconds = np.array([max(sample.seconds, SMALLEST) for sample in samples])
+    work = np.array([[sample.work.get(unit, 0.0) for unit in units] for sample in samples]) / seconds[:, None]
     scale = np.maximum(work.max(axis=0), 1e-300)
-    target = np.array([sample.seconds for sample in samples]) / wanted
-    found = nonnegative(work / scale, target) / scale
-    return {unit: float(f"{price:.3g}") for unit, price in zip(units, found, strict=True) if price > 0}
+    target = np.array([sample.seconds for sample in samples]) / seconds
+    prices = nonnegative(work / scale, target) / scale
+    return {unit: float(f"{price:.3g}") for unit, price in zip(units, prices, strict=True) if price > 0}
 
 
 def error_of(samples: Sequence[Sample], prices: Mapping[str, float]) -> float:
@@ -253,9 +255,9 @@ def nonnegative(matrix: Floats, target: Floats) -> Floats:
     negative, until no other one would help."""
     size = matrix.shape[1]
     used = np.zeros(size, np.bool_)
-    found = np.zeros(size)
+    coefficients = np.zeros(size)
     for _ in range(10 * size):
-        gain = matrix.T @ (target - matrix @ found)
+        gain = matrix.T @ (target - matrix @ coefficients)
         gain[used] = -np.inf
         best = int(np.argmax(gain))
         if gain[best] <= 1e-10:
@@ -266,46 +268,46 @@ def nonnegative(matrix: Floats, target: Floats) -> Floats:
             solved[used] = np.linalg.lstsq(matrix[:, used], target, rcond=None)[0]
             low = used & (solved <= 0)
             if not low.any():
-                found = solved
+                coefficients = solved
                 break
-            step = np.min(found[low] / (found[low] - solved[low]))
-            found = found + step * (solved - found)
-            used &= found > 1e-14
-            found[~used] = 0.0
-    return found
+            step = np.min(coefficients[low] / (coefficients[low] - solved[low]))
+            coefficients = coefficients + step * (solved - coefficients)
+            used &= coefficients > 1e-14
+            coefficients[~used] = 0.0
+    return coefficients
 
 
-def show(found: Prices) -> str:
+def show(fitted_prices: Prices) -> str:
     """The constants as a table: nanoseconds per unit, and how far off the fit is on the median."""
     lines = ["nanoseconds per unit of work, and by how much the median measurement is off"]
-    for name, units in found.seconds.items():
+    for name, units in fitted_prices.seconds.items():
         prices = ", ".join(f"{unit} {1e9 * price:,.3g}" for unit, price in units.items())
-        lines.append(f"  {name:<16} {found.facts['error'][name]:>4.0%}  {prices}")
-    rows = capacity(found)
+        lines.append(f"  {name:<16} {fitted_prices.facts['error'][name]:>4.0%}  {prices}")
+    rows = capacity(fitted_prices)
     lines.append(f"a core counts the rows of a window, grouped by key, at {rows:,.0f} rows/s")
     return "\n".join(lines)
 
 
-def capacity(found: Prices, rate: int = 100_000) -> float:
+def capacity(prices: Prices, rate: int = 100_000) -> float:
     """Rows per second that one core takes in, for an ordinary query: a count per key over ten seconds."""
     made = GeneratedStream("a", rate, {"k": 1_000})
     plan = bound("SELECT k, COUNT(*) AS n FROM a WINDOW(RANGE 10 SECONDS) GROUP BY k", [made])
     pipeline = choose([("q", optimize(plan, statistics_of([made])))], [made.stream], 1)
-    return rate / estimate(pipeline, statistics_of([made]), prices=found).cost
+    return rate / estimate(pipeline, statistics_of([made]), prices=prices).cost
 
 
-def write(found: Prices, out: Path | None) -> Path:
+def write(prices: Prices, out: Path | None) -> Path:
     """Write the constants to the optimizer's file, or another one."""
-    place = out or calibration_file()
-    if place is None:
+    path = out or calibration_file()
+    if path is None:
         raise StrandlineError(
             "cannot find a home directory for the constants", code="bad-costs", hint="Give --out FILE."
         )
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        temporary = place.with_name(f".{place.name}.{os.getpid()}")
-        temporary.write_text(json.dumps(found.to_json(), indent=1) + "\n")
-        os.replace(temporary, place)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        temporary.write_text(json.dumps(prices.to_json(), indent=1) + "\n")
+        os.replace(temporary, path)
     except OSError as error:
-        raise StrandlineError(f"cannot write {place}", code="bad-costs", detail=str(error)) from None
-    return place
+        raise StrandlineError(f"cannot write {path}", code="bad-costs", detail=str(error)) from None
+    return path

@@ -54,14 +54,14 @@ def _stream(name: str, rate: int, **keys: int) -> GeneratedStream:
 
 def _orders(select: str, conditions: Mapping[frozenset[str], str], orders: Sequence[str]) -> dict[str, str]:
     """The same join in several orders, each as a text: "abc" joins a and b, then c."""
-    found = {}
+    queries = {}
     for order in orders:
         text = f"{order[0]} {{w}}"
         for position, name in enumerate(order[1:], 1):
             on = [c for pair, c in conditions.items() if name in pair and pair <= set(order[: position + 1])]
             text += f" JOIN {name} {{w}} ON {' AND '.join(on)}" if on else f" CROSS JOIN {name} {{w}}"
-        found["⋈".join(order)] = f"SELECT {select} FROM {text}"
-    return found
+        queries["⋈".join(order)] = f"SELECT {select} FROM {text}"
+    return queries
 
 
 def _pairs(**on: str) -> dict[frozenset[str], str]:
@@ -173,7 +173,7 @@ def pipeline_of(shape: Shape, label: str) -> Pipeline:
 
 
 def measure(
-    pipeline: Pipeline, streams: Sequence[GeneratedStream], window: float, batch: float, least: float
+    pipeline: Pipeline, streams: Sequence[GeneratedStream], window: float, batch: float, min_seconds: float
 ) -> Measured:
     """Fill the windows, then measure. The result is that of the time in which they were filled."""
     # Results of a join are valid for up to a window, too, and their segments a little longer.
@@ -187,7 +187,7 @@ def measure(
     result.close(running.metrics.watermark("q"))
     rows: list[int] = []
     seconds, counted = 0.0, 0
-    while seconds < least or counted < 8:
+    while seconds < min_seconds or counted < 8:
         for stream in streams:
             made[stream.name].append(stream.rows(fill + counted, batch))
         began = time.process_time()
@@ -228,7 +228,7 @@ class _Answer:
 
 def run_shape(shape: Shape, repeat: int) -> list[Figures]:
     """Every plan of a shape: estimated and measured."""
-    found: list[Figures] = []
+    figures: list[Figures] = []
     statistics = statistics_of(shape.streams)
     for label in shape.plans:
         pipeline = pipeline_of(shape, label)
@@ -237,7 +237,7 @@ def run_shape(shape: Shape, repeat: int) -> list[Figures]:
         gc.collect()
         runs = [measure(pipeline, shape.streams, shape.window, shape.batch, LEAST_SECONDS) for _ in range(repeat)]
         best = min(runs, key=lambda item: item.seconds)
-        found.append(
+        figures.append(
             {
                 "plan": label,
                 "predicted_ms": round(1000 * (expected.cost - read), 3),
@@ -247,7 +247,7 @@ def run_shape(shape: Shape, repeat: int) -> list[Figures]:
                 "result": best.result,
             }
         )
-    return found
+    return figures
 
 
 def judged(name: str, plans: list[Figures]) -> Figures:
@@ -268,33 +268,33 @@ def judged(name: str, plans: list[Figures]) -> Figures:
 
 
 def run_costs(repeat: int, say: Callable[[str], None], only: Sequence[str] = ()) -> list[Figures]:
-    found = []
+    verdicts = []
     for name, shape in SHAPES.items():
         if only and name not in only:
             continue
         verdict = judged(name, run_shape(shape, repeat))
         say(f"{name}: {verdict['chosen']}, {verdict['times_best']} times the best")
-        found.append(verdict)
-    return found
+        verdicts.append(verdict)
+    return verdicts
 
 
-def report_costs(found: list[Figures], console: Console) -> None:
+def report_costs(verdicts: list[Figures], console: Console) -> None:
     table = Table(title="costs", title_justify="left")
     heads = ("shape", "plan", "predicted ms/s", "measured ms/s", "predicted rows", "measured rows")
     for head in heads:
         table.add_column(head, justify="left" if head in ("shape", "plan") else "right")
-    for verdict in found:
+    for verdict in verdicts:
         for number, item in enumerate(verdict["plans"]):
             mark = " *" if item["plan"] == verdict["chosen"] else ""
             figures = (f"{item[f'{side}_ms']:.1f}" for side in ("predicted", "measured"))
             rows = (f"{item[f'{side}_rows']:,}" for side in ("predicted", "measured"))
             table.add_row("" if number else verdict["shape"], f"{item['plan']}{mark}", *figures, *rows)
     console.print(table)
-    right = sum(item["right"] for item in found)
+    right = sum(item["right"] for item in verdicts)
     states = [
-        abs(plan["predicted_rows"] / max(plan["measured_rows"], 1) - 1) for item in found for plan in item["plans"]
+        abs(plan["predicted_rows"] / max(plan["measured_rows"], 1) - 1) for item in verdicts for plan in item["plans"]
     ]
     within = sum(error <= 0.15 for error in states)
-    console.print(f"* is what the model chooses: the best or within 20 % of it for {right} of {len(found)} shapes")
+    console.print(f"* is what the model chooses: the best or within 20 % of it for {right} of {len(verdicts)} shapes")
     console.print(f"state within 15 % of what was measured for {within} of {len(states)} plans")
-    console.print(f"equal results of all plans of a shape: {all(item['same_answers'] for item in found)}")
+    console.print(f"equal results of all plans of a shape: {all(item['same_answers'] for item in verdicts)}")

@@ -47,28 +47,28 @@ def nexmark(bench: Bench) -> Figures:
     events = bench.rows or EVENTS
     chosen = _chosen(bench.queries)
     data = write_events(bench.directory / "nexmark", events)
-    found: list[Figures] = []
+    queries: list[Figures] = []
     ours: dict[str, Path] = {}
     for name in chosen:
         text = over_files((EXAMPLES / f"{name}.sql").read_text(), data)
         figures, ours[name] = bench.best(f"{name} strandline", events, lambda p, t=text: _run(bench, t, p))  # type: ignore[misc]
-        found.append({"query": name, "strandline": figures})
-    for figures in found:
+        queries.append({"query": name, "strandline": figures})
+    for figures in queries:
         name = figures["query"]
-        known = SPARK.get(name, "not compared: see the query of the benchmark that it resembles")
-        if isinstance(known, str):
-            figures["note"] = known
+        query = SPARK.get(name, "not compared: see the query of the benchmark that it resembles")
+        if isinstance(query, str):
+            figures["note"] = query
             continue
-        spark, place = bench.best(f"{name} spark alone", events, lambda p, q=known: _alone(bench, q, data, p))  # type: ignore[misc]
+        spark, directory = bench.best(f"{name} spark alone", events, lambda p, q=query: _alone(bench, q, data, p))  # type: ignore[misc]
         ratio = figures["strandline"]["rows_per_s"] / spark["rows_per_s"]
-        same = same_answer(_read(ours[name]), _read(place), known)
+        same = same_answer(_read(ours[name]), _read(directory), query)
         cpu = spark["cpu_seconds"] / figures["strandline"]["cpu_seconds"]
         figures |= {"spark": spark, "ratio": round(ratio, 2), "cpu_ratio": round(cpu, 2), "same_answer": same}
-        figures["note"] = known.note
-    return {"bench": "nexmark", "events": events, "queries": found, "same_answer": None}
+        figures["note"] = query.note
+    return {"bench": "nexmark", "events": events, "queries": queries, "same_answer": None}
 
 
-def _chosen(wanted: Sequence[str]) -> list[str]:
+def _chosen(queries: Sequence[str]) -> list[str]:
     there = sorted((path.stem for path in EXAMPLES.glob("*.sql")), key=_in_order)
     if not there:
         raise StrandlineError(
@@ -76,10 +76,10 @@ def _chosen(wanted: Sequence[str]) -> list[str]:
             code="usage",
             hint="Run this from a clone: they are in examples/nexmark.",
         )
-    for name in wanted:
+    for name in queries:
         if name not in there:
             raise StrandlineError(f'unknown query "{name}"', code="usage", hint=f"Queries are {', '.join(there)}.")
-    return [name for name in there if name in wanted] if wanted else [name for name in there if name in SPARK]
+    return [name for name in there if name in queries] if queries else [name for name in there if name in SPARK]
 
 
 def _in_order(name: str) -> tuple[bool, int, str]:
@@ -90,8 +90,8 @@ def _in_order(name: str) -> tuple[bool, int, str]:
 def write_events(directory: Path, events: int) -> Path:
     """The events as files, a directory per kind."""
     for kind, columns in KINDS.items():
-        place = directory / kind
-        place.mkdir(parents=True, exist_ok=True)
+        kind_directory = directory / kind
+        kind_directory.mkdir(parents=True, exist_ok=True)
         call = SourceCall("nexmark", (kind,), {"events": events, "rate": RATE})
         stream = BaseStream(kind, tuple((name, type_) for name, (type_, _) in columns.items()), call, "date_time")
         source = open_source(stream)
@@ -102,7 +102,7 @@ def write_events(directory: Path, events: int) -> Path:
             zoned = [
                 f.with_type(pa.timestamp("us", "UTC")) if pa.types.is_timestamp(f.type) else f for f in table.schema
             ]
-            pq.write_table(table.cast(pa.schema(zoned)), place / f"{number:03d}.parquet")
+            pq.write_table(table.cast(pa.schema(zoned)), kind_directory / f"{number:03d}.parquet")
     return directory
 
 
@@ -118,19 +118,19 @@ def over_files(text: str, data: Path) -> str:
     return _DECLARED.sub(declared, text)
 
 
-def _run(bench: Bench, text: str, place: Path) -> Cost:
+def _run(bench: Bench, text: str, directory: Path) -> Cost:
     spark = bench.session("ours")
     with measured() as cost:
         database = strandline.connect(spark=spark)
         script = read_script(database, text)
-        for query in start_script(database, script, place / "out", place / "checkpoint"):
+        for query in start_script(database, script, directory / "out", directory / "checkpoint"):
             query.await_end()
     return cost
 
 
-def _alone(bench: Bench, query: Alone, data: Path, place: Path) -> Cost:
+def _alone(bench: Bench, query: Alone, data: Path, directory: Path) -> Cost:
     spark = bench.session("alone")
-    out = str(place / "out" / "q1")
+    out = str(directory / "out" / "q1")
 
     def keep(rows: DataFrame, batch: int) -> None:
         rows.withColumn("batch", F.lit(batch)).write.mode("append").parquet(out)
@@ -142,7 +142,7 @@ def _alone(bench: Bench, query: Alone, data: Path, place: Path) -> Cost:
             files = FILES // query.batches
             streams[kind] = source.option("maxFilesPerTrigger", files).parquet(str(data / kind))
         writer = query.build(streams).writeStream.outputMode(query.mode)
-        writer = writer.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True)
+        writer = writer.option("checkpointLocation", str(directory / "checkpoint")).trigger(availableNow=True)
         if query.mode == "update":
             started = writer.foreachBatch(keep).start()
         else:
@@ -151,9 +151,9 @@ def _alone(bench: Bench, query: Alone, data: Path, place: Path) -> Cost:
     return cost
 
 
-def _read(place: Path) -> pl.DataFrame:
+def _read(directory: Path) -> pl.DataFrame:
     """A result: our `valid_from` and `valid_until`, and Spark's times, as microseconds."""
-    frame = pl.read_parquet(str(place / "out" / "q1" / "*.parquet"))
+    frame = pl.read_parquet(str(directory / "out" / "q1" / "*.parquet"))
     return frame.with_columns(pl.col(pl.Datetime).dt.epoch("us"))
 
 

@@ -58,8 +58,8 @@ def _q3(s: Streams) -> DataFrame:
 def _q5(s: Streams) -> DataFrame:
     hop = F.window("date_time", "10 seconds", "2 seconds")
     counts = _on_time(s["bid"]).groupBy(hop, "auction").agg(F.count("*").alias("num"))
-    most = counts.groupBy("window").agg(F.max(F.struct("num", "auction")).alias("most"))
-    return most.select("most.auction", "most.num", _micros("window.end"))
+    maxima = counts.groupBy("window").agg(F.max(F.struct("num", "auction")).alias("most"))
+    return maxima.select("most.auction", "most.num", _micros("window.end"))
 
 
 def _q7(s: Streams) -> DataFrame:
@@ -78,10 +78,10 @@ def _q8(s: Streams) -> DataFrame:
 
 def _q11(s: Streams) -> DataFrame:
     sessions = _on_time(s["bid"]).groupBy(F.session_window("date_time", "10 seconds"), "bidder")
-    found = sessions.agg(
+    aggregates = sessions.agg(
         F.count("*").alias("bids"), F.min("date_time").alias("first_bid"), F.max("date_time").alias("l")
     )
-    return found.select("bidder", "bids", "first_bid", F.col("l").alias("last_bid"))
+    return aggregates.select("bidder", "bids", "first_bid", F.col("l").alias("last_bid"))
 
 
 def _q12(s: Streams) -> DataFrame:
@@ -124,8 +124,8 @@ def _q15(s: Streams) -> DataFrame:
 
 
 def _q16(s: Streams) -> DataFrame:
-    found = s["bid"].groupBy("channel", F.to_date("date_time").alias("day"))
-    return found.agg(F.date_trunc("minute", F.max("date_time")).alias("minute"), *_counts())
+    groups = s["bid"].groupBy("channel", F.to_date("date_time").alias("day"))
+    return groups.agg(F.date_trunc("minute", F.max("date_time")).alias("minute"), *_counts())
 
 
 def _q17(s: Streams) -> DataFrame:
@@ -133,13 +133,13 @@ def _q17(s: Streams) -> DataFrame:
     price = [
         f("price").alias(f"{n}_price") for n, f in (("min", F.min), ("max", F.max), ("avg", F.avg), ("sum", F.sum))
     ]
-    found = s["bid"].groupBy("auction", F.to_date("date_time").alias("day"))
-    return found.agg(F.count("*").alias("total_bids"), *classes, *price)
+    groups = s["bid"].groupBy("auction", F.to_date("date_time").alias("day"))
+    return groups.agg(F.count("*").alias("total_bids"), *classes, *price)
 
 
 def _q18(s: Streams) -> DataFrame:
-    rest = ("price", "channel", "url", "date_time", "extra")
-    last = s["bid"].groupBy("auction", "bidder").agg(F.max_by(F.struct(*rest), "date_time").alias("last"))
+    columns = ("price", "channel", "url", "date_time", "extra")
+    last = s["bid"].groupBy("auction", "bidder").agg(F.max_by(F.struct(*columns), "date_time").alias("last"))
     return last.select("auction", "bidder", "last.*")
 
 
@@ -155,11 +155,11 @@ def _q20(s: Streams) -> DataFrame:
 
 
 def _q21(s: Streams) -> DataFrame:
-    known = (
+    channel_id = (
         "CASE lower(channel) WHEN 'apple' THEN '0' WHEN 'google' THEN '1' WHEN 'facebook' THEN '2' WHEN 'baidu' "
         "THEN '3' ELSE nullif(regexp_extract(url, '(&|^)channel_id=([^&]*)', 2), '') END AS channel_id"
     )
-    return s["bid"].selectExpr("auction", "bidder", "price", "channel", known).where("channel_id IS NOT NULL")
+    return s["bid"].selectExpr("auction", "bidder", "price", "channel", channel_id).where("channel_id IS NOT NULL")
 
 
 def _q22(s: Streams) -> DataFrame:

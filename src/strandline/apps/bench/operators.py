@@ -127,10 +127,10 @@ def measure(family: Family, state: int, rows: int) -> Figures:
     seconds, results, counted = 0.0, 0, 0
     for number, (batches, watermark) in enumerate(_named(core, slices(family, state, fill + rows))):
         began = time.process_time()
-        found = core.step(batches, watermark)
+        result_count = core.step(batches, watermark)
         if number * BATCH_ROWS >= fill:
             seconds += time.process_time() - began
-            results += found
+            results += result_count
             counted += BATCH_ROWS
     return {
         "rows_per_s": round(counted / seconds),
@@ -161,7 +161,7 @@ def _named(
 
 def run_operators(rows: int | None, repeat: int, say: Callable[[str], None]) -> list[Figures]:
     """Each family at each size of state; of several runs the best counts."""
-    found: list[Figures] = []
+    measurements: list[Figures] = []
     for name, family in FAMILIES.items():
         measure(family, STATES[0], BATCH_ROWS)  # the first use of a library does not count
         for state in STATES:
@@ -169,26 +169,26 @@ def run_operators(rows: int | None, repeat: int, say: Callable[[str], None]) -> 
             runs = [measure(family, state, rows or 1_000_000) for _ in range(repeat)]
             figures = {"operator": name, **max(runs, key=lambda run: run["rows_per_s"])}
             say(f"{name}, {state:,} rows in the window: {figures['rows_per_s']:,} rows/s per core")
-            found.append(figures)
-    return _with_factors(found)
+            measurements.append(figures)
+    return _with_factors(measurements)
 
 
-def _with_factors(found: list[Figures]) -> list[Figures]:
+def _with_factors(measurements: list[Figures]) -> list[Figures]:
     """Slowdown against the join and the aggregate with as many rows in the window."""
-    speed = {(item["operator"], item["window_rows"]): item["rows_per_s"] for item in found}
-    for item in found:
+    speed = {(item["operator"], item["window_rows"]): item["rows_per_s"] for item in measurements}
+    for item in measurements:
         for other in ("join", "aggregate"):
             reference = speed.get((other, item["window_rows"]))
             item[f"times_{other}"] = None if reference is None else round(reference / item["rows_per_s"], 2)
-    return found
+    return measurements
 
 
-def report_operators(found: list[Figures], console: Console) -> None:
+def report_operators(measurements: list[Figures], console: Console) -> None:
     table = Table(title="operators", title_justify="left")
     heads = ("operator", "window rows", "state rows", "rows/s per core", "results per row", "× join", "× aggregate")
     for head in heads:
         table.add_column(head, justify="left" if head == "operator" else "right")
-    for item in found:
+    for item in measurements:
         cells = [item[key] for key in ("window_rows", "state_rows", "rows_per_s", "results_per_row")]
         factors = [item["times_join"], item["times_aggregate"]]
         table.add_row(item["operator"], *("" if cell is None else f"{cell:,}" for cell in (*cells, *factors)))

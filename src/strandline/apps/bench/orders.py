@@ -73,7 +73,7 @@ def run_question(question: BenchQuery, repeat: int) -> Figures:
     statistics = statistics_of(question.streams)
     streams = [made.stream for made in question.streams]
     plan = bound(question.text.replace("{w}", f"{question.window:g}"), question.streams)
-    found: Figures = {"window_s": question.window}
+    figures: Figures = {"window_s": question.window}
     results = set()
     chosen = plan_query("q", plan, PlanningInputs(streams, statistics, load_prices(), 1))
     for name, pipeline in (("text", choose([("q", as_written(plan))], streams, 1)), ("chosen", chosen.physical)):
@@ -82,31 +82,31 @@ def run_question(question: BenchQuery, repeat: int) -> Figures:
         runs = [measure(pipeline, question.streams, question.window, 1.0, LEAST_SECONDS) for _ in range(repeat)]
         best = min(runs, key=lambda run: run.seconds)
         results.add(best.result)
-        found |= {
+        figures |= {
             f"{name}_ms": round(1000 * best.seconds, 2),
             f"{name}_rows": round(best.rows),
             f"{name}_predicted_ms": round(1000 * (expected.cost - sum(e.cost for e in expected.reading.values())), 2),
         }
-    return found | {"ratio": round(found["text_ms"] / found["chosen_ms"], 2), "same_answer": len(results) == 1}
+    return figures | {"ratio": round(figures["text_ms"] / figures["chosen_ms"], 2), "same_answer": len(results) == 1}
 
 
 def run_orders(repeat: int, say: Callable[[str], None], only: Sequence[str] = ()) -> list[Figures]:
-    found = []
+    measurements = []
     for name, question in QUESTIONS.items():
         if only and name not in only:
             continue
         figures = {"query": name, **run_question(question, repeat)}
         say(f"{name}: {figures['ratio']} times")
-        found.append(figures)
-    return found
+        measurements.append(figures)
+    return measurements
 
 
-def report_orders(found: list[Figures], console: Console) -> None:
+def report_orders(measurements: list[Figures], console: Console) -> None:
     table = Table(title="orders of joins", title_justify="left")
     heads = ("query", "window s", "text ms/s", "chosen ms/s", "times", "text state rows", "chosen state rows", "same")
     for head in heads:
         table.add_column(head, justify="left" if head == "query" else "right")
-    for item in found:
+    for item in measurements:
         table.add_row(
             item["query"], f"{item['window_s']:g}", f"{item['text_ms']:,.1f}", f"{item['chosen_ms']:,.1f}",
             f"{item['ratio']:.1f}", f"{item['text_rows']:,}", f"{item['chosen_rows']:,}", str(item["same_answer"]),

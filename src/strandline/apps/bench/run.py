@@ -79,14 +79,14 @@ class Bench:
 
     def _warm_up(self) -> None:
         """A small query first, so that class loading and worker start do not count."""
-        place = self.fresh("warm")
-        data = stream(place / "data", 9, 20_000, 10_000, 100, files=2)
+        directory = self.fresh("warm")
+        data = stream(directory / "data", 9, 20_000, 10_000, 100, files=2)
         if self._kind == "ours":
             sql = "SELECT k, COUNT(*) AS n FROM s WINDOW(RANGE 1 SECOND) GROUP BY k"
-            self.strandline(declare("s", data), sql, place, 10_000)
+            self.strandline(declare("s", data), sql, directory, 10_000)
         else:
             windows = self.read_stream(data, 1).withWatermark("t", "0 seconds").groupBy(F.window("t", "1 second"), "k")
-            self.spark_alone(windows.count(), place)
+            self.spark_alone(windows.count(), directory)
         self.say(f"{'strandline' if self._kind == 'ours' else 'spark alone'} is warm")
 
     def say(self, text: str) -> None:
@@ -101,29 +101,31 @@ class Bench:
         """The best of several runs, and where its results are."""
         runs: list[tuple[Cost, Path]] = []
         for _ in range(self.repeat):
-            place = self.fresh(what.split()[0])
-            cost = run(place)
+            directory = self.fresh(what.split()[0])
+            cost = run(directory)
             self.say(f"{what}: {rows / cost.seconds:,.0f} rows/s ({cost.seconds:.1f} s, {cost.cpu_seconds:.1f} CPU s)")
-            runs.append((cost, place))
-        cost, place = min(runs, key=lambda r: r[0].seconds)
-        return {"what": what, "rows_per_s": round(rows / cost.seconds), **_rounded(asdict(cost))}, place
+            runs.append((cost, directory))
+        cost, directory = min(runs, key=lambda r: r[0].seconds)
+        return {"what": what, "rows_per_s": round(rows / cost.seconds), **_rounded(asdict(cost))}, directory
 
-    def strandline(self, streams: str, sql: str, place: Path, batch_rows: int) -> Cost:
+    def strandline(self, streams: str, sql: str, directory: Path, batch_rows: int) -> Cost:
         """Run a query of ours over files to its end."""
         spark = self.session("ours")
         with measured() as cost:
-            database = strandline.connect(spark=spark, batch_rows=batch_rows, checkpoint=place / "checkpoint")
+            database = strandline.connect(spark=spark, batch_rows=batch_rows, checkpoint=directory / "checkpoint")
             database.sql(streams)
-            query = database.sql(sql, sink=Parquet(place / "out"), name="q")
+            query = database.sql(sql, sink=Parquet(directory / "out"), name="q")
             assert isinstance(query, Query)
             query.await_end()
         return cost
 
-    def spark_alone(self, frame: DataFrame, place: Path, mode: str = "append") -> Cost:
+    def spark_alone(self, frame: DataFrame, directory: Path, mode: str = "append") -> Cost:
         """Run a streaming DataFrame over files to its end."""
         with measured() as cost:
-            writer = frame.writeStream.outputMode(mode).format("parquet").option("path", str(place / "out"))
-            query = writer.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True).start()
+            writer = frame.writeStream.outputMode(mode).format("parquet").option("path", str(directory / "out"))
+            query = (
+                writer.option("checkpointLocation", str(directory / "checkpoint")).trigger(availableNow=True).start()
+            )
             query.awaitTermination()
         return cost
 
@@ -148,8 +150,8 @@ class Bench:
                     conf.set(name, old)
 
 
-def results(place: Path) -> pl.DataFrame:
-    return pl.read_parquet(str(place / "out" / "*.parquet"))
+def results(directory: Path) -> pl.DataFrame:
+    return pl.read_parquet(str(directory / "out" / "*.parquet"))
 
 
 def join(bench: Bench) -> Figures:
@@ -167,7 +169,7 @@ def join(bench: Bench) -> Figures:
         (3, HDFS, "four batches, HDFS-backed state"),
     ):
 
-        def run(place: Path, files: int = files, store: str = store) -> Cost:
+        def run(directory: Path, files: int = files, store: str = store) -> Cost:
             left, right = (
                 bench.read_stream(d, files)
                 .withWatermark("t", "0 seconds")
@@ -175,11 +177,11 @@ def join(bench: Bench) -> Figures:
                 for d, s in ((a, "a"), (b, "b"))
             )
             near = F.expr("ak = bk AND at > bt - INTERVAL 10 SECONDS AND bt > at - INTERVAL 10 SECONDS")
-            wanted = left.join(right, near).select(F.col("ak").alias("k"), "av", "bv")
+            joined = left.join(right, near).select(F.col("ak").alias("k"), "av", "bv")
             with bench.settings(
                 {"spark.sql.shuffle.partitions": "2", "spark.sql.streaming.stateStore.providerClass": store}
             ):
-                return bench.spark_alone(wanted, place)
+                return bench.spark_alone(joined, directory)
 
         theirs.append(bench.best(f"spark ({label})", 2 * rows, run))
     spark, spark_place = max(theirs, key=lambda t: t[0]["rows_per_s"])
@@ -207,12 +209,12 @@ def aggregate(bench: Bench) -> Figures:
     theirs: list[tuple[Figures, Path]] = []
     for files, label in ((10, "one batch"), (3, "four batches")):
 
-        def run(place: Path, files: int = files) -> Cost:
+        def run(run_directory: Path, files: int = files) -> Cost:
             source = bench.read_stream(directory, files).withWatermark("t", "0 seconds")
             hopping = source.groupBy(F.window("t", "10 seconds", "1 second"), "k")
-            wanted = hopping.agg(F.count("*").alias("n"), F.avg("v").alias("a"), F.max("v").alias("m"))
+            aggregated = hopping.agg(F.count("*").alias("n"), F.avg("v").alias("a"), F.max("v").alias("m"))
             with bench.settings({"spark.sql.shuffle.partitions": "2"}):
-                return bench.spark_alone(wanted, place)
+                return bench.spark_alone(aggregated, run_directory)
 
         theirs.append(bench.best(f"spark ({label})", rows, run))
     spark, spark_place = max(theirs, key=lambda t: t[0]["rows_per_s"])
@@ -229,10 +231,10 @@ def _same_windows(ours: pl.DataFrame, theirs: pl.DataFrame) -> bool:
     start, end = (ours.get_column(c).dt.epoch("us") for c in ("valid_from", "valid_until"))
     for at in sorted(theirs.get_column("end").unique())[:-1:7]:
         valid = ours.filter((start < at) & (end >= at)).select("k", "n", "a", "m").sort("k")
-        wanted = theirs.filter(pl.col("end") == at).drop("end").sort("k")
-        if valid.height != wanted.height or not valid.select("k", "n", "m").equals(wanted.select("k", "n", "m")):
+        expected = theirs.filter(pl.col("end") == at).drop("end").sort("k")
+        if valid.height != expected.height or not valid.select("k", "n", "m").equals(expected.select("k", "n", "m")):
             return False
-        if not np.allclose(valid["a"].to_numpy(), wanted["a"].to_numpy(), rtol=1e-12):
+        if not np.allclose(valid["a"].to_numpy(), expected["a"].to_numpy(), rtol=1e-12):
             return False
     return theirs.height > 0
 
@@ -247,14 +249,14 @@ def filter_(bench: Bench) -> Figures:
     theirs: list[tuple[Figures, Path]] = []
     for files, label in ((10, "one batch"), (5, "two batches")):
 
-        def run(place: Path, files: int = files) -> Cost:
-            wanted = bench.read_stream(directory, files).where("v < 0.1").select("k", (F.col("v") * 2).alias("w"))
-            return bench.spark_alone(wanted, place)
+        def run(run_directory: Path, files: int = files) -> Cost:
+            filtered = bench.read_stream(directory, files).where("v < 0.1").select("k", (F.col("v") * 2).alias("w"))
+            return bench.spark_alone(filtered, run_directory)
 
         theirs.append(bench.best(f"spark ({label})", rows, run))
     spark, spark_place = max(theirs, key=lambda t: t[0]["rows_per_s"])
     columns = ["k", "w"]
-    mine, other = (results(place).select(columns).sort(columns) for place in (our_place, spark_place))
+    mine, other = (results(run_directory).select(columns).sort(columns) for run_directory in (our_place, spark_place))
     return _compared("filter", rows, ours, spark, mine.equals(other), {"other spark runs": [t[0] for t in theirs]})
 
 
@@ -345,19 +347,19 @@ def growth(bench: Bench) -> Figures:
         sql = f"SELECT a.k AS k, a.v AS av, b.v AS bv FROM a {window}, b {window} WHERE a.k = b.k"
         states: list[int] = []
 
-        def run(place: Path, declared: str = declare("a", a) + declare("b", b), sql: str = sql) -> Cost:
+        def run(directory: Path, declared: str = declare("a", a) + declare("b", b), sql: str = sql) -> Cost:
             session = bench.session("ours")
             with measured() as cost:
-                database = strandline.connect(spark=session, batch_rows=500_000, checkpoint=place / "checkpoint")
+                database = strandline.connect(spark=session, batch_rows=500_000, checkpoint=directory / "checkpoint")
                 database.sql(declared)
-                query = database.sql(sql, sink=Parquet(place / "out"), name="q")
+                query = database.sql(sql, sink=Parquet(directory / "out"), name="q")
                 assert isinstance(query, Query)
                 while not query.await_end(0.2):
                     states.append(query.metrics()["state_rows"])  # noqa: B023
             return cost
 
-        figures, place = bench.best(f"strandline ({seconds} s windows)", 2 * rows, run)
-        matches = results(place).height
+        figures, directory = bench.best(f"strandline ({seconds} s windows)", 2 * rows, run)
+        matches = results(directory).height
         figures |= {"window_s": seconds, "state_rows": max(states, default=0), "matches": matches}
         figures["us_per_row"] = round(figures["seconds"] * 1e6 / (2 * rows), 3)
         runs.append(figures)
@@ -381,8 +383,8 @@ def orders(bench: Bench) -> Figures:
 
 def shedding(bench: Bench) -> Figures:
     """A join at twice the capacity: without shedding, with it, and with it from the cheapest plan."""
-    found = run_shedding(bench.session("ours"), bench.fresh("shedding"), bench.rows or 300, bench.say)
-    return {"bench": "shedding", "shedding": found, "same_answer": None}
+    figures = run_shedding(bench.session("ours"), bench.fresh("shedding"), bench.rows or 300, bench.say)
+    return {"bench": "shedding", "shedding": figures, "same_answer": None}
 
 
 BENCHES: dict[str, Callable[[Bench], Figures]] = {
@@ -407,11 +409,11 @@ def run_bench(name: str, rows: int | None, repeat: int, console: Console, querie
     directory = Path(tempfile.mkdtemp(prefix="strandline-bench-"))
     bench = Bench(directory, rows, repeat, console, queries)
     try:
-        found = []
+        measurements = []
         for item in BENCHES if name == "all" else [name]:
             console.print(f"{item}: {BENCHES[item].__doc__}", markup=False, highlight=False)
-            found.append(BENCHES[item](bench))
-        return found
+            measurements.append(BENCHES[item](bench))
+        return measurements
     finally:
         bench.close()
         shutil.rmtree(directory, ignore_errors=True)
@@ -434,8 +436,8 @@ def _rounded(figures: Figures) -> Figures:
     return {name: round(value, 2) for name, value in figures.items()}
 
 
-def report(found: list[Figures], console: Console) -> None:
-    for figures in found:
+def report(measurements: list[Figures], console: Console) -> None:
+    for figures in measurements:
         if "operators" in figures:
             report_operators(figures["operators"], console)
             continue

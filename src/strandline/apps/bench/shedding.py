@@ -63,17 +63,17 @@ class Side:
     exact: str
 
 
-def run_shedding(spark: SparkSession, place: Path, seconds: int, say: Say) -> Figures:
+def run_shedding(spark: SparkSession, directory: Path, seconds: int, say: Say) -> Figures:
     """Capacity, and the three ways through twice as much."""
-    scale = _capacity(spark, place, say)
+    scale = _capacity(spark, directory, say)
     say(f"capacity: {scale:.2f} times {', '.join(f'{n} {r:,.0f}' for n, r in RATES.items())} rows per second")
     best = optimum(scale)
     sides = [
-        _run(spark, place / "none", scale, seconds, "without shedding", say),
-        _run(spark, place / "shed", scale, seconds, "with shedding", say, "ALLOW SHEDDING"),
+        _run(spark, directory / "none", scale, seconds, "without shedding", say),
+        _run(spark, directory / "shed", scale, seconds, "with shedding", say, "ALLOW SHEDDING"),
     ]
     with _cheapest_plan():
-        sides.append(_run(spark, place / "cheap", scale, seconds, "from the cheapest plan", say, "ALLOW SHEDDING"))
+        sides.append(_run(spark, directory / "cheap", scale, seconds, "from the cheapest plan", say, "ALLOW SHEDDING"))
     rows = [
         {
             "what": side.what,
@@ -115,28 +115,28 @@ def _planned(db: Database, limited: bool) -> SheddingModel:
     from strandline.sql.binder.binder import bind_query
     from strandline.sql.parser.statements import parse_one
 
-    known: dict[str, StreamStatistics] = db.catalog.statistics()
+    statistics: dict[str, StreamStatistics] = db.catalog.statistics()
     plan = bind_query(parse_one(TEXT), db.catalog)  # type: ignore[arg-type]
-    return SheddingModel(optimize(plan, known, 1e-9 if limited else None), known)
+    return SheddingModel(optimize(plan, statistics, 1e-9 if limited else None), statistics)
 
 
-def _capacity(spark: SparkSession, place: Path, say: Say) -> float:
+def _capacity(spark: SparkSession, directory: Path, say: Say) -> float:
     """The highest scale at which a query without shedding stays in time, to within a tenth."""
     low, high = 0.0, math.inf
     scale = 1.0
     while not low or high / low > STEP:
-        lag = _try(spark, place / f"try-{scale:.2f}", scale)
-        shutil.rmtree(place / f"try-{scale:.2f}", ignore_errors=True)  # gigabytes
+        lag = _try(spark, directory / f"try-{scale:.2f}", scale)
+        shutil.rmtree(directory / f"try-{scale:.2f}", ignore_errors=True)  # gigabytes
         say(f"{scale:.2f} times: {lag:.1f} s behind after {TRY} s")
         low, high = (scale, high) if lag <= BEHIND else (low, scale)
         scale = low * 1.5 if high == math.inf else high / 1.5 if not low else math.sqrt(low * high)
     return low
 
 
-def _try(spark: SparkSession, place: Path, scale: float) -> float:
-    with strandline.connect(spark=spark, checkpoint=place / "checkpoint") as db:
+def _try(spark: SparkSession, directory: Path, scale: float) -> float:
+    with strandline.connect(spark=spark, checkpoint=directory / "checkpoint") as db:
         _declare(db, scale, 1.0, 0, scale)
-        query = db.sql(TEXT, sink=Parquet(place / "out"), name="q")
+        query = db.sql(TEXT, sink=Parquet(directory / "out"), name="q")
         assert isinstance(query, Query)
         time.sleep(TRY)
         return _lag(query, scale)
@@ -160,13 +160,15 @@ def _lag(query: Query, scale: float) -> float:
     return float(left) / (scale * sum(RATES.values()))
 
 
-def _run(spark: SparkSession, place: Path, scale: float, seconds: int, what: str, say: Say, allow: str = "") -> Side:
+def _run(
+    spark: SparkSession, directory: Path, scale: float, seconds: int, what: str, say: Say, allow: str = ""
+) -> Side:
     """Twice the capacity for some seconds, then little."""
     say(f"{what}: twice as much for {seconds} s")
     offered = 2 * scale
-    with strandline.connect(spark=spark, checkpoint=place / "checkpoint") as db:
+    with strandline.connect(spark=spark, checkpoint=directory / "checkpoint") as db:
         _declare(db, CALM * offered, 1 / CALM, seconds, offered)
-        query = db.sql(f"{TEXT} {allow}", sink=Parquet(place / "out"), name="q")
+        query = db.sql(f"{TEXT} {allow}", sink=Parquet(directory / "out"), name="q")
         assert isinstance(query, Query)
         lags: list[float] = []
         half = 0
@@ -181,8 +183,8 @@ def _run(spark: SparkSession, place: Path, scale: float, seconds: int, what: str
                 say(f"  {second} s: {lags[-1]:.1f} s behind, {query.metrics()['rows_out']:,} results {kept or ''}")
         results = (query.metrics()["rows_out"] - half) / (time.monotonic() - at)
         sampling_rates = {item.stream: item.kept for item in query.shedding()}
-        exact = _after(query, place / "out") if allow else ""
-    shutil.rmtree(place, ignore_errors=True)
+        exact = _after(query, directory / "out") if allow else ""
+    shutil.rmtree(directory, ignore_errors=True)
     return Side(what, tuple(lags), results, sampling_rates, exact)
 
 
@@ -197,11 +199,11 @@ def _after(query: Query, out: Path) -> str:
     if since >= until:
         return "not long enough"
     instants = [since + (until - since) * part // 3 for part in (1, 2, 3)]
-    found = pl.scan_parquet(out / "*.parquet")
+    results = pl.scan_parquet(out / "*.parquet")
     for t in instants:
         moment = pl.lit(t).cast(pl.Datetime("us", "UTC"))
         here = (pl.col("valid_from") <= moment) & (pl.col("valid_until") > moment)
-        result = found.filter(here).select("a", "b", "c").collect().sort("a", "b", "c")
+        result = results.filter(here).select("a", "b", "c").collect().sort("a", "b", "c")
         if not result.equals(_joined(query, t).sort("a", "b", "c")):
             return "wrong"
     return f"exact at {len(instants)} instants"

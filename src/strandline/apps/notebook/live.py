@@ -118,19 +118,19 @@ class LiveChart(_Live):
         begin = None
         if self._last is not None and progress < FOREVER:
             begin = to_datetime(progress - int(self._last * 1e6))
-        found: dict[str, list[list[float]]] = {}
+        lines: dict[str, list[list[float]]] = {}
         rows = query.results().to_pylist()
-        known = progress if progress < FOREVER else _last_change(rows)
+        chart_end = progress if progress < FOREVER else _last_change(rows)
         for row in rows:
-            end = min(FOREVER if row[VALID_UNTIL] is None else instant(row[VALID_UNTIL]), known)
+            end = min(FOREVER if row[VALID_UNTIL] is None else instant(row[VALID_UNTIL]), chart_end)
             value = math.nan if row[self._y] is None else float(row[self._y])
             if not math.isfinite(value) or (begin is not None and to_datetime(end) < begin):
                 continue  # JSON has no infinities, and a drawing no place for them
             start = instant(row[VALID_FROM])
             name = "" if self._line is None else str(row[self._line])
             if start < end:
-                found.setdefault(name, []).append([start / 1000, end / 1000, value])
-        self.lines = found
+                lines.setdefault(name, []).append([start / 1000, end / 1000, value])
+        self.lines = lines
 
 
 def _last_change(rows: list[dict[str, Any]]) -> Instant:

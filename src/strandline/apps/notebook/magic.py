@@ -52,14 +52,14 @@ class SqlMagic(Magics):
             return None
 
     def _database(self, options: Any) -> Database:
-        found = self.shell.user_ns.get(options.db)
-        if found is None:
-            found = strandline.connect(engine=options.engine)
-            self.shell.user_ns[options.db] = found
-        if not isinstance(found, Database):
+        database = self.shell.user_ns.get(options.db)
+        if database is None:
+            database = strandline.connect(engine=options.engine)
+            self.shell.user_ns[options.db] = database
+        if not isinstance(database, Database):
             raise StrandlineError(
                 f'the variable "{options.db}" is not a database',
                 code="usage",
                 hint=f"Write {options.db} = strandline.connect(), or name another variable with --db.",
             )
-        return found
+        return database

@@ -120,8 +120,10 @@ def _outputs(query: JoinQuery, costs: Floats, capacity: float) -> Floats:
     per_sampling_rate = query.flows.beta[query.everything]
     whole = np.ones(query.size)
     fits = costs.sum(axis=1) <= capacity * (1 + 1e-12)
-    found = [whole if f else knapsack(per_sampling_rate, c, whole, capacity) for f, c in zip(fits, costs, strict=True)]
-    outputs: Floats = np.array(found) @ per_sampling_rate
+    sampling_rates = [
+        whole if f else knapsack(per_sampling_rate, c, whole, capacity) for f, c in zip(fits, costs, strict=True)
+    ]
+    outputs: Floats = np.array(sampling_rates) @ per_sampling_rate
     return outputs
 
 

@@ -30,11 +30,11 @@ def in_best_order(selections: Sequence[Selection]) -> list[Selection]:
 
 def load(rate: float, selections: Sequence[Selection]) -> float:
     """Seconds of work per second, eq. (12) to (14), in the order given."""
-    found = 0.0
+    work = 0.0
     for selection in selections:
-        found += rate * selection.cost
+        work += rate * selection.cost
         rate *= selection.selectivity
-    return found
+    return work
 
 
 def kept_share(rate: float, selections: Sequence[Selection], capacity: float = 1.0) -> float:

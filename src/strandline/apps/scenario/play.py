@@ -162,25 +162,25 @@ class _Stage:
             until = show_instant(query.progress)
             return Outcome(expect, why=f"{query.name} is complete until {until} only: ADVANCE the watermark first")
         kinds = [column.type for column in query.columns]
-        found = [values_of(row.values(), kinds) for row in query.snapshot(expect.at).to_pylist()]
-        return self._compared(expect, kinds, found)
+        rows = [values_of(row.values(), kinds) for row in query.snapshot(expect.at).to_pylist()]
+        return self._compared(expect, kinds, rows)
 
     def _elements(self, expect: Expect, query: Query) -> Outcome:
         kinds = [column.type for column in query.columns]
-        wanted: list[tuple[Values, Instant, Instant]] = []
+        expected: list[tuple[Values, Instant, Instant]] = []
         for row, values in zip(expect.rows, self._expected(expect.rows, kinds), strict=True):
             assert row.interval is not None
-            wanted.append((values, *row.interval))
-        found = []
+            expected.append((values, *row.interval))
+        actual = []
         for row in query.results().to_pylist():
             start, end = instant(row.pop(VALID_FROM)), row.pop(VALID_UNTIL)
             # Elements beyond the watermark depend on how the input was cut.
             until = min(FOREVER if end is None else instant(end), query.progress)
             if start < until:
-                found.append((values_of(row.values(), kinds), start, until))
-        if _changes(wanted) == _changes(found):
+                actual.append((values_of(row.values(), kinds), start, until))
+        if _changes(expected) == _changes(actual):
             return Outcome(expect)
-        return _difference(expect, [self._line(e) for e in wanted], [self._line(e) for e in found])
+        return _difference(expect, [self._line(e) for e in expected], [self._line(e) for e in actual])
 
     def _aside(self, expect: Expect) -> Outcome:
         stream = self.database.catalog.get(expect.name)
@@ -194,11 +194,11 @@ class _Stage:
         rows = reader.late(stream.name).to_pylist()
         return self._compared(expect, kinds, [values_of(row.values(), kinds) for row in rows])
 
-    def _compared(self, expect: Expect, kinds: Sequence[Type], found: Sequence[Values]) -> Outcome:
-        wanted = self._expected(expect.rows, kinds)
-        if Counter(wanted) == Counter(found):
+    def _compared(self, expect: Expect, kinds: Sequence[Type], actual: Sequence[Values]) -> Outcome:
+        expected = self._expected(expect.rows, kinds)
+        if Counter(expected) == Counter(actual):
             return Outcome(expect)
-        return _difference(expect, map(self._show, wanted), map(self._show, found))
+        return _difference(expect, map(self._show, expected), map(self._show, actual))
 
     def _expected(self, rows: Iterable[ScenarioRow], kinds: Sequence[Type]) -> list[Values]:
         return [cells_of(row, kinds) for row in rows]
@@ -221,8 +221,8 @@ def _changes(elements: Iterable[tuple[Values, Instant, Instant]]) -> Changes:
     return Counter({change: copies for change, copies in changes.items() if copies})
 
 
-def _difference(expect: Expect, wanted: Iterable[str], found: Iterable[str]) -> Outcome:
-    expected, there = Counter(wanted), Counter(found)
+def _difference(expect: Expect, expected_lines: Iterable[str], actual_lines: Iterable[str]) -> Outcome:
+    expected, there = Counter(expected_lines), Counter(actual_lines)
     lines = tuple(sorted(there.elements()))
     return Outcome(
         expect, tuple(sorted((expected - there).elements())), tuple(sorted((there - expected).elements())), lines

@@ -138,10 +138,10 @@ def read_scenario(text: str) -> Scenario:
 
 
 def _lines(text: str) -> Iterator[_Line]:
-    place = 0
+    offset = 0
     for line in text.splitlines(keepends=True):
-        yield _Line(line.rstrip("\n"), place)
-        place += len(line)
+        yield _Line(line.rstrip("\n"), offset)
+        offset += len(line)
 
 
 class _Reader:
@@ -201,15 +201,15 @@ class _Reader:
     def _row(self, line: _Line, elements: bool) -> ScenarioRow:
         text, interval = line.text.split(" -- ")[0] if elements else line.text, None
         if elements:
-            found = list(_INTERVAL.finditer(text))
-            if not found or text[found[-1].end() :].strip():
+            intervals = list(_INTERVAL.finditer(text))
+            if not intervals or text[intervals[-1].end() :].strip():
                 raise ScenarioError(
                     "an element must have a validity interval",
                     code="scenario",
                     hint="Write it after the cells: a | 1  [09:00:00, 09:10:00), or … for an unbounded end.",
                     span=self._span(line),
                 )
-            last = found[-1]
+            last = intervals[-1]
             end = FOREVER if last["end"] in ("…", "...") else self._instant(last["end"], self._span(line))
             interval = (self._instant(last["start"], self._span(line)), end)
             text = text[: last.start()].rstrip().removesuffix("|")
@@ -243,10 +243,10 @@ class _Reader:
 
 def split_cells(text: str) -> list[str]:
     """The cells of a row: between bars, except in quotes; without the comment at the end of the line."""
-    cells, place = [], 0
-    while cell := _CELL.match(text, place):
+    cells, position = [], 0
+    while cell := _CELL.match(text, position):
         cells.append(cell["quoted"] or cell["plain"] or "")
-        place = cell.end()
+        position = cell.end()
         if not cell["bar"]:
             break
     return cells

@@ -78,8 +78,8 @@ def verb(name: str, usage: str, summary: str, *takes: Takes) -> Callable[[Action
 def perform(session: Session, text: str) -> None:
     """Run a dot command."""
     name = text.split(maxsplit=1)[0].rstrip(";")
-    known = VERBS.get(name.lower())
-    if known is None:
+    command = VERBS.get(name.lower())
+    if command is None:
         near = difflib.get_close_matches(name.lower(), VERBS, n=1)
         raise StrandlineError(
             f"unknown command {name}",
@@ -87,7 +87,7 @@ def perform(session: Session, text: str) -> None:
             hint=f"Did you mean {near[0]}?" if near else "`.help` lists the commands; SQL ends with a semicolon.",
             span=Span(text, 0, len(name)),
         )
-    known.act(session, Rest(text, len(name)))
+    command.act(session, Rest(text, len(name)))
 
 
 _HOW: Final = (
@@ -101,19 +101,19 @@ _HOW: Final = (
 
 
 @verb(".help", "[command]", "list commands", "verb")
-def help_(session: Session, rest: Rest) -> None:
-    wanted = [word if word.startswith(".") else f".{word}" for word in rest.words()]
-    known = [VERBS[word] for word in wanted if word in VERBS] or list(VERBS.values())
+def help_(session: Session, arguments: Rest) -> None:
+    names = [word if word.startswith(".") else f".{word}" for word in arguments.words()]
+    commands = [VERBS[word] for word in names if word in VERBS] or list(VERBS.values())
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    for item in known:
+    for item in commands:
         table.add_row(Text(item.usage, style="bold"), item.summary)
     session.show(table)
-    if not wanted:
+    if not names:
         session.show(Text("\n" + _HOW))
 
 
 @verb(".quit", "", "stop all queries and exit; also Ctrl-D, or Ctrl-C at an empty prompt")
-def quit_(session: Session, rest: Rest) -> None:
+def quit_(session: Session, arguments: Rest) -> None:
     session.leaving = True
 
 
@@ -121,7 +121,7 @@ def quit_(session: Session, rest: Rest) -> None:
 
 
 @verb(".queries", "", "list queries with state, rates and progress")
-def queries(session: Session, rest: Rest) -> None:
+def queries(session: Session, arguments: Rest) -> None:
     rows = [_query_row(entry) for entry in session.entries]
     names: tuple[str, ...] = ("id", "name", "state", "in", "out", "rate in", "progress", "query")
     since = [entry.query.kept_since for entry in session.entries]
@@ -155,9 +155,9 @@ def _reached(progress: Instant) -> str:
 
 
 @verb(".streams", "[name]", "list streams and views, or describe one", "stream")
-def streams(session: Session, rest: Rest) -> None:
-    if rest:
-        session.sql(f"DESCRIBE {rest.words()[0]}", look=False)
+def streams(session: Session, arguments: Rest) -> None:
+    if arguments:
+        session.sql(f"DESCRIBE {arguments.words()[0]}", look=False)
         return
     catalog = session.database.catalog
     listings = [listing for listing in (show_streams(catalog), show_views(catalog)) if listing.table.num_rows]
@@ -170,8 +170,8 @@ def streams(session: Session, rest: Rest) -> None:
 
 
 @verb(".functions", "[part of a name]", "list functions and aggregates")
-def functions_(session: Session, rest: Rest) -> None:
-    part = rest.plain().lower()
+def functions_(session: Session, arguments: Rest) -> None:
+    part = arguments.plain().lower()
     rows = [(name, doc) for name, doc in sorted(functions().items()) if part in name]
     if rows:
         session.list(TextTable.text(("function", "meaning"), rows))
@@ -180,8 +180,8 @@ def functions_(session: Session, rest: Rest) -> None:
 
 
 @verb(".metrics", "[q]", "show query metrics", "query")
-def metrics(session: Session, rest: Rest) -> None:
-    entry = _entry(session, rest)
+def metrics(session: Session, arguments: Rest) -> None:
+    entry = _entry(session, arguments)
     entry.meter.look()
     rates = dict(zip(("rate_in", "rate_out"), map(show_rate, entry.meter.rates()), strict=True))
     rows = []
@@ -198,7 +198,7 @@ def _shown(name: str, value: object) -> str:
 
 
 @verb(".log", "", "show the path of Spark's log")
-def log(session: Session, rest: Rest) -> None:
+def log(session: Session, arguments: Rest) -> None:
     path = session.database.log_file
     if path is not None:
         session.say(str(path))
@@ -212,24 +212,24 @@ def log(session: Session, rest: Rest) -> None:
 
 
 @verb(".explain", "[q | SELECT …]", "show the plan of a running query or of a SELECT", "query", "sql")
-def explain(session: Session, rest: Rest) -> None:
-    if len(rest.words()) <= 1:
-        entry = _entry(session, rest)
+def explain(session: Session, arguments: Rest) -> None:
+    if len(arguments.words()) <= 1:
+        entry = _entry(session, arguments)
         session.say(entry.query.explain())
         return
     try:  # blanks in place of the command: positions in the statement are then positions in the input
-        for statement in parse(" " * rest.start + rest.text[rest.start :]):
+        for statement in parse(" " * arguments.start + arguments.text[arguments.start :]):
             explained = ast.Explain(cast(Explained, statement), span=statement.span)
             session.say(str(session.database.execute(explained)))
     except StrandlineError as error:
         if error.span is not None:
-            error.span = replace(error.span, text=rest.text)
+            error.span = replace(error.span, text=arguments.text)
         raise
 
 
 @verb(".graph", "[q]", "draw the plan of a query with its row counts", "query")
-def graph(session: Session, rest: Rest) -> None:
-    entry = _entry(session, rest)
+def graph(session: Session, arguments: Rest) -> None:
+    entry = _entry(session, arguments)
     session.show(draw(entry.query, entry.meter))
 
 
@@ -243,23 +243,23 @@ def graph(session: Session, rest: Rest) -> None:
     "query",
     "form",
 )
-def tail(session: Session, rest: Rest) -> None:
-    words = rest.words()
+def tail(session: Session, arguments: Rest) -> None:
+    words = arguments.words()
     named = bool(words) and words[0].lower() not in (*FORMS, "at")
-    entry = session.find(words[0], rest.span()) if named else session.latest()
-    wanted = words[1:] if named else words
-    if not wanted:
+    entry = session.find(words[0], arguments.span()) if named else session.latest()
+    remaining = words[1:] if named else words
+    if not remaining:
         _look(session, entry, None)
-    elif wanted[0].lower() == "at":
-        _look_back(session, entry, rest, 2 if named else 1)
-    elif wanted[0].lower() in FORMS and len(wanted) == 1:
-        _look(session, entry, cast(Form, wanted[0].lower()))
+    elif remaining[0].lower() == "at":
+        _look_back(session, entry, arguments, 2 if named else 1)
+    elif remaining[0].lower() in FORMS and len(remaining) == 1:
+        _look(session, entry, cast(Form, remaining[0].lower()))
     else:
         raise StrandlineError(
-            f'unknown result format "{wanted[0]}"',
+            f'unknown result format "{remaining[0]}"',
             code="unknown-form",
             hint="Formats are table, changes, rows, and AT TIMESTAMP 'YYYY-MM-DD hh:mm:ss' for a past instant.",
-            span=rest.span(1 if named else 0),
+            span=arguments.span(1 if named else 0),
         )
 
 
@@ -267,18 +267,18 @@ def _look(session: Session, entry: SessionQuery, form: Form | None) -> None:
     session.follow(session, lambda: entry, form or entry.form)
 
 
-def _look_back(session: Session, entry: SessionQuery, rest: Rest, first: int) -> None:
-    span = rest.span(first).to(rest.span(len(rest.words()) - 1))
+def _look_back(session: Session, entry: SessionQuery, arguments: Rest, first: int) -> None:
+    span = arguments.span(first).to(arguments.span(len(arguments.words()) - 1))
     try:
-        session.print_at(entry, _instant(rest, first, span))
+        session.print_at(entry, _instant(arguments, first, span))
     except QueryError as error:  # an instant that is not there yet, or no longer
         error.span = error.span or span
         raise
 
 
-def _instant(rest: Rest, first: int, span: Span) -> Instant:
+def _instant(arguments: Rest, first: int, span: Span) -> Instant:
     """`TIMESTAMP '…'`, a text in or without quotes, or microseconds."""
-    words = rest.words()[first:]
+    words = arguments.words()[first:]
     text = re.sub(r"(?i)^timestamp\b\s*", "", " ".join(words)).strip("'\" ")
     try:
         return int(text) if re.fullmatch(r"-?\d+", text) else instant(text)
@@ -292,38 +292,41 @@ def _instant(rest: Rest, first: int, span: Span) -> Instant:
 
 
 @verb(".last", "[q]", "print the latest result in full", "query")
-def last(session: Session, rest: Rest) -> None:
-    entry = _entry(session, rest)
+def last(session: Session, arguments: Rest) -> None:
+    entry = _entry(session, arguments)
     session.print_now(entry, entry.form, MOST_PRINTED)
 
 
 @verb(".why", "[q]", "explain an empty result: idle sources, a stalled watermark, filters and joins", "query")
-def why(session: Session, rest: Rest) -> None:
-    session.say(_entry(session, rest).query.why())
+def why(session: Session, arguments: Rest) -> None:
+    session.say(_entry(session, arguments).query.why())
 
 
 # ---- running ---------------------------------------------------------------------------------------------------------
 
 
 @verb(".start", "stream", "run the query behind CREATE STREAM … AS, and show its result", "stream")
-def start(session: Session, rest: Rest) -> None:
-    if not rest:
+def start(session: Session, arguments: Rest) -> None:
+    if not arguments:
         raise StrandlineError(
-            ".start needs the name of a stream", code="usage", hint="`.streams` lists them.", span=rest.span()
+            ".start needs the name of a stream", code="usage", hint="`.streams` lists them.", span=arguments.span()
         )
-    name = rest.words()[0].strip('"')
-    session.database.catalog.get(name, rest.span())
+    name = arguments.words()[0].strip('"')
+    session.database.catalog.get(name, arguments.span())
     session.follow(session, lambda: session.start_named(name), None)
 
 
 @verb(".stop", "q", "stop a query; its results stay available", "query")
-def stop(session: Session, rest: Rest) -> None:
-    if not rest:
+def stop(session: Session, arguments: Rest) -> None:
+    if not arguments:
         raise StrandlineError(
-            ".stop needs a query", code="usage", hint="`.queries` lists them, `.stop all` stops all.", span=rest.span()
+            ".stop needs a query",
+            code="usage",
+            hint="`.queries` lists them, `.stop all` stops all.",
+            span=arguments.span(),
         )
-    everything = rest.words() == ["all"]
-    for entry in session.running() if everything else [session.find(rest.words()[0], rest.span())]:
+    everything = arguments.words() == ["all"]
+    for entry in session.running() if everything else [session.find(arguments.words()[0], arguments.span())]:
         if not entry.query.is_running:
             session.say(f"{entry.label} is not running: it is {entry.query.state}")
             continue
@@ -334,21 +337,21 @@ def stop(session: Session, rest: Rest) -> None:
 
 
 @verb(".read", "file.sql", "run the statements of a file, its queries in the background")
-def read(session: Session, rest: Rest) -> None:
-    if not rest:
-        raise StrandlineError(".read needs a file", code="usage", span=rest.span())
-    session.read(Path(rest.plain().strip("'\"")))
+def read(session: Session, arguments: Rest) -> None:
+    if not arguments:
+        raise StrandlineError(".read needs a file", code="usage", span=arguments.span())
+    session.read(Path(arguments.plain().strip("'\"")))
 
 
 @verb(".timing", "[on | off]", "toggle statement timing", "switch")
-def timing(session: Session, rest: Rest) -> None:
-    word = rest.plain().lower()
+def timing(session: Session, arguments: Rest) -> None:
+    word = arguments.plain().lower()
     if word not in ("", "on", "off"):
-        raise StrandlineError(".timing must be on or off", code="usage", span=rest.span())
+        raise StrandlineError(".timing must be on or off", code="usage", span=arguments.span())
     session.timing = word == "on" if word else not session.timing
     session.say(f"timing is {'on' if session.timing else 'off'}")
 
 
-def _entry(session: Session, rest: Rest) -> SessionQuery:
-    words = rest.words()
-    return session.find(words[0], rest.span()) if words else session.latest()
+def _entry(session: Session, arguments: Rest) -> SessionQuery:
+    words = arguments.words()
+    return session.find(words[0], arguments.span()) if words else session.latest()

@@ -40,27 +40,27 @@ class Words(Completer):
         prefix = _WORD.search(before)[0]  # type: ignore[index]
         asked = complete_event.completion_requested
         if before.lstrip().startswith("."):
-            found = self.for_verb(before.lstrip())
+            candidates = self.for_verb(before.lstrip())
             prefix = re.search(r"\S*\Z", before)[0]  # type: ignore[index]
         elif not asked and len(prefix) < _WHILE_TYPING and not re.search(r"\w\.\w*\Z", before):
             return
         else:
-            found = self.for_sql(document.text, before, prefix)
-        for text, kind in found:
+            candidates = self.for_sql(document.text, before, prefix)
+        for text, kind in candidates:
             if text.lower().startswith(prefix.lower()) and text.lower() != prefix.lower():
                 yield Completion(text, -len(prefix), display_meta=kind)
 
     # ---- dot commands ------------------------------------------------------------------------------------------------
 
     def for_verb(self, before: str) -> Iterable[Candidate]:
-        name, blank, rest = before.partition(" ")
+        name, blank, arguments = before.partition(" ")
         if not blank:
             return [Candidate(verb.name, verb.summary) for verb in VERBS.values()]
         verb = VERBS.get(name.lower())
-        return self._arguments(verb, rest) if verb is not None else ()
+        return self._arguments(verb, arguments) if verb is not None else ()
 
-    def _arguments(self, verb: Command, rest: str) -> Iterator[Candidate]:
-        first = " " not in rest.lstrip()
+    def _arguments(self, verb: Command, arguments: str) -> Iterator[Candidate]:
+        first = " " not in arguments.lstrip()
         for kind in verb.takes:
             match kind:
                 case "query" if first:
@@ -76,7 +76,7 @@ class Words(Completer):
                 case "verb" if first:
                     yield from (Candidate(other.name, other.summary) for other in VERBS.values())
                 case "sql" if not first:
-                    yield from self.for_sql(rest, rest, _WORD.search(rest)[0])  # type: ignore[index]
+                    yield from self.for_sql(arguments, arguments, _WORD.search(arguments)[0])  # type: ignore[index]
 
     # ---- SQL ---------------------------------------------------------------------------------------------------------
 
@@ -127,15 +127,15 @@ def _drops(head: list[Token]) -> bool:
 def _streams_named(tokens: list[Token], catalog: Catalog) -> Iterator[tuple[str, Stream]]:
     """The streams that a text reads, by the names it may use for them: their own and aliases."""
     system = SystemTables(catalog)
-    for place, token in enumerate(tokens):
+    for position, token in enumerate(tokens):
         stream: Stream | None = None
-        if place > 1 and tokens[place - 1].value == "." and tokens[place - 2].value.lower() == "sys":
+        if position > 1 and tokens[position - 1].value == "." and tokens[position - 2].value.lower() == "sys":
             stream = system.get(f"{SYSTEM}{token.value}") if f"{SYSTEM}{token.value}" in system else None
         elif token.kind in (Kind.WORD, Kind.QUOTED) and token.value in catalog:
             stream = catalog.get(token.value)
         if stream is not None:
             yield token.value.lower(), stream
-            alias = _alias(tokens, place + 1)
+            alias = _alias(tokens, position + 1)
             if alias is not None:
                 yield alias.lower(), stream
 
@@ -152,8 +152,8 @@ def _alias(tokens: list[Token], at: int) -> str | None:
                 at += 1
             at += 1
         else:
-            known = token.kind is Kind.QUOTED or (token.kind is Kind.WORD and token.keyword not in KEYWORDS)
-            return token.value if known else None
+            is_alias = token.kind is Kind.QUOTED or (token.kind is Kind.WORD and token.keyword not in KEYWORDS)
+            return token.value if is_alias else None
     return None
 
 

@@ -57,9 +57,9 @@ class ResultFollower:
         new = self._frame(came.tables)
         before, progress = self._noted, came.watermark
         self.progress = self._noted = progress
-        self._open, known = pl.concat([self._open, new]), self._open
+        self._open, previously_open = pl.concat([self._open, new]), self._open
         since = self._close_look_since(new, before)
-        self._note_changes(pl.concat([known, new]), since)
+        self._note_changes(pl.concat([previously_open, new]), since)
         self._open = self._open.filter(pl.col(UNTIL) >= progress)
         self._note_rows(self._worth_joining(new, since) if since > before else new)
 
@@ -69,18 +69,18 @@ class ResultFollower:
         valid = self._open.filter((pl.col(FROM) <= at) & (pl.col(UNTIL) > at))
         return valid.select(self.ids)
 
-    def changes(self, most: int) -> tuple[pl.DataFrame, int]:
+    def changes(self, max_rows: int) -> tuple[pl.DataFrame, int]:
         """The latest changes, oldest first, with TIME and CHANGE; and how many there were before them."""
         if self._changes is None:
             return pl.DataFrame(), 0
-        shown = self._changes.tail(most)
+        shown = self._changes.tail(max_rows)
         return shown, self._changes_gone + self._changes.height - shown.height
 
-    def rows(self, most: int) -> tuple[pl.DataFrame, int]:
+    def rows(self, max_rows: int) -> tuple[pl.DataFrame, int]:
         """The latest rows with FROM and UNTIL in the order in which they began; and how many there were before."""
-        known = pl.concat([self._rows, self._live]).sort(FROM, maintain_order=True)
-        shown = known.tail(most)
-        return shown, self._rows_gone + known.height - shown.height
+        all_rows = pl.concat([self._rows, self._live]).sort(FROM, maintain_order=True)
+        shown = all_rows.tail(max_rows)
+        return shown, self._rows_gone + all_rows.height - shown.height
 
     @property
     def rows_seen(self) -> int:
@@ -108,9 +108,9 @@ class ResultFollower:
         net = net_changes(frame.filter(at_hand), self.ids).filter(pl.col(TIME) >= since).select(*self.ids, TIME, CHANGE)
         if self.progress < FOREVER:
             net = net.filter(pl.col(TIME) < self.progress)
-        known = net if self._changes is None else pl.concat([self._changes, net])
-        self._changes = known.tail(KEPT)
-        self._changes_gone += known.height - self._changes.height
+        changes = net if self._changes is None else pl.concat([self._changes, net])
+        self._changes = changes.tail(KEPT)
+        self._changes_gone += changes.height - self._changes.height
 
     def _note_rows(self, new: pl.DataFrame) -> None:
         joined = pl.concat([self._live, new])

@@ -58,5 +58,5 @@ def _style(token: Token, follows: str) -> str:
     return _BY_KIND.get(token.kind, "")
 
 
-def _unfinished(rest: str) -> str:
-    return {"'": "class:text", "/": "class:comment"}.get(rest[:1], "")
+def _unfinished(remaining: str) -> str:
+    return {"'": "class:text", "/": "class:comment"}.get(remaining[:1], "")

@@ -194,15 +194,15 @@ def _complete(buffer: Buffer) -> None:
     if state is not None and state.complete_index is not None:
         buffer.complete_next()
         return
-    found = list(buffer.completer.get_completions(buffer.document, CompleteEvent(completion_requested=True)))
-    if len(found) == 1:
+    completions = list(buffer.completer.get_completions(buffer.document, CompleteEvent(completion_requested=True)))
+    if len(completions) == 1:
         buffer.complete_state = None
-        buffer.apply_completion(found[0])
-    elif common := get_common_complete_suffix(buffer.document, found):
+        buffer.apply_completion(completions[0])
+    elif common := get_common_complete_suffix(buffer.document, completions):
         buffer.insert_text(common)
     elif state is not None:
         buffer.complete_next()
-    elif found:
+    elif completions:
         buffer.start_completion(select_first=False)
 
 

@@ -145,9 +145,9 @@ class Session:
 
     def next_id(self) -> str:
         """A free id, for which no checkpoint has another query."""
-        place, taken = self.database.checkpoint, {entry.id for entry in self.entries}
+        checkpoint, taken = self.database.checkpoint, {entry.id for entry in self.entries}
         free = (name for n in count(1) if (name := f"q{n}") not in taken and self.database.is_free(name))
-        return next(name for name in free if not (place and (place / name).exists()))
+        return next(name for name in free if not (checkpoint and (checkpoint / name).exists()))
 
     # ---- what there is -----------------------------------------------------------------------------------------------
 
@@ -156,8 +156,10 @@ class Session:
         for entry in reversed(self.entries):
             if word.lower() in (entry.id.lower(), entry.query.name.lower()):
                 return entry
-        known = ", ".join(entry.label for entry in self.entries)
-        hint = f"Queries are {known}." if known else "No query was started: type a SELECT, or .start a derived stream."
+        labels = ", ".join(entry.label for entry in self.entries)
+        hint = (
+            f"Queries are {labels}." if labels else "No query was started: type a SELECT, or .start a derived stream."
+        )
         raise QueryError(f'unknown query "{word}"', code="unknown-query", hint=hint, span=span)
 
     def latest(self) -> SessionQuery:
@@ -211,16 +213,16 @@ class Session:
         if self.timing:
             self.say(f"time: {seconds:.3f} s")
 
-    def print_now(self, entry: SessionQuery, form: Form, most: int) -> None:
+    def print_now(self, entry: SessionQuery, form: Form, max_rows: int) -> None:
         """The present result."""
         entry.form = form
         query = entry.query
         if form == "table" and query.ended:
             at = last_row(query)
-            self.show(show_table(query, _payload(query, at), at, most))
+            self.show(show_table(query, _payload(query, at), at, max_rows))
         elif entry.feed is not None:
             entry.feed.look()
-            self.show(show(entry.feed, form, most))
+            self.show(show(entry.feed, form, max_rows))
         else:
             query.pieces()  # raises that there are none, and why
 

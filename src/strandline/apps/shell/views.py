@@ -46,26 +46,26 @@ def _is_momentary(node: Node) -> bool:
             return False
 
 
-def show(feed: ResultFollower, form: Form, most: int) -> RenderableType:
+def show(feed: ResultFollower, form: Form, max_rows: int) -> RenderableType:
     """The newest part of a result, at most this many lines."""
     match form:
         case "table":
-            return show_table(feed.query, feed.snapshot(), feed.progress - 1, most)
+            return show_table(feed.query, feed.snapshot(), feed.progress - 1, max_rows)
         case "changes":
-            frame, earlier = feed.changes(most)
+            frame, earlier = feed.changes(max_rows)
             return show_changes(feed.query, frame, _after(earlier, feed.passed_over))
         case "rows":
-            frame, earlier = feed.rows(most)
+            frame, earlier = feed.rows(max_rows)
             progress = None if feed.query.ended else feed.progress
             return show_rows(feed.query, frame, _after(earlier, feed.passed_over), progress)
 
 
-def show_table(query: Query, frame: pl.DataFrame, at: Instant, most: int) -> RenderableType:
+def show_table(query: Query, frame: pl.DataFrame, at: Instant, max_rows: int) -> RenderableType:
     rows = _ordered(query, frame)
     table = _table([column.name for column in query.columns], query)
-    for row in rows.head(most).iter_rows():
+    for row in rows.head(max_rows).iter_rows():
         table.add_row(*map(_cell, row))
-    more = rows.height - most
+    more = rows.height - max_rows
     count = f"{rows.height:,} row{'' if rows.height == 1 else 's'}"
     parts: list[RenderableType] = [_title(query, f"at {show_instant(at)}, {count}")]
     parts += [table] if rows.height else []
@@ -119,12 +119,12 @@ def _ordered(query: Query, frame: pl.DataFrame) -> pl.DataFrame:
         by.append(column)
         descending.append(down)
         nulls_last.append(last)
-    rest = [c.id for c in query.columns if c.id not in by and c.type.element is None]
-    by += rest
+    remaining_columns = [c.id for c in query.columns if c.id not in by and c.type.element is None]
+    by += remaining_columns
     if not by:
         return frame
-    flags = [False] * len(rest)
-    return frame.sort(by, descending=descending + flags, nulls_last=nulls_last + [True] * len(rest))
+    flags = [False] * len(remaining_columns)
+    return frame.sort(by, descending=descending + flags, nulls_last=nulls_last + [True] * len(remaining_columns))
 
 
 def _asked_order(query: Query) -> Iterable[tuple[str, bool, bool]]:
@@ -158,8 +158,8 @@ def _after(earlier: int, passed_over: bool) -> str:
 
 def _table(heads: Sequence[str], query: Query, before: int = 0) -> Table:
     table = Table(box=None, pad_edge=False, header_style=_HEAD, padding=(0, 2, 0, 0))
-    for place, head in enumerate(heads):
-        index = place - before
+    for position, head in enumerate(heads):
+        index = position - before
         number = 0 <= index < len(query.columns) and is_numeric(query.columns[index].type)
         table.add_column(
             Text(printable(head)), justify="right" if number else "left", no_wrap=True, overflow="ellipsis"

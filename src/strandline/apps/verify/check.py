@@ -63,7 +63,7 @@ def check(
     streams: Sequence[Recorded],
     elements: pl.DataFrame,
     until: Instant = FOREVER,
-    most: int | None = None,
+    max_instants: int | None = None,
 ) -> Verdict:
     """Compare a result, complete for the instants before `until`, at every instant at which it can change."""
     columns = schema(question.plan)
@@ -71,27 +71,27 @@ def check(
         world = Dataset(load_streams(database, streams))
         world = replace(world, begins=world.origin(question.query, question.place))
         start, end = times(elements, FROM), times(elements, UNTIL)
-        known = change_instants(question.query, question.place, world, np.concatenate([start, end]))
-        known = known[known < until]
-        chosen = _thinned(known, most)
+        instants = change_instants(question.query, question.place, world, np.concatenate([start, end]))
+        instants = instants[instants < until]
+        chosen = _thinned(instants, max_instants)
         world = replace(world, latest=int(chosen.max(initial=0)))
         theirs = results(database, world, question.place, question.query, columns, chosen)
         ours = at_instants(elements.drop(FROM, UNTIL), start, end, chosen)
-        found = differences(ours, theirs)
-        if found:
+        mismatches = differences(ours, theirs)
+        if mismatches:
             # A database that decorrelates a query over instants can err in that, and DuckDB 2.0 does where an aggregate
             # without groups is under a set operator. The plain query at one instant decides.
-            doubtful = np.array([item.instant for item in found], dtype=np.int64)
+            doubtful = np.array([item.instant for item in mismatches], dtype=np.int64)
             again = results(database, world, question.place, question.query, columns, doubtful, apart=True)
-            found = differences(ours.filter(pl.col(AT).is_in(doubtful)), again)
+            mismatches = differences(ours.filter(pl.col(AT).is_in(doubtful)), again)
     except Untranslatable as reason:
         return Verdict(question.name, unchecked=str(reason))
     return Verdict(
         question.name,
         instants=len(chosen),
-        known=len(known),
+        known=len(instants),
         answered=theirs["t"].n_unique(),
-        differences=tuple(found),
+        differences=tuple(mismatches),
         rounded=any(c.type == DOUBLE for c in columns),
         columns=tuple(c.name for c in columns),
     )
@@ -103,14 +103,14 @@ def smallest_failing(
     """The fewest rows found for which the local engine and the database differ; None if they agree on all of them."""
     places = [(number, row) for number, recorded in enumerate(streams) for row in range(recorded.rows.height)]
 
-    def kept(wanted: Sequence[tuple[int, int]]) -> list[Recorded]:
+    def kept(positions: Sequence[tuple[int, int]]) -> list[Recorded]:
         masks = [np.zeros(recorded.rows.height, dtype=np.bool_) for recorded in streams]
-        for number, row in wanted:
+        for number, row in positions:
             masks[number][row] = True
         return [recorded.only(mask) for recorded, mask in zip(streams, masks, strict=True)]
 
-    def fails(wanted: Sequence[tuple[int, int]]) -> bool:
-        fewer = kept(wanted)
+    def fails(positions: Sequence[tuple[int, int]]) -> bool:
+        fewer = kept(positions)
         # Cut into single rows as well: some failures show only between batches.
         return any(
             not check(database, question, fewer, rerun(question.plan, fewer, batch_rows=size, shards=shards)).equal
@@ -122,7 +122,7 @@ def smallest_failing(
     return tuple(kept(smallest(places, fails)))
 
 
-def _thinned(instants: Times, most: int | None) -> Times:
-    if most is None or len(instants) <= most:
+def _thinned(instants: Times, max_instants: int | None) -> Times:
+    if max_instants is None or len(instants) <= max_instants:
         return instants
-    return instants[np.unique(np.linspace(0, len(instants) - 1, most).astype(np.int64))]
+    return instants[np.unique(np.linspace(0, len(instants) - 1, max_instants).astype(np.int64))]

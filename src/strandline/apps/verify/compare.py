@@ -50,27 +50,27 @@ def differences(here: pl.DataFrame, there: pl.DataFrame) -> list[Difference]:
     two = there.rename(dict(zip(there.columns, names, strict=True))).cast(kinds)
     signed = pl.concat([one.with_columns(side=pl.lit(1)), two.with_columns(side=pl.lit(-1))])
     left = signed.group_by(names).agg(pl.col("side").sum()).filter(pl.col("side") != 0)
-    found = []
+    mismatches = []
     for (t, *_), rows in sorted(left.partition_by(AT, as_dict=True).items()):
         ours = [row[1:-1] for row in rows.rows() for _ in range(max(row[-1], 0))]
         theirs = [row[1:-1] for row in rows.rows() for _ in range(max(-row[-1], 0))]
         ours, theirs = _without_pairs(ours, theirs)
         if ours or theirs:
-            found.append(Difference(int(t), tuple(ours), tuple(theirs)))
-    return found
+            mismatches.append(Difference(int(t), tuple(ours), tuple(theirs)))
+    return mismatches
 
 
 def _without_pairs(ours: list[Row], theirs: list[Row]) -> tuple[list[Row], list[Row]]:
     """The rest after rows that are equal up to the last digits are paired."""
-    rest = list(theirs)
+    remaining = list(theirs)
     alone = []
     for row in ours:
-        match = next((n for n, other in enumerate(rest) if _same(row, other)), None)
+        match = next((n for n, other in enumerate(remaining) if _same(row, other)), None)
         if match is None:
             alone.append(row)
         else:
-            rest.pop(match)
-    return alone, rest
+            remaining.pop(match)
+    return alone, remaining
 
 
 def _same(one: Row, two: Row) -> bool:

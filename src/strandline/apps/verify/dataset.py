@@ -51,10 +51,10 @@ class NameScope:
 
     def inside(self, query: ast.With) -> NameScope:
         """The place behind the queries of a WITH."""
-        place = self
+        scope = self
         for table in query.tables:
-            place = place.with_query(table.name.name, table.query, table.columns)
-        return place
+            scope = scope.with_query(table.name.name, table.query, table.columns)
+        return scope
 
     def plan(self, query: ast.Query) -> Plan:
         return bind_query(query, self.catalog)
@@ -77,29 +77,29 @@ class Dataset:
     latest: Instant = FOREVER
     begins: Instant | None = None
 
-    def origin(self, query: ast.Query, place: NameScope) -> Instant | None:
+    def origin(self, query: ast.Query, scope: NameScope) -> Instant | None:
         """The first element of any stream that a query reads: before it the query has no result."""
-        read = base_streams(query, place)
-        found = [int(self.rows[name].starts.min()) for name in read if len(self.rows[name].starts)]
-        return min(found, default=None)
+        read = base_streams(query, scope)
+        starts = [int(self.rows[name].starts.min()) for name in read if len(self.rows[name].starts)]
+        return min(starts, default=None)
 
 
-def base_streams(node: ast.Node, place: NameScope) -> tuple[str, ...]:
+def base_streams(node: ast.Node, scope: NameScope) -> tuple[str, ...]:
     """The base streams under a node, directly or through named queries, by lower-case name."""
-    return tuple(dict.fromkeys(_base_streams(node, place)))
+    return tuple(dict.fromkeys(_base_streams(node, scope)))
 
 
-def _base_streams(node: ast.Node, place: NameScope) -> Iterator[str]:
+def _base_streams(node: ast.Node, scope: NameScope) -> Iterator[str]:
     match node:
         case ast.With():
-            place = place.inside(node)
-            yield from _base_streams(node.body, place)
+            scope = scope.inside(node)
+            yield from _base_streams(node.body, scope)
             return
         case ast.StreamTable(name, _, _):
-            named = place.named(name)
+            named = scope.named(name)
             if named is None:
                 yield name.name.lower()
             else:
                 yield from _base_streams(named.query, named.place)
     for child in ast.children(node):
-        yield from _base_streams(child, place)
+        yield from _base_streams(child, scope)

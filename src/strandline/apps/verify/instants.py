@@ -14,75 +14,75 @@ from strandline.sql import ast
 NEVER: Final[Times] = np.zeros(0, dtype=np.int64)
 
 
-def change_instants(query: ast.Query, place: NameScope, world: Dataset, edges: Times) -> Times:
+def change_instants(query: ast.Query, scope: NameScope, world: Dataset, edges: Times) -> Times:
     """Every instant at which the result can change, or at which ours begins or ends, each with the ones just before and
     after. Instants before the first row of all are left out: there is no result yet."""
-    origin = world.origin(query, place)
+    origin = world.origin(query, scope)
     if origin is None:
         return NEVER
-    found = np.concatenate([changes(query, place, world), edges[edges < FOREVER]])
-    around = np.unique(np.concatenate([found - 1, found, found + 1]))
-    wanted: Times = around[around >= origin]
-    return wanted
+    instants = np.concatenate([changes(query, scope, world), edges[edges < FOREVER]])
+    around = np.unique(np.concatenate([instants - 1, instants, instants + 1]))
+    since_origin: Times = around[around >= origin]
+    return since_origin
 
 
-def changes(node: ast.Node, place: NameScope, world: Dataset) -> Times:
+def changes(node: ast.Node, scope: NameScope, world: Dataset) -> Times:
     """A superset of the instants at which the result of a node differs from the instant before."""
     match node:
         case ast.With():
-            return changes(node.body, place.inside(node), world)
+            return changes(node.body, scope.inside(node), world)
         case ast.StreamTable(name, window, _, granularity):
-            named = place.named(name)
+            named = scope.named(name)
             if named is None:
                 rows = world.rows[name.name.lower()]
                 ends = rows.ends[rows.ends < FOREVER]
                 return _seen(window, granularity, np.unique(np.concatenate([rows.starts, ends])))
             return _seen(window, granularity, occasions(named.query, named.place, world, window))
         case ast.QueryTable(query, window, _, granularity):
-            return _seen(window, granularity, occasions(query, place, world, window))
+            return _seen(window, granularity, occasions(query, scope, world, window))
         case ast.Changes(_, query):
             # The row of an aggregate without groups comes with the first row of all, even if that is of another stream.
             first = NEVER if world.begins is None else np.array([world.begins], dtype=np.int64)
-            found = np.concatenate([first, changes(query, place, world)])
-            return np.unique(np.concatenate([found, found + 1]))
+            instants = np.concatenate([first, changes(query, scope, world)])
+            return np.unique(np.concatenate([instants, instants + 1]))
         case _:
-            parts = [changes(child, place, world) for child in ast.children(node)]
+            parts = [changes(child, scope, world) for child in ast.children(node)]
             return np.unique(np.concatenate([NEVER, *parts]))
 
 
-def occasions(query: ast.Query, place: NameScope, world: Dataset, window: ast.Window | None = None) -> Times:
+def occasions(query: ast.Query, scope: NameScope, world: Dataset, window: ast.Window | None = None) -> Times:
     """Instants at which a query has elements for a window: its changes, or once per granule."""
-    found = changes(query, place, world)
-    if window is None or isinstance(window, ast.NowWindow) or not len(found):
-        return found
-    plan = place.plan(query)
+    instants = changes(query, scope, world)
+    if window is None or isinstance(window, ast.NowWindow) or not len(instants):
+        return instants
+    plan = scope.plan(query)
     length = granule(plan)
     if is_point_stream(plan) or length is None:
-        return found
+        return instants
     # A long-lived element occurs in every granule, up to the last instant compared.
-    last = world.latest if world.latest < FOREVER else int(found.max()) + length
-    return np.arange(found.min() // length * length, last + 1, length, dtype=np.int64)
+    last = world.latest if world.latest < FOREVER else int(instants.max()) + length
+    return np.arange(instants.min() // length * length, last + 1, length, dtype=np.int64)
 
 
 def _seen(window: ast.Window | None, granularity: ast.Duration | None, times: Times) -> Times:
     """The changes of something with a window and a granularity, given when elements come."""
     match window:
         case None | ast.NowWindow():
-            found = np.concatenate([times, times + 1])
+            instants = np.concatenate([times, times + 1])
         case ast.RowsWindow():
-            found = np.concatenate([times, times + 1])
+            instants = np.concatenate([times, times + 1])
         case ast.RangeWindow(length, slide):
             step = slide.microseconds if slide else 1
             first = times // step * step + step - 1
-            found = np.concatenate([times, times + 1, first])
+            instants = np.concatenate([times, times + 1, first])
             if length is not None:  # else it lets go of nothing
                 last = (times + length.microseconds) // step * step + step - 1
-                found = np.concatenate([found, last])
+                instants = np.concatenate([instants, last])
         case ast.SessionWindow(_, gap):
-            found = np.concatenate([times, times + 1, times + gap.microseconds])
+            instants = np.concatenate([times, times + 1, times + gap.microseconds])
         case _:
             assert_never(window)
     if granularity is not None:
-        found = -(-found // granularity.microseconds) * granularity.microseconds
-    unique: Times = np.unique(found)
+        instants = -(-instants // granularity.microseconds) * granularity.microseconds
+    unique: Times = np.unique(instants)
     return unique

@@ -163,11 +163,11 @@ class DuckDBOracle:
 
     def bring(self, user: Definition) -> None:
         """Make a function of the user's known, or an aggregate as a function over lists of values."""
-        known = self._users.get(user.name)
-        if known is user:
+        registered = self._users.get(user.name)
+        if registered is user:
             return
         name = f"{self.dialect.prefix}user_{user.name}"
-        if known is not None:
+        if registered is not None:
             self._connection.remove_function(name)
         whole = isinstance(user, UserAggregate)
         takes = [self.dialect.type_name(array_of(kind) if whole else kind) for kind in user.arguments]
@@ -214,7 +214,7 @@ def _over_columns(user: UserFunction) -> Callable[..., pa.Array]:
 def _over_lists(user: UserAggregate) -> Callable[[pa.ChunkedArray], pa.Array]:
     def body(lists: pa.ChunkedArray) -> pa.Array:
         # Value by value, which is slow: the oracle shares no code with the merging of the engine.
-        found = [None if values is None else user.over_values(values) for values in lists.to_pylist()]
-        return pa.array(found, arrow_type(user.returns))
+        aggregates = [None if values is None else user.over_values(values) for values in lists.to_pylist()]
+        return pa.array(aggregates, arrow_type(user.returns))
 
     return body

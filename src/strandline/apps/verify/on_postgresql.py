@@ -162,9 +162,9 @@ class PostgreSQLOracle:
         """Letters beyond ASCII have cases, and are letters at all, only under a suitable collation."""
 
         def first(*names: str) -> str:
-            known = self._connection.execute("SELECT collname FROM pg_collation WHERE collencoding IN (-1, 6)")
-            found = {name for (name,) in known.fetchall()}
-            return next((name for name in names if name in found), "default")
+            cursor = self._connection.execute("SELECT collname FROM pg_collation WHERE collencoding IN (-1, 6)")
+            collations = {name for (name,) in cursor.fetchall()}
+            return next((name for name in names if name in collations), "default")
 
         return postgresql_helpers.collated(first("und-x-icu", "C.utf8"), first("C.utf8", "en_US.utf8", "und-x-icu"))
 
@@ -191,11 +191,11 @@ class PostgreSQLOracle:
     def ask(self, statement: str, columns: Schema) -> pl.DataFrame:
         """The rows of a query, with columns of these types."""
         try:
-            found = self._connection.execute(statement)
+            cursor = self._connection.execute(statement)
             if not columns:
                 return pl.DataFrame()
             shape = {c.id: polars_type(c.type) for c in columns}
-            return pl.DataFrame(found.fetchall(), schema=shape, orient="row")
+            return pl.DataFrame(cursor.fetchall(), schema=shape, orient="row")
         except self._error as error:
             raise Untranslatable(f"PostgreSQL says: {str(error).splitlines()[0]}") from error
 

@@ -46,7 +46,7 @@ class OracleDatabase(Protocol):
 
 def load_streams(database: OracleDatabase, streams: Iterable[Recorded]) -> dict[str, BaseTable]:
     """Load the rows of streams, in order of arrival, into tables; returns the relations by lower-case name."""
-    found: dict[str, BaseTable] = {}
+    tables: dict[str, BaseTable] = {}
     for number, recorded in enumerate(streams, 1):
         table = f"stream{number}"
         named = enumerate(recorded.stream.columns, 1)
@@ -59,14 +59,14 @@ def load_streams(database: OracleDatabase, streams: Iterable[Recorded]) -> dict[
         )
         more = tuple(Column(column_id, column_id, BIGINT) for column_id in ("at_us", "until_us", "seq"))
         database.load(table, (*columns, *more), frame)
-        found[recorded.stream.name.lower()] = BaseTable(table, recorded.times, recorded.ends)
-    return found
+        tables[recorded.stream.name.lower()] = BaseTable(table, recorded.times, recorded.ends)
+    return tables
 
 
 def results(
     database: OracleDatabase,
     world: Dataset,
-    place: NameScope,
+    scope: NameScope,
     query: ast.Query,
     columns: Schema,
     instants: Times,
@@ -78,15 +78,15 @@ def results(
     One statement covers many instants, or, if `apart`, one: that is slower, but leaves the database nothing to
     rearrange between instants.
     """
-    for user in place.catalog.functions.values():
+    for user in scope.catalog.functions.values():
         database.bring(user)
-    translation = Translation(world, place, database.dialect, world.origin(query, place))
+    translation = Translation(world, scope, database.dialect, world.origin(query, scope))
     body = translation.query(query)
-    wanted = tuple(Column(f"c{n}", c.name, c.type) for n, c in enumerate(columns, 1))
-    body = translation.retyped(body, wanted)
+    output_columns = tuple(Column(f"c{n}", c.name, c.type) for n, c in enumerate(columns, 1))
+    body = translation.retyped(body, output_columns)
     for stage in translation.stages:
         _make(database, stage, apart)
-    shape = (_TIME, *wanted)
+    shape = (_TIME, *output_columns)
     parts = [pl.DataFrame(schema={c.id: polars_type(c.type) for c in shape})]
     if not apart:
         database.load("instants", (_NUMBER, _TIME), _numbered(instants))
@@ -113,12 +113,12 @@ def _together(database: OracleDatabase, body: SqlText, first: int, instants: Tim
 
 def _apart(database: OracleDatabase, body: SqlText, instants: Times, shape: Schema) -> pl.DataFrame:
     listed = ", ".join(c.id for c in body.columns)
-    found = []
+    frames = []
     for t in instants.tolist():
         at = f"CAST({t} AS BIGINT)"
         text = body.sql.replace(INSTANT, at)
-        found.append(database.ask(f"SELECT {at} AS t, q.* FROM ({text}) AS q({listed})", shape))
-    return pl.concat([part for part in found if part.height] or found[:1])
+        frames.append(database.ask(f"SELECT {at} AS t, q.* FROM ({text}) AS q({listed})", shape))
+    return pl.concat([part for part in frames if part.height] or frames[:1])
 
 
 def _make(database: OracleDatabase, stage: TranslatedStage, apart: bool) -> None:

@@ -40,8 +40,8 @@ class Recorded:
         """End of a row with a declared interval; else it is valid for its one instant."""
         return times(self.rows, UNTIL) if UNTIL in self.rows.columns else self.times + 1
 
-    def only(self, wanted: Mask) -> Recorded:
-        return replace(self, rows=self.rows.filter(pl.Series(wanted)))
+    def only(self, mask: Mask) -> Recorded:
+        return replace(self, rows=self.rows.filter(pl.Series(mask)))
 
 
 def record(stream: BaseStream, directory: Path, reported_late: pl.DataFrame, count: int | None) -> Recorded:
@@ -60,29 +60,29 @@ def record(stream: BaseStream, directory: Path, reported_late: pl.DataFrame, cou
 def too_late(rows: pl.DataFrame, disorder_us: int, partitions: Sequence[str | None] | None = None) -> Mask:
     """The definition: a row is late if it is older than the latest row before it in its partition by more than the
     disorder; without partitions, than the latest before it."""
-    found = np.zeros(rows.height, dtype=np.bool_)
+    late = np.zeros(rows.height, dtype=np.bool_)
     latest: dict[str | None, int] = {}
     for number, time in enumerate(times(rows, FROM).tolist()):
         partition = partitions[number] if partitions is not None else None
-        found[number] = time < latest.get(partition, time) - disorder_us
+        late[number] = time < latest.get(partition, time) - disorder_us
         latest[partition] = max(time, latest.get(partition, time))
-    return found
+    return late
 
 
 def _read(source: Source, count: int | None) -> tuple[pl.DataFrame, list[str | None], int]:
     """The rows, the partition of each, and the number of rejected ones."""
-    wanted = frozenset(name for name, _ in source.stream.columns)
+    columns = frozenset(name for name, _ in source.stream.columns)
     when = [FROM, UNTIL] if source.stream.has_intervals else [FROM]
-    position, ended, found, rejected = 0, False, 0, 0
+    position, ended, rows_read, rejected = 0, False, 0, 0
     parts: list[pl.DataFrame] = []
     partitions: list[str | None] = []
-    while not ended and (count is None or found < count):
-        after, ended = source.advance(position, ROWS_AT_ONCE if count is None else min(count - found, ROWS_AT_ONCE))
+    while not ended and (count is None or rows_read < count):
+        after, ended = source.advance(position, ROWS_AT_ONCE if count is None else min(count - rows_read, ROWS_AT_ONCE))
         if after == position:
             break
-        for chunk in source.read(position, after, wanted):
+        for chunk in source.read(position, after, columns):
             rejected += chunk.rejected.height
-            found += chunk.rejected.height + chunk.rows.height
+            rows_read += chunk.rejected.height + chunk.rows.height
             partitions += [chunk.partition] * chunk.rows.height
             parts.append(chunk.rows.select(*(name for name, _ in source.stream.columns), *when))
         position = after

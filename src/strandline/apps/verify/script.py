@@ -110,19 +110,19 @@ def _questions(engine: Engine, statements: Sequence[ast.Statement], only: str | 
     script = DeferredStatements(engine)
     script.run(statements)
     resume_point: dict[int, tuple[ast.Query, NameScope]] = {}
-    place = NameScope(engine.catalog)
+    scope = NameScope(engine.catalog)
     judged = as_if_whole(with_definitions(tuple(statements), engine.catalog.functions))
     for statement, whole in zip(statements, judged, strict=True):
         match whole:
             case ast.CreateStreamAs(name, query):
-                resume_point[id(statement)] = query, place
-                place = place.with_query(name.name, query)
+                resume_point[id(statement)] = query, scope
+                scope = scope.with_query(name.name, query)
             case ast.CreateView(name, columns, query):
-                place = place.with_query(name.name, query, columns)
+                scope = scope.with_query(name.name, query, columns)
             case ast.CreateSink(_, _, query) | ast.Allowing(query):  # results are judged here, and whole
-                resume_point[id(statement)] = query, place
+                resume_point[id(statement)] = query, scope
             case query if isinstance(query, ast.Query):
-                resume_point[id(statement)] = query, place
+                resume_point[id(statement)] = query, scope
     questions = [
         QueryUnderTest(bound.name, query, bound.plan, stand)
         for bound in script.queries
@@ -140,13 +140,17 @@ def _questions(engine: Engine, statements: Sequence[ast.Statement], only: str | 
 
 
 def _run(
-    engine: Engine, questions: Sequence[QueryUnderTest], place: Path, seconds: float | None, note: Callable[[str], None]
+    engine: Engine,
+    questions: Sequence[QueryUnderTest],
+    directory: Path,
+    seconds: float | None,
+    note: Callable[[str], None],
 ) -> list[VerifyCase]:
     queries: dict[str, Query] = {}
     places: dict[str, Path] = {}
     bound = [BoundQuery(question.name, question.plan, sink=Memory(keep=None)) for question in questions]
     for number, group in enumerate(connected_groups(bound)):
-        checkpoint = place / f"run{number}"
+        checkpoint = directory / f"run{number}"
         for query in engine.start(group, checkpoint):
             queries[query.name], places[query.name] = query, checkpoint
     _wait(list(queries.values()), seconds, note)

@@ -24,16 +24,16 @@ _PLACES: Final = (
 
 def installed() -> Path | None:
     """The directory with the newest server programs of this machine, if there are any."""
-    found = shutil.which("initdb")
-    if found is not None:
-        return Path(found).resolve().parent
-    places = [place for pattern in _PLACES for place in Path("/").glob(pattern.lstrip("/"))]
-    usable = [place for place in places if (place / "initdb").exists()]
+    initdb = shutil.which("initdb")
+    if initdb is not None:
+        return Path(initdb).resolve().parent
+    places = [directory for pattern in _PLACES for directory in Path("/").glob(pattern.lstrip("/"))]
+    usable = [directory for directory in places if (directory / "initdb").exists()]
     return max(usable, key=_version, default=None)
 
 
-def _version(place: Path) -> int:
-    return int("".join(filter(str.isdigit, place.parent.name)) or 0)
+def _version(directory: Path) -> int:
+    return int("".join(filter(str.isdigit, directory.parent.name)) or 0)
 
 
 @contextmanager
@@ -66,8 +66,8 @@ def _owner() -> str | None:
     """User of the server: PostgreSQL refuses to run as root."""
     if os.geteuid() != 0:
         return None
-    known = {entry.pw_name for entry in pwd.getpwall()}
-    return next((name for name in ("postgres", "nobody") if name in known), None)
+    users = {entry.pw_name for entry in pwd.getpwall()}
+    return next((name for name in ("postgres", "nobody") if name in users), None)
 
 
 def _run(command: list[Any], owner: str | None) -> None:

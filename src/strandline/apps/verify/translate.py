@@ -109,8 +109,8 @@ class Translation:
                 assert_never(query)
 
     @contextmanager
-    def at_place(self, place: NameScope) -> Iterator[None]:
-        before, self.place = self.place, place
+    def at_place(self, scope: NameScope) -> Iterator[None]:
+        before, self.place = self.place, scope
         yield
         self.place = before
 
@@ -141,9 +141,9 @@ class Translation:
             body, places = self.select_with(query, listed)
         else:
             body = self.query(query)
-            found = [listed_position(item.value, body.columns) for item in order]
-            places = [place for place in found if place is not None]
-        keys = ", ".join(f"o.c{place}{sort_direction(item)}" for place, item in zip(places, order, strict=True))
+            positions = [listed_position(item.value, body.columns) for item in order]
+            places = [position for position in positions if position is not None]
+        keys = ", ".join(f"o.c{position}{sort_direction(item)}" for position, item in zip(places, order, strict=True))
         columns = ", ".join(f"f.{c.id}" for c in body.columns)
         ranked = f"SELECT o.*, rank() OVER (ORDER BY {keys}) AS place FROM ({body.sql}) AS o"
         return SqlText(f"SELECT {columns} FROM ({ranked}) AS f WHERE f.place <= {limit}", body.columns)
@@ -154,11 +154,11 @@ class Translation:
         places: list[int] = []
         more: list[ast.Item] = []
         for value in values:
-            place = listed_position(value, whole.columns)
-            if place is None:
+            position = listed_position(value, whole.columns)
+            if position is None:
                 more.append(ast.Item(value, None, span=value.span))
-                place = len(whole.columns) + len(more)
-            places.append(place)
+                position = len(whole.columns) + len(more)
+            places.append(position)
         if not more:
             return whole, places
         wider = self.select(replace(select, items=(*select.items, *more)), None, False)
@@ -166,8 +166,8 @@ class Translation:
 
     def branches(self, query: ast.Query, parts: Iterable[ast.Query]) -> list[SqlText]:
         """The operands of a set operator, with columns of the common types."""
-        wanted = schema(self.place.plan(query))
-        columns = tuple(replace(column, id=f"c{n}") for n, column in enumerate(wanted, 1))
+        common_columns = schema(self.place.plan(query))
+        columns = tuple(replace(column, id=f"c{n}") for n, column in enumerate(common_columns, 1))
         return [self.retyped(self.query(part), columns) for part in parts]
 
     def retyped(self, text: SqlText, columns: Schema) -> SqlText:
@@ -279,12 +279,12 @@ class Translation:
         return self._staged[id(query)]
 
     def entry(
-        self, held: SqlText, shown: str, known: str | None, span: Span, time: str | None = None
+        self, held: SqlText, shown: str, stream: str | None, span: Span, time: str | None = None
     ) -> tuple[str, Scope]:
         alias = self.name("t")
         visible = tuple(Column(f"{alias}.{c.id}", c.name, VARCHAR if c.type == NULL else c.type) for c in held.columns)
         by = next((c.id for c in visible if c.name == time), None)
-        return f"({held.sql}) AS {alias}", Scope((Relation(shown, visible, known, span, time_column=by),))
+        return f"({held.sql}) AS {alias}", Scope((Relation(shown, visible, stream, span, time_column=by),))
 
     def held(self, table: str, columns: Schema, window: ast.Window | None, arrived: bool) -> str:
         """The rows of a table that a window holds at the instant. Rows of one instant are ordered by arrival or, where
@@ -435,8 +435,8 @@ class Texts(Scalars):
         if value is not None and (user is not None or value.type == NULL):
             value = cast_to(value, VARCHAR if user is None else user.arguments[0])
         given = None if value is None else self.dialect.sql(value)
-        wanted = None if node.filter is None else self.dialect.sql(inside.condition(node.filter))
-        part = Aggregated(given, node.distinct, wanted, tuple(order), parameter)
+        condition = None if node.filter is None else self.dialect.sql(inside.condition(node.filter))
+        part = Aggregated(given, node.distinct, condition, tuple(order), parameter)
         if user is not None:
             return ColumnRef(self.dialect.user_aggregate(user, part), kind)
         return ColumnRef(self.dialect.aggregate(function.name, None if value is None else value.type, part), kind)
