@@ -225,8 +225,8 @@ class StageOutput:
         facts = {fragment: asdict(counts) for fragment, counts in self.counts.items()}
         self.for_driver.append(Message("operators", "", DRIVER, facts=facts))
         if self.profiler.edges:
-            found = {name: edge.to_json() for name, edge in self.profiler.edges.items()}
-            self.for_driver.append(Message("measured", "", DRIVER, facts=found))
+            edges = {name: edge.to_json() for name, edge in self.profiler.edges.items()}
+            self.for_driver.append(Message("measured", "", DRIVER, facts=edges))
 
 
 def _by_shard(route: physical.ExchangeTo, frame: pl.DataFrame, shards: int) -> Iterable[tuple[int, pl.DataFrame]]:

@@ -66,12 +66,12 @@ class TopKOperator(Operator):
         order: tuple[SortKey, ...],
         limit: int | None,
         schema: Schema,
-        place: Column | None = None,
+        rank_column: Column | None = None,
     ) -> None:
-        self.partition, self.order, self.place = partition, order, place
+        self.partition, self.order, self.place = partition, order, rank_column
         self.limit = NO_LIMIT if limit is None else limit
         self.shape = frame_schema(schema)
-        self.named = list(frame_schema(schema if place is None else (*schema, place)))
+        self.named = list(frame_schema(schema if rank_column is None else (*schema, rank_column)))
         self.watermark: Instant = BEFORE_ALL
         self.valid = SortedLog(UNTIL)
 
