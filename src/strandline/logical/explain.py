@@ -79,11 +79,11 @@ def show_expression(expression: Expression, around: int = 0) -> str:
             return f"CAST({show_expression(operand)} AS {kind})"
 
 
-def _show_infix(function: str, first: Expression, rest: list[Expression], around: int) -> str:
+def _show_infix(function: str, first: Expression, operands: list[Expression], around: int) -> str:
     """Operands with the operator between them; all operators lean to the left, so only the first needs no more."""
     level = _INFIX[function]
     word = function.upper() if function.isalpha() else function
-    shown = (show_expression(first, level), *(show_expression(item, level + 1) for item in rest))
+    shown = (show_expression(first, level), *(show_expression(item, level + 1) for item in operands))
     text = f" {word} ".join(shown)
     return f"({text})" if level < around else text
 
@@ -124,8 +124,8 @@ def show_order(partition: tuple[str, ...], order: tuple[SortKey, ...]) -> str:
     return f"by {', '.join(map(show_sort_key, order))}{item}"
 
 
-def show_rank(place: Column, partition: tuple[str, ...], order: tuple[SortKey, ...], limit: int | None) -> str:
-    return f"{place.id} {show_order(partition, order)}{'' if limit is None else f', up to {limit}'}"
+def show_rank(column: Column, partition: tuple[str, ...], order: tuple[SortKey, ...], limit: int | None) -> str:
+    return f"{column.id} {show_order(partition, order)}{'' if limit is None else f', up to {limit}'}"
 
 
 def show_outputs(outputs: tuple[tuple[Column, Expression], ...]) -> str:
