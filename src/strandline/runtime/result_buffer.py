@@ -37,7 +37,7 @@ class ResultChunks:
 
 
 class ResultBuffer:
-    """The elements of a result, in chunks as they were delivered, and at most about `most` of them.
+    """The elements of a result, in chunks as they were delivered, and at most about `limit` of them.
 
     Law  snapshot(kept, t) = snapshot(delivered, t) for every instant t from `since` on
     Law  what is valid at `since` begins where it began, also if its first chunks are older

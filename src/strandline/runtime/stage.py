@@ -68,8 +68,8 @@ def operator_for(node: Node) -> Operator:
             return InsertStreamOperator()
         case physical.TopK(partition, order, limit, source):
             return TopKOperator(partition, order, limit, physical.schema(source))
-        case physical.Rank(place, partition, order, most, source):
-            return TopKOperator(partition, order, most, physical.schema(source), place)
+        case physical.Rank(rank_column, partition, order, max_rank, source):
+            return TopKOperator(partition, order, max_rank, physical.schema(source), rank_column)
         case physical.TopKPrefilter(partition, order, limit, range_us, slide_us, _):
             return TopKPrefilterOperator(partition, order, limit, range_us, slide_us)
         case physical.OuterHashJoin(kind, left_keys, right_keys, condition, left, right, mark):

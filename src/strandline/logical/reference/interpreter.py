@@ -125,9 +125,9 @@ class _Interpreter:
             case TopRows(partition, order, limit, source):
                 ranked = self._ranked(partition, order, source, t)
                 return [row for row, rank in ranked if rank <= limit]
-            case Rank(column, partition, order, most, source):
+            case Rank(column, partition, order, max_rank, source):
                 ranked = self._ranked(partition, order, source, t)
-                return [{**row, column.id: rank} for row, rank in ranked if most is None or rank <= most]
+                return [{**row, column.id: rank} for row, rank in ranked if max_rank is None or rank <= max_rank]
             case Filter(predicate, source):
                 return [row for row in self.at(source, t) if evaluate(predicate, row) is True]
             case Map(outputs, source):

@@ -49,7 +49,7 @@ class _Elements:
 
 class TopKOperator(Operator):
     """Top-k with ties: keep the first `limit` rows in an order, or of each partition, and the ties of the last of them;
-    with a column for the `place`, also their rank.
+    with a `rank_column`, also their rank.
 
     Law    snapshot(out, t) = the rows of snapshot(in, t) that fewer than `limit` rows precede
     State  the elements that may still enter the top k: those preceded by fewer than `limit` that end no earlier; and
