@@ -77,13 +77,13 @@ def _constants(bits: int) -> tuple[int, int]:
 
 
 def pi(bits: int) -> int:
-    most = -(-bits // 256) * 256
-    return _constants(most)[0] >> (most - bits)
+    precision = -(-bits // 256) * 256
+    return _constants(precision)[0] >> (precision - bits)
 
 
 def ln2(bits: int) -> int:
-    most = -(-bits // 256) * 256
-    return _constants(most)[1] >> (most - bits)
+    precision = -(-bits // 256) * 256
+    return _constants(precision)[1] >> (precision - bits)
 
 
 def _exp_series(x: int, bits: int) -> int:
@@ -134,9 +134,9 @@ def sin_cos_fixed(x: Real, bits: int) -> tuple[int, int]:
     wide = bits + max(0, numerator.bit_length() - denominator.bit_length()) + 8
     angle, half_turn = fixed(x, wide), pi(wide)
     quarters = (4 * angle + half_turn) // (2 * half_turn)
-    rest = (2 * angle - quarters * half_turn) >> (wide - bits + 1)
-    square = rest * rest >> bits
-    sine = _alternating(rest, square, 2, bits)
+    remainder = (2 * angle - quarters * half_turn) >> (wide - bits + 1)
+    square = remainder * remainder >> bits
+    sine = _alternating(remainder, square, 2, bits)
     cosine = _alternating(1 << bits, square, 1, bits)
     return ((sine, cosine), (cosine, -sine), (-sine, -cosine), (-cosine, sine))[quarters % 4]
 
@@ -243,8 +243,8 @@ def _exact_power(x: float, y: float) -> tuple[int, int] | None:
     odd, exponent = numerator >> twos, twos - (denominator.bit_length() - 1)
     count, roots = y.as_integer_ratio()
     if odd == 1:
-        whole, rest = divmod(exponent * count, roots)
-        return None if rest else (1, whole)
+        whole, remainder = divmod(exponent * count, roots)
+        return None if remainder else (1, whole)
     while roots > 1:
         root = math.isqrt(odd)
         if root * root != odd or exponent % 2:

@@ -140,9 +140,9 @@ def read_with_digest(path: Path, kind: DocumentKind, expected: str | None = None
     return json.loads(content), own
 
 
-def other_format(path: Path, found: str, expected: int) -> CheckpointError:
+def other_format(path: Path, actual: str, expected: int) -> CheckpointError:
     return CheckpointError(
-        f"{path} has format {found}, this version of strandline reads format {expected}",
+        f"{path} has format {actual}, this version of strandline reads format {expected}",
         code="checkpoint-version",
         hint="Finish the query with the version of strandline that began it, or start over with a new checkpoint.",
     )

@@ -60,9 +60,9 @@ class StrandlineError(Exception):
                 "code": str(code),
                 "hint": str() | None as hint,
                 "detail": str() | None as detail,
-                "span": None | [str(), int(), int()] as place,
+                "span": None | [str(), int(), int()] as position,
             } if name in _CLASSES:
-                span = None if place is None else Span(*place)
+                span = None if position is None else Span(*position)
                 return _CLASSES[name](message, code=code, hint=hint, detail=detail, span=span)
         raise ValueError("not a strandline error")
 

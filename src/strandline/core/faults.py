@@ -117,10 +117,10 @@ def name_place(error: StrandlineError, places: Iterable[str | os.PathLike[str]])
     fails without its name."""
     if error.code != "disk-full" or _MEASURED in (error.detail or ""):
         return error
-    usages = {str(place): usage for place in places if (usage := _usage(str(place))) is not None}
+    usages = {str(path): usage for path in places if (usage := _usage(str(path))) is not None}
     if not usages:
         return error
-    fullest = min(usages, key=lambda place: usages[place][1].free)
+    fullest = min(usages, key=lambda path: usages[path][1].free)
     detail = " ".join(filter(None, (error.detail, _free_space(fullest))))
     return QueryError(f"{error.message}: {fullest}", code=error.code, detail=detail, hint=error.hint)
 
@@ -173,19 +173,19 @@ def _disk_error(fault: _DiskFault, path: str | None, message: str) -> Strandline
 
 def _free_space(path: str) -> str | None:
     """Free space of the file system of a path."""
-    if (known := _usage(path)) is None:
+    if (directory_usage := _usage(path)) is None:
         return None
-    place, usage = known
-    return f"({usage.free / 2**20:,.1f} {_MEASURED} {usage.total / 2**20:,.1f} MiB at {place})"
+    directory, usage = directory_usage
+    return f"({usage.free / 2**20:,.1f} {_MEASURED} {usage.total / 2**20:,.1f} MiB at {directory})"
 
 
 def _usage(path: str) -> tuple[Path, shutil._ntuple_diskusage] | None:
     """The file system of a path, by its nearest directory that exists."""
-    place = Path(path)
+    directory = Path(path)
     try:
-        while not place.exists() and place != place.parent:
-            place = place.parent
-        return place, shutil.disk_usage(place)
+        while not directory.exists() and directory != directory.parent:
+            directory = directory.parent
+        return directory, shutil.disk_usage(directory)
     except OSError:
         return None
 

@@ -147,21 +147,21 @@ class Query:
         last row if no row will follow."""
         kept = self._kept()
         progress = kept.watermark
-        wanted = self._running.metrics.now(self.name, progress) if at is None else instant(at)
-        if wanted >= progress:
+        snapshot_time = self._running.metrics.now(self.name, progress) if at is None else instant(at)
+        if snapshot_time >= progress:
             raise QueryError(
-                f"the result of {self.name} at {show_instant(wanted)} is not complete yet",
+                f"the result of {self.name} at {show_instant(snapshot_time)} is not complete yet",
                 code="not-complete",
                 hint=f"It is complete for instants before {show_instant(progress)}.",
             )
-        if wanted < kept.since:
+        if snapshot_time < kept.since:
             raise QueryError(
-                f"the result of {self.name} at {show_instant(wanted)} is no longer retained",
+                f"the result of {self.name} at {show_instant(snapshot_time)} is no longer retained",
                 code="no-longer-kept",
                 hint=f"It is retained from {show_instant(kept.since)} on. {self._remedy()}",
             )
         frame = self._frame(kept)
-        valid = frame.filter((pl.col(FROM) <= wanted) & (pl.col(UNTIL) > wanted))
+        valid = frame.filter((pl.col(FROM) <= snapshot_time) & (pl.col(UNTIL) > snapshot_time))
         return in_form(to_result(valid, self.columns).select([c.name for c in self.columns]), form)
 
     def changes(self, form: Form = "arrow") -> Any:

@@ -236,9 +236,9 @@ def _fraction(call: AggregateCall) -> float:
 
 
 def _between(values: list[float], fraction: float) -> float:
-    place = fraction * (len(values) - 1)
-    low, high = values[math.floor(place)], values[math.ceil(place)]
-    return low if low == high else low + (place - math.floor(place)) * (high - low)  # infinities have no difference
+    rank = fraction * (len(values) - 1)
+    low, high = values[math.floor(rank)], values[math.ceil(rank)]
+    return low if low == high else low + (rank - math.floor(rank)) * (high - low)  # infinities have no difference
 
 
 def _dispersion(call: AggregateCall, given: list[Any]) -> float | None:

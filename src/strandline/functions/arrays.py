@@ -27,8 +27,8 @@ def _array_rule(types: Types) -> tuple[Types, Type] | None:
 
 
 def _subscript_rule(types: Types) -> tuple[Types, Type] | None:
-    array, place = types
-    return ((array, BIGINT), array.element) if array.element is not None and widens(place, BIGINT) else None
+    array, index_type = types
+    return ((array, BIGINT), array.element) if array.element is not None and widens(index_type, BIGINT) else None
 
 
 def _cardinality_rule(types: Types) -> tuple[Types, Type] | None:
@@ -51,8 +51,8 @@ def _to_string_rule(types: Types) -> tuple[Types, Type] | None:
 # ---- meaning ---------------------------------------------------------------------------------------------------------
 
 
-def _element_at(array: tuple[Any, ...], place: int) -> Value:
-    result: Value = array[place - 1] if 1 <= place <= len(array) else None
+def _element_at(array: tuple[Any, ...], index: int) -> Value:
+    result: Value = array[index - 1] if 1 <= index <= len(array) else None
     return result
 
 
@@ -75,9 +75,9 @@ def _to_string(array: tuple[str | None, ...] | None, separator: str | None, null
 # ---- over columns ----------------------------------------------------------------------------------------------------
 
 
-def _subscript(_: Call, array: pl.Expr, place: pl.Expr) -> pl.Expr:
+def _subscript(_: Call, array: pl.Expr, index: pl.Expr) -> pl.Expr:
     return let(
-        (array, place),
+        (array, index),
         lambda a, i: a.list.get(pl.when(i.is_between(1, a.list.len().cast(pl.Int64))).then(i - 1), null_on_oob=True),
     )
 

@@ -32,8 +32,8 @@ def scaled(value: pl.Expr, kind: Type) -> pl.Expr:
 
 def fitted(value: pl.Expr, kind: Type) -> pl.Expr:
     """The opposite of `unscaled`; NULL where an integer has too many digits."""
-    most = 10**kind.precision - 1
-    return scaled(within(value, -most, most, pl.Int128()), kind)
+    max_value = 10**kind.precision - 1
+    return scaled(within(value, -max_value, max_value, pl.Int128()), kind)
 
 
 def total(call: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
@@ -47,13 +47,15 @@ def total(call: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
     if shift == 0:  # a sum that wraps around has more than 38 digits, too
         return fitted(left + right, call.type)
     # Beyond 38 digits even an operand may overflow where the sum does not: add the digits that both have first.
-    power, most = power_of_ten(shift), 10 ** (MAX_PRECISION - shift)
+    power, bound = power_of_ten(shift), 10 ** (MAX_PRECISION - shift)
     common = let(
         (left, right),
         lambda a, b: b // power,
         lambda a, b, high: b - high * power,
         lambda a, b, high, low: a + high,
-        lambda a, b, high, low, total: pl.when(total.is_between(wide(-most), wide(most - 1))).then(total * power + low),
+        lambda a, b, high, low, total: pl.when(total.is_between(wide(-bound), wide(bound - 1))).then(
+            total * power + low
+        ),
     )
     return fitted(common, call.type)
 
@@ -61,8 +63,8 @@ def total(call: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
 def product(call: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
     if sum(argument.type.precision for argument in call.arguments) <= MAX_PRECISION:
         return scaled(left * right, call.type)
-    most = wide(10**call.type.precision - 1)
-    product = let((left, right), lambda a, b: pl.when((b == 0) | (a.abs() <= most // b.abs())).then(a * b))
+    max_value = wide(10**call.type.precision - 1)
+    product = let((left, right), lambda a, b: pl.when((b == 0) | (a.abs() <= max_value // b.abs())).then(a * b))
     return scaled(product, call.type)
 
 

@@ -149,15 +149,15 @@ def _readable(function: str, read: Callable[..., object], *places: int) -> Calla
 
     def check(arguments: Sequence[Expression]) -> None:
         texts: list[str] = []
-        for place, argument in enumerate(arguments[1:], 1):
+        for position, argument in enumerate(arguments[1:], 1):
             if not isinstance(argument, Literal):
-                what = "the pattern" if place == 1 else f"argument {place + 1}"
-                raise FunctionError(f"{what} of {function} must be a text literal", "Write it in quotes.", place)
+                what = "the pattern" if position == 1 else f"argument {position + 1}"
+                raise FunctionError(f"{what} of {function} must be a text literal", "Write it in quotes.", position)
             texts.append("" if argument.value is None else str(argument.value))
         if any(isinstance(argument, Literal) and argument.value is None for argument in arguments[1:]):
             return
         try:
-            read(*(texts[place - 1] for place in places if place <= len(texts)))
+            read(*(texts[position - 1] for position in places if position <= len(texts)))
         except RegexError as error:
             where = "at its end" if error.at >= len(texts[0]) else f"at {texts[0][error.at : error.at + 10]}"
             raise FunctionError(f"invalid pattern {where}: {error.message}", argument=1) from None

@@ -78,13 +78,13 @@ _BOUNDARY: Final = "\1"
 
 def _set_of(text: str) -> Ranges:
     """The characters of a text such as `A-Za-z_`."""
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     at = 0
     while at < len(text):
         ranged = text[at + 1 : at + 2] == "-"
-        found.append((ord(text[at]), ord(text[at + 2] if ranged else text[at])))
+        ranges.append((ord(text[at]), ord(text[at + 2] if ranged else text[at])))
         at += 3 if ranged else 1
-    return _union(found)
+    return _union(ranges)
 
 
 def _union(ranges: Iterable[tuple[int, int]]) -> Ranges:
@@ -98,13 +98,13 @@ def _union(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def _complement(ranges: Ranges) -> Ranges:
-    found: list[tuple[int, int]] = []
+    gaps: list[tuple[int, int]] = []
     at = 0
     for low, high in _union((*ranges, _SURROGATES)):
         if at < low:
-            found.append((at, low - 1))
+            gaps.append((at, low - 1))
         at = high + 1
-    return (*found, (at, _LAST)) if at <= _LAST else tuple(found)
+    return (*gaps, (at, _LAST)) if at <= _LAST else tuple(gaps)
 
 
 def _either_case(ranges: Ranges) -> Ranges:
@@ -251,38 +251,42 @@ class _Reader:
     def repeated(self) -> _Piece:
         start = self.at
         piece = self.atom()
-        while (found := self.quantifier()) is not None:
-            text, least, most = found
+        while (quantifier := self.quantifier()) is not None:
+            text, min_repeats, max_repeats = quantifier
             if not piece.repeatable:
                 raise RegexError("quantifier without an operand", start)
-            if piece.may_be_empty and piece.has_groups and most != 1:
+            if piece.may_be_empty and piece.has_groups and max_repeats != 1:
                 # What the group holds after a last, empty turn is not the same everywhere.
                 raise RegexError("a repeated part that may be empty cannot have a capturing group; use (?:…)", start)
-            states = piece.states * max(least + 1, most or 0)
-            piece = _Piece(piece.text + text, states, False, piece.may_be_empty or least == 0, piece.has_groups)
+            states = piece.states * max(min_repeats + 1, max_repeats or 0)
+            piece = _Piece(piece.text + text, states, False, piece.may_be_empty or min_repeats == 0, piece.has_groups)
             if piece.states > MOST_STATES:
                 raise RegexError("too large after its repetitions are expanded", start)
         return piece
 
     def quantifier(self) -> tuple[str, int, int | None] | None:
         """How often, as it is written, and as numbers: at least, and at most if there is a bound."""
-        for symbol, least, bound in (("*", 0, None), ("+", 1, None), ("?", 0, 1)):
+        for symbol, min_repeats, bound in (("*", 0, None), ("+", 1, None), ("?", 0, 1)):
             if self.accept(symbol):
-                return symbol + self.lazy(), least, bound
+                return symbol + self.lazy(), min_repeats, bound
         if not (self.sees("{") and self.pattern[self.at + 1 : self.at + 2].isdecimal()):
             return None
         start = self.at
         self.next()
-        least = self.number()
-        most: int | None = least
+        min_repeats = self.number()
+        max_repeats: int | None = min_repeats
         if self.accept(","):
-            most = self.number() if not self.sees("}") else None
+            max_repeats = self.number() if not self.sees("}") else None
         if not self.accept("}"):
             raise RegexError("braces {} not balanced", start)
-        if max(least, most or 0) > MOST_REPEATS or (most is not None and most < least):
+        if max(min_repeats, max_repeats or 0) > MOST_REPEATS or (max_repeats is not None and max_repeats < min_repeats):
             raise RegexError(f"invalid repetition count: expected {{min,max}}, at most {MOST_REPEATS}", start)
-        bounds = f"{{{least}}}" if most == least else f"{{{least},{'' if most is None else most}}}"
-        return bounds + self.lazy(), least, most
+        bounds = (
+            f"{{{min_repeats}}}"
+            if max_repeats == min_repeats
+            else f"{{{min_repeats},{'' if max_repeats is None else max_repeats}}}"
+        )
+        return bounds + self.lazy(), min_repeats, max_repeats
 
     def lazy(self) -> str:
         return "?" if self.accept("?") else ""
@@ -374,19 +378,19 @@ class _Reader:
     def bracket(self, start: int) -> Ranges:
         """`[…]` after its opening: characters, ranges and classes."""
         negated = self.accept("^")
-        found: list[tuple[int, int]] = []
+        ranges: list[tuple[int, int]] = []
         first = True
         while first or not self.sees("]"):
             first = False
             if self.at >= len(self.pattern):
                 raise RegexError("brackets [] not balanced", start)
-            found += self.bracket_item()
+            ranges += self.bracket_item()
         self.next()
         # Of either case before it is negated: [^s] is neither s nor S. Nothing is added afterwards: it holds the long
         # s, whose upper case is S.
         if not negated:
-            return _union(found)
-        return _complement((*found, (10, 10)) if self.lines else _union(found))
+            return _union(ranges)
+        return _complement((*ranges, (10, 10)) if self.lines else _union(ranges))
 
     def bracket_item(self) -> Ranges:
         start = self.at

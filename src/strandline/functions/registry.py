@@ -42,8 +42,8 @@ def resolve(name: str, types: Sequence[Type]) -> Resolved:
     function = FUNCTIONS.get(ALIASES.get(key, key))
     if function is None:
         raise FunctionError(f"function {key} does not exist", suggestion(key, (*FUNCTIONS, *ALIASES)))
-    most = len(types) if function.max_arguments is None else function.max_arguments
-    if not function.min_arguments <= len(types) <= most:
+    max_arguments = len(types) if function.max_arguments is None else function.max_arguments
+    if not function.min_arguments <= len(types) <= max_arguments:
         raise FunctionError(f"{key} does not take {_count(len(types))}", f"Write {function.usage}.")
     signature = function.rule(tuple(types))
     if signature is None:

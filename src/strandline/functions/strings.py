@@ -81,7 +81,7 @@ def _nth_part(parts: Sequence[str], number: int) -> str | None:
 
 def _translation(old: str, new: str) -> dict[str, str]:
     """What becomes of each character of `old`: the one at its place in `new`, or nothing if there is none."""
-    pairs = ((character, new[place : place + 1]) for place, character in enumerate(old))
+    pairs = ((character, new[index : index + 1]) for index, character in enumerate(old))
     return dict(reversed(list(pairs)))  # of several, the first counts
 
 
@@ -295,7 +295,7 @@ def _characters(codes: pl.Series) -> pl.Series:
     lead = np.select(longer[::-1], [0xF0, 0xE0, 0xC0], 0)
     columns = [lead | code >> 6 * (size - 1)]
     columns += [
-        np.where(size > place, 0x80 | (code >> 6 * np.maximum(size - 1 - place, 0)) & 0x3F, 0) for place in (1, 2, 3)
+        np.where(size > byte, 0x80 | (code >> 6 * np.maximum(size - 1 - byte, 0)) & 0x3F, 0) for byte in (1, 2, 3)
     ]
     used = np.arange(4) < size[:, None]
     content = np.stack(columns, axis=1).astype(np.uint8)[used]

@@ -213,12 +213,12 @@ class Catalog:
     def add(self, stream: Stream, span: Span | None = None) -> None:
         if stream.name.lower().startswith(SYSTEM):
             raise _reserved(stream.name, span)
-        known = self._streams.get(stream.name.lower())
-        if known is not None:
+        existing = self._streams.get(stream.name.lower())
+        if existing is not None:
             raise CatalogError(
-                f'{known.word} "{known.name}" already exists',
+                f'{existing.word} "{existing.name}" already exists',
                 code="stream-exists",
-                hint=f"Choose another name, or DROP {known.word.upper()} {known.name} first.",
+                hint=f"Choose another name, or DROP {existing.word.upper()} {existing.name} first.",
                 span=span,
             )
         self._streams[stream.name.lower()] = stream
@@ -232,8 +232,8 @@ class Catalog:
 
     def replace_view(self, view: DerivedStream, running: Sequence[Dependent] = (), span: Span | None = None) -> None:
         """Replace a view that nothing reads."""
-        known = self._streams.get(view.name.lower())
-        if not (isinstance(known, DerivedStream) and known.is_view):
+        existing = self._streams.get(view.name.lower())
+        if not (isinstance(existing, DerivedStream) and existing.is_view):
             self.add(view, span)
             return
         if view.name.lower() in _folded(view.reads):
@@ -243,7 +243,7 @@ class Catalog:
                 hint="REPLACE removes the old view: write its query into the new one.",
                 span=span,
             )
-        self._refuse_dependants(known, running, f"DROP VIEW {known.name} CASCADE, then CREATE VIEW.", span)
+        self._refuse_dependants(existing, running, f"DROP VIEW {existing.name} CASCADE, then CREATE VIEW.", span)
         self._streams[view.name.lower()] = view
 
     def drop(
@@ -269,10 +269,10 @@ class Catalog:
         left: list[Dependant] = [*(s for s in self if isinstance(s, DerivedStream) and s is not stream), *running]
         levels: list[list[Dependant]] = []
         names = {stream.name.lower()}
-        while found := [item for item in left if names & _folded(item.reads)]:
-            levels.append(found)
-            left = [item for item in left if item not in found]
-            names = {item.name.lower() for item in found if isinstance(item, DerivedStream)}
+        while level := [item for item in left if names & _folded(item.reads)]:
+            levels.append(level)
+            left = [item for item in left if item not in level]
+            names = {item.name.lower() for item in level if isinstance(item, DerivedStream)}
         return levels
 
     def _refuse_dependants(self, stream: Stream, running: Sequence[Dependent], hint: str, span: Span | None) -> None:

@@ -204,10 +204,10 @@ class _Decorrelation:
     ) -> Plan:
         """Join the one row of the right, and compute the value from it, or what the value is `otherwise`."""
         assert apply.column is not None and apply.value is not None, "a value has a column"
-        found = Column(self.ids.fresh("found"), "found", BOOLEAN)
+        mark = Column(self.ids.fresh("found"), "found", BOOLEAN)
         predicate = self.resolve(conjunction(tuple(conditions)) or TRUE)
-        marked = Map((*pass_on(schema(right)), (found, TRUE)), right)
-        is_found = Call("not", (Call("is_null", (ColumnRef(found.id, BOOLEAN),), BOOLEAN),), BOOLEAN)
+        marked = Map((*pass_on(schema(right)), (mark, TRUE)), right)
+        is_found = Call("not", (Call("is_null", (ColumnRef(mark.id, BOOLEAN),), BOOLEAN),), BOOLEAN)
         kind = apply.value.type
         case = Case(((is_found, apply.value),), Literal(None, kind) if otherwise is None else otherwise, kind)
         self.values[apply.column.id] = self.resolve(case)

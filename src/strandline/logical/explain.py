@@ -52,8 +52,8 @@ def show_expression(expression: Expression, around: int = 0) -> str:
             return _show_literal(value, kind == INTERVAL)
         case ColumnRef(id, _):
             return id
-        case Call("and" | "or" as function, (first, *rest), _):
-            return _show_infix(function, first, rest, around)
+        case Call("and" | "or" as function, (first, *operands), _):
+            return _show_infix(function, first, operands, around)
         case Call(function, (left, right), _) if function in _INFIX:
             return _show_infix(function, left, [right], around)
         case Call("not", (operand,), _):
@@ -64,8 +64,8 @@ def show_expression(expression: Expression, around: int = 0) -> str:
             return f"~{show_expression(operand, 8)}"
         case Call("is_null", (operand,), _):
             return f"{show_expression(operand, 8)} IS NULL"
-        case Call("[]", (array, place), _):
-            return f"{show_expression(array, 8)}[{show_expression(place)}]"
+        case Call("[]", (array, index), _):
+            return f"{show_expression(array, 8)}[{show_expression(index)}]"
         case Call("in", (operand, *options), _):
             return f"{show_expression(operand, 8)} IN ({', '.join(map(show_expression, options))})"
         case Call(function, arguments, _):
@@ -79,11 +79,11 @@ def show_expression(expression: Expression, around: int = 0) -> str:
             return f"CAST({show_expression(operand)} AS {kind})"
 
 
-def _show_infix(function: str, first: Expression, rest: list[Expression], around: int) -> str:
+def _show_infix(function: str, first: Expression, operands: list[Expression], around: int) -> str:
     """Operands with the operator between them; all operators lean to the left, so only the first needs no more."""
     level = _INFIX[function]
     word = function.upper() if function.isalpha() else function
-    shown = (show_expression(first, level), *(show_expression(item, level + 1) for item in rest))
+    shown = (show_expression(first, level), *(show_expression(item, level + 1) for item in operands))
     text = f" {word} ".join(shown)
     return f"({text})" if level < around else text
 
@@ -124,8 +124,8 @@ def show_order(partition: tuple[str, ...], order: tuple[SortKey, ...]) -> str:
     return f"by {', '.join(map(show_sort_key, order))}{item}"
 
 
-def show_rank(place: Column, partition: tuple[str, ...], order: tuple[SortKey, ...], limit: int | None) -> str:
-    return f"{place.id} {show_order(partition, order)}{'' if limit is None else f', up to {limit}'}"
+def show_rank(column: Column, partition: tuple[str, ...], order: tuple[SortKey, ...], limit: int | None) -> str:
+    return f"{column.id} {show_order(partition, order)}{'' if limit is None else f', up to {limit}'}"
 
 
 def show_outputs(outputs: tuple[tuple[Column, Expression], ...]) -> str:
@@ -168,8 +168,8 @@ def show_node(plan: Plan) -> str:
             return f"Changes {kind}"
         case TopRows(partition, order, limit, _):
             return f"TopRows {limit} {show_order(partition, order)}"
-        case Rank(place, partition, order, limit, _):
-            return f"Rank {show_rank(place, partition, order, limit)}"
+        case Rank(column, partition, order, limit, _):
+            return f"Rank {show_rank(column, partition, order, limit)}"
         case Filter(predicate, _):
             return f"Filter {show_expression(predicate)}"
         case Map(outputs, _):

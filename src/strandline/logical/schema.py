@@ -16,8 +16,8 @@ def schema(plan: Plan) -> Schema:
     match plan:
         case logical.Scan(_, _, columns):
             return columns
-        case logical.Rank(place, _, _, _, source):
-            return (*schema(source), place)
+        case logical.Rank(rank_column, _, _, _, source):
+            return (*schema(source), rank_column)
         case logical.Map(outputs, _):
             return tuple(column for column, _ in outputs)
         case logical.Join() | logical.OuterJoin():

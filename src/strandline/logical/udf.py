@@ -105,8 +105,8 @@ class UserAggregate:
 
     @property
     def bodies(self) -> tuple[Callable[..., Any], ...]:
-        known = (self.initialize, self.merge, self.evaluate)
-        return known if self.inverse is None else (*known, self.inverse)
+        functions = (self.initialize, self.merge, self.evaluate)
+        return functions if self.inverse is None else (*functions, self.inverse)
 
     def __str__(self) -> str:
         # The content of a checkpoint depends on whether there is an inverse.
@@ -210,15 +210,17 @@ def _returned(who: str, result: object, rows: int, declared: Type) -> pa.Array:
     return _in_type(who, _array(who, result, rows), arrow_type(declared), str(declared))
 
 
-def _in_type(who: str, array: pa.Array, wanted: pa.DataType, name: str | None = None) -> pa.Array:
-    if pa.types.is_null(wanted) and name is None:
+def _in_type(who: str, array: pa.Array, expected_type: pa.DataType, name: str | None = None) -> pa.Array:
+    if pa.types.is_null(expected_type) and name is None:
         return array  # of a state of which nothing was known
-    if not _close(array.type, wanted):
-        raise _wrong(who, f"{array.type} and not {name or wanted}", f"Cast it: pc.cast(result, {wanted}).")
+    if not _close(array.type, expected_type):
+        raise _wrong(
+            who, f"{array.type} and not {name or expected_type}", f"Cast it: pc.cast(result, {expected_type})."
+        )
     try:
-        return array.cast(wanted)
+        return array.cast(expected_type)
     except pa.ArrowInvalid as error:
-        what = f"a value that is not a {name or wanted}: {error}"
+        what = f"a value that is not a {name or expected_type}: {error}"
         raise _wrong(who, what, "Cast it before returning it.") from None
 
 
@@ -274,4 +276,4 @@ def user_functions(tree: object) -> dict[str, Definition]:
             below = [getattr(tree, item.name) for item in fields(tree)]
         case _:
             return {}
-    return {name: found for part in below for name, found in user_functions(part).items()}
+    return {name: definition for part in below for name, definition in user_functions(part).items()}

@@ -62,10 +62,10 @@ def _compare_elements(left: Any, right: Any) -> int:
     return compare(left, right)
 
 
-def best(values: list[Any], wanted: int) -> Value:
+def best(values: list[Any], sign: int) -> Value:
     best: Value = values[0]
     for value in values[1:]:
-        if compare(value, best) == wanted:
+        if compare(value, best) == sign:
             best = value
     return best
 
@@ -223,15 +223,15 @@ def _parse_double(text: str) -> float | None:
 
 
 def _is_number(text: str) -> bool:
-    found = re.fullmatch(NUMBER_TEXT, text)
-    return found is not None and bool(found[2] or found[3])
+    match = re.fullmatch(NUMBER_TEXT, text)
+    return match is not None and bool(match[2] or match[3])
 
 
 def _parse_decimal(text: str, kind: Type) -> Decimal | None:
-    found = re.fullmatch(NUMBER_TEXT, text)
-    if found is None or not (found[2] or found[3]):
+    match = re.fullmatch(NUMBER_TEXT, text)
+    if match is None or not (match[2] or match[3]):
         return None
-    sign, whole, fraction, exponent = found[1], found[2], found[3] or "", _bounded_int(found[4] or "0")
+    sign, whole, fraction, exponent = match[1], match[2], match[3] or "", _bounded_int(match[4] or "0")
     digits = (whole + fraction).lstrip("0")
     leading = len(digits) - len(fraction) + exponent  # how many digits are before the point
     if not digits or leading < -kind.scale:
@@ -245,11 +245,11 @@ def _parse_decimal(text: str, kind: Type) -> Decimal | None:
 
 def _parse_timestamp(text: str, zoned: bool) -> datetime | None:
     """An ISO text; without a zone it is UTC. Digits below a microsecond are rounded, as in PostgreSQL."""
-    found = re.fullmatch(TIMESTAMP_TEXT, text)
-    if found is None:
+    match = re.fullmatch(TIMESTAMP_TEXT, text)
+    if match is None:
         return None
-    year, month, day, hour, minute, second = (int(part or 0) for part in found.groups()[:6])
-    fraction, sign, zone_hour, zone_minute = found[7] or "", found[8], int(found[9] or 0), int(found[10] or 0)
+    year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
+    fraction, sign, zone_hour, zone_minute = match[7] or "", match[8], int(match[9] or 0), int(match[10] or 0)
     if zone_hour > 23 or zone_minute > 59:
         return None
     micros = int(fraction[:6].ljust(6, "0")) + (fraction[6:7] >= "5")

@@ -103,18 +103,18 @@ class EdgeMetrics:
     @staticmethod
     def of(frame: pl.DataFrame, requested_metrics: MetricSet) -> EdgeMetrics:
         start, end = times(frame, FROM), times(frame, UNTIL)
-        found = EdgeMetrics()
+        metrics = EdgeMetrics()
         if STARTS in requested_metrics:
-            found = replace(found, starts=Starts(len(start), int(start.min()), int(start.max())))
+            metrics = replace(metrics, starts=Starts(len(start), int(start.min()), int(start.max())))
         if LENGTHS in requested_metrics:
             lasting = (end - start)[end < FOREVER]
-            found = replace(found, lengths=Lengths(len(lasting), float(lasting.sum(dtype=np.float64))))
+            metrics = replace(metrics, lengths=Lengths(len(lasting), float(lasting.sum(dtype=np.float64))))
         if GRANULES in requested_metrics:
-            found = replace(found, granules=Granules.of(start, end))
+            metrics = replace(metrics, granules=Granules.of(start, end))
         if VALUES in requested_metrics:
             payload = [name for name in frame.columns if not name.startswith("@")]
-            found = replace(found, values={name: Sketch.of(frame.get_column(name)) for name in payload})
-        return found
+            metrics = replace(metrics, values={name: Sketch.of(frame.get_column(name)) for name in payload})
+        return metrics
 
     def merged(self, other: EdgeMetrics) -> EdgeMetrics:
         return EdgeMetrics(
@@ -180,8 +180,8 @@ class Measurements:
     requested_metrics: MetricSet = ()  # of the last batch
     edges: EdgeMetricsByName = field(default_factory=dict)
 
-    def after(self, requested_metrics: MetricSet, found: EdgeMetricsByName) -> Measurements:
+    def after(self, requested_metrics: MetricSet, edges: EdgeMetricsByName) -> Measurements:
         """Add the statistics of a batch. Newly requested ones restart: a rate over unmeasured time would be too low."""
         fresh = [metric for metric in requested_metrics if metric not in self.requested_metrics]
         kept = {name: edge.without(fresh) for name, edge in self.edges.items()} if fresh else self.edges
-        return Measurements(requested_metrics, merge_edges(kept, found))
+        return Measurements(requested_metrics, merge_edges(kept, edges))

@@ -40,26 +40,28 @@ def ingest(
     status = before.get(stream.name) or SourceStatus(stream.name)
     if piece.sampling_rates or status.rate_history:
         status = replace(status, rate_history=with_setting(status.rate_history, status.high, piece.sampling_rates))
-    known = source.partitions(piece.end)
+    source_partitions = source.partitions(piece.end)
     if piece.start > piece.begin:
         # The first piece goes on with the counts; the others bring theirs and know only how far time had come.
         reached = SourceStatus(
             stream.name, high=status.high, partitions=status.partitions, rate_history=status.rate_history
         )
-        if known is None:
+        if source_partitions is None:
             before_it = piece.arrived if stream.time_column is None else source.latest(piece.begin, piece.start)
             reached = replace(reached, high=max(status.high, before_it))
         status = reached
-    if known is not None:
-        partitions = {name: status.partitions.get(name, BEFORE_ALL) for name in known}
-        status = replace(status, partitions=partitions, resting=tuple(name for name, rests in known.items() if rests))
+    if source_partitions is not None:
+        partitions = {name: status.partitions.get(name, BEFORE_ALL) for name in source_partitions}
+        status = replace(
+            status, partitions=partitions, resting=tuple(name for name, rests in source_partitions.items() if rests)
+        )
     floor = _floor(pipeline, stream.name, before)
     fragments = [f for f in pipeline.at(0) if ports(f.root)[0].name == f"source:{stream.name}"]
-    wanted = frozenset(c.name for f in fragments for c in ports(f.root)[0].columns) - {WEIGHT}
+    columns = frozenset(c.name for f in fragments for c in ports(f.root)[0].columns) - {WEIGHT}
     out.profiler = EdgeProfiler(piece.requested_metrics)
     if piece.start < piece.end:
         began = working_seconds()
-        for chunk in source.read(piece.start, piece.end, wanted):
+        for chunk in source.read(piece.start, piece.end, columns):
             out.count_reading(stream.name, chunk.rows.height, working_seconds() - began)
             status = replace(status, read=status.read + chunk.count, high=max(status.high, chunk.reached))
             if chunk.rejected.height:
@@ -172,8 +174,8 @@ def _tell_time(status: SourceStatus, stream: BaseStream, floor: Instant, piece: 
 
 def _floor(pipeline: Pipeline, stream: str, before: Mapping[str, SourceStatus]) -> Instant:
     """Watermark that the queries reached while this source was idle: older rows are late."""
-    known = before.get(stream)
-    if known is None or not known.idle:
-        return BEFORE_ALL if known is None else known.watermark
+    status = before.get(stream)
+    if status is None or not status.idle:
+        return BEFORE_ALL if status is None else status.watermark
     reached = [watermark_of(before, query.streams).time for query in pipeline.queries if stream in query.streams]
-    return max([known.watermark, *(r for r in reached if r < FOREVER)])
+    return max([status.watermark, *(r for r in reached if r < FOREVER)])

@@ -115,13 +115,13 @@ class InputSplit:
 
 def plan_splits(before: Mapping[str, SourceOffset], after: Mapping[str, SourceOffset]) -> list[InputSplit]:
     """Input splits of a batch, at least one per source: a source status needs a sender even without new rows."""
-    found: list[InputSplit] = []
+    splits: list[InputSplit] = []
     for stream, end in after.items():
         begin = before[stream].at
         for number, (start, stop) in enumerate(pairwise([begin, *end.split_points, end.at])):
             about = (end.idle, end.ended, end.arrived, end.sampling_rates, end.requested_metrics)
-            found.append(InputSplit(stream, number, begin, start, stop, *about))
-    return found
+            splits.append(InputSplit(stream, number, begin, start, stop, *about))
+    return splits
 
 
 class OffsetPlanner:
@@ -167,8 +167,8 @@ class OffsetPlanner:
             return dict(before)
         after = {name: self._next(name, source, before[name]) for name, source in self.sources.items()}
         left = {name: source.rows_left(before[name].at) for name, source in self.sources.items()}
-        known = [rows for rows in left.values() if rows is not None]
-        self.rows_left = sum(known) if known else None
+        row_counts = [rows for rows in left.values() if rows is not None]
+        self.rows_left = sum(row_counts) if row_counts else None
         if self.shedding_controller is not None:
             assert self.metrics is not None, "a shedder goes by what was taken in"
             self.shedding_controller.observe(time.monotonic(), self.metrics.rows_taken(), left)
@@ -185,8 +185,8 @@ class OffsetPlanner:
     def _next(self, name: str, source: Source, before: SourceOffset) -> SourceOffset:
         if before.ended:
             return before
-        most = self.batch_rows if self.shedding_controller is None else int(self.shedding_controller.max_rows(name))
-        at, ended = source.advance(before.at, most)
+        max_rows = self.batch_rows if self.shedding_controller is None else int(self.shedding_controller.max_rows(name))
+        at, ended = source.advance(before.at, max_rows)
         split_points = source.split_points(before.at, at, self.tasks_per_source) if at > before.at else ()
         seal = source.seal(at) if at > before.at else before.seal
         if source.stream.time_column is None:

@@ -37,7 +37,7 @@ class ResultChunks:
 
 
 class ResultBuffer:
-    """The elements of a result, in chunks as they were delivered, and at most about `most` of them.
+    """The elements of a result, in chunks as they were delivered, and at most about `limit` of them.
 
     Law  snapshot(kept, t) = snapshot(delivered, t) for every instant t from `since` on
     Law  what is valid at `since` begins where it began, also if its first chunks are older
@@ -48,9 +48,9 @@ class ResultBuffer:
         c               | [====)     kept
     """
 
-    def __init__(self, columns: Schema, most: int | None = DEFAULT_LIMIT, *, in_chunks: bool = True) -> None:
+    def __init__(self, columns: Schema, limit: int | None = DEFAULT_LIMIT, *, in_chunks: bool = True) -> None:
         self.columns = columns
-        self.most = most
+        self.most = limit
         self.in_chunks = in_chunks  # else every element is delivered whole, and equal ones that touch are two
         self.since: Instant = BEFORE_ALL
         self.evicted = 0  # chunks
@@ -91,8 +91,12 @@ class ResultBuffer:
             trimmed.since = int(np.partition(over, surplus - 1)[surplus - 1])
             old = ends <= trimmed.since
             trimmed.evicted += int(old.sum())
-            rest = whole.filter(pa.array(~old))
-            whole = _begun(rest, whole.filter(pa.array(old)), trimmed.since, self.columns) if self.in_chunks else rest
+            retained = whole.filter(pa.array(~old))
+            whole = (
+                _begun(retained, whole.filter(pa.array(old)), trimmed.since, self.columns)
+                if self.in_chunks
+                else retained
+            )
         trimmed.add([whole.combine_chunks()])
         trimmed._rows_after_trim = trimmed.rows
         return trimmed
@@ -103,14 +107,14 @@ def concat_results(tables: Iterable[pa.Table], columns: Schema) -> pa.Table:
     return pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in tables)])
 
 
-def _begun(rest: pa.Table, old: pa.Table, since: Instant, columns: Schema) -> pa.Table:
-    """`rest` with the elements valid at `since` from their start on, of which `old` may have chunks."""
-    starts = _instants(rest, VALID_FROM)
+def _begun(retained: pa.Table, old: pa.Table, since: Instant, columns: Schema) -> pa.Table:
+    """`retained` with the elements valid at `since` from their start on, of which `old` may have chunks."""
+    starts = _instants(retained, VALID_FROM)
     valid = starts <= since
     continues = np.isin(starts[valid], _instants(old, VALID_UNTIL))
     if not continues.any():
-        return rest
-    near = pa.concat_tables([rest.filter(pa.array(valid)), old])
+        return retained
+    near = pa.concat_tables([retained.filter(pa.array(valid)), old])
     frame, ids = from_result(near, columns), [column.id for column in columns]
     codes, _ = group_codes(frame, ids)
     concerned = np.isin(codes, codes[: len(continues)][continues])
@@ -119,12 +123,12 @@ def _begun(rest: pa.Table, old: pa.Table, since: Instant, columns: Schema) -> pa
     return pa.concat_tables(
         [
             to_result(whole, columns),
-            rest.filter(pa.array(valid)).filter(pa.array(others)),
-            rest.filter(pa.array(~valid)),
+            retained.filter(pa.array(valid)).filter(pa.array(others)),
+            retained.filter(pa.array(~valid)),
         ]
     )
 
 
 def _instants(table: pa.Table, column: str) -> Times:
-    found: Times = table.column(column).cast(pa.int64()).fill_null(FOREVER).to_numpy()
-    return found
+    instants: Times = table.column(column).cast(pa.int64()).fill_null(FOREVER).to_numpy()
+    return instants

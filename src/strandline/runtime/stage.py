@@ -68,8 +68,8 @@ def operator_for(node: Node) -> Operator:
             return InsertStreamOperator()
         case physical.TopK(partition, order, limit, source):
             return TopKOperator(partition, order, limit, physical.schema(source))
-        case physical.Rank(place, partition, order, most, source):
-            return TopKOperator(partition, order, most, physical.schema(source), place)
+        case physical.Rank(rank_column, partition, order, max_rank, source):
+            return TopKOperator(partition, order, max_rank, physical.schema(source), rank_column)
         case physical.TopKPrefilter(partition, order, limit, range_us, slide_us, _):
             return TopKPrefilterOperator(partition, order, limit, range_us, slide_us)
         case physical.OuterHashJoin(kind, left_keys, right_keys, condition, left, right, mark):
@@ -225,8 +225,8 @@ class StageOutput:
         facts = {fragment: asdict(counts) for fragment, counts in self.counts.items()}
         self.for_driver.append(Message("operators", "", DRIVER, facts=facts))
         if self.profiler.edges:
-            found = {name: edge.to_json() for name, edge in self.profiler.edges.items()}
-            self.for_driver.append(Message("measured", "", DRIVER, facts=found))
+            edges = {name: edge.to_json() for name, edge in self.profiler.edges.items()}
+            self.for_driver.append(Message("measured", "", DRIVER, facts=edges))
 
 
 def _by_shard(route: physical.ExchangeTo, frame: pl.DataFrame, shards: int) -> Iterable[tuple[int, pl.DataFrame]]:

@@ -85,8 +85,8 @@ def _read(file: Path | None) -> dict[str, dict[str, Any]]:
     if file is None or not file.exists():
         return {}
     try:
-        known = json.loads(file.read_text())
-        return {name: data for name, data in known.items() if {"identity", "rate", "values"} <= set(data)}
+        statistics = json.loads(file.read_text())
+        return {name: data for name, data in statistics.items() if {"identity", "rate", "values"} <= set(data)}
     except (OSError, ValueError, AttributeError, TypeError):
         return {}
 

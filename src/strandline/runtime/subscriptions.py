@@ -61,14 +61,14 @@ class Subscriptions:
         self._wanted: Counter[str] = Counter()  # how many subscribers need a measurement
 
     def add(self, items: Iterable[str] | None, tell: Callable[[], None] | None, every: float) -> Subscription:
-        wanted = tuple(ITEMS) if items is None else tuple(items)
-        for item in wanted:
+        metrics = tuple(ITEMS) if items is None else tuple(items)
+        for item in metrics:
             if item not in ITEMS:
                 raise QueryError(
                     f'unknown metric "{item}"', code="unknown-item", hint=f"Metrics are {', '.join(ITEMS)}."
                 )
-        needs = frozenset(primitive for item in wanted for primitive in ITEMS[item])
-        subscription = Subscription(wanted, needs, tell, every, self)
+        needs = frozenset(primitive for item in metrics for primitive in ITEMS[item])
+        subscription = Subscription(metrics, needs, tell, every, self)
         with self._lock:
             self._all.append(subscription)
             self._wanted.update(needs)

@@ -101,11 +101,11 @@ def check_balance(status: SourceStatus) -> None:
 
 def merge_statuses(statuses: Iterable[SourceStatus]) -> dict[str, SourceStatus]:
     """One status per stream from those of all its splits."""
-    found: dict[str, SourceStatus] = {}
+    merged: dict[str, SourceStatus] = {}
     for status in statuses:
-        known = found.get(status.stream)
-        found[status.stream] = status if known is None else known.merge(status)
-    return found
+        previous = merged.get(status.stream)
+        merged[status.stream] = status if previous is None else previous.merge(status)
+    return merged
 
 
 def watermark_of(statuses: Mapping[str, SourceStatus], streams: Iterable[str]) -> Watermark:

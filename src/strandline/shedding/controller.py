@@ -171,17 +171,17 @@ class SheddingController:
             if since <= now - window:
                 break
         # Before the first batch there was nothing, or the rates of an earlier run.
-        rest = max(window - covered, 0.0)
-        length = covered + rest
-        return (total + (0.0 if self.fresh else rest)) / length if length > 0 else 1.0
+        uncovered = max(window - covered, 0.0)
+        length = covered + uncovered
+        return (total + (0.0 if self.fresh else uncovered)) / length if length > 0 else 1.0
 
     def decide(self, now: float) -> dict[str, SamplingRates]:
         """Sampling rates for the batch that begins now, by stream; a stream that is kept whole is not named."""
         with self.lock:
-            wanted = self._wanted()
-            if self._differs(wanted):
-                self._log_changes(wanted)
-                self.sampling_rates = wanted
+            new_rates = self._wanted()
+            if self._differs(new_rates):
+                self._log_changes(new_rates)
+                self.sampling_rates = new_rates
             if not self._past or self._past[-1][1] != self.sampling_rates:
                 self._past.append(
                     (now, {query: dict(sampling_rates) for query, sampling_rates in self.sampling_rates.items()})
@@ -189,16 +189,16 @@ class SheddingController:
             rows = self._looked[1] if self._looked is not None else {}
             self._began = now
             self._batch = _Batch(now, dict(rows), self.sampling_rates)
-            found: dict[str, list[tuple[str, float]]] = {}
+            rates_by_stream: dict[str, list[tuple[str, float]]] = {}
             for query, sampling_rates in sorted(self.sampling_rates.items()):
                 for stream, sampling_rate in sampling_rates.items():
                     if sampling_rate < 1.0:
-                        found.setdefault(stream, []).append((query, sampling_rate))
-            return {stream: tuple(listed) for stream, listed in found.items()}
+                        rates_by_stream.setdefault(stream, []).append((query, sampling_rate))
+            return {stream: tuple(listed) for stream, listed in rates_by_stream.items()}
 
-    def _log_changes(self, wanted: Mapping[str, Mapping[str, float]]) -> None:
+    def _log_changes(self, new_rates: Mapping[str, Mapping[str, float]]) -> None:
         """Log changes of the sampling rates."""
-        for query, sampling_rates in sorted(wanted.items()):
+        for query, sampling_rates in sorted(new_rates.items()):
             for stream, sampling_rate in sorted(sampling_rates.items()):
                 if sampling_rate != (before := self.sampling_rates[query][stream]):
                     load = {"needed": self.load.needed, "capacity": self.capacity, "lag_s": self.load.lag}
@@ -230,12 +230,12 @@ class SheddingController:
             for stream, sampling_rate in sampling_rates.items()
         }
 
-    def _differs(self, wanted: Mapping[str, Mapping[str, float]]) -> bool:
+    def _differs(self, new_rates: Mapping[str, Mapping[str, float]]) -> bool:
         return any(
             (sampling_rate == 1.0) != (self.sampling_rates[query][stream] == 1.0)
             or abs(sampling_rate - self.sampling_rates[query][stream])
             > MIN_RATE_CHANGE * self.sampling_rates[query][stream]
-            for query, sampling_rates in wanted.items()
+            for query, sampling_rates in new_rates.items()
             for stream, sampling_rate in sampling_rates.items()
         )
 

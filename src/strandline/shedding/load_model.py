@@ -59,19 +59,19 @@ class SheddingModel:
         work = JoinLoad.of(query, self._cluster.tree)
         return read + work.passing(self._by_input(query, rates, now), self._by_input(query, rates, held))
 
-    def optimal_rates(self, rates: SamplingRates, part: float, least: float) -> dict[str, float]:
-        """The shares, none below `least`, that leave the most results for this part of the work with every row."""
+    def optimal_rates(self, rates: SamplingRates, part: float, min_rate: float) -> dict[str, float]:
+        """The shares, none below `min_rate`, that leave the most results for this part of the work with every row."""
         whole = dict.fromkeys(self.streams, 1.0)
         target = part * self.load(rates, whole, whole)
 
         def work(sampling_rates: SamplingRates) -> float:
             return self.load(rates, sampling_rates, sampling_rates)
 
-        best = self._best(rates, least)
+        best = self._best(rates, min_rate)
         join = max(target - self._read_cost * sum(self._rate(rates, stream) for stream in self.streams), TINY)
-        found = best(join)
-        if work(found) <= target * 1.001:
-            return found
+        optimum = best(join)
+        if work(optimum) <= target * 1.001:
+            return optimum
         # Streams that must be kept, or occur several times in the join, cost more: the others have to compensate.
         low, high = -30.0, 0.0
         for _ in range(STEPS):
@@ -95,16 +95,16 @@ class SheddingModel:
         if self._cluster is None:
             return 0.0
         query = self._query({})
-        found = [item.seconds for item, read in zip(query.inputs, self._read, strict=True) if stream in read]
-        return max([0.0, *(seconds for seconds in found if seconds is not None)])
+        lengths = [item.seconds for item, read in zip(query.inputs, self._read, strict=True) if stream in read]
+        return max([0.0, *(seconds for seconds in lengths if seconds is not None)])
 
-    def _best(self, rates: SamplingRates, least: float) -> Callable[[float], dict[str, float]]:
+    def _best(self, rates: SamplingRates, min_rate: float) -> Callable[[float], dict[str, float]]:
         """The shares for a capacity, in seconds of work per second."""
         if self._cluster is None:
             full = (self._row_cost + self._above) * sum(self._rate(rates, stream) for stream in self.streams)
 
             def alike(capacity: float) -> dict[str, float]:
-                sampling_rate = min(1.0, max(least, capacity / full)) if full > 0 else 1.0
+                sampling_rate = min(1.0, max(min_rate, capacity / full)) if full > 0 else 1.0
                 return dict.fromkeys(self.streams, sampling_rate)
 
             return alike
@@ -112,50 +112,50 @@ class SheddingModel:
 
         def solved(capacity: float) -> dict[str, float]:
             sampling_rates = np.clip(shed(query, tree, capacity).sampling_rates, 1e-9, 1.0)
-            found: dict[str, float] = {}
+            stream_rates: dict[str, float] = {}
             for stream in self.streams:
                 logs = [
                     math.log(sampling_rate)
                     for sampling_rate, below in zip(sampling_rates, read, strict=True)
                     if stream in below
                 ]
-                found[stream] = min(1.0, max(least, math.exp(sum(logs) / len(logs)))) if logs else 1.0
-            return found
+                stream_rates[stream] = min(1.0, max(min_rate, math.exp(sum(logs) / len(logs)))) if logs else 1.0
+            return stream_rates
 
         return solved
 
     def _by_input(self, query: JoinQuery, rates: SamplingRates, sampling_rates: SamplingRates) -> Floats:
         """Sampling rate of an input of the join: of several streams in one input the mean by rate."""
-        found = np.ones(query.size)
+        input_rates = np.ones(query.size)
         for number, read in enumerate(self._read):
             weights = {stream: self._rate(rates, stream) for stream in read}
             total = sum(weights.values())
             if total > 0:
-                found[number] = sum(weights[stream] * sampling_rates[stream] for stream in read) / total
-        return found
+                input_rates[number] = sum(weights[stream] * sampling_rates[stream] for stream in read) / total
+        return input_rates
 
     def _rate(self, rates: SamplingRates, stream: str) -> float:
         return rates.get(stream) or self._statistics.get(stream, StreamStatistics()).rate or RATE
 
     def _query(self, rates: SamplingRates) -> JoinQuery:
         assert self._cluster is not None, "there is a join"
-        wanted = {stream: self._rate(rates, stream) for stream in self.streams}
-        if self._known is None or self._known[0] != wanted:
-            known = {
+        stream_rates = {stream: self._rate(rates, stream) for stream in self.streams}
+        if self._known is None or self._known[0] != stream_rates:
+            statistics = {
                 stream: replace(self._statistics.get(stream, StreamStatistics()), rate=rate)
-                for stream, rate in wanted.items()
+                for stream, rate in stream_rates.items()
             }
-            query = replace(join_query(self._cluster, known, self._prices), above=self._above)
-            self._known = wanted, query
+            query = replace(join_query(self._cluster, statistics, self._prices), above=self._above)
+            self._known = stream_rates, query
         return self._known[1]
 
 
-def explain_shedding(model: SheddingModel, part: float, least: float) -> str:
+def explain_shedding(model: SheddingModel, part: float, min_rate: float) -> str:
     """Sampling rates at the known input rates, if this fraction of the work is affordable."""
     if part >= 1.0:
         return "drops nothing at these rates"
     whole = dict.fromkeys(model.streams, 1.0)
-    sampling_rates = model.optimal_rates({}, part, least)
+    sampling_rates = model.optimal_rates({}, part, min_rate)
     kept = ", ".join(
         f"{sampling_rate:.0%} of {stream}"
         for stream, sampling_rate in sorted(sampling_rates.items())

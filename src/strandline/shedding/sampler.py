@@ -49,11 +49,11 @@ def drop(
     rows: pl.DataFrame, stream: str, sampling_rates: Mapping[str, float]
 ) -> tuple[dict[str, pl.DataFrame], dict[str, int]]:
     """Sample rows for the queries with a rate below 1; returns the rows by query and the number of dropped ones."""
-    wanted = {query: sampling_rate for query, sampling_rate in sampling_rates.items() if sampling_rate < 1.0}
-    if not wanted:
+    reduced_rates = {query: sampling_rate for query, sampling_rate in sampling_rates.items() if sampling_rate < 1.0}
+    if not reduced_rates:
         return {}, {}
-    place = _places(rows, stream)
-    kept = {query: rows.filter(pl.Series(place < sampling_rate)) for query, sampling_rate in wanted.items()}
+    fractions = _places(rows, stream)
+    kept = {query: rows.filter(pl.Series(fractions < sampling_rate)) for query, sampling_rate in reduced_rates.items()}
     return kept, {query: rows.height - frame.height for query, frame in kept.items()}
 
 
@@ -84,8 +84,8 @@ def kept_share(
     def up_to(instants: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         piece = np.searchsorted(begins, instants, side="right")
         start = begins[np.maximum(piece - 1, 0)]
-        found: npt.NDArray[np.float64] = sums[np.maximum(piece - 1, 0)] + (instants - start) * values[piece]
-        return found
+        integral: npt.NDArray[np.float64] = sums[np.maximum(piece - 1, 0)] + (instants - start) * values[piece]
+        return integral
 
     first = np.full(len(at), origin, np.int64) if range_us is None else np.maximum(at + 1 - range_us, origin)
     length = at + 1 - np.minimum(first, at)

@@ -103,10 +103,10 @@ def _token(text: str, at: int) -> Token:
 
 def _number(text: str, at: int, end: int) -> Token:
     # `10SECONDS` and `1e` are more likely typos than a number beside a name, so they are not split silently.
-    if rest := _WORD.match(text, end):
-        hint = f"Put a blank after the number: {text[at:end]} {rest.group()}."
+    if suffix := _WORD.match(text, end):
+        hint = f"Put a blank after the number: {text[at:end]} {suffix.group()}."
         raise _error(
-            f"trailing characters after a number: {rest.group()}", "bad-number", Span(text, at, rest.end()), hint
+            f"trailing characters after a number: {suffix.group()}", "bad-number", Span(text, at, suffix.end()), hint
         )
     return Token(Kind.NUMBER, text[at:end], Span(text, at, end))
 

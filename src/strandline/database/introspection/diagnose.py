@@ -58,13 +58,13 @@ def collect_diagnostics(query: str, metrics: PipelineMetrics) -> QueryDiagnostic
 
 def read_diagnostics(out: Path, query: str) -> QueryDiagnostics:
     """Diagnostics that `strandline run` has recorded of a query, while it runs or afterwards."""
-    known: set[str] = set()
+    queries: set[str] = set()
     for path in sorted(out.glob(f"**/{FLOW}")):
         flow = OperatorGraph.from_json(json.loads(path.read_text()))
-        known |= set(flow.results)
+        queries |= set(flow.results)
         if query in flow.results:
             return _recorded_evidence(query, flow, BatchRecords(path.parent))
-    listed = f"There are {', '.join(sorted(known))}." if known else "It is the --out, or --checkpoint, of a run."
+    listed = f"There are {', '.join(sorted(queries))}." if queries else "It is the --out, or --checkpoint, of a run."
     raise QueryError(f'unknown query "{query}" in {out}', code="unknown-query", hint=listed)
 
 
@@ -181,18 +181,18 @@ def _remedy(diagnostics: QueryDiagnostics, step: str) -> str | None:
 
 def steps_of(diagnostics: QueryDiagnostics) -> list[str]:
     """The steps behind a result, inputs first."""
-    found: dict[str, None] = {}
+    steps: dict[str, None] = {}
 
     def visit(name: str) -> None:
-        if name.startswith(SOURCE) or name in found:
+        if name.startswith(SOURCE) or name in steps:
             return
         for source in diagnostics.flow.steps[name].inputs:
             visit(source)
-        found[name] = None
+        steps[name] = None
 
     for name in diagnostics.flow.results[diagnostics.query]:
         visit(name)
-    return list(found)
+    return list(steps)
 
 
 def _streams(diagnostics: QueryDiagnostics, marked: str | None) -> list[str]:
@@ -239,8 +239,8 @@ def _operators(diagnostics: QueryDiagnostics, marked: str | None) -> list[str]:
     return lines
 
 
-def _short(text: str, most: int = 84) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+def _short(text: str, max_length: int = 84) -> str:
+    return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
 
 def _number(count: int, what: str) -> str:

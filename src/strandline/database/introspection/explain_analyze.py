@@ -17,7 +17,7 @@ _WIDE = 72  # characters of an operator
 
 
 def analyzed(
-    known: QueryStatistics,
+    statistics: QueryStatistics,
     results: Sequence[str],
     statuses: Mapping[str, SourceStatus],
     progress: Instant,
@@ -25,10 +25,10 @@ def analyzed(
 ) -> str:
     """The operators behind a result as a tree; `results` are the steps that output it."""
     seconds = stream_seconds(statuses.values())
-    table = [_head(bool(estimates)), *_rows(known, results, seconds, estimates)]
+    table = [_head(bool(estimates)), *_rows(statistics, results, seconds, estimates)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = [_line(row, widths) for row in table]
-    return "\n".join([_summary(known, statuses, progress, seconds), "", *lines])
+    return "\n".join([_summary(statistics, statuses, progress, seconds), "", *lines])
 
 
 def stream_seconds(statuses: Iterable[SourceStatus]) -> float | None:
@@ -41,14 +41,16 @@ def stream_seconds(statuses: Iterable[SourceStatus]) -> float | None:
 
 
 def _summary(
-    known: QueryStatistics, statuses: Mapping[str, SourceStatus], progress: Instant, seconds: float | None
+    statistics: QueryStatistics, statuses: Mapping[str, SourceStatus], progress: Instant, seconds: float | None
 ) -> str:
     until = "the end" if progress == FOREVER else "no instant yet" if progress == BEFORE_ALL else show_instant(progress)
     rows = sum(status.rows for status in statuses.values())
-    cpu = sum(operator.cpu_seconds for operator in known.operators)
+    cpu = sum(operator.cpu_seconds for operator in statistics.operators)
     sampling_rate = f", {cpu / seconds * 1000:,.3g} ms per second" if seconds else ""
     span = f" in {seconds:,.6g} s of stream time" if seconds else ""
-    return f"{known.query}, complete up to {until}: {rows:,} rows{span}, {cpu * 1000:,.3g} ms of CPU{sampling_rate}"
+    return (
+        f"{statistics.query}, complete up to {until}: {rows:,} rows{span}, {cpu * 1000:,.3g} ms of CPU{sampling_rate}"
+    )
 
 
 def _head(with_estimates: bool) -> tuple[str, ...]:
@@ -60,9 +62,9 @@ def _head(with_estimates: bool) -> tuple[str, ...]:
 
 
 def _rows(
-    known: QueryStatistics, results: Sequence[str], seconds: float | None, estimates: Mapping[str, Estimate]
+    statistics: QueryStatistics, results: Sequence[str], seconds: float | None, estimates: Mapping[str, Estimate]
 ) -> list[tuple[str, ...]]:
-    operators = {item.step: item for item in known.operators}
+    operators = {item.step: item for item in statistics.operators}
     rows: list[tuple[str, ...]] = []
     shown: set[str] = set()
 

@@ -67,8 +67,8 @@ class ProgressMeter:
 
     @property
     def rows_left(self) -> int | None:
-        known = [metrics["rows_left"] for metrics in self.metrics if metrics["rows_left"] is not None]
-        return max(known) if known else None
+        row_counts = [metrics["rows_left"] for metrics in self.metrics if metrics["rows_left"] is not None]
+        return max(row_counts) if row_counts else None
 
     def rates(self) -> tuple[float, float]:
         """Rows per second in and out."""
@@ -82,8 +82,8 @@ class ProgressMeter:
         if not self.seen or fragment not in self.seen[-1].operators:
             return 0, 0.0
         now = self.seen[-1].operators[fragment].passed[number]
-        known = self.seen[0].operators.get(fragment)
-        return now, (now - (known.passed[number] if known is not None else 0)) / self._seconds()
+        earliest = self.seen[0].operators.get(fragment)
+        return now, (now - (earliest.passed[number] if earliest is not None else 0)) / self._seconds()
 
     def _seconds(self) -> float:
         return max(self.seen[-1].at - self.seen[0].at, 1e-3)

@@ -145,11 +145,11 @@ def _edges(
     ends = [(source, operator.step) for operator in operators for source in operator.inputs]
     ends += [(step, ANSWER) for step in diagnostics.flow.results[diagnostics.query]]
     for begin, end in ends:
-        found = measured.get(begin, EdgeMetrics())
+        metrics = measured.get(begin, EdgeMetrics())
         status = diagnostics.statuses.get(begin.removeprefix(SOURCE)) if begin.startswith(SOURCE) else None
-        if status is not None and status.rows and found.starts is None:
-            found = EdgeMetrics(starts_of(status), found.lengths, found.granules, found.values)
-        yield EdgeStatistics(begin, end, diagnostics.passed(begin), found)
+        if status is not None and status.rows and metrics.starts is None:
+            metrics = EdgeMetrics(starts_of(status), metrics.lengths, metrics.granules, metrics.values)
+        yield EdgeStatistics(begin, end, diagnostics.passed(begin), metrics)
 
 
 def show_distinct(values: Mapping[str, float]) -> str | None:

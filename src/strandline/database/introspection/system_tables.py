@@ -89,19 +89,19 @@ class SystemTables(Catalog):
 def ask(query: ast.Query, catalog: Catalog, queries: Sequence[Query]) -> TextTable:
     """Result of a query over system tables."""
     tables = SystemTables(catalog)
-    query, most = _without_bare_limit(query)
+    query, max_rows = _without_bare_limit(query)
     plan = bind_query(query, tables)
     frame = _in_order(plan, lambda name: list(TABLES[name].rows(catalog, queries)))
     columns = schema(plan)
-    return TextTable(to_result(frame[:most], columns).select([column.name for column in columns]))
+    return TextTable(to_result(frame[:max_rows], columns).select([column.name for column in columns]))
 
 
 def _without_bare_limit(query: ast.Query) -> tuple[ast.Query, int | None]:
     """A LIMIT without an order limits the display, not the result."""
     match query:
         case ast.With(_, body):
-            inner, most = _without_bare_limit(body)
-            return replace(query, body=inner), most
+            inner, max_rows = _without_bare_limit(body)
+            return replace(query, body=inner), max_rows
         case ast.Ordered(inner, (), limit):
             return inner, limit
     return query, None
@@ -202,17 +202,17 @@ def _queries(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, 
 
 
 def _operators(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, ...]]:
-    for known in _all_statistics(queries):
-        for o in known.operators:
+    for statistics in _all_statistics(queries):
+        for o in statistics.operators:
             done = (o.rows_in, o.rows_out, o.selectivity, o.cpu_seconds, o.cost_us, o.state_rows, o.state_bytes)
-            yield (known.query, o.fragment, o.step, o.kind, o.text, *done)
+            yield (statistics.query, o.fragment, o.step, o.kind, o.text, *done)
 
 
 def _edges(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, ...]]:
-    for known in _all_statistics(queries):
-        for e in known.edges:
+    for statistics in _all_statistics(queries):
+        for e in statistics.edges:
             flow = (e.rows, e.rate, e.distance, e.length, e.granule, show_distinct(e.distinct))
-            yield (known.query, e.begin, e.end, *flow)
+            yield (statistics.query, e.begin, e.end, *flow)
 
 
 def _metrics(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, ...]]:

@@ -79,9 +79,9 @@ def checked(name: str, frame: object) -> DataFrame:
 
 def columns_of(name: str, frame: DataFrame) -> tuple[tuple[str, Type], ...]:
     """The columns of a DataFrame with the types that they have here."""
-    found: dict[str, tuple[str, Type]] = {}
+    columns: dict[str, tuple[str, Type]] = {}
     for field in frame.schema.fields:
-        if field.name.lower() in found:
+        if field.name.lower() in columns:
             raise CatalogError(
                 f'duplicate column "{field.name}" in the DataFrame for stream "{name}"',
                 code="duplicate-column",
@@ -95,8 +95,8 @@ def columns_of(name: str, frame: DataFrame) -> tuple[tuple[str, Type], ...]:
                 hint="This type is not supported. Unpack it, cast it, or drop the column: "
                 f'frame.withColumn("{field.name}", …) or frame.drop("{field.name}").',
             )
-        found[field.name.lower()] = field.name, kind
-    return tuple(found.values())
+        columns[field.name.lower()] = field.name, kind
+    return tuple(columns.values())
 
 
 def _type(kind: spark_types.DataType) -> Type | None:
@@ -239,9 +239,9 @@ class StreamFeeder(Feeder):
 
     def __init__(self, feed: FrameFeed, directory: Path) -> None:
         super().__init__(feed, directory)
-        place = directory / "spark"
-        if self.journal.last_batch >= 0 and not (place / "metadata").exists():
-            raise damaged(place / "metadata")  # Spark would count from zero, and new rows would be skipped
+        location = directory / "spark"
+        if self.journal.last_batch >= 0 and not (location / "metadata").exists():
+            raise damaged(location / "metadata")  # Spark would count from zero, and new rows would be skipped
         self._query: StreamingQuery | None = None
         if self.journal.ended:
             return
@@ -249,7 +249,7 @@ class StreamFeeder(Feeder):
             writer = feed.frame.writeStream.queryName(f"{feed.name} {uuid.uuid4().hex[:8]}").foreachBatch(self.take)
             if feed.trigger:
                 writer = writer.trigger(**feed.trigger)
-            self._query = writer.option("checkpointLocation", str(place)).start()
+            self._query = writer.option("checkpointLocation", str(location)).start()
         except (PySparkException, TypeError, ValueError) as error:
             raise feed.failed(error) from None
 

@@ -45,5 +45,5 @@ def _module_of(body: Callable[..., Any]) -> ModuleType | None:
 def _is_installed(module: ModuleType) -> bool:
     """True if workers have the module, too: it is installed, and not a file beside the script."""
     file = getattr(module, "__file__", None)
-    places = {sysconfig.get_path(place) for place in ("stdlib", "platstdlib", "purelib", "platlib")}
-    return file is None or any(Path(file).is_relative_to(place) for place in places)
+    places = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return file is None or any(Path(file).is_relative_to(directory) for directory in places)

@@ -51,14 +51,14 @@ def is_duplicate_free(plan: Plan) -> bool:
 
 def determines(plan: Plan, columns: Iterable[str]) -> bool:
     """True if these columns, and those that equal them in every element, contain a key."""
-    known = set(columns)
+    closure = set(columns)
     pairs = equalities(plan)
     grew = True
     while grew:
-        more = {other for one, two in pairs for own, other in ((one, two), (two, one)) if own in known} - known
-        known |= more
+        more = {other for one, two in pairs for own, other in ((one, two), (two, one)) if own in closure} - closure
+        closure |= more
         grew = bool(more)
-    return any(key <= known for key in keys(plan))
+    return any(key <= closure for key in keys(plan))
 
 
 def keys(plan: Plan) -> Keys:
@@ -90,12 +90,12 @@ def keys(plan: Plan) -> Keys:
 
 def _joined(predicate: Expression | None, left: Plan, right: Plan, both: bool) -> Keys:
     of_left, of_right = keys(left), keys(right)
-    found = [one | two for one, two in product(of_left, of_right)]
+    candidates = [one | two for one, two in product(of_left, of_right)]
     if has_unique_match(predicate, left, right):
-        found += of_left
+        candidates += of_left
     if both and has_unique_match(predicate, right, left):
-        found += of_right
-    return _few(found)
+        candidates += of_right
+    return _few(candidates)
 
 
 def has_unique_match(predicate: Expression | None, left: Plan, right: Plan) -> bool:
@@ -128,18 +128,18 @@ def _by_position(source: Plan, columns: tuple[Column, ...]) -> list[Pair]:
     return [(below.id, above.id) for below, above in zip(schema(source), columns, strict=True)]
 
 
-def _renamed(found: Keys, names: Iterable[Pair]) -> Keys:
+def _renamed(source_keys: Keys, names: Iterable[Pair]) -> Keys:
     """Keys whose columns are all passed on, under their new names."""
     copies: dict[str, str] = {}
     for below, above in names:
         copies.setdefault(below, above)
-    return tuple(frozenset(copies[c] for c in key) for key in found if all(c in copies for c in key))
+    return tuple(frozenset(copies[c] for c in key) for key in source_keys if all(c in copies for c in key))
 
 
-def _few(found: Iterable[Key]) -> Keys:
+def _few(candidates: Iterable[Key]) -> Keys:
     """The smallest keys, without those that contain another."""
     kept: list[Key] = []
-    for key in sorted(set(found), key=lambda key: (len(key), sorted(key))):
+    for key in sorted(set(candidates), key=lambda key: (len(key), sorted(key))):
         if not any(other <= key for other in kept):
             kept.append(key)
     return tuple(kept[:MAX_KEYS])
@@ -167,9 +167,9 @@ def equalities(plan: Plan) -> tuple[Pair, ...]:
 
 def _pairs(predicate: Expression | None) -> tuple[Pair, ...]:
     """The columns that a condition sets equal. Of one type: values of two types may be equal to the same third."""
-    found = []
+    pairs = []
     for part in conjuncts(predicate) if predicate is not None else ():
         match part:
             case Call("=", (ColumnRef(one, kind), ColumnRef(two, other)), _) if kind == other:
-                found.append((one, two))
-    return tuple(found)
+                pairs.append((one, two))
+    return tuple(pairs)

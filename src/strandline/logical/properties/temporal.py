@@ -93,8 +93,8 @@ def granule(plan: Plan) -> int | None:
         case Aggregate(keys, _, source):  # the one group of an aggregation without keys begins at any instant
             return granule(source) if keys else None
         case _:
-            known = [granule(source) for source in sources(plan)]
-            return math.gcd(*(item for item in known if item is not None)) if None not in known else None
+            granules = [granule(source) for source in sources(plan)]
+            return math.gcd(*(item for item in granules if item is not None)) if None not in granules else None
 
 
 def keeps_arrival_order(plan: Plan) -> bool:

@@ -108,15 +108,15 @@ class _Interpreter:
                 moves = [(part, len(part) // slide * slide) for part in parts]
                 return [row for part, last in moves for _, row in part[max(last - size, 0) : last]]
             case SessionWindow(partition, gap_us, source):
-                found: list[Row] = []
+                session_rows: list[Row] = []
                 for part in self._parts(partition, source, t).values():
                     after = t
                     for time, row in reversed(part):
                         if after - time >= gap_us:
                             break
-                        found.append(row)
+                        session_rows.append(row)
                         after = time
-                return found
+                return session_rows
             case Granularity(granule_us, source):
                 return self.at(source, t // granule_us * granule_us)
             case Changes(kind, source):
@@ -124,10 +124,10 @@ class _Interpreter:
                 return _minus(now, before) if kind == "insert" else _minus(before, now)
             case TopRows(partition, order, limit, source):
                 ranked = self._ranked(partition, order, source, t)
-                return [row for row, place in ranked if place <= limit]
-            case Rank(column, partition, order, most, source):
+                return [row for row, rank in ranked if rank <= limit]
+            case Rank(column, partition, order, max_rank, source):
                 ranked = self._ranked(partition, order, source, t)
-                return [{**row, column.id: place} for row, place in ranked if most is None or place <= most]
+                return [{**row, column.id: rank} for row, rank in ranked if max_rank is None or rank <= max_rank]
             case Filter(predicate, source):
                 return [row for row in self.at(source, t) if evaluate(predicate, row) is True]
             case Map(outputs, source):
@@ -158,8 +158,8 @@ class _Interpreter:
             case SetOperation(kind, columns, left, right):
                 sides = [self._renamed(source, columns, t) for source in (left, right)]
                 one, two = (Counter(_key(tuple(row.values())) for row in side) for side in sides)
-                known = {_key(tuple(row.values())): row for side in sides for row in side}
-                return [row for key, row in known.items() for _ in range(_copies(kind, one[key], two[key]))]
+                rows_by_key = {_key(tuple(row.values())): row for side in sides for row in side}
+                return [row for key, row in rows_by_key.items() for _ in range(_copies(kind, one[key], two[key]))]
 
     def _apply(self, plan: Apply, row: Row, t: Instant) -> Iterator[Row]:
         """What a subquery makes of one row of the left: its outer references have the values of this row."""
@@ -195,14 +195,14 @@ class _Interpreter:
     def _outer(self, plan: OuterJoin, left: list[Row], right: list[Row]) -> list[Row]:
         pairs = [(one, two) for one in left for two in right if _match(plan.predicate, one, two)]
         result = [{**one, **two} for one, two in pairs]
-        for rows, other, wanted in ((left, plan.right, True), (right, plan.left, plan.full)):
+        for rows, other, preserved in ((left, plan.right, True), (right, plan.left, plan.full)):
             paired = [id(row) for pair in pairs for row in pair]
             nothing: Row = {c.id: None for c in schema(other)}
             # Columns in the order of the schema, whichever side is missing.
             result += [
                 {c.id: {**nothing, **row}[c.id] for c in schema(plan)}
                 for row in rows
-                if wanted and id(row) not in paired
+                if preserved and id(row) not in paired
             ]
         return result
 
@@ -243,14 +243,14 @@ class _Interpreter:
 def _minus(one: list[Row], two: list[Row]) -> list[Row]:
     """The rows of one bag that the other does not have."""
     left = Counter(_key(tuple(row.values())) for row in two)
-    rest: list[Row] = []
+    difference: list[Row] = []
     for row in one:
         key = _key(tuple(row.values()))
         if left[key] > 0:
             left[key] -= 1
         else:
-            rest.append(row)
-    return rest
+            difference.append(row)
+    return difference
 
 
 def _match(predicate: Expression | None, one: Row, two: Row) -> bool:
@@ -292,21 +292,21 @@ def _changes(plan: Plan, streams: RawStreams, origin: Instant | None) -> set[Ins
             edges = {t for e in streams.get(stream, ()) for t in (e.time, e.end)}
             return edges - {FOREVER}
         case TimeWindow(range_us, slide_us, source):
-            found = below(source)
+            instants = below(source)
             length = granule(source)
-            if not is_point_stream(source) and length is not None and found:
-                last = max(found) + length  # a long-lived element occurs in every granule
-                found = set(range(min(found) // length * length, last, length))
-            edges = set(found)
-            for s in found:
+            if not is_point_stream(source) and length is not None and instants:
+                last = max(instants) + length  # a long-lived element occurs in every granule
+                instants = set(range(min(instants) // length * length, last, length))
+            edges = set(instants)
+            for s in instants:
                 # Seen from the definition: s is held while T - range <= s < T, and T grows in steps of the slide.
                 edges.add(s // slide_us * slide_us + slide_us - 1)
                 if range_us is not None:
                     edges.add((s + range_us) // slide_us * slide_us + slide_us - 1)
             return edges
         case SessionWindow(_, gap_us, source):
-            found = below(source)
-            return found | {t + gap_us for t in found}
+            instants = below(source)
+            return instants | {t + gap_us for t in instants}
         case Granularity(granule_us, source):
             return {-(-t // granule_us) * granule_us for t in below(source)}
         case Changes(_, source):

@@ -88,14 +88,14 @@ def find_checkpoints(directory: Path) -> list[Path]:
     """A checkpoint, or those below a directory: the --checkpoint or the --out of a run."""
     if (directory / identity.IDENTITY).exists():
         return [directory]
-    found = sorted(path.parent for path in directory.rglob(identity.IDENTITY))
-    if not found:
+    checkpoints = sorted(path.parent for path in directory.rglob(identity.IDENTITY))
+    if not checkpoints:
         raise CheckpointError(
             f"no checkpoint in {directory}",
             code="no-checkpoint",
             hint="Name the --checkpoint or the --out of a run.",
         )
-    return found
+    return checkpoints
 
 
 def examine(path: Path) -> Examination:

@@ -119,15 +119,15 @@ class Checkpoint:
         pipeline, inputs = planned.physical, planned.inputs
         fingerprint = _fingerprint(pipeline, sinks)
         if not self.fresh:
-            known = self._known()
-            if known["fingerprint"] != fingerprint:
+            claim = self._known()
+            if claim["fingerprint"] != fingerprint:
                 raise CheckpointError(
                     f"the checkpoint {self.path} belongs to other queries",
                     code="checkpoint-foreign",
-                    detail=f"It was made for {', '.join(known['queries'])} with this plan:\n{indent(known['plan'])}",
+                    detail=f"It was made for {', '.join(claim['queries'])} with this plan:\n{indent(claim['plan'])}",
                     hint="Use another --checkpoint or --out, or run the script that made it. Nothing was changed.",
                 )
-            self._claimed = known
+            self._claimed = claim
             return
         self._claimed = {
             "id": uuid.uuid4().hex,
@@ -182,7 +182,7 @@ def _fingerprint(pipeline: Pipeline, sinks: Mapping[str, Sink]) -> str:
          s.disorder_us, s.idle_after_us]
         for s in pipeline.streams
     ]  # fmt: skip
-    places = {name: place for name, sink in sinks.items() if (place := sink.identity) is not None}
+    places = {name: sink_identity for name, sink in sinks.items() if (sink_identity := sink.identity) is not None}
     # By name and types: what a function does may change, as long as it fits in.
     functions = [str(function) for _, function in sorted(user_functions(pipeline).items())]
     identity = {"plan": fingerprint_plan(pipeline), "streams": streams, "sinks": places, "functions": functions}

@@ -62,21 +62,21 @@ def _called(frame: pl.DataFrame, expressions: Sequence[Expression]) -> tuple[pl.
     """
     if not any(map(_has_call, expressions)):
         return frame, list(expressions)
-    known: dict[UserCall, ColumnRef] = {}
+    result_columns: dict[UserCall, ColumnRef] = {}
 
     def call(expression: Expression) -> Expression:
         nonlocal frame
         expression = rebuilt(expression, call)
         if not isinstance(expression, UserCall):
             return expression
-        if expression not in known:
+        if expression not in result_columns:
             function = expression.function
-            column_id = f"@call {len(known)}"
+            column_id = f"@call {len(result_columns)}"
             arguments = [(str(number), argument) for number, argument in enumerate(expression.arguments)]
             result = function.over([column.to_arrow() for column in evaluate_columns(frame, arguments)])
             frame = frame.with_columns(pl.Series(column_id, result, dtype=polars_type(function.returns)))
-            known[expression] = ColumnRef(column_id, function.returns)
-        return known[expression]
+            result_columns[expression] = ColumnRef(column_id, function.returns)
+        return result_columns[expression]
 
     changed = [call(expression) for expression in expressions]
     return frame, changed

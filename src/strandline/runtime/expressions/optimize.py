@@ -110,7 +110,7 @@ def _in_steps(expression: Expression) -> Expression:
 
 def _evaluate_distinct(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Optimized:
     parts = Parts(expressions)
-    found: dict[int, Expression] = {}
+    column_refs: dict[int, Expression] = {}
     for (column_id, length), numbers in _by_column(parts, frame).items():
         cost = parts.cost(numbers)
         values = _few(frame.get_column(column_id), length, cost) if cost >= _least_cost(frame) else None
@@ -122,13 +122,13 @@ def _evaluate_distinct(frame: pl.DataFrame, expressions: Sequence[Expression], p
         results = (result.alias(name) for name, result in zip(names, plain(fewer, inner), strict=True))
         frame = frame.hstack(values.spread(pl.DataFrame(results)))
         for name, number in zip(names, numbers, strict=True):
-            found[number] = ColumnRef(name, parts.all[number].expression.type)
-    return frame, [parts.written(root, found) for root in parts.roots] if found else list(expressions)
+            column_refs[number] = ColumnRef(name, parts.all[number].expression.type)
+    return frame, [parts.written(root, column_refs) for root in parts.roots] if column_refs else list(expressions)
 
 
 def _by_column(parts: Parts, frame: pl.DataFrame) -> dict[tuple[str, int], list[int]]:
     """Largest subexpressions of a single column, by that column and their time granularity."""
-    found: dict[tuple[str, int], list[int]] = {}
+    subexpressions: dict[tuple[str, int], list[int]] = {}
     seen: set[int] = set()
 
     def visit(number: int) -> None:
@@ -143,11 +143,11 @@ def _by_column(parts: Parts, frame: pl.DataFrame) -> dict[tuple[str, int], list[
             kind = frame.schema[column_id]
             if kind in _TOLD_APART:
                 length = granule(part.expression) if kind == pl.Datetime else 1
-                found.setdefault((column_id, length), []).append(number)
+                subexpressions.setdefault((column_id, length), []).append(number)
 
     for root in parts.roots:
         visit(root)
-    return found
+    return subexpressions
 
 
 def _few(column: pl.Series, length: int, cost: int) -> DistinctValues | None:
@@ -156,8 +156,8 @@ def _few(column: pl.Series, length: int, cost: int) -> DistinctValues | None:
         return None
     keys = column if column.dtype == pl.String else column.to_physical()
     keys = keys // length if length > 1 else keys
-    if (found := runs(keys)) is not None:
-        return found
+    if (distinct_values := runs(keys)) is not None:
+        return distinct_values
     return different(keys) if cost >= (BY_TEXTS if column.dtype == pl.String else BY_NUMBERS) else None
 
 
@@ -166,13 +166,13 @@ def _few(column: pl.Series, length: int, cost: int) -> DistinctValues | None:
 
 def _once(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Optimized:
     parts = Parts(expressions)
-    found: dict[int, Expression] = {}
+    column_refs: dict[int, Expression] = {}
     for number in parts.shared(_least_cost(frame)):
-        wider, (expression,) = _evaluate_lazily(frame, [parts.written(number, found)], plain)
+        wider, (expression,) = _evaluate_lazily(frame, [parts.written(number, column_refs)], plain)
         name = _new_name()
         frame = frame.with_columns(plain(wider, [expression])[0].alias(name))
-        found[number] = ColumnRef(name, expression.type)
-    return frame, [parts.written(root, found) for root in parts.roots] if found else list(expressions)
+        column_refs[number] = ColumnRef(name, expression.type)
+    return frame, [parts.written(root, column_refs) for root in parts.roots] if column_refs else list(expressions)
 
 
 # ---- where it is taken -----------------------------------------------------------------------------------------------
@@ -182,28 +182,28 @@ def _evaluate_lazily(frame: pl.DataFrame, expressions: Sequence[Expression], pla
     if not any(map(_has_case, expressions)):
         return frame, list(expressions)
     parts = Parts(expressions)
-    found: dict[int, Expression] = {}
+    column_refs: dict[int, Expression] = {}
 
     def put(number: int, values: pl.Series) -> None:
         nonlocal frame
         name = _new_name()
         frame = frame.with_columns(values.alias(name))
-        found[number] = ColumnRef(name, parts.all[number].expression.type)
+        column_refs[number] = ColumnRef(name, parts.all[number].expression.type)
 
-    least = max(WHERE_TAKEN, _least_cost(frame))
-    for conditions, choices in _expensive_cases(parts, least):
+    min_cost = max(WHERE_TAKEN, _least_cost(frame))
+    for conditions, choices in _expensive_cases(parts, min_cost):
         left = pl.repeat(True, frame.height, eager=True)
-        results = plain(frame, [parts.written(number, found) for number in conditions])
+        results = plain(frame, [parts.written(number, column_refs) for number in conditions])
         for condition, choice, values in zip((*conditions, None), choices, (*results, None), strict=True):
             taken = left if values is None else left & values.fill_null(False)
             left &= ~taken
             if condition is not None and values is not None and not parts.all[condition].is_leaf:
                 put(condition, values)
-            if _is_expensive(parts, choice, least):
+            if _is_expensive(parts, choice, min_cost):
                 chosen = _for_rows(frame, taken, parts.all[choice], plain)
                 if chosen is not None:
                     put(choice, chosen)
-    return frame, [parts.written(root, found) for root in parts.roots] if found else list(expressions)
+    return frame, [parts.written(root, column_refs) for root in parts.roots] if column_refs else list(expressions)
 
 
 def _has_case(expression: Expression) -> bool:
@@ -212,23 +212,23 @@ def _has_case(expression: Expression) -> bool:
 
 def _expensive_cases(parts: Parts, least_cost: float) -> list[tuple[Sequence[int], Sequence[int]]]:
     """Conditions and branches of each outermost CASE with an expensive branch."""
-    found: dict[int, tuple[Sequence[int], Sequence[int]]] = {}
+    cases: dict[int, tuple[Sequence[int], Sequence[int]]] = {}
 
     def visit(number: int) -> None:
         part = parts.all[number]
-        if number in found:
+        if number in cases:
             return
         if isinstance(part.expression, Case):
             conditions, choices = part.below[:-1:2], (*part.below[1::2], part.below[-1])
             if any(_is_expensive(parts, choice, least_cost) for choice in choices):
-                found[number] = conditions, choices
+                cases[number] = conditions, choices
                 return
         for below in part.below:
             visit(below)
 
     for root in parts.roots:
         visit(root)
-    return list(found.values())
+    return list(cases.values())
 
 
 def _is_expensive(parts: Parts, number: int, least_cost: float) -> bool:
@@ -245,5 +245,5 @@ def _for_rows(frame: pl.DataFrame, taken: pl.Series, part: Part, plain: Compute)
     if not rows:
         return pl.repeat(None, frame.height, dtype=polars_type(part.expression.type), eager=True)
     values = computed(frame.select(part.columns).filter(taken), [part.expression], plain)[0]
-    place = pl.select(pl.when(taken).then(taken.cum_sum() - 1)).to_series()
-    return values.gather(place)
+    positions = pl.select(pl.when(taken).then(taken.cum_sum() - 1)).to_series()
+    return values.gather(positions)

@@ -93,9 +93,9 @@ def quotient(left: pl.Expr, right: pl.Expr) -> pl.Expr:
     return bound((left, right), lambda a, b: pl.when(b != 0).then(a / b))
 
 
-def within(value: pl.Expr, least: int, most: int, dtype: pl.DataType) -> pl.Expr:
+def within(value: pl.Expr, minimum: int, maximum: int, dtype: pl.DataType) -> pl.Expr:
     """Integers of type `dtype`; NULL where out of bounds."""
-    low, high = pl.lit(least, dtype=dtype), pl.lit(most, dtype=dtype)
+    low, high = pl.lit(minimum, dtype=dtype), pl.lit(maximum, dtype=dtype)
     return let((value,), lambda v: pl.when(v.is_between(low, high)).then(v))
 
 

@@ -51,9 +51,9 @@ def different(column: pl.Series) -> DistinctValues | None:
     numbers = encoded.indices.to_numpy()
     first = np.empty(len(encoded.dictionary), dtype=np.int64)
     first[numbers[::-1]] = np.arange(len(numbers) - 1, -1, -1)  # the first row of each comes last
-    found = DistinctValues(pl.Series(numbers), pl.Series(first))
+    distinct_values = DistinctValues(pl.Series(numbers), pl.Series(first))
     if column.dtype == pl.String:
         frame = column.to_frame()
-        if not found.spread(frame[found.rows]).to_series().eq_missing(column).all():
+        if not distinct_values.spread(frame[distinct_values.rows]).to_series().eq_missing(column).all():
             return None
-    return found
+    return distinct_values

@@ -99,16 +99,16 @@ def two_product(a: float, b: float) -> Pair:
 
 @inlined
 def multiply(a: float, a_low: float, b: float, b_low: float) -> Pair:
-    product, rest = two_product(a, b)
-    return fast_two_sum(product, rest + (a * b_low + a_low * b))
+    product, error = two_product(a, b)
+    return fast_two_sum(product, error + (a * b_low + a_low * b))
 
 
 @inlined
 def divide(a: float, a_low: float, b: float, b_low: float) -> Pair:
     inverse = 1.0 / b
     quotient = a * inverse  # nearly; the residual is corrected
-    product, rest = two_product(quotient, b)
-    return fast_two_sum(quotient, ((((a - product) - rest) + a_low) - quotient * b_low) * inverse)
+    product, error = two_product(quotient, b)
+    return fast_two_sum(quotient, ((((a - product) - error) + a_low) - quotient * b_low) * inverse)
 
 
 @inlined
@@ -116,8 +116,8 @@ def square_root(a: float, a_low: float) -> Pair:
     if a == 0.0:
         return 0.0, 0.0
     root = math.sqrt(a)
-    product, rest = two_product(root, root)
-    return fast_two_sum(root, (((a - product) - rest) + a_low) / (2.0 * root))
+    product, error = two_product(root, root)
+    return fast_two_sum(root, (((a - product) - error) + a_low) / (2.0 * root))
 
 
 @inlined
@@ -141,12 +141,12 @@ def scaled(high: float, low: float, exponent: int, bound: float, powers: Doubles
         return 0.0, False
     unit = powers[-exponent]  # 2**(-1074 - exponent): the last bit of the result
     whole = (high + _ROUNDER * unit) - _ROUNDER * unit
-    rest = (high - whole) + low
-    if rest > 0.5 * unit:  # `high` was half-way, and `low` tips the scales
-        whole, rest = whole + unit, rest - unit
-    elif rest < -0.5 * unit:
-        whole, rest = whole - unit, rest + unit
-    undecided = abs(rest) >= 0.5 * unit - high * bound
+    remainder = (high - whole) + low
+    if remainder > 0.5 * unit:  # `high` was half-way, and `low` tips the scales
+        whole, remainder = whole + unit, remainder - unit
+    elif remainder < -0.5 * unit:
+        whole, remainder = whole - unit, remainder + unit
+    undecided = abs(remainder) >= 0.5 * unit - high * bound
     return whole * powers[74] * powers[exponent + 1000 + 1074], undecided
 
 
@@ -204,14 +204,14 @@ def logarithm_of_share(
     t1 = (t + _TO_8) - _TO_8
     square, square_low = t1 * t1, (t - t1) * (t + t1)
     high, low = two_sum(exponent * LN2[0] + minus_ln_c, t)
-    high, rest = two_sum(high, -0.5 * square)
-    low += rest
+    high, error = two_sum(high, -0.5 * square)
+    low += error
     if precise:
         cube, cube_low = two_product(square, t)
         cube, cube_low = multiply(cube, cube_low + square_low * t, THIRD[0], THIRD[1])
-        high, rest = two_sum(high, cube)
+        high, error = two_sum(high, cube)
         fourth = (square + square_low) * (square + square_low)
-        low += rest + (
+        low += error + (
             cube_low
             - fourth * (0.25 - t * (0.2 - t * (1.0 / 6.0 - t * (1.0 / 7.0 - t * (0.125 - t * (1.0 / 9.0 - t * 0.1))))))
         )
@@ -229,12 +229,12 @@ def logarithm_of_share(
 def logarithm(x: float, bits: int, precise: bool, powers: Doubles, table: Doubles) -> Pair:
     """ln x for a normal x with these bits."""
     exponent = (bits >> 52) - 1023
-    place = (bits >> 44) & 255
+    index = (bits >> 44) & 255
     share = x * powers[1074 - exponent]
-    if place >= _FROM_SQRT_2:
+    if index >= _FROM_SQRT_2:
         share *= 0.5
         exponent += 1
-    return logarithm_of_share(share, float(exponent), table[place, 0], table[place, 1], table[place, 2], precise)
+    return logarithm_of_share(share, float(exponent), table[index, 0], table[index, 1], table[index, 2], precise)
 
 
 @inlined
@@ -244,15 +244,15 @@ def look_up_shares(bits: Bits, scratch: Doubles, table: Doubles) -> None:
     for i in range(len(bits)):
         shares[i] = (bits[i] & 0x000FFFFFFFFFFFFF) | 0x3FF0000000000000
     for i in range(len(bits)):
-        place = (bits[i] >> 44) & 255
+        index = (bits[i] >> 44) & 255
         exponent = (bits[i] >> 52) - 1023
-        if place >= _FROM_SQRT_2:
+        if index >= _FROM_SQRT_2:
             scratch[i] *= 0.5
             exponent += 1
         scratch[_BLOCK + i] = exponent
-        scratch[2 * _BLOCK + i] = table[place, 0]
-        scratch[3 * _BLOCK + i] = table[place, 1]
-        scratch[4 * _BLOCK + i] = table[place, 2]
+        scratch[2 * _BLOCK + i] = table[index, 0]
+        scratch[3 * _BLOCK + i] = table[index, 1]
+        scratch[4 * _BLOCK + i] = table[index, 2]
 
 
 @inlined
@@ -481,8 +481,8 @@ def cube_roots(values: Doubles, bits: Bits, powers: Doubles, table: Doubles) -> 
         guess = guess * ((cube + 2.0 * share) / (2.0 * cube + share))
         root = (guess + _TO_1) - _TO_1
         square = root * root
-        cube, rest = two_product(square, root)
-        left = (share - cube) - rest
+        cube, error = two_product(square, root)
+        left = (share - cube) - error
         off = left / cube
         low = root * off * (1.0 / 3.0 - off * (1.0 / 9.0 - off * (5.0 / 81.0)))
         result, undecided[i] = rounded(root, low, BOUND)
@@ -505,8 +505,8 @@ def small_hyperbolic_sine(x: float) -> Pair:
         )
     )
     high, low = multiply(high, low, x, 0.0)
-    total, rest = fast_two_sum(x, high)
-    return total, rest + low
+    total, error = fast_two_sum(x, high)
+    return total, error + low
 
 
 @compiled("Tuple((f8[::1], b1[::1]))(f8[::1], i8, f8[::1], f8[:, ::1])", on_demand=True)
@@ -532,10 +532,10 @@ def hyperbolics(values: Doubles, function: int, powers: Doubles, table: Doubles)
             down, down_low = down * powers[1074 - 2 * exponent], down_low * powers[1074 - 2 * exponent]
         else:
             down = down_low = 0.0
-        total, rest = two_sum(high, down)
-        total, rest = fast_two_sum(total, rest + (low + down_low))
+        total, total_low = two_sum(high, down)
+        total, total_low = fast_two_sum(total, total_low + (low + down_low))
         if function == COSINE:
-            results[i], undecided[i] = scaled(total, rest, exponent - 1, HYPERBOLIC_BOUND, powers)
+            results[i], undecided[i] = scaled(total, total_low, exponent - 1, HYPERBOLIC_BOUND, powers)
             continue
         if x < 0.25:
             sine, sine_low = small_hyperbolic_sine(x)
@@ -544,7 +544,7 @@ def hyperbolics(values: Doubles, function: int, powers: Doubles, table: Doubles)
             sine, sine_low = two_sum(high, -down)
             sine_low += low - down_low
         if function == TANGENT:
-            sine, sine_low = divide(sine, sine_low, total, rest)
+            sine, sine_low = divide(sine, sine_low, total, total_low)
             result, undecided[i] = rounded(sine, sine_low, HYPERBOLIC_BOUND)
         elif x < 0.25:
             result, undecided[i] = rounded(0.5 * sine, 0.5 * sine_low, HYPERBOLIC_BOUND)
@@ -564,10 +564,10 @@ def quarter_turns(x: float, bits: int, powers: Doubles, turns: Doubles) -> tuple
         return 0, x, 0.0
     if x < 2.0**20:
         count = (x * QUARTERS + _ROUNDER) - _ROUNDER
-        t, rest = two_sum(x - count * QUARTER[0], -(count * QUARTER[1]))
+        t, t_low = two_sum(x - count * QUARTER[0], -(count * QUARTER[1]))
         t, more = two_sum(t, -(count * QUARTER[2]))
-        t, rest = two_sum(t, (rest + more) - count * QUARTER[3])
-        return int(count) & 3, t, rest
+        t, t_low = two_sum(t, (t_low + more) - count * QUARTER[3])
+        return int(count) & 3, t, t_low
     # x is a whole number of up to 53 bits times a power of two; it is multiplied in halves with the parts of that power
     # in quarter turns modulo 4. All products are exact.
     exponent = (bits >> 52) - 1023
@@ -577,15 +577,15 @@ def quarter_turns(x: float, bits: int, powers: Doubles, turns: Doubles) -> tuple
     first, second = exponent - 25 + 32, exponent - 52 + 32
     turned = upper * turns[first, 0] + lower * turns[second, 0]
     count = (turned + _ROUNDER) - _ROUNDER
-    t, rest = two_sum(turned - count, upper * turns[first, 1] + lower * turns[second, 1])
+    t, t_low = two_sum(turned - count, upper * turns[first, 1] + lower * turns[second, 1])
     more = (t + _ROUNDER) - _ROUNDER
     count += more
     t -= more
     for part in range(2, 5):
         t, more = two_sum(t, upper * turns[first, part] + lower * turns[second, part])
-        rest += more
-    t, rest = multiply(t, rest, HALF_PI[0], HALF_PI[1])
-    return int(count) & 3, t, rest
+        t_low += more
+    t, t_low = multiply(t, t_low, HALF_PI[0], HALF_PI[1])
+    return int(count) & 3, t, t_low
 
 
 @inlined
@@ -595,15 +595,15 @@ def sine(t: float, t_low: float, table: Doubles) -> Pair:
     if t < 0.0:
         sign, t, t_low = -1.0, -t, -t_low
     count = (t * 128.0 + _ROUNDER) - _ROUNDER
-    place = int(count)
+    index = int(count)
     t, t_low = two_sum(t - count / 128.0, t_low)
     square = t * t
     sine_part = t * square * (-1.0 / 6.0 + square * (1.0 / 120.0 - square * (1.0 / 5040.0)))
-    if place == 0:
+    if index == 0:
         high, low = fast_two_sum(t, t_low + sine_part)
         return sign * high, sign * low
     cosine_part = square * (-0.5 + square * (1.0 / 24.0 - square * (1.0 / 720.0 - square * (1.0 / 40320.0))))
-    s, s_low, c, c_low = table[place, 0], table[place, 1], table[place, 2], table[place, 3]
+    s, s_low, c, c_low = table[index, 0], table[index, 1], table[index, 2], table[index, 3]
     t1 = (t + _TO_8) - _TO_8
     high, low = fast_two_sum(s, c * t1)
     low += (c * (t - t1) + c_low * t) + (t_low * (c - s * t) + ((c + c_low) * sine_part + (s + s_low) * cosine_part))
@@ -617,12 +617,12 @@ def cosine(t: float, t_low: float, table: Doubles) -> Pair:
     if t < 0.0:
         t, t_low = -t, -t_low
     count = (t * 128.0 + _ROUNDER) - _ROUNDER
-    place = int(count)
+    index = int(count)
     t, t_low = two_sum(t - count / 128.0, t_low)
     square = t * t
     sine_part = t * square * (-1.0 / 6.0 + square * (1.0 / 120.0 - square * (1.0 / 5040.0)))
     cosine_part = square * (-0.5 + square * (1.0 / 24.0 - square * (1.0 / 720.0 - square * (1.0 / 40320.0))))
-    s, s_low, c, c_low = table[place, 0], table[place, 1], table[place, 2], table[place, 3]
+    s, s_low, c, c_low = table[index, 0], table[index, 1], table[index, 2], table[index, 3]
     t1 = (t + _TO_8) - _TO_8
     high, low = fast_two_sum(c, -(s * t1))
     low += (c + c_low) * cosine_part - ((s * (t - t1) + s_low * t) + (t_low * (s + c * t) + (s + s_low) * sine_part))
@@ -674,35 +674,35 @@ def angle(y: float, y_low: float, x: float, x_low: float, table: Doubles) -> Pai
     if steep:
         y, y_low, x, x_low = x, x_low, y, y_low
     count = (128.0 * y / x + _ROUNDER) - _ROUNDER
-    place = int(count)
-    if place != 0:  # (y - c x) / (x + c y)
+    index = int(count)
+    if index != 0:  # (y - c x) / (x + c y)
         c = count * 0.0078125
-        product, rest = two_product(c, x)
+        product, error = two_product(c, x)
         up, up_low = fast_two_sum(y, -product)
-        up, up_low = two_sum(up, up_low + ((y_low - rest) - c * x_low))
-        product, rest = two_product(c, y)
+        up, up_low = two_sum(up, up_low + ((y_low - error) - c * x_low))
+        product, error = two_product(c, y)
         x, more = fast_two_sum(x, product)
-        x_low += more + (rest + c * y_low)
+        x_low += more + (error + c * y_low)
         y, y_low = up, up_low
     t, t_low = divide(y, y_low, x, x_low)
     square = t * t
     more = t * square * (-1.0 / 3.0 + square * (0.2 - square * (1.0 / 7.0 - square * (1.0 / 9.0))))
-    if place == 0:
+    if index == 0:
         high, low = fast_two_sum(t, t_low + more)
     else:
-        high, low = fast_two_sum(table[place, 0], t)
-        low += t_low * (1.0 - square) + (more + table[place, 1])
+        high, low = fast_two_sum(table[index, 0], t)
+        low += t_low * (1.0 - square) + (more + table[index, 1])
     if steep:
-        total, rest = fast_two_sum(HALF_PI[0], -high)
-        return total, rest - low + HALF_PI[1]
+        total, error = fast_two_sum(HALF_PI[0], -high)
+        return total, error - low + HALF_PI[1]
     return high, low
 
 
 @inlined
 def supplement(high: float, low: float) -> Pair:
     """π minus an angle."""
-    total, rest = fast_two_sum(PI[0], -high)
-    return total, rest - low + PI[1]
+    total, error = fast_two_sum(PI[0], -high)
+    return total, error - low + PI[1]
 
 
 @compiled("Tuple((f8[::1], b1[::1]))(f8[::1], i8, f8[:, ::1])", on_demand=True)
@@ -728,9 +728,9 @@ def inverse_circulars(values: Doubles, function: int, table: Doubles) -> tuple[D
         if not x <= 1.0:
             results[i] = math.nan
             continue
-        product, rest = two_product(x, x)
+        product, error = two_product(x, x)
         other, other_low = two_sum(1.0, -product)
-        other, other_low = fast_two_sum(other, other_low - rest)
+        other, other_low = fast_two_sum(other, other_low - error)
         other, other_low = square_root(other, other_low)
         if function == SINE:
             high, low = angle(x, 0.0, other, other_low, table)

@@ -43,11 +43,11 @@ def logarithms() -> Doubles:
     must not be a difference.
     """
     rows = []
-    for place in range(256):
-        middle = Fraction(2 * place + 513, 512)
-        if place >= 106:
+    for index in range(256):
+        middle = Fraction(2 * index + 513, 512)
+        if index >= 106:
             middle /= 2
-        c = Fraction(1) if place in (0, 255) else Fraction(round(1024 / middle), 1024)
+        c = Fraction(1) if index in (0, 255) else Fraction(round(1024 / middle), 1024)
         logarithm = 0 if c == 1 else -nearest.ln_fixed(c, _BITS)
         unit = _BITS - 42
         first = (logarithm + (1 << unit >> 1)) >> unit << unit
@@ -86,6 +86,6 @@ def turns() -> Doubles:
     quarters = (2 << 1400 + 1200) // nearest.pi(1400)  # 2 / π with 1200 bits
     rows = []
     for n in range(-32, 1024 - 25):
-        rest = (quarters << n if n >= 0 else quarters >> -n) % (4 << 1200) >> (1200 - 128)
-        rows.append([nearest.to_double((rest >> 26 * k) % (1 << 26), 26 * k - 128) for k in reversed(range(5))])
+        remainder = (quarters << n if n >= 0 else quarters >> -n) % (4 << 1200) >> (1200 - 128)
+        rows.append([nearest.to_double((remainder >> 26 * k) % (1 << 26), 26 * k - 128) for k in reversed(range(5))])
     return np.array(rows)

@@ -121,12 +121,12 @@ def _quotients(digits: list[Ints], counts: Ints, scale: int) -> npt.NDArray[np.f
     quotient = [zero] * more + [digit.view(np.uint64) for digit in digits[:used]]
     inexact = np.zeros(len(counts), dtype=np.bool_)
     for divisor in divisors:
-        rest = zero
+        remainder = zero
         for k in reversed(range(len(quotient))):
-            part = (rest << np.uint64(BITS)) | quotient[k]
+            part = (remainder << np.uint64(BITS)) | quotient[k]
             quotient[k] = part // divisor
-            rest = part - quotient[k] * divisor
-        inexact |= rest != 0
+            remainder = part - quotient[k] * divisor
+        inexact |= remainder != 0
     quotient[0] = quotient[0] | inexact.astype(np.uint64)
     return _round([q.view(np.int64) for q in quotient], BIAS // BITS - more)
 
@@ -250,8 +250,8 @@ def _round(digits: list[Ints], lowest: int) -> npt.NDArray[np.float64]:
     lead = np.uint64(32) - np.frexp(first.astype(np.float64))[1].astype(np.uint64)
     lead = np.minimum(lead, np.uint64(32))
     bits = (((first << np.uint64(32)) | second) << lead) | (third >> (np.uint64(32) - lead))
-    rest = (third << lead) & np.uint64(2**32 - 1)
-    sticky |= rest != 0
+    dropped_bits = (third << lead) & np.uint64(2**32 - 1)
+    sticky |= dropped_bits != 0
     bits |= sticky.astype(np.uint64)
     exponent = (top + lowest - 1) * BITS - lead.astype(np.int64) - BIAS
     rounded: npt.NDArray[np.float64] = np.ldexp(bits.astype(np.float64), exponent.astype(np.int32))

@@ -110,25 +110,25 @@ def polynomials(terms: Hashes, bounds: npt.NDArray[np.int64]) -> Hashes:
 
     The terms of sequence n lie from `bounds[n]` to `bounds[n + 1]`. Compiled, because each step needs the one before.
     """
-    found = np.empty(len(bounds) - 1, np.uint64)
-    for sequence in range(len(found)):
+    hashes = np.empty(len(bounds) - 1, np.uint64)
+    for sequence in range(len(hashes)):
         value = np.uint64(0)
         for at in range(bounds[sequence + 1] - 1, bounds[sequence] - 1, -1):
             value = value * _RADIX + terms[at]
-        found[sequence] = value
-    return found
+        hashes[sequence] = value
+    return hashes
 
 
 @compiled("u8[::1](u1[::1], i8[::1])")
 def text_polynomials(text: npt.NDArray[np.uint8], bounds: npt.NDArray[np.int64]) -> Hashes:
     """The same of the UTF-8 bytes of texts, each byte plus one: a zero byte counts, too."""
-    found = np.empty(len(bounds) - 1, np.uint64)
-    for sequence in range(len(found)):
+    hashes = np.empty(len(bounds) - 1, np.uint64)
+    for sequence in range(len(hashes)):
         value = np.uint64(0)
         for at in range(bounds[sequence + 1] - 1, bounds[sequence] - 1, -1):
             value = value * _RADIX + (np.uint64(text[at]) + np.uint64(1))
-        found[sequence] = value
-    return found
+        hashes[sequence] = value
+    return hashes
 
 
 def decimal_words(column: pl.Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -58,17 +58,17 @@ def running_places(
         if last[run] != step - len(held):
             continue
         for which in range(2):
-            wanted = lower[run] if which == 0 else upper[run]
-            if wanted < 0:
+            ordinal = lower[run] if which == 0 else upper[run]
+            if ordinal < 0:
                 continue
             node, width = 0, 1
             while width * 2 <= count:
                 width *= 2
-            rest = wanted + 1
+            remaining = ordinal + 1
             while width > 0:
-                if node + width <= count and tree[begin + node + width - 1] < rest:
+                if node + width <= count and tree[begin + node + width - 1] < remaining:
                     node += width
-                    rest -= tree[begin + node - 1]
+                    remaining -= tree[begin + node - 1]
                 width //= 2
             if which == 0:
                 low[run] = begin + node
@@ -105,19 +105,19 @@ def list_members(
             element, group, sign = element_of[event], codes[event], change[event]
         begin = first[group]
         if sign != 0 and place_of[element] >= 0:
-            place = place_of[element]
+            position = place_of[element]
             left, right = begin, begin + count[group]
             end = right
             while left < right:
                 middle = (left + right) // 2
-                if members[middle] < place:
+                if members[middle] < position:
                     left = middle + 1
                 else:
                     right = middle
             if sign > 0:
                 for at in range(end, left, -1):
                     members[at] = members[at - 1]
-                members[left] = place
+                members[left] = position
             else:
                 for at in range(left, end - 1):
                     members[at] = members[at + 1]

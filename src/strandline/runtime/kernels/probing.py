@@ -22,35 +22,35 @@ def matches(
     whose leading bits, all but `shift`, are n lie from `table[n]` to `table[n + 1]`.
     """
     capacity = max(len(hashes) - begin, 16)
-    rows, found = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+    rows, stored_rows = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
     count, row = 0, begin
     while row < len(hashes):
-        wanted = hashes[row]
-        slot = np.int64(wanted >> shift)
+        row_hash = hashes[row]
+        slot = np.int64(row_hash >> shift)
         first, end = np.int64(table[slot]), np.int64(table[slot + 1])
         # A slot has one or two rows, unless a frequent key lies in it: then halving is better than walking.
         stop = end
         while stop - first > 8:
             middle = (first + stop) // 2
-            if stored[middle] < wanted:
+            if stored[middle] < row_hash:
                 first = middle + 1
             else:
                 stop = middle
-        while first < end and stored[first] < wanted:
+        while first < end and stored[first] < row_hash:
             first += 1
         last = first
-        while last < end and stored[last] == wanted:
+        while last < end and stored[last] == row_hash:
             last += 1
         pairs = last - first
         if count > 0 and count + pairs > limit:
             break
         if count + pairs > capacity:
             capacity = 2 * capacity + int(pairs)
-            more_rows, more_found = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
-            more_rows[:count], more_found[:count] = rows[:count], found[:count]
-            rows, found = more_rows, more_found
+            more_rows, more_stored_rows = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+            more_rows[:count], more_stored_rows[:count] = rows[:count], stored_rows[:count]
+            rows, stored_rows = more_rows, more_stored_rows
         for at in range(first, last):
-            rows[count], found[count] = row, at
+            rows[count], stored_rows[count] = row, at
             count += 1
         row += 1
-    return rows[:count].copy(), found[:count].copy(), row
+    return rows[:count].copy(), stored_rows[:count].copy(), row

@@ -27,17 +27,17 @@ def lay_out(
     code, instant, ends = np.empty(events, np.int64), np.empty(events, np.int64), np.empty(events, np.int64)
     last, since = np.full(groups, -1), np.zeros(groups, np.int64)
     runs = 0
-    for place in range(events):
-        event = by_time[place]
+    for position in range(events):
+        event = by_time[position]
         group, now = codes[event], time[event]
         before = last[group]
         if before >= 0:
             if since[group] == now:
-                run_of[place] = before
+                run_of[position] = before
                 continue
             ends[before] = now
         last[group], since[group] = runs, now
-        run_of[place], code[runs], instant[runs], ends[runs] = runs, group, now, until
+        run_of[position], code[runs], instant[runs], ends[runs] = runs, group, now, until
         runs += 1
     return run_of, code[:runs].copy(), instant[:runs].copy(), ends[:runs].copy(), last
 
@@ -46,11 +46,11 @@ def lay_out(
 def running_totals(by_time: Index, codes: Index, run_of: Index, groups: int, runs: int, changes: Index) -> Index:
     """The total of its group after each run, of changes given per event."""
     totals, total = np.empty(runs, np.int64), np.zeros(groups, np.int64)
-    for place in range(len(by_time)):
-        event = by_time[place]
+    for position in range(len(by_time)):
+        event = by_time[position]
         group = codes[event]
         total[group] += changes[event]
-        totals[run_of[place]] = total[group]
+        totals[run_of[position]] = total[group]
     return totals
 
 

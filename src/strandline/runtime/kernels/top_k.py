@@ -78,10 +78,10 @@ def running_top(
     with the rank, then an interval per rank.
 
     Group g has the events from `events[g]` to `events[g + 1]`, in order of time: an element comes (`change` 1) or goes
-    (-1). Its elements have the places from `places[g]` to `places[g + 1]`, each its own; `head[place]` and
-    `level[place]` are the first and the last place of its ties. A tree of counts over the places finds the k-th element
-    that is there; all up to a bound are among the first, and only elements that the bound crosses are touched, or with
-    ranks those behind a change.
+    (-1). Its elements have the places from `places[g]` to `places[g + 1]`, each its own; `head[position]` and
+    `level[position]` are the first and the last place of its ties. A tree of counts over the places finds the k-th
+    element that is there; all up to a bound are among the first, and only elements that the bound crosses are touched,
+    or with ranks those behind a change.
     """
     size = len(place_of)
     largest = 0
@@ -96,7 +96,7 @@ def running_top(
     capacity = 2 * size + 16
     who, rank = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
     begin, end = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
-    found = 0
+    interval_count = 0
     for group in range(len(places) - 1):
         base, width = places[group], places[group + 1] - places[group]
         tree[: width + 1] = 0
@@ -109,38 +109,38 @@ def running_top(
             now = time[event]
             first, lowest = event, width
             while event < last and time[event] == now:
-                place = place_of[element[event]]
-                node = place - base + 1
+                position = place_of[element[event]]
+                node = position - base + 1
                 while node <= width:
                     tree[node] += change[event]
                     node += node & -node
                 total += change[event]
-                there[place] = change[event] > 0
-                lowest = min(lowest, head[place] - base)
-                if change[event] < 0 and inside[place]:
-                    inside[place] = False
-                    if since[place] < now:
-                        if found == len(who):
+                there[position] = change[event] > 0
+                lowest = min(lowest, head[position] - base)
+                if change[event] < 0 and inside[position]:
+                    inside[position] = False
+                    if since[position] < now:
+                        if interval_count == len(who):
                             who, rank = np.append(who, who), np.append(rank, rank)
                             begin, end = np.append(begin, begin), np.append(end, end)
-                        who[found], rank[found] = element_at[place], rank_of[place]
-                        begin[found], end[found] = since[place], now
-                        found += 1
+                        who[interval_count], rank[interval_count] = element_at[position], rank_of[position]
+                        begin[interval_count], end[interval_count] = since[position], now
+                        interval_count += 1
                 event += 1
             before, bound = bound, width - 1
             if total > limit:
-                node, step, rest = 0, highest, limit
+                node, step, remaining = 0, highest, limit
                 while step > 0:
-                    if node + step <= width and tree[node + step] < rest:
+                    if node + step <= width and tree[node + step] < remaining:
                         node += step
-                        rest -= tree[node]
+                        remaining -= tree[node]
                     step //= 2
                 bound = level[base + node] - base
             # Arrivals of this run.
             for index in range(first, event):
-                place = place_of[element[index]]
-                if not with_ranks and there[place] and place - base <= bound and not inside[place]:
-                    inside[place], since[place] = True, now
+                position = place_of[element[index]]
+                if not with_ranks and there[position] and position - base <= bound and not inside[position]:
+                    inside[position], since[position] = True, now
             # Elements that the bound crossed; with ranks, all behind the first change.
             low, high = min(before, bound), max(before, bound)
             if with_ranks:
@@ -156,35 +156,40 @@ def running_top(
                     count += 1
                     if count > total:
                         break
-                    node, step, rest = 0, highest, count
+                    node, step, remaining = 0, highest, count
                     while step > 0:
-                        if node + step <= width and tree[node + step] < rest:
+                        if node + step <= width and tree[node + step] < remaining:
                             node += step
-                            rest -= tree[node]
+                            remaining -= tree[node]
                         step //= 2
                     if node > high:
                         break
-                    place = base + node
-                    if with_ranks and level[place] != leveled:
-                        ranked, leveled = count, level[place]
-                    stays = node <= bound and inside[place] and rank_of[place] == ranked
-                    if inside[place] and not stays:
-                        inside[place] = False
-                        if since[place] < now:
-                            if found == len(who):
+                    position = base + node
+                    if with_ranks and level[position] != leveled:
+                        ranked, leveled = count, level[position]
+                    stays = node <= bound and inside[position] and rank_of[position] == ranked
+                    if inside[position] and not stays:
+                        inside[position] = False
+                        if since[position] < now:
+                            if interval_count == len(who):
                                 who, rank = np.append(who, who), np.append(rank, rank)
                                 begin, end = np.append(begin, begin), np.append(end, end)
-                            who[found], rank[found] = element_at[place], rank_of[place]
-                            begin[found], end[found] = since[place], now
-                            found += 1
-                    if node <= bound and not inside[place]:
-                        inside[place], since[place], rank_of[place] = True, now, ranked
-    for place in range(size):
-        if inside[place] and since[place] < until:
-            if found == len(who):
+                            who[interval_count], rank[interval_count] = element_at[position], rank_of[position]
+                            begin[interval_count], end[interval_count] = since[position], now
+                            interval_count += 1
+                    if node <= bound and not inside[position]:
+                        inside[position], since[position], rank_of[position] = True, now, ranked
+    for position in range(size):
+        if inside[position] and since[position] < until:
+            if interval_count == len(who):
                 who, rank = np.append(who, who), np.append(rank, rank)
                 begin, end = np.append(begin, begin), np.append(end, end)
-            who[found], rank[found] = element_at[place], rank_of[place]
-            begin[found], end[found] = since[place], until
-            found += 1
-    return who[:found].copy(), rank[:found].copy(), begin[:found].copy(), end[:found].copy()
+            who[interval_count], rank[interval_count] = element_at[position], rank_of[position]
+            begin[interval_count], end[interval_count] = since[position], until
+            interval_count += 1
+    return (
+        who[:interval_count].copy(),
+        rank[:interval_count].copy(),
+        begin[:interval_count].copy(),
+        end[:interval_count].copy(),
+    )

@@ -55,9 +55,9 @@ class _Pairs:
     @staticmethod
     def of(sizes: Index) -> _Pairs:
         size = np.repeat(sizes, sizes)
-        place = np.arange(len(size)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        is_first = place % 2 == 0
-        return _Pairs(place, np.cumsum(is_first) - 1, is_first, ~is_first | (place + 1 < size))
+        position = np.arange(len(size)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        is_first = position % 2 == 0
+        return _Pairs(position, np.cumsum(is_first) - 1, is_first, ~is_first | (position + 1 < size))
 
     def merged(self, states: States, merge: Merge) -> States:
         """A state per pair."""

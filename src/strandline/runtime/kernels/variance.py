@@ -26,8 +26,8 @@ def numbers(column: pl.Series) -> pl.Series:
 def odd(column: pl.Series) -> Ints:
     """Mask of values without a finite square: NaN, the infinities and too large numbers."""
     values = column.cast(pl.Float64)
-    found: Ints = (~(values.abs() < LARGEST_SQUARED)).fill_null(False).to_numpy().astype(np.int64)
-    return found
+    mask: Ints = (~(values.abs() < LARGEST_SQUARED)).fill_null(False).to_numpy().astype(np.int64)
+    return mask
 
 
 def squares(column: pl.Series) -> Limbs:
@@ -49,15 +49,15 @@ def variances(sums: Limbs, squared: Limbs, counts: Ints, sample: bool) -> npt.ND
     rows = len(counts)
     total, low = _digits(sums, rows)
     square, offset = _square(total), 2 * low - BIAS // BITS
-    spread, least = _digits(squared, rows)
+    spread, squared_low = _digits(squared, rows)
     # n·Σx²: the carried digits leave 31 bits for n.
     scaled = [digit * counts for digit in spread]
-    first = min(offset, least)
-    last = max(offset + len(square), least + len(scaled))
+    first = min(offset, squared_low)
+    last = max(offset + len(square), squared_low + len(scaled))
     zero = np.zeros(rows, np.int64)
     difference = []
     for position in range(first, last):
-        plus = scaled[position - least] if 0 <= position - least < len(scaled) else zero
+        plus = scaled[position - squared_low] if 0 <= position - squared_low < len(scaled) else zero
         minus = square[position - offset] if 0 <= position - offset < len(square) else zero
         difference.append(plus - minus)
     carry(difference)

@@ -177,9 +177,9 @@ class IncrementalAggregateOperator(Operator):
                 sums[VALUES + name] = sums[ROWS]
 
         def track_limbs(prefix: str, entering: Limbs, leaving: Limbs) -> None:
-            known = {c[len(prefix) :] for c in carried.columns if c.startswith(prefix)}
+            carried_limbs = {c[len(prefix) :] for c in carried.columns if c.startswith(prefix)}
             zero = np.zeros(max(arrived.height, ended.height), np.int64)
-            for limb in sorted(known | set(entering) | set(leaving)):
+            for limb in sorted(carried_limbs | set(entering) | set(leaving)):
                 came, went = entering.get(limb, zero[: arrived.height]), leaving.get(limb, zero[: ended.height])
                 track(prefix + limb, came, went)
 
@@ -259,8 +259,8 @@ class IncrementalAggregateOperator(Operator):
             here.until,
         )
         self.candidates[side] = gather(elements, keep)
-        found = highest[here.exists]
-        return ranking.decode(found if function == "max" else ~found, present)
+        extremes = highest[here.exists]
+        return ranking.decode(extremes if function == "max" else ~extremes, present)
 
     def _fold(
         self,
@@ -274,17 +274,19 @@ class IncrementalAggregateOperator(Operator):
     ) -> _Fold:
         """The states of a user-defined aggregate in each interval."""
         line, counts = here.line, sums[VALUES + name]
-        known = restored(user, carried, column_id)
-        kept = np.flatnonzero(carried.get_column(VALUES + name).to_numpy() > 0) if known is not None else _NOBODY
+        carried_states = restored(user, carried, column_id)
+        kept = (
+            np.flatnonzero(carried.get_column(VALUES + name).to_numpy() > 0) if carried_states is not None else _NOBODY
+        )
         entering, leaving = (np.flatnonzero(_present(frame[name])) for frame in (here.arrived, ended))
         values = pl.concat([here.arrived[name][entering], ended[name][leaving]])
-        pool = pooled(user, known.take(kept) if known is not None and len(kept) else None, values)
-        wanted = here.exists & (counts > 0)  # the last run of a group that lives on is one of these
-        if pool is None or not wanted.any():
-            return _Fold(user, wanted, None)
+        pool = pooled(user, carried_states.take(kept) if carried_states is not None and len(kept) else None, values)
+        nonempty = here.exists & (counts > 0)  # the last run of a group that lives on is one of these
+        if pool is None or not nonempty.any():
+            return _Fold(user, nonempty, None)
         coming, going = here.events.updates(line, kept, entering, leaving)
         epochs = GroupEpochs.of(line.code, counts)
-        return _Fold(user, wanted, run_totals(user, pool, coming, going, epochs, np.flatnonzero(wanted)))
+        return _Fold(user, nonempty, run_totals(user, pool, coming, going, epochs, np.flatnonzero(nonempty)))
 
     def _carry(
         self,

@@ -45,22 +45,22 @@ class CountWindowOperator(Operator):
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         before, self.watermark = self.watermark, max(watermark.time, self.watermark)
         arrived = self._ordered(inputs[0]).with_columns(pl.lit(0, pl.Int64).alias(INDEX)).select(self.held.columns)
-        known = pl.concat([self.held, arrived], rechunk=True)
-        if not known.height:
-            return Batch(known.drop(INDEX))
+        rows = pl.concat([self.held, arrived], rechunk=True)
+        if not rows.height:
+            return Batch(rows.drop(INDEX))
         # Rows of a partition are contiguous, in order: those in state come first, and are older than the arrivals.
-        codes, _ = group_codes(known, self.partition)
+        codes, _ = group_codes(rows, self.partition)
         order = group_order(codes)
-        known, codes = gather(known, order), codes[order]
-        index, first, count = self._numbered(known, codes)
-        time = times(known, FROM)
+        rows, codes = gather(rows, order), codes[order]
+        index, first, count = self._numbered(rows, codes)
+        time = times(rows, FROM)
         start, seen = _time_of(_up(index, self.slide), index, first, count, time)
         end, over = _time_of(_up(index + self.rows, self.slide), index, first, count, time)
         start = np.maximum(start, before)
         end = np.where(over, end, self.watermark)
         visible = seen & (start < end)
-        pieces = Batch(known.drop(INDEX)).with_times(start, end).keep(visible)
-        self.held = known.with_columns(pl.Series(INDEX, index)).filter(pl.Series(~over))
+        pieces = Batch(rows.drop(INDEX)).with_times(start, end).keep(visible)
+        self.held = rows.with_columns(pl.Series(INDEX, index)).filter(pl.Series(~over))
         return pieces
 
     def _ordered(self, batch: Batch) -> pl.DataFrame:
@@ -69,12 +69,12 @@ class CountWindowOperator(Operator):
         order = np.lexsort([batch.start, *order_ranks(batch.frame, self.ties)][::-1])
         return gather(batch.frame, order)
 
-    def _numbered(self, known: pl.DataFrame, codes: Index) -> tuple[Index, Index, Index]:
+    def _numbered(self, rows: pl.DataFrame, codes: Index) -> tuple[Index, Index, Index]:
         """The index of each row, and for its partition where it begins here and how many rows it has here."""
         begins = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1])))
         sizes = np.diff(np.append(begins, len(codes)))
         first, count = np.repeat(begins, sizes), np.repeat(sizes, sizes)
-        held = known.get_column(INDEX).to_numpy()
+        held = rows.get_column(INDEX).to_numpy()
         base = np.repeat(np.maximum(held[begins], 1), sizes)  # the first row is held, or it is the first ever
         index: Index = base + np.arange(len(codes)) - first
         return index, first, count
@@ -94,10 +94,10 @@ def _up(index: Index, slide: int) -> Index:
     return index if slide == 1 else -(-index // slide) * slide
 
 
-def _time_of(wanted: Index, index: Index, first: Index, count: Index, time: Times) -> tuple[Times, Mask]:
-    """Arrival time of the row with the `wanted` index of the same partition, and whether it has arrived."""
-    if wanted is index:  # without a slide a row is seen when it comes
+def _time_of(target: Index, index: Index, first: Index, count: Index, time: Times) -> tuple[Times, Mask]:
+    """Arrival time of the row with the `target` index of the same partition, and whether it has arrived."""
+    if target is index:  # without a slide a row is seen when it comes
         return time, np.ones(len(index), dtype=np.bool_)
-    place = np.arange(len(index)) + wanted - index
-    there = place < first + count
-    return time[np.where(there, place, 0)], there
+    position = np.arange(len(index)) + target - index
+    there = position < first + count
+    return time[np.where(there, position, 0)], there

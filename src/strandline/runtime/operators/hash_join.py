@@ -59,16 +59,16 @@ class HashJoinOperator(Operator):
             others = [segment.rows for segment in self.sides[1 - side].segments] + [arrived[1 - side].height]
             if side == small or max(others) > WITHIN_CACHE or bool((batch.end > watermark.time).any()):
                 arrived[side] = _by_hash(arrived[side])
-        found: list[pl.DataFrame] = []
+        pairs: list[pl.DataFrame] = []
         new = [Segment.of(frame) for frame in arrived]
-        found += self._meet(new[large], [*self.sides[small].segments, new[small]], mine_is_left=large == 0)
-        found += self._meet(new[small], self.sides[large].segments, mine_is_left=small == 0)
+        pairs += self._meet(new[large], [*self.sides[small].segments, new[small]], mine_is_left=large == 0)
+        pairs += self._meet(new[small], self.sides[large].segments, mine_is_left=small == 0)
         for log, frame in zip(self.sides, arrived, strict=True):
             log.expire(watermark.time)
             log.append(frame.drop(HASH), frame.get_column(HASH).to_numpy(), watermark.time)
-        if not found:
+        if not pairs:
             return Batch.empty(self.output)
-        return Batch(pl.concat(found, rechunk=True))
+        return Batch(pl.concat(pairs, rechunk=True))
 
     def _meet(self, mine: Segment, others: Sequence[Segment], mine_is_left: bool) -> Iterator[pl.DataFrame]:
         """The pairs of new rows with the rows of segments, a bounded number at a time."""
@@ -76,18 +76,18 @@ class HashJoinOperator(Operator):
         pending: list[tuple[Index, pl.DataFrame, Times, Times]] = []
         size = 0
         for other in others:
-            for rows, found in probe_segment(other, hashes, PAIRS_AT_ONCE):
+            for rows, other_rows in probe_segment(other, hashes, PAIRS_AT_ONCE):
                 start, end, meet = intersect(
                     column(mine, FROM)[rows],
                     column(mine, UNTIL)[rows],
-                    column(other, FROM)[found],
-                    column(other, UNTIL)[found],
+                    column(other, FROM)[other_rows],
+                    column(other, UNTIL)[other_rows],
                 )
                 if not meet.all():
-                    start, end, rows, found = start[meet], end[meet], rows[meet], found[meet]
+                    start, end, rows, other_rows = start[meet], end[meet], rows[meet], other_rows[meet]
                 if not len(rows):
                     continue
-                pending.append((rows, gather(_payload(other), found), start, end))
+                pending.append((rows, gather(_payload(other), other_rows), start, end))
                 size += len(rows)
                 if size >= PAIRS_AT_ONCE:
                     yield from self._pairs(mine, pending, mine_is_left)
@@ -95,12 +95,12 @@ class HashJoinOperator(Operator):
         yield from self._pairs(mine, pending, mine_is_left)
 
     def _pairs(
-        self, mine: Segment, found: list[tuple[Index, pl.DataFrame, Times, Times]], mine_is_left: bool
+        self, mine: Segment, pending: list[tuple[Index, pl.DataFrame, Times, Times]], mine_is_left: bool
     ) -> Iterator[pl.DataFrame]:
         """Assemble pairs; the rows of all segments together, since small frames cost as much as large ones."""
-        if not found:
+        if not pending:
             return
-        rows, others, starts, ends = zip(*found, strict=True)
+        rows, others, starts, ends = zip(*pending, strict=True)
         sides = [gather(_payload(mine), np.concatenate(rows)), pl.concat(others, rechunk=True)]
         pairs = pl.concat(sides if mine_is_left else sides[::-1], how="horizontal")
         pairs = pairs.with_columns(pl.Series(FROM, np.concatenate(starts)), pl.Series(UNTIL, np.concatenate(ends)))

@@ -57,97 +57,99 @@ class GroupMembers:
         """The aggregate after each existing run; `counts` is the number of values of its group then."""
         assert call.argument is not None
         values = self.elements.get_column(call.argument.id)
-        wanted = exists & (counts > 0)
+        nonempty = exists & (counts > 0)
         if call.user is not None:
-            return _spread(self._merged(call.user, call, counts, wanted, values), wanted[exists])
+            return _spread(self._merged(call.user, call, counts, nonempty, values), nonempty[exists])
         match call.function:
             case "percentile_cont":
-                return self._between(call, counts, wanted, exists, values)
+                return self._between(call, counts, nonempty, exists, values)
             case "mode":
-                return self._most_frequent(call, counts, wanted, exists, values)
+                return self._most_frequent(call, counts, nonempty, exists, values)
             case "string_agg":
                 assert isinstance(call.parameter, str)
-                lists = self._lists(call, counts, wanted, values)
+                lists = self._lists(call, counts, nonempty, values)
                 texts = [values.head(0), *(part.list.join(call.parameter) for part in lists)]
-                return _spread(pl.concat(texts), wanted[exists])
+                return _spread(pl.concat(texts), nonempty[exists])
             case "array_agg":
-                parts = self._lists(call, counts, wanted, values.list.first())
-                return _spread(pl.concat([values.head(0), *parts]), wanted[exists])
+                parts = self._lists(call, counts, nonempty, values.list.first())
+                return _spread(pl.concat([values.head(0), *parts]), nonempty[exists])
         last = counts - 1
         match call.function:
             case "first":
-                place = np.zeros_like(counts)
+                position = np.zeros_like(counts)
             case "last":
-                place = last
+                position = last
             case _:
                 assert isinstance(call.parameter, float)
-                place = np.maximum(np.ceil(call.parameter * counts).astype(np.int64) - 1, 0)
-        place = np.where(wanted, place, -1)
-        found, _ = self._find(call, place, place)
-        return _spread(values[found[wanted]], wanted[exists])
+                position = np.maximum(np.ceil(call.parameter * counts).astype(np.int64) - 1, 0)
+        position = np.where(nonempty, position, -1)
+        members, _ = self._find(call, position, position)
+        return _spread(values[members[nonempty]], nonempty[exists])
 
-    def _between(self, call: AggregateCall, counts: Index, wanted: Mask, exists: Mask, values: pl.Series) -> pl.Series:
+    def _between(
+        self, call: AggregateCall, counts: Index, nonempty: Mask, exists: Mask, values: pl.Series
+    ) -> pl.Series:
         assert isinstance(call.parameter, float)
-        place = call.parameter * (counts - 1)
-        lower, upper = np.floor(place).astype(np.int64), np.ceil(place).astype(np.int64)
-        low, high = self._find(call, np.where(wanted, lower, -1), np.where(wanted, upper, -1))
+        position = call.parameter * (counts - 1)
+        lower, upper = np.floor(position).astype(np.int64), np.ceil(position).astype(np.int64)
+        low, high = self._find(call, np.where(nonempty, lower, -1), np.where(nonempty, upper, -1))
         numbers = values.cast(pl.Float64).fill_null(0.0).to_numpy()
-        below, above = numbers[low[wanted]], numbers[high[wanted]]
+        below, above = numbers[low[nonempty]], numbers[high[nonempty]]
         with np.errstate(invalid="ignore", over="ignore"):
-            sampling_rate = (place - lower)[wanted]
+            sampling_rate = (position - lower)[nonempty]
             result = np.where(below == above, below, below + sampling_rate * (above - below))
-        return _spread(pl.Series(result), wanted[exists])
+        return _spread(pl.Series(result), nonempty[exists])
 
     def _find(self, call: AggregateCall, lower: Index, upper: Index) -> tuple[Index, Index]:
         """The elements at two positions in their groups."""
         order, first, place_of = self._ordered(call)
-        found = running_places(*self.member_events.arrays, first, place_of, lower, upper)
+        positions = running_places(*self.member_events.arrays, first, place_of, lower, upper)
         if not len(order):
-            return found
-        return order[found[0]], order[found[1]]
+            return positions
+        return order[positions[0]], order[positions[1]]
 
-    def _lists(self, call: AggregateCall, counts: Index, wanted: Mask, values: pl.Series) -> Iterator[pl.Series]:
-        """The values of the members after each wanted run, as lists, a part of the runs at a time."""
+    def _lists(self, call: AggregateCall, counts: Index, nonempty: Mask, values: pl.Series) -> Iterator[pl.Series]:
+        """The values of the members after each nonempty run, as lists, a part of the runs at a time."""
         order, _, _ = self._ordered(call)
-        for listed, sizes in self._listed(call, counts, wanted):
+        for listed, sizes in self._listed(call, counts, nonempty):
             yield in_lists(values[order[listed]], offsets_of(sizes))
 
-    def _listed(self, call: AggregateCall, counts: Index, wanted: Mask) -> Iterator[tuple[Index, Index]]:
-        """Positions of the members after each wanted run, and their number; a part of the runs at a time."""
+    def _listed(self, call: AggregateCall, counts: Index, nonempty: Mask) -> Iterator[tuple[Index, Index]]:
+        """Positions of the members after each nonempty run, and their number; a part of the runs at a time."""
         _, first, place_of = self._ordered(call)
-        sizes = np.where(wanted, counts, 0)
+        sizes = np.where(nonempty, counts, 0)
         part_of = np.cumsum(sizes) // _MOST_LISTED
         for part in range(int(part_of[-1]) + 1 if len(part_of) else 0):
             mine = part_of == part
             begin_of = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.where(mine, sizes, 0))])
             listed = list_members(*self.member_events.arrays, first, place_of, begin_of)
-            yield listed, sizes[wanted & mine]
+            yield listed, sizes[nonempty & mine]
 
     def _merged(
-        self, user: UserAggregate, call: AggregateCall, counts: Index, wanted: Mask, values: pl.Series
+        self, user: UserAggregate, call: AggregateCall, counts: Index, nonempty: Mask, values: pl.Series
     ) -> pl.Series:
-        """A user-defined aggregate after each wanted run: the states of all members, merged in their order."""
+        """A user-defined aggregate after each nonempty run: the states of all members, merged in their order."""
         parts = [pa.array([], arrow_type(user.returns))]
-        if wanted.any():
+        if nonempty.any():
             order, _, _ = self._ordered(call)
             states = user.initialized(values[order].to_arrow())
-            for listed, sizes in self._listed(call, counts, wanted):
+            for listed, sizes in self._listed(call, counts, nonempty):
                 if len(sizes):
                     parts.append(user.evaluated(folded(states.take(listed), sizes, user.merged)))
         return pl.Series(pa.concat_arrays(parts), dtype=polars_type(user.returns))
 
     def _most_frequent(
-        self, call: AggregateCall, counts: Index, wanted: Mask, exists: Mask, values: pl.Series
+        self, call: AggregateCall, counts: Index, nonempty: Mask, exists: Mask, values: pl.Series
     ) -> pl.Series:
         parts = []
-        for lists in self._lists(call, counts, wanted, values):
+        for lists in self._lists(call, counts, nonempty, values):
             frame = lists.alias("value").to_frame().with_row_index("run").explode("value")
             # Equal values are neighbours, so the first of the most frequent ones is the first in the order.
             frame = frame.group_by("run", "value", maintain_order=True).len()
             frame = frame.filter(pl.col("len") == pl.col("len").max().over("run"))
             parts.append(frame.group_by("run", maintain_order=True).first().get_column("value"))
-        found = pl.concat(parts) if parts else values.head(0)
-        return _spread(found, wanted[exists])
+        modes = pl.concat(parts) if parts else values.head(0)
+        return _spread(modes, nonempty[exists])
 
     def _ordered(self, call: AggregateCall) -> tuple[Index, Index, Index]:
         """All elements with a value in order, group by group; where each group begins; the place of each element."""

@@ -64,12 +64,12 @@ class OuterHashJoinOperator(Operator):
         arrived = {name: self._numbered(batch.frame, name) for name, batch in zip((LEFT, RIGHT), inputs, strict=True)}
         pairs = self.join.step([Batch(frame) for frame in arrived.values()], watermark).frame
         shape = frame_schema(self.output)
-        found: list[pl.DataFrame] = []
+        frames: list[pl.DataFrame] = []
         if self.kind in ("left", "full"):
-            found.append(pairs.select(list(shape)))
+            frames.append(pairs.select(list(shape)))
         if self.kind in ("semi", "mark"):
             once = self.matched.step([Batch(pairs.select(*self.left_columns, LEFT, FROM, UNTIL))], watermark)
-            found.append(self._marked(once.frame.select(list(shape)), True))
+            frames.append(self._marked(once.frame.select(list(shape)), True))
         for name, unmatched in self.unmatched.items():
             unmatched_rows = unmatched.step(arrived[name], pairs, watermark.time)
             missing = [
@@ -77,8 +77,8 @@ class OuterHashJoinOperator(Operator):
                 for column_id, dtype in shape.items()
                 if column_id not in unmatched_rows.columns
             ]
-            found.append(self._marked(unmatched_rows.with_columns(missing).select(list(shape)), False))
-        return Batch(pl.concat(found, rechunk=True))
+            frames.append(self._marked(unmatched_rows.with_columns(missing).select(list(shape)), False))
+        return Batch(pl.concat(frames, rechunk=True))
 
     def _marked(self, frame: pl.DataFrame, has_match: bool) -> pl.DataFrame:
         if self.mark is None:
@@ -140,8 +140,8 @@ class UnmatchedTracker:
         self.watermark = until
         woken = self.asleep.take_before(until)
         fresh = arrived.with_columns(pl.col(FROM).alias(SINCE)).select(list(self.shape))
-        known = [self.open, *woken, fresh]
-        elements = pl.concat(known, rechunk=True).sort(self.number)
+        frames = [self.open, *woken, fresh]
+        elements = pl.concat(frames, rechunk=True).sort(self.number)
         ids: Index = elements.get_column(self.number).to_numpy()
         ends = times(elements, UNTIL)
         owner, start, end = self._covers(ids, woken, pairs)
@@ -158,14 +158,14 @@ class UnmatchedTracker:
 
     def _covers(self, ids: Index, woken: list[pl.DataFrame], pairs: pl.DataFrame) -> tuple[Index, Times, Times]:
         """Matched intervals of the elements with these numbers: position of the element, start and end, in order."""
-        found = [(pairs.get_column(self.number).to_numpy(), times(pairs, FROM), times(pairs, UNTIL))]
+        intervals = [(pairs.get_column(self.number).to_numpy(), times(pairs, FROM), times(pairs, UNTIL))]
         if woken:
             mine = pl.concat(woken).get_column(self.number)
             hashes = np.sort(hash_column(mine))
             for segment, _, rows in self.covers.probe(hashes, PAIRS_AT_ONCE):
                 part = gather(segment.frame, rows)
-                found.append((part.get_column(self.number).to_numpy(), times(part, FROM), times(part, UNTIL)))
-        number, start, end = (np.concatenate(parts) for parts in zip(*found, strict=True))
+                intervals.append((part.get_column(self.number).to_numpy(), times(part, FROM), times(part, UNTIL)))
+        number, start, end = (np.concatenate(parts) for parts in zip(*intervals, strict=True))
         order = np.lexsort((start, number))  # before the probe, which is faster in order
         number, start, end = number[order], start[order], end[order]
         owner = np.searchsorted(ids, number)

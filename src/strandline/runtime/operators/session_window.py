@@ -35,20 +35,20 @@ class SessionWindowOperator(Operator):
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         before, self.watermark = self.watermark, max(watermark.time, self.watermark)
-        known = pl.concat([self.held, inputs[0].ordered().frame.select(list(self.shape))], rechunk=True)
-        if not known.height:
-            return Batch(known)
+        rows = pl.concat([self.held, inputs[0].ordered().frame.select(list(self.shape))], rechunk=True)
+        if not rows.height:
+            return Batch(rows)
         # Rows of a partition are contiguous, in order of time: those in state are older than the arrivals.
-        codes, _ = group_codes(known, self.partition)
+        codes, _ = group_codes(rows, self.partition)
         order = group_order(codes)
-        known, codes = gather(known, order), codes[order]
-        time = times(known, FROM)
+        rows, codes = gather(rows, order), codes[order]
+        time = times(rows, FROM)
         begins = np.concatenate(([True], (codes[1:] != codes[:-1]) | (time[1:] - time[:-1] >= self.gap_us)))
         session = np.cumsum(begins) - 1
         last = np.append(np.flatnonzero(begins)[1:], len(time)) - 1
         end = (time[last] + self.gap_us)[session]
-        pieces = Batch(known).with_times(np.maximum(time, before), np.minimum(end, self.watermark))
-        self.held = known.filter(pl.Series(end > self.watermark))
+        pieces = Batch(rows).with_times(np.maximum(time, before), np.minimum(end, self.watermark))
+        self.held = rows.filter(pl.Series(end > self.watermark))
         return pieces.keep(pieces.start < pieces.end)
 
     def restore(self, state: State) -> None:

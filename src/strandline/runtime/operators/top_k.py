@@ -49,7 +49,7 @@ class _Elements:
 
 class TopKOperator(Operator):
     """Top-k with ties: keep the first `limit` rows in an order, or of each partition, and the ties of the last of them;
-    with a column for the `place`, also their rank.
+    with a `rank_column`, also their rank.
 
     Law    snapshot(out, t) = the rows of snapshot(in, t) that fewer than `limit` rows precede
     State  the elements that may still enter the top k: those preceded by fewer than `limit` that end no earlier; and
@@ -66,12 +66,12 @@ class TopKOperator(Operator):
         order: tuple[SortKey, ...],
         limit: int | None,
         schema: Schema,
-        place: Column | None = None,
+        rank_column: Column | None = None,
     ) -> None:
-        self.partition, self.order, self.place = partition, order, place
+        self.partition, self.order, self.place = partition, order, rank_column
         self.limit = NO_LIMIT if limit is None else limit
         self.shape = frame_schema(schema)
-        self.named = list(frame_schema(schema if place is None else (*schema, place)))
+        self.named = list(frame_schema(schema if rank_column is None else (*schema, rank_column)))
         self.watermark: Instant = BEFORE_ALL
         self.valid = SortedLog(UNTIL)
 

@@ -59,10 +59,10 @@ def run_totals(
     lost = np.flatnonzero(last >= 0)
     if gone is None or not len(lost):
         return totals
-    rest = user.without(totals.take(lost), gone.take(last[lost]))
+    remaining = user.without(totals.take(lost), gone.take(last[lost]))
     where = np.arange(len(runs))
     where[lost] = len(runs) + np.arange(len(lost))
-    return totals.followed_by(rest).take(where)
+    return totals.followed_by(remaining).take(where)
 
 
 def _up_to(
@@ -90,9 +90,9 @@ def pooled(user: UserAggregate, carried: States | None, values: pl.Series) -> St
     return user.fitted(carried, fresh).followed_by(fresh)
 
 
-def stored(states: States, name: str, places: Index, known: Mask) -> list[pl.Series]:
+def stored(states: States, name: str, places: Index, validity: Mask) -> list[pl.Series]:
     """The states at some places as columns of the operator's state; NULL where nothing is known."""
-    chosen = states.take(pa.array(places, mask=~known))
+    chosen = states.take(pa.array(places, mask=~validity))
     numbers = [""] if states.alone else map(str, range(len(chosen.columns)))
     return [pl.Series(f"{STATE}{n}:{name}", column) for n, column in zip(numbers, chosen.columns, strict=True)]
 

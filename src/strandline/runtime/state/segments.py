@@ -179,8 +179,8 @@ class HashedLog:
         `hashes` should be sorted: then the probes walk through the tables in order, which is good for the cache.
         """
         for segment in self.segments:
-            for rows, found in probe_segment(segment, hashes, limit):
-                yield segment, rows, found
+            for rows, segment_rows in probe_segment(segment, hashes, limit):
+                yield segment, rows, segment_rows
 
     def _merge(self, window: slice, after: Instant) -> None:
         frame = pl.concat([s.frame for s in self.segments[window]], rechunk=True)
@@ -209,8 +209,8 @@ def probe_segment(segment: Segment, hashes: Hashes, limit: int) -> Iterator[tupl
         return
     begin = 0
     while begin < len(hashes):
-        rows, found, begin = matches(hashes, *_lookup_table(segment), begin, limit)
-        yield rows, found
+        rows, segment_rows, begin = matches(hashes, *_lookup_table(segment), begin, limit)
+        yield rows, segment_rows
 
 
 def _lookup_table(segment: Segment) -> tuple[Hashes, npt.NDArray[np.uint32], np.uint64]:

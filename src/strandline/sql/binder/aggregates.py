@@ -116,16 +116,16 @@ def _fitted(user: UserAggregate, value: Expression, order: tuple[Sorted, ...]) -
 
 def _check_form(function: AggregateFunction, node: ast.FunctionCall) -> None:
     count = 1 if isinstance(node.arguments, ast.Star) else len(node.arguments)
-    wanted = {"value": 1, "separated": 2, "within group": 0, "fraction within group": 1}[function.form]
+    arity = {"value": 1, "separated": 2, "within group": 0, "fraction within group": 1}[function.form]
     within = function.form in ("within group", "fraction within group")
     problem = None
     if isinstance(node.arguments, ast.Star) and function.name != _TAKES_STAR:
         problem = f"{function.name} does not take *"
     elif isinstance(node.arguments, ast.Star) and node.distinct:
         problem = "COUNT(DISTINCT *) is not supported"
-    elif count != wanted:
+    elif count != arity:
         counts = ("no argument", "one argument", "two arguments")
-        problem = f"{function.name} takes {counts[wanted]}"
+        problem = f"{function.name} takes {counts[arity]}"
     elif within and len(node.within) != 1:
         problem = f"{function.name} needs one value WITHIN GROUP"
     elif not within and node.within:

@@ -234,8 +234,8 @@ class Binder:
                 )
             kept = value if in_union or value.type != NULL else cast_to(value, VARCHAR)
             columns.append((Column(self.ids.fresh(prefix + output.name), output.name, kept.type), kept))
-        rest = values[len(outputs) :]
-        order = [(Column(self.ids.fresh("order"), "order", value.type), value) for value in rest]
+        order_values = values[len(outputs) :]
+        order = [(Column(self.ids.fresh("order"), "order", value.type), value) for value in order_values]
         plan = decorrelate(Map((*columns, *order), source), self.ids)
         plan = Distinct(plan) if select.distinct else plan
         if top is not None:
@@ -318,16 +318,16 @@ class Binder:
         return source, [Operand(value, node.span, isinstance(node, ast.Text)) for node, value in listed]
 
 
-def _first_rows(top: ast.Ordered, columns: Sequence[Column], rest: Sequence[Column], plan: Plan) -> Plan:
-    """The first rows of a query; `rest` are the columns of ORDER BY that it does not list."""
-    if rest and isinstance(plan, Distinct):
+def _first_rows(top: ast.Ordered, columns: Sequence[Column], order_columns: Sequence[Column], plan: Plan) -> Plan:
+    """The first rows of a query; `order_columns` are those of ORDER BY that it does not list."""
+    if order_columns and isinstance(plan, Distinct):
         raise BindError(
             "for SELECT DISTINCT, ORDER BY expressions must appear in the select list",
             code="order-by-output",
             hint="Order by an output column.",
             span=top.span,
         )
-    named, hidden = [(column.name, column) for column in columns], iter(rest)
+    named, hidden = [(column.name, column) for column in columns], iter(order_columns)
     keys = []
     for item in top.order:
         column = listed_column(item.value, named) or next(hidden, None)
@@ -340,7 +340,7 @@ def _first_rows(top: ast.Ordered, columns: Sequence[Column], rest: Sequence[Colu
             )
         keys.append(sort_key(item, ColumnRef(column.id, column.type)))
     first = TopRows((), tuple(keys), top.limit, plan)
-    return Map(pass_on(columns), first) if rest else first
+    return Map(pass_on(columns), first) if order_columns else first
 
 
 def _filter(conditions: Iterable[Expression], plan: Plan) -> Plan:

@@ -19,19 +19,19 @@ from strandline.sql.lexer import RESERVED
 TIME_TYPES: Final = ("TIMESTAMP", "DATE", "BIGINT")
 
 
-def bind_create_stream(statement: ast.CreateStream, known: KnownRows | None = None) -> BaseStream:
+def bind_create_stream(statement: ast.CreateStream, known_rows: KnownRows | None = None) -> BaseStream:
     """The stream that `CREATE STREAM name (columns) SOURCE …` declares; the source itself is not checked.
 
     Omitted columns, time and order are those that the source provides.
     """
-    columns = _columns(statement, known)
+    columns = _columns(statement, known_rows)
     time_column = None if statement.time_column is None else _time_column(statement, columns, statement.time_column)
     disorder_us = statement.within.microseconds if statement.within else 0
-    if not statement.columns and known is not None:
+    if not statement.columns and known_rows is not None:
         if time_column is None:
-            time_column = known.time_column
-        if time_column == known.time_column and statement.within is None:
-            disorder_us = known.disorder_us
+            time_column = known_rows.time_column
+        if time_column == known_rows.time_column and statement.within is None:
+            disorder_us = known_rows.disorder_us
     return BaseStream(
         name=statement.name.name,
         columns=columns,
@@ -40,7 +40,7 @@ def bind_create_stream(statement: ast.CreateStream, known: KnownRows | None = No
         disorder_us=disorder_us,
         idle_after_us=statement.idle_after.microseconds if statement.idle_after else None,
         end_column=_end_column(statement, columns),
-        statistics=_statistics(statement, columns, known),
+        statistics=_statistics(statement, columns, known_rows),
         bad_input=_bad_input(statement.bad_input),
     )
 
@@ -50,10 +50,10 @@ def _bad_input(clause: ast.BadInput | None) -> BadInputPolicy:
 
 
 def _statistics(
-    statement: ast.CreateStream, columns: tuple[tuple[str, Type], ...], known: KnownRows | None
+    statement: ast.CreateStream, columns: tuple[tuple[str, Type], ...], known_rows: KnownRows | None
 ) -> StreamStatistics:
     """Statistics of `WITH (…)`, completed by those of the source."""
-    rate = known.rate if known is not None else None
+    rate = known_rows.rate if known_rows is not None else None
     values: dict[str, float] = {}
     names = {name.lower(): name for name, _ in columns}
     for hint in statement.hints:
@@ -115,16 +115,16 @@ def bind_connector(connector: ast.Connector) -> SourceCall:
     return SourceCall(_folded(connector.function), tuple(argument.value for argument in connector.arguments), options)
 
 
-def _columns(statement: ast.CreateStream, known: KnownRows | None) -> tuple[tuple[str, Type], ...]:
+def _columns(statement: ast.CreateStream, known_rows: KnownRows | None) -> tuple[tuple[str, Type], ...]:
     if not statement.columns:
-        if known is None:
+        if known_rows is None:
             raise BindError(
                 f"{statement.source.function.name}() needs a column list",
                 code="columns-missing",
                 hint=f"Declare the columns: CREATE STREAM {statement.name.name} (column TYPE, …) SOURCE ….",
                 span=statement.source.span,
             )
-        return known.columns
+        return known_rows.columns
     seen: set[str] = set()
     for column in statement.columns:
         if column.name.name.lower() in seen:
@@ -147,23 +147,23 @@ def _end_column(statement: ast.CreateStream, columns: tuple[tuple[str, Type], ..
     return end
 
 
-def _time_column(statement: ast.CreateStream, columns: tuple[tuple[str, Type], ...], wanted: ast.Identifier) -> str:
-    found = next((column for column in columns if wanted.matches(column[0])), None)
-    if found is None:
+def _time_column(statement: ast.CreateStream, columns: tuple[tuple[str, Type], ...], identifier: ast.Identifier) -> str:
+    time_column = next((column for column in columns if identifier.matches(column[0])), None)
+    if time_column is None:
         names = [name for name, _ in columns]
         raise BindError(
-            f'column "{wanted.name}" does not exist in stream "{statement.name.name}"',
+            f'column "{identifier.name}" does not exist in stream "{statement.name.name}"',
             code="unknown-column",
-            hint=suggestion(wanted.name, names, "Columns are"),
-            span=wanted.span,
+            hint=suggestion(identifier.name, names, "Columns are"),
+            span=identifier.span,
         )
-    name, kind = found
+    name, kind = time_column
     if kind.name not in TIME_TYPES:
         raise BindError(
             f'the time column "{name}" cannot be of type {kind}',
             code="time-column-type",
             hint="Use a TIMESTAMP, a DATE, or a BIGINT in microseconds since 1970.",
-            span=wanted.span,
+            span=identifier.span,
         )
     return name
 

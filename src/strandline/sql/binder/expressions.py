@@ -337,8 +337,8 @@ def call(function: str, operands: list[Operand], span: Span) -> Expression:
             hint = error.hint
         if not exists:
             hint = suggestion(function, (*FUNCTIONS, *ALIASES, *AGGREGATES))
-        place = span if error.argument is None else operands[error.argument].span
-        raise BindError(error.message, code=code, hint=hint, span=place) from None
+        error_span = span if error.argument is None else operands[error.argument].span
+        raise BindError(error.message, code=code, hint=hint, span=error_span) from None
     return Call(resolved.function, arguments, resolved.result)
 
 

@@ -169,10 +169,10 @@ class Scope:
         )
 
 
-def suggestion(wanted: str, known: Iterable[str], otherwise: str) -> str:
+def suggestion(unknown_name: str, candidates: Iterable[str], otherwise: str) -> str:
     """A hint for a name that is not known: the nearest one, or all of them."""
-    by_lower = {name.lower(): name for name in known}
-    near = difflib.get_close_matches(wanted.lower(), by_lower, n=1)
+    by_lower = {name.lower(): name for name in candidates}
+    near = difflib.get_close_matches(unknown_name.lower(), by_lower, n=1)
     if near:
         return f'Did you mean "{by_lower[near[0]]}"?'
     names = list(by_lower.values())

@@ -66,8 +66,8 @@ class Ranks:
         if self.computed:
             keys = ((column, value) for value, column in self.computed.items())
             source = Map((*pass_on(schema(source)), *keys), source)
-        for ranking, place in self.places.items():
-            source = Rank(place, tuple(key.id for key in ranking.partition), ranking.order, None, source)
+        for ranking, rank_column in self.places.items():
+            source = Rank(rank_column, tuple(key.id for key in ranking.partition), ranking.order, None, source)
         return source
 
 

@@ -22,13 +22,15 @@ MAX_ROWS: Final = 10**9
 _AMOUNT: Final = re.compile(r"\s*([+-]?[0-9]+(?:\.[0-9]*)?|[+-]?\.[0-9]+)\s*([A-Za-z]*)\s*(?:,\s*(?=.))?")
 
 
-def parse_whole_number(tokens: TokenStream, description: str, least: int, most: int) -> int:
+def parse_whole_number(tokens: TokenStream, description: str, minimum: int, maximum: int) -> int:
     token = tokens.token
     if token.kind is not Kind.NUMBER:
         raise tokens.unexpected(description)
     tokens.advance()
-    if not token.value.isdecimal() or len(token.value) > 18 or not least <= int(token.value) <= most:
-        raise tokens.error(f"{description} must be a whole number from {least} to {most}", "out-of-range", token.span)
+    if not token.value.isdecimal() or len(token.value) > 18 or not minimum <= int(token.value) <= maximum:
+        raise tokens.error(
+            f"{description} must be a whole number from {minimum} to {maximum}", "out-of-range", token.span
+        )
     return int(token.value)
 
 

@@ -115,8 +115,10 @@ def _parse_shedding(tokens: TokenStream) -> ast.Shedding | None:
     start = tokens.token
     if not tokens.accept("ALLOW", "SHEDDING"):
         return None
-    most = parse_percent(tokens, "the percentage of rows that may be dropped") if tokens.accept("UP", "TO") else 1.0
-    return ast.Shedding(most, span=tokens.since(start))
+    max_fraction = (
+        parse_percent(tokens, "the percentage of rows that may be dropped") if tokens.accept("UP", "TO") else 1.0
+    )
+    return ast.Shedding(max_fraction, span=tokens.since(start))
 
 
 def _parse_set(tokens: TokenStream) -> ast.Set:

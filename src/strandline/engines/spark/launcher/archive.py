@@ -17,8 +17,8 @@ def archive_file(java: Java, pyspark: Path) -> Path:
     except RuntimeError:  # neither HOME nor an entry in the list of users
         cache = base_directory()
     version = importlib.metadata.version("pyspark")
-    place = hashlib.sha256(f"{java.home}\0{pyspark}".encode()).hexdigest()[:12]
-    return cache / f"spark-{version}-java-{java.version}-{place}.archive"
+    digest = hashlib.sha256(f"{java.home}\0{pyspark}".encode()).hexdigest()[:12]
+    return cache / f"spark-{version}-java-{java.version}-{digest}.archive"
 
 
 def archive_options(java: Java, pyspark: Path, build: Path | None) -> list[str]:

@@ -53,18 +53,18 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
     """
     notes: list[str] = []
     for origin, executable in _candidates(environ):
-        found = _examine(executable)
-        if isinstance(found, _Probe):
-            java = found.home / "bin" / _EXECUTABLE
-            return Java(found.home, java, found.version, origin, found.vector_module, tuple(notes))
+        probe = _examine(executable)
+        if isinstance(probe, _Probe):
+            java = probe.home / "bin" / _EXECUTABLE
+            return Java(probe.home, java, probe.version, origin, probe.vector_module, tuple(notes))
         if origin == "STRANDLINE_JAVA_HOME":
             raise SetupError(
-                f"the Java in STRANDLINE_JAVA_HOME is not usable: {found}",
+                f"the Java in STRANDLINE_JAVA_HOME is not usable: {probe}",
                 code="java-unusable",
                 detail=f"STRANDLINE_JAVA_HOME is {environ[origin]}.",
                 hint=f"Set it to the home of a Java {MINIMUM_VERSION} or newer, or unset it.",
             )
-        notes.append(f"{origin}: {found}")
+        notes.append(f"{origin}: {probe}")
     raise SetupError(
         f"cannot find Java {MINIMUM_VERSION} or newer",
         code="java-missing",
