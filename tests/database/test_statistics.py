@@ -201,7 +201,7 @@ def test_callbacks_hear_of_batches_now_and_then_and_of_the_last(database: Databa
 
 def test_a_callback_that_fails_does_not_stop_the_query(database: Database) -> None:
     query = database.sql(GROUPED)
-    with pytest.warns(UserWarning, match="is called no more: ZeroDivisionError"):
+    with pytest.warns(UserWarning, match="failed and was removed: ZeroDivisionError"):
         query.subscribe(lambda found: 1 / 0, every=0)
         give(database, query, ROWS[:10])
         until(query, lambda: query.subscriptions.requested_metrics() == ())

@@ -66,7 +66,7 @@ def test_a_calibration_is_fitted_written_and_used(tmp_path: Path, monkeypatch: p
 def test_a_file_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "costs.json"
     monkeypatch.setenv(PLACE, str(place))
-    with pytest.raises(StrandlineError, match="not there") as missing:
+    with pytest.raises(StrandlineError, match="does not exist") as missing:
         load_prices()
     assert missing.value.hint is not None and "calibrate" in missing.value.hint
     for text in ("{", "[]", json.dumps({"seconds": {"Filter": {"row": 1}}})):

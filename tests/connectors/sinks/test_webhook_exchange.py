@@ -173,7 +173,7 @@ def test_a_dripping_receiver_does_not_defeat_the_timeout(what: str) -> None:
 
 
 def test_a_receiver_that_does_not_read_is_given_up() -> None:
-    big = SinkBatch(0, BATCH.table.write(pa.array([0] * 400_000)), 1_000_000)
+    big = SinkBatch(0, BATCH.table.take(pa.array([0] * 400_000)), 1_000_000)
     with socket.create_server(("127.0.0.1", 0)) as door:  # nobody accepts: what fits into buffers is all
         door.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         began = time.monotonic()

@@ -34,8 +34,9 @@ def read_row_groups(path: str, unit: FileRange, columns: Sequence[str]) -> pl.Da
     types = types_of(path)
     scan = pl.scan_parquet(path, glob=False, hive_partitioning=False, parallel="none", use_statistics=False)
     try:
-        alike = all(scan.collect_schema().get(name) == types[name] for name in columns)
-    except pl.exceptions.PolarsError:  # an unsupported type, perhaps of an unread column
+        with without_panics():
+            alike = all(scan.collect_schema().get(name) == types[name] for name in columns)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):  # a type or a footer that it cannot read
         alike = False
     if alike:
         with without_panics():
@@ -43,9 +44,7 @@ def read_row_groups(path: str, unit: FileRange, columns: Sequence[str]) -> pl.Da
     else:
         with pq.ParquetFile(path, memory_map=True) as file:
             table = file.read_row_groups(list(range(unit.begin, unit.end)), columns=list(columns), use_threads=False)
-        converted = pl.from_arrow(table, rechunk=True)
-        assert isinstance(converted, pl.DataFrame)
-        frame = converted
+        frame = _to_polars(table)
     if frame.height != unit.rows:
         raise ValueError(f"{frame.height} rows instead of {unit.rows}")
     return frame
@@ -114,9 +113,15 @@ def why_unreadable(error: BaseException) -> str:
 
 def column_types(schema: pa.Schema, columns: Sequence[str]) -> Mapping[str, pl.DataType]:
     """The types of some columns, as Polars has them."""
-    empty = pl.from_arrow(pa.schema([schema.field(name) for name in columns]).empty_table())
-    assert isinstance(empty, pl.DataFrame)
-    return empty.schema
+    return _to_polars(pa.schema([schema.field(name) for name in columns]).empty_table()).schema
+
+
+def _to_polars(table: pa.Table) -> pl.DataFrame:
+    """Polars panics over a damaged schema, such as a name of a column that is not UTF-8."""
+    with without_panics():
+        frame = pl.from_arrow(table, rechunk=True)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
 
 
 @lru_cache(maxsize=64)
