@@ -126,7 +126,8 @@ def test_the_top_level_is_short() -> None:
 
 # A judge must not share the opinion of the accused: what evaluates, optimises or runs a query is out of bounds, but for
 # the rerun that makes a failing input small and the script that is under test.
-JUDGES = ("dialect", "translate", "on_duckdb", "on_postgresql", "judge", "compare", "instants")
+JUDGES = ("dialect", "translate", "on_duckdb", "on_postgresql", "oracle", "dataset", "sql_text", "compare",
+          "instants")  # fmt: skip
 ACCUSED = (
     "strandline.functions.evaluate",
     "strandline.logical.reference.interpreter",
