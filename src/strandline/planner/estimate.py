@@ -13,11 +13,12 @@ from typing import Final
 from strandline.core.temporal import SECOND
 from strandline.logical.catalog import BaseStream
 from strandline.planner.cardinality import LONGEST, RATE, StatisticsByStream, read
-from strandline.planner.cost import kept, width
+from strandline.planner.cost import width
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.graph import SOURCE
+from strandline.planner.physical.operators import estimate_output, estimate_state
 from strandline.planner.physical.plan import Fragment, Node, Pipeline, numbered, ports, schema, sources
-from strandline.planner.physical_cardinality import PhysicalProfile, estimate_output
+from strandline.planner.physical_cardinality import PhysicalProfile
 from strandline.planner.prices import Prices, load_prices
 
 MOST_FASTER: Final = 100.0
@@ -135,7 +136,7 @@ class _Walk:
 
     def _step(self, node: Node, known: Mapping[Node, PhysicalProfile], fragment: Fragment) -> Estimate:
         below = [known[source] for source in sources(node)]
-        found = kept(node, known, self.batch, self._steps(fragment))
+        found = estimate_state(node, known, self.batch, self._steps(fragment))
         out = known[node].stream
         arriving = sum(item.arriving for item in below)
         length = max(item.stream.length for item in (*below, known[node]))
