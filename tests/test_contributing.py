@@ -202,3 +202,71 @@ def test_the_optimizer_applies_it_and_the_page_has_its_line(rule_tree: Path) -> 
     shown = run(rule_tree, "-c", OPTIMISED)
     assert "Read s (s.x)" in shown and "Filter" not in shown.partition("| rule |")[0]
     assert "\n| `drop_true_filter` | σtrue(S) = S | NULL is not true |\n" in shown
+
+
+# ---- a physical operator ---------------------------------------------------------------------------------------------
+
+OPERATOR = read_example("Add a physical operator")
+
+
+@pytest.fixture(scope="module")
+def operator_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tree = tmp_path_factory.mktemp("operator")
+    follow(OPERATOR, tree)
+    return tree
+
+
+def test_an_operator_touches_six_files(operator_tree: Path) -> None:
+    assert sorted(changed(operator_tree)) == OPERATOR.files
+    assert len(OPERATOR.files) == 6
+
+
+def test_the_command_for_an_operator_passes(operator_tree: Path) -> None:
+    passed = run_tests(operator_tree, OPERATOR.command)
+    for test in (
+        "test_query_has_the_expected_plans[change_streams: each auction from its first bid on]",
+        "test_cases_have_every_physical_node",
+        "test_engine_and_reference_agree[change_streams: each auction from its first bid on]",
+        "test_engine_and_reference_agree[change_streams: what comes where nothing goes]",
+    ):
+        assert f"::{test}\n" in passed, test
+
+
+ESTIMATED = """
+import strandline as sl
+
+with sl.connect(engine="local") as database:
+    database.sql("CREATE STREAM s (x INT, ts TIMESTAMP) SOURCE events() ORDERED BY ts")
+    print(database.sql("EXPLAIN SELECT DISTINCT x FROM s WINDOW(RANGE UNBOUNDED)"))
+"""
+
+
+def test_explain_has_the_estimates_of_the_operator(operator_tree: Path) -> None:
+    shown = run(operator_tree, "-c", ESTIMATED)
+    assert re.search(r"[\d.]+ +grows +UnboundedDistinct\n", shown), shown
+    assert "1,000 distinct values of x" in shown, shown
+
+
+WIDER = """
+from random import Random
+
+from random_streams import cut, stream
+from support import assert_exact, bind, raw, run_plan
+
+for seed in range(12):
+    dice = Random(seed)
+    streams = [stream(dice, f"s{number}", "is", 8) for number in range(2)]
+    if any(each.intervals for each in streams):
+        continue
+    for text in (
+        "SELECT DISTINCT i, s FROM s0 [RANGE UNBOUNDED]",
+        "SELECT DISTINCT i FROM s0 [RANGE UNBOUNDED SLIDE 3 MICROSECONDS]",
+        "SELECT DISTINCT a.i FROM s0 [RANGE UNBOUNDED] a JOIN s1 [RANGE UNBOUNDED] b ON a.s = b.s",
+    ):
+        plan = bind(text, streams)
+        assert_exact(plan, raw(streams), run_plan(plan, streams, cut(dice, streams)))
+"""
+
+
+def test_the_operator_agrees_with_the_reference_on_random_streams(operator_tree: Path) -> None:
+    run(operator_tree, "-c", WIDER)

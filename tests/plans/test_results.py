@@ -18,7 +18,7 @@ from strandline.logical.reference.interpreter import Element
 from strandline.sql import ast
 from strandline.sql.binder.binder import bind_query
 from strandline.sql.parser.statements import parse
-from support import DOMAIN, Arrivals, assert_exact, moment, raw, run_plan
+from support import DOMAIN, Arrivals, Cuts, assert_exact, moment, raw, run_plan
 
 CASES = read_plan_cases()
 ROWS = 7
@@ -68,6 +68,7 @@ def test_engine_and_reference_agree(case: Case) -> None:
     catalog = declare_streams(case.declarations)
     dice = Random(case.name)
     streams = [draw_rows(dice, stream) for stream in catalog if isinstance(stream, BaseStream)]
+    row_by_row = Cuts(((1,) * ROWS,) * len(streams), shards=2)
     for plan in bind_queries(case, catalog):
-        at_once, in_batches = run_plan(plan, streams), run_plan(plan, streams, cut(dice, streams))
-        assert_exact(plan, raw(streams), at_once, in_batches)
+        runs = [run_plan(plan, streams, each) for each in (Cuts(), row_by_row, cut(dice, streams))]
+        assert_exact(plan, raw(streams), *runs)
