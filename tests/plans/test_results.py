@@ -13,6 +13,7 @@ from random_streams import cut
 from strandline.core.temporal import SECOND
 from strandline.core.types import Type
 from strandline.logical.catalog import BaseStream, Catalog, SourceCall
+from strandline.logical.expressions import Value
 from strandline.logical.plan import Plan
 from strandline.logical.reference.interpreter import Element
 from strandline.sql import ast
@@ -52,7 +53,7 @@ def _draw_row(dice: Random, stream: BaseStream, t: int) -> Element:
     return Element(t, values) if until is None else Element(t, values, until)
 
 
-def _draw_value(dice: Random, kind: Type) -> object:
+def _draw_value(dice: Random, kind: Type) -> Value:
     return dice.choice((*DOMAIN[kind.name][:3], None))
 
 
