@@ -38,6 +38,7 @@ GOAL = 2_000  # pairs of a whole run
 STEPS = 6  # of a walk, at most
 WALKS = 2  # for each question
 RUN_ONE_IN = 10  # pairs whose plan the engine runs, too
+CASE_ONE_IN = 4  # seeds that take the query of a rule's case
 LARGEST = 60  # operators of a plan; beyond that a walk says no more for its time
 
 IN_SPACE = {rule.__name__ for rule in ALTERNATIVES}
@@ -193,7 +194,7 @@ def bags(plan: Plan, streams: RawStreams, instants: list[Instant]) -> dict[Insta
 def ask(seed: int, tally: Tally) -> None:
     """One question: its walks, and every plan on them."""
     dice = Random(seed)
-    asked = question(dice) if dice.random() < 0.35 else shaped_question(dice)
+    asked = _draw_question(seed, dice)
     plan = bind(asked.text, asked.streams)
     expected = Expected(plan, raw(asked.streams))
     tally.questions += 1
@@ -211,6 +212,21 @@ def ask(seed: int, tally: Tally) -> None:
             if wrong is not None:
                 tally.wrong.append(report(seed, asked, path, plan, step.plan, wrong))
                 return
+
+
+def _draw_question(seed: int, dice: Random) -> Question:
+    """The query of a case, in turn, so that every rule has one on which it fires; else a random query."""
+    if seed % CASE_ONE_IN == CASE_ONE_IN - 1:
+        return _ask_case(seed // CASE_ONE_IN)
+    return question(dice) if dice.random() < 0.35 else shaped_question(dice)
+
+
+def _ask_case(number: int) -> Question:
+    from plan_cases import read_rule_cases  # these two import this module
+    from rule_testing import some_streams
+
+    cases = [case for case in read_rule_cases() if case.refusal is None and case.file.stem != "order_joins"]
+    return Question(tuple(some_streams(number)), cases[number % len(cases)].query)
 
 
 def _judge(dice: Random, asked: Question, expected: Expected, other: Plan, tally: Tally) -> str | None:

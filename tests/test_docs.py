@@ -17,6 +17,7 @@ import ast
 import contextlib
 import difflib
 import functools
+import inspect
 import io
 import os
 import re
@@ -35,6 +36,8 @@ import pytest
 import typer
 
 import strandline as sl
+from fuzz_optimizer import IN_SPACE, STAGES
+from plan_cases import read_rule_cases
 from strandline.apps.cli import app
 from strandline.apps.console import SafeConsole
 from strandline.apps.scenario import report
@@ -60,9 +63,11 @@ from strandline.functions.registry import ALIASES, FAMILIES
 from strandline.logical.catalog import BaseStream
 from strandline.logical.explain import show_plan
 from strandline.logical.plan import Plan
+from strandline.planner.alternatives import ALTERNATIVES
 from strandline.planner.physical.explain import show_pipeline
 from strandline.planner.physical.lowering import choose
 from strandline.planner.physical.plan import Pipeline
+from strandline.planner.rules.prune_columns import prune_columns
 from strandline.planner.stages import optimize
 from strandline.runtime.exchange import DRIVER, Message
 from strandline.runtime.ingest import ingest
@@ -85,9 +90,9 @@ LANGUAGE = ROOT / "docs" / "language.md"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
 
 # What a fence may say. `sql parse` must parse and is not run; `text` is output or a drawing; `sh` is for a terminal.
-# `python entry` and `text case` are added to a copy of the tree by test_contributing.py.
+# `python entry`, `python add`, `text case` and `diff` change a copy of the tree in test_contributing.py.
 KINDS = ("python", "python spark", "sql run", "sql timeline", "sql parse", "scenario", "shell", "text", "sh",
-         "python entry", "text case")  # fmt: skip
+         "python entry", "python add", "text case", "diff")  # fmt: skip
 
 
 # ---- pages -----------------------------------------------------------------------------------------------------------
@@ -563,7 +568,34 @@ def show_connectors() -> str:
     return "\n" + markdown_table(("name", "", "replayable", "ordered", "idempotent", "how", "needs"), rows) + "\n"
 
 
+# ---- the tables of docs/optimizer.md ---------------------------------------------------------------------------------
+
+
+def show_rules_of_stages() -> str:
+    """The rules that always pay, in the order of their stages; those of the search are in the other table."""
+    listed = [rule for stage in STAGES for rule in stage.rules if rule.__name__ not in IN_SPACE]
+    return rule_table((*dict.fromkeys(listed), prune_columns))
+
+
+def rule_table(rules: Iterable[Callable[..., object]]) -> str:
+    """Rules with the law of their docstring, and the reasons of the cases in which they do not fire."""
+    reasons: dict[str, dict[str, None]] = {}
+    for case in read_rule_cases():
+        if case.refusal is not None:
+            reasons.setdefault(case.file.stem, {})[case.refusal] = None
+    rows = ((f"`{r.__name__}`", state_law(r), "; ".join(reasons.get(r.__name__, ()))) for r in rules)
+    return markdown_table(("rule", "law", "does not apply"), rows)
+
+
+def state_law(rule: Callable[..., object]) -> str:
+    """The first paragraph of a docstring, in one line."""
+    law, _, _ = (inspect.getdoc(rule) or "").partition("\n\n")
+    return " ".join(law.split()).removesuffix(".")
+
+
 SHOWN: dict[str, Callable[[], str]] = {
+    "rules_of_stages": show_rules_of_stages,
+    "rules_of_the_search": lambda: rule_table(ALTERNATIVES),
     "verbs": show_verbs,
     "tokens": show_tokens,
     "syntax": show_syntax,

@@ -126,7 +126,7 @@ def test_the_top_level_is_short() -> None:
 
 # An oracle must not share code with the engine under test, which evaluates, optimises and runs queries; except for the
 # rerun that makes a failing input small and the script under test.
-ORACLES = ("dialect", "translate", "on_duckdb", "on_postgresql", "oracle", "sql_text", "compare", "instants")
+ORACLES = ("dialect", "translate", "on_duckdb", "on_postgresql", "oracle", "dataset", "sql_text", "compare", "instants")
 ENGINE = (
     "strandline.functions.evaluate",
     "strandline.logical.reference.interpreter",

@@ -1,7 +1,8 @@
 """Cost model of physical operators: state in rows, and work per second in priced units.
 
 State is what `State.rows()` counts. Work is counted as the operators do it: what is proportional to new rows, what
-they read again in every batch, what merging segments of state rewrites. `planner/prices.py` has the prices.
+they read again in every batch, what merging segments of state rewrites. `planner/physical/operators.py` has the
+operators, this file what is more than a line of them; `planner/prices.py` has the prices.
 
     row         a row that comes in            touched     a row of the state that a batch reads again
     result      a row that goes out            rewritten   a row that merging segments writes again
@@ -16,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias, assert_never
+from typing import Final, TypeAlias
 
 from strandline.core.types import Schema, Type
 from strandline.functions.aggregates import DISPERSIONS, looks_at_members
@@ -25,14 +26,14 @@ from strandline.logical.expressions import AggregateCall, Expression, children
 from strandline.planner.cardinality import LONGEST, groups_of, joined, unique, unmatched_fraction
 from strandline.planner.compaction import LogForecast, foreseen
 from strandline.planner.physical import plan as physical
-from strandline.planner.physical.plan import Node, schema, sources
-from strandline.planner.physical_cardinality import PhysicalProfile, condition_of, in_skyband, matched_fragments
+from strandline.planner.physical.plan import Node, schema
+from strandline.planner.physical_cardinality import PhysicalProfile, condition_of, matched_fragments
 
 Work: TypeAlias = dict[str, float]
 
 _BYTES: Final = {"BOOLEAN": 1, "INT": 4, "DATE": 4, "VARCHAR": 24, "DECIMAL": 16, "ARRAY": 48}
 _TIMES: Final = 16  # from and until
-_HASH: Final = 8
+HASH_BYTES: Final = 8
 _SUMS: Final = {"DOUBLE": 3.0, "DECIMAL": 2.0}  # running totals that an exact sum has
 
 
@@ -54,87 +55,9 @@ def _width(kind: Type) -> int:
     return _BYTES.get(kind.name, 8)
 
 
-def kept(node: Node, profiles: Mapping[Node, PhysicalProfile], batch: float, steps: float) -> OperatorCost:
-    """State and work of an operator in batches of the given length, with `steps` of them per second."""
-    below = [profiles[source] for source in sources(node)]
-    out = profiles[node].stream
-    first = below[0]
-    arriving = sum(item.arriving for item in below)
-    moved = sum(item.arriving * width(schema(source)) for item, source in zip(below, sources(node), strict=True))
-    work: Work = {"row": arriving, "result": out.rate, "step": steps, "byte": moved + out.rate * width(schema(node))}
-    rows, each_bytes = 0.0, width(schema(node))
-    match node:
-        case physical.Filter(predicate, _):
-            work["computed"] = arriving * expression_cost(predicate)
-        case physical.Project(outputs, _):
-            work["computed"] = arriving * sum(expression_cost(expression) for _, expression in outputs)
-        case physical.Repeat(copies, _):
-            work["computed"] = arriving * expression_cost(copies)
-        case (
-            physical.TimeWindow()
-            | physical.AlignTime()
-            | physical.InsertStream()
-            | physical.UnionAll()
-            | physical.TopKPrefilter()
-            | physical.Coalesce()
-            | physical.SamplingRate()
-        ):
-            pass  # they keep nothing
-        case physical.Reorder():
-            rows = arriving * first.early
-            work["touched"] = min(rows / batch, arriving)
-        case physical.HashJoin():
-            rows, each_bytes = _join(node, below[0], below[1], batch, work)
-        case physical.OuterHashJoin():
-            rows, each_bytes = _match(node, below[0], below[1], batch, work)
-        case physical.Distinct(source):
-            rows = _unique(source, first, batch, work)
-            each_bytes += _HASH
-        case physical.FirstOccurrence(keys, values, _):
-            rows = sum(groups_of(first.stream, (*keys, column_id)) for _, column_id in values)
-            # All keys are known: the log does not grow, in a few segments.
-            work["probe"] = arriving * len(values) * 3
-        case physical.IncrementalAggregate():
-            rows, each_bytes = _aggregate(node, first, batch, work)
-        case physical.CountWindow(partition, window, slide, _, _):
-            per_part = window + (slide - 1) / 2
-            rows = min(groups_of(first.stream, partition) * per_part, first.stream.rate * LONGEST)
-            work["touched"] = rows / batch
-            each_bytes += _HASH
-        case physical.SessionWindow():
-            rows = _valid_after(profiles[node])
-            work["touched"] = rows / batch
-        case physical.ChangeStream():
-            rows = 0.0 if first.stream.length >= LONGEST else first.stream.valid
-            _sorted(first, batch, work)
-        case physical.TopK(partition, _, limit, _) | physical.Rank(_, partition, _, limit, _):
-            groups = groups_of(first.stream, partition)
-            item = first.stream.valid / groups
-            # Older ones stay until there are twice as many as needed.
-            rows = first.stream.valid
-            if limit is not None:
-                together = limit * max(
-                    1.0, first.uncut.length / first.stream.granule
-                )  # of elements that expire together
-                rows = groups * min(item, 1.25 * in_skyband(limit, item), together)
-            work["touched"] = rows / batch
-        case physical.Split(length_us, _, _):
-            rows = first.stream.valid if first.stream.length > length_us / 1e6 else 0.0
-            work["touched"] = min(rows / batch, out.rate)
-        case physical.Input() | physical.Exchange():
-            raise AssertionError(f"{type(node).__name__} is not an operator that runs")
-        case _:
-            assert_never(node)
-    return OperatorCost(rows, rows * each_bytes, work)
-
-
 def expression_cost(expression: Expression) -> float:
     """Nanoseconds per row."""
     return own_cost(expression) + sum(expression_cost(child) for child in children(expression))
-
-
-def _valid_after(flow: PhysicalProfile) -> float:
-    return flow.stream.valid
 
 
 def _log(flow: PhysicalProfile, rate: float, length: float, batch: float, spread: bool | None = None) -> LogForecast:
@@ -147,7 +70,7 @@ def _log(flow: PhysicalProfile, rate: float, length: float, batch: float, spread
     return LogForecast(item.rows * flow.shards, item.segments, item.rewritten * flow.shards)
 
 
-def _sorted(flow: PhysicalProfile, batch: float, work: Work) -> None:
+def sort_by_end(flow: PhysicalProfile, batch: float, work: Work) -> None:
     """Cost of keeping elements in order of their end: those that end out of order are sorted, and runs merged."""
     if flow.stream.length >= LONGEST:
         return
@@ -157,7 +80,7 @@ def _sorted(flow: PhysicalProfile, batch: float, work: Work) -> None:
     work["sorted"] = rate if flow.stream.spread else 0.0
 
 
-def _join(
+def join_state(
     node: physical.HashJoin | physical.OuterHashJoin,
     left: PhysicalProfile,
     right: PhysicalProfile,
@@ -167,28 +90,28 @@ def _join(
     """Rows kept on both sides and their mean size; adds the work of a join."""
     logs = [_log(side, side.stream.rate, side.stream.length, batch) for side in (left, right)]
     rows = sum(log.rows for log in logs)
-    widths = [width(schema(side)) + _HASH for side in (node.left, node.right)]
+    widths = [width(schema(side)) + HASH_BYTES for side in (node.left, node.right)]
     work["probe"] = left.arriving * (logs[1].segments + 0.5) + right.arriving * (logs[0].segments + 0.5)
     work["rewritten"] = sum(log.rewritten for log in logs) / batch
     # Rows of a batch are held against all that the other side holds or brings, also against those that have ended.
     held = [log.rows / side.copies for log, side in zip(logs, (left, right), strict=True)]
-    matches = joined(condition_of(node, keys_only=True), left.stream, right.stream)
+    found = joined(condition_of(node, keys_only=True), left.stream, right.stream)
     everybody = joined(None, left.stream, right.stream)
-    share = matches.rate / everybody.rate if everybody.rate else 0.0
+    share = found.rate / everybody.rate if everybody.rate else 0.0
     at_once = right.stream.rate * batch / left.shards
     work["pair"] = share * (left.stream.rate * (held[1] + at_once) + right.stream.rate * held[0])
     if node.condition is not None:
-        work["computed"] = matches.rate * expression_cost(node.condition)
-        work["result"] = matches.rate
-        work["byte"] += matches.rate * width(schema(node))
+        work["computed"] = found.rate * expression_cost(node.condition)
+        work["result"] = found.rate
+        work["byte"] += found.rate * width(schema(node))
     size = sum(log.rows * w for log, w in zip(logs, widths, strict=True)) / rows if rows else 0.0
     return rows, size
 
 
-def _match(
+def match_state(
     node: physical.OuterHashJoin, left: PhysicalProfile, right: PhysicalProfile, batch: float, work: Work
 ) -> tuple[float, float]:
-    rows, size = _join(node, left, right, batch, work)
+    rows, size = join_state(node, left, right, batch, work)
     pairs = joined(condition_of(node), left.stream, right.stream)
     extra = 0.0
     if node.kind in ("semi", "mark"):
@@ -211,7 +134,7 @@ def _match(
         work["touched"] = work.get("touched", 0.0) + side.stream.valid * alone / batch
         work["covered"] = work.get("covered", 0.0) + pairs.rate
     total = rows + extra
-    return total, (rows * size + extra * (width(schema(node.left)) + 2 * _HASH)) / total if total else 0.0
+    return total, (rows * size + extra * (width(schema(node.left)) + 2 * HASH_BYTES)) / total if total else 0.0
 
 
 def _harmonic(number: float) -> float:
@@ -219,7 +142,7 @@ def _harmonic(number: float) -> float:
     return math.log1p(number) + 0.577 * min(1.0, number)
 
 
-def _unique(source: Node, first: PhysicalProfile, batch: float, work: Work) -> float:
+def distinct_state(source: Node, first: PhysicalProfile, batch: float, work: Work) -> float:
     """Every element that extends the cover is kept until it ends, and waits until its time comes."""
     stream = first.stream
     columns = tuple(c.id for c in schema(source))
@@ -234,7 +157,7 @@ def _unique(source: Node, first: PhysicalProfile, batch: float, work: Work) -> f
     return log.rows + max(left.rate * longest - left.valid, 0.0)
 
 
-def _aggregate(
+def aggregate_state(
     node: physical.IncrementalAggregate, first: PhysicalProfile, batch: float, work: Work
 ) -> tuple[float, float]:
     stream = first.stream
@@ -249,14 +172,14 @@ def _aggregate(
     candidates = alive * _harmonic(max(item, 1e-9)) if ends else alive
     events = first.arriving * (2 if ends else 1) + alive / batch
     work["touched"] = alive / batch
-    _sorted(first, batch, work)
+    sort_by_end(first, batch, work)
     work["total"] = events * sum(_totals(call) for call in calls)
     work["extreme"] = (first.arriving + candidates / batch) * len(sides)
     work["member"] = (first.arriving + staying / batch) * len(members)
     rows = staying + alive + candidates * len(sides)
     read = {c.id: c for c in schema(node.source)}
-    column_ids = {*node.keys, *(ref.id for call in calls for ref in call.columns)}
-    valid_width = sum(_width(read[column_id].type) for column_id in column_ids) + _TIMES / 2
+    wanted = {*node.keys, *(ref.id for call in calls for ref in call.columns)}
+    valid_width = sum(_width(read[column_id].type) for column_id in wanted) + _TIMES / 2
     total_width = sum(_width(read[key].type) for key in node.keys) + 8 * (1 + sum(_totals(call) for call in calls))
     size = staying * valid_width + alive * total_width + candidates * len(sides) * (valid_width + _TIMES / 2)
     return rows, size / rows if rows else 0.0

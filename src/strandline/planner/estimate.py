@@ -13,11 +13,12 @@ from typing import Final
 from strandline.core.temporal import SECOND
 from strandline.logical.catalog import BaseStream
 from strandline.planner.cardinality import LONGEST, RATE, StatisticsByStream, read
-from strandline.planner.cost import kept, width
+from strandline.planner.cost import width
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.graph import SOURCE
+from strandline.planner.physical.operators import estimate_output, estimate_state
 from strandline.planner.physical.plan import Fragment, Node, Pipeline, numbered, ports, schema, sources
-from strandline.planner.physical_cardinality import PhysicalProfile, estimate_output
+from strandline.planner.physical_cardinality import PhysicalProfile
 from strandline.planner.prices import Prices, load_prices
 
 MOST_FASTER: Final = 100.0
@@ -90,9 +91,9 @@ def how_much_faster(
     for _ in range(7):
         middle = (low + high) / 2
         rates = {
-            stream.name: replace(stream_statistics, rate=(stream_statistics.rate or RATE) * math.exp(middle))
+            stream.name: replace(known, rate=(known.rate or RATE) * math.exp(middle))
             for stream in pipeline.streams
-            for stream_statistics in (statistics.get(stream.name, stream.statistics),)
+            for known in (statistics.get(stream.name, stream.statistics),)
         }
         low, high = (middle, high) if estimate(pipeline, rates, prices=prices).cost <= cores else (low, middle)
     return MOST_FASTER if high == math.log(MOST_FASTER) else math.exp(low)
@@ -108,13 +109,11 @@ class _Walk:
         steps: dict[str, Estimate] = {}
         sending: dict[str, Estimate] = {}
         for fragment in sorted(self.pipeline.fragments, key=lambda item: item.stage):
-            profiles: dict[Node, PhysicalProfile] = {
-                port: self._enters(port, fragment) for port in ports(fragment.root)
-            }
+            known: dict[Node, PhysicalProfile] = {port: self._enters(port, fragment) for port in ports(fragment.root)}
             for number, node in enumerate(numbered(fragment.root)):
-                profiles[node] = estimate_output(node, profiles, self.batch)
-                steps[f"{fragment.id}.{number}"] = self._step(node, profiles, fragment)
-            flow = profiles[fragment.root]
+                known[node] = estimate_output(node, known, self.batch)
+                steps[f"{fragment.id}.{number}"] = self._step(node, known, fragment)
+            flow = known[fragment.root]
             sending[fragment.id] = self._sending(fragment, flow)
             if isinstance(fragment.route, physical.ExchangeTo):
                 self.feeders[fragment.route.port] = fragment, flow
@@ -125,26 +124,24 @@ class _Walk:
     def _enters(self, port: physical.Input, fragment: Fragment) -> PhysicalProfile:
         if port.name.startswith(SOURCE):
             stream = self.streams[port.name.removeprefix(SOURCE)]
-            statistics = self.statistics.get(stream.name, stream.statistics)
+            known = self.statistics.get(stream.name, stream.statistics)
             # An operator over several streams waits for the one with the largest out-of-orderness.
             early = max(self.streams[name].disorder_us for name in fragment.streams) / SECOND
-            return PhysicalProfile(read(statistics, port.columns, stream.has_intervals), early=early)
+            return PhysicalProfile(read(known, port.columns, stream.has_intervals), early=early)
         feeder, flow = self.feeders[port.name]
         assert isinstance(feeder.route, physical.ExchangeTo)
         shards = 1 if feeder.route.mode == "one" else self.pipeline.shards
         copies = shards if feeder.route.mode == "all" else 1
         return PhysicalProfile(flow.stream, flow.cut, flow.whole, flow.early, shards, copies)
 
-    def _step(self, node: Node, profiles: Mapping[Node, PhysicalProfile], fragment: Fragment) -> Estimate:
-        below = [profiles[source] for source in sources(node)]
-        operator_cost = kept(node, profiles, self.batch, self._steps(fragment))
-        out = profiles[node].stream
+    def _step(self, node: Node, known: Mapping[Node, PhysicalProfile], fragment: Fragment) -> Estimate:
+        below = [known[source] for source in sources(node)]
+        found = estimate_state(node, known, self.batch, self._steps(fragment))
+        out = known[node].stream
         arriving = sum(item.arriving for item in below)
-        length = max(item.stream.length for item in (*below, profiles[node]))
-        cost = self.prices.cost(node.tag, operator_cost.work)
-        return Estimate(
-            arriving, out.rate, length, out.granule, operator_cost.rows, operator_cost.bytes, cost, operator_cost.work
-        )
+        length = max(item.stream.length for item in (*below, known[node]))
+        cost = self.prices.cost(node.tag, found.work)
+        return Estimate(arriving, out.rate, length, out.granule, found.rows, found.bytes, cost, found.work)
 
     def _steps(self, fragment: Fragment) -> float:
         """Runs per second of the operators of a fragment."""
@@ -162,7 +159,7 @@ class _Walk:
         return Estimate(rate, rate, flow.stream.length, flow.stream.granule, 0.0, 0.0, cost, work)
 
     def _reading(self, stream: BaseStream) -> Estimate:
-        columns = {
+        wanted = {
             column.name: column
             for fragment in self.pipeline.at(0)
             for port in ports(fragment.root)
@@ -170,7 +167,7 @@ class _Walk:
             for column in port.columns
         }
         flow = read(self.statistics.get(stream.name, stream.statistics), (), stream.has_intervals)
-        work = {"row": flow.rate, "byte": flow.rate * width(tuple(columns.values())), "step": 1 / self.batch}
+        work = {"row": flow.rate, "byte": flow.rate * width(tuple(wanted.values())), "step": 1 / self.batch}
         cost = self.prices.cost("Read", work)
         return Estimate(flow.rate, flow.rate, flow.length, flow.granule, 0.0, 0.0, cost, work)
 

@@ -14,7 +14,8 @@ from strandline.planner.estimate import MOST_FASTER, Estimate, Estimates
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.explain import pipeline_lines
 from strandline.planner.physical.graph import SOURCE
-from strandline.planner.physical.plan import Pipeline, numbered, ports, schema
+from strandline.planner.physical.operators import find_keys
+from strandline.planner.physical.plan import Pipeline, numbered, ports
 
 _HEADS: Final = ("rows/s", "CPU ms/s", "state")
 _MAX_NAMES: Final = 4  # streams or columns that are named; of more only the number
@@ -91,19 +92,10 @@ def _asked_for(pipeline: Pipeline, stream: str) -> list[str]:
             if port.name == f"{SOURCE}{stream}":
                 copies |= {column.id: column.name for column in port.columns}
         for node in numbered(fragment.root):
-            match node:
-                case physical.Project(outputs, _):
-                    copies |= {c.id: copies[e.id] for c, e in outputs if isinstance(e, ColumnRef) and e.id in copies}
-                case physical.HashJoin(left, right) | physical.OuterHashJoin(_, left, right):
-                    asked |= dict.fromkeys(ref.id for ref in (*left, *right))
-                case physical.IncrementalAggregate(keys) | physical.CountWindow(keys) | physical.SessionWindow(keys):
-                    asked |= dict.fromkeys(keys)
-                case physical.TopK(keys) | physical.Rank(_, keys):
-                    asked |= dict.fromkeys(keys)
-                case physical.Distinct(source):
-                    asked |= dict.fromkeys(column.id for column in schema(source))
-                case physical.FirstOccurrence(keys, values):
-                    asked |= dict.fromkeys((*keys, *(column_id for _, column_id in values)))
+            asked |= dict.fromkeys(find_keys(node))
+            if isinstance(node, physical.Project):
+                outputs = node.outputs
+                copies |= {c.id: copies[e.id] for c, e in outputs if isinstance(e, ColumnRef) and e.id in copies}
     return list(dict.fromkeys(copies[column_id] for column_id in asked if column_id in copies))
 
 

@@ -10,7 +10,8 @@ from rich.text import Text
 from strandline.database.introspection.progress_meter import ProgressMeter, show_rate, show_state
 from strandline.database.query import Query
 from strandline.planner.physical import plan as physical
-from strandline.planner.physical.explain import show_exchange, show_node
+from strandline.planner.physical.explain import show_exchange
+from strandline.planner.physical.operators import show_node
 from strandline.planner.physical.plan import Fragment, Node, Pipeline, numbered, sources
 
 _QUIET = "bright_black"

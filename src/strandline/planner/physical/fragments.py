@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import count
 
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.distribution import LoweredPlan, SourceOrdered
-from strandline.planner.physical.plan import Fragment, Node, schema, sources
+from strandline.planner.physical.plan import Fragment, Node, schema, sources, with_sources
 
 
 def cut_fragments(built: LoweredPlan, query: str, streams: frozenset[str], first: int) -> list[Fragment]:
@@ -29,7 +28,7 @@ def cut_fragments(built: LoweredPlan, query: str, streams: frozenset[str], first
                 feeders[node] = (*finish(node.source), port)
             return feeders[node][2], feeders[node][1] + 1
         parts = [carve(source, feeders) for source in sources(node)]
-        return _with_sources(node, tuple(part for part, _ in parts)), max(stage for _, stage in parts)
+        return with_sources(node, tuple(part for part, _ in parts)), max(stage for _, stage in parts)
 
     def finish(node: Node) -> tuple[Node, int]:
         """Carve one fragment; its feeders, now that its stage is known, become fragments that route to it."""
@@ -61,15 +60,3 @@ def _only_in_one(node: Node) -> bool:
     if isinstance(node, physical.IncrementalAggregate) and not node.keys:
         return True
     return any(_only_in_one(source) for source in sources(node))
-
-
-def _with_sources(node: Node, inputs: tuple[Node, ...]) -> Node:
-    match node:
-        case physical.HashJoin() | physical.OuterHashJoin():
-            return replace(node, left=inputs[0], right=inputs[1])
-        case physical.UnionAll():
-            return replace(node, sources=inputs)
-        case physical.Input():
-            return node
-        case _:
-            return replace(node, source=inputs[0])

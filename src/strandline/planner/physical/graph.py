@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from strandline.planner.physical import plan as physical
-from strandline.planner.physical.explain import show_node
+from strandline.planner.physical.operators import show_node
 from strandline.planner.physical.plan import Fragment, Node, Pipeline, numbered, sources
 
 SOURCE = "source:"

@@ -7,7 +7,7 @@ whose leaves are ports; its route is the target of its output.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, TypeAlias
 
 from strandline.core.types import Column, Schema
@@ -395,6 +395,19 @@ def sources(node: Node) -> tuple[Node, ...]:
             return node.sources
         case _:
             return (node.source,)
+
+
+def with_sources(node: Node, inputs: tuple[Node, ...]) -> Node:
+    """A physical operator over other inputs."""
+    match node:
+        case HashJoin() | OuterHashJoin():
+            return replace(node, left=inputs[0], right=inputs[1])
+        case UnionAll():
+            return replace(node, sources=inputs)
+        case Input():
+            return node
+        case _:
+            return replace(node, source=inputs[0])
 
 
 def schema(node: Node) -> Schema:
